@@ -2,42 +2,45 @@ package dev.starling.kafka;
 
 import java.util.Arrays;
 import java.util.List;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 
 /** The results of one batch: for each record either an encoded row or an error. */
 final class BatchScores {
-    private final RowCodec codec;
+    private final ModelVersion version;
     private final String[] errors;
-    /** By record, the place among the rows that were scored. */
-    private final int[] rows;
-    private float[] results = {};
-    private int width;
-    private int failed;
+    private final byte[][] results;
 
-    private BatchScores(RowCodec codec, int records) {
-        this.codec = codec;
+    private BatchScores(ModelVersion version, int records) {
+        this.version = version;
         errors = new String[records];
-        rows = new int[records];
+        results = new byte[records][];
     }
 
-    /** Decodes what can be, and scores it with one forward pass. */
+    /**
+     * Decodes the values that can be decoded, scores them with one forward pass and encodes the results.
+     *
+     * @throws StreamException if the model fails
+     */
     static BatchScores of(ServedModel model, RowCodec codec, List<byte[]> values) {
-        BatchScores scores = new BatchScores(codec, values.size());
+        BatchScores scores = new BatchScores(model.version(), values.size());
         int columns = codec.columns();
-        float[] input = new float[values.size() * columns];
+        float[] input = new float[Math.multiplyExact(values.size(), columns)];
         int n = 0;
         for (int i = 0; i < values.size(); i++) {
-            scores.rows[i] = n;
             scores.errors[i] = decode(codec, values.get(i), input, n * columns);
             if (scores.errors[i] == null) {
                 n++;
             }
         }
         if (n > 0) {
-            scores.results = model.score(Arrays.copyOf(input, n * columns), n, columns);
-            scores.width = scores.results.length / n;
-        }
-        for (int i = 0; i < values.size(); i++) {
-            scores.check(i, model.version());
+            float[] numbers = model.score(Arrays.copyOf(input, n * columns), n, columns);
+            int width = numbers.length / n;
+            for (int i = 0, row = 0; i < values.size(); i++) {
+                if (scores.errors[i] == null) {
+                    scores.encode(i, codec, numbers, row++ * width, width);
+                }
+            }
         }
         return scores;
     }
@@ -49,20 +52,25 @@ final class BatchScores {
         }
         try {
             codec.decode(value, into, at);
+            FloatRows.requireFinite(into, at, codec.columns());
             return null;
         } catch (RuntimeException e) {
             return e.getMessage() == null ? e.toString() : e.getMessage();
         }
     }
 
-    private void check(int record, ModelVersion version) {
-        for (int i = 0; errors[record] == null && i < width; i++) {
-            float result = results[rows[record] * width + i];
-            if (!Float.isFinite(result)) {
-                errors[record] = version + " returned " + result + " in column " + i;
+    private void encode(int record, RowCodec codec, float[] numbers, int at, int width) {
+        for (int i = 0; i < width; i++) {
+            if (!Float.isFinite(numbers[at + i])) {
+                errors[record] = version + " returned " + numbers[at + i] + " in column " + i;
+                return;
             }
         }
-        failed += errors[record] == null ? 0 : 1;
+        try {
+            results[record] = codec.encode(numbers, at, width);
+        } catch (RuntimeException e) {
+            errors[record] = "the result of " + version + " cannot be encoded: " + e;
+        }
     }
 
     /** Returns what is wrong with a record, or {@code null}. */
@@ -70,12 +78,28 @@ final class BatchScores {
         return errors[record];
     }
 
-    byte[] result(int record) {
-        return codec.encode(results, rows[record] * width, width);
+    /**
+     * Returns the headers of a result: the record's own and the model's. A result that is too large becomes an error.
+     *
+     * @param largest how many bytes a record may take
+     * @return {@code null} if there is an error
+     */
+    Headers headers(int record, byte[] key, Headers source, long largest) {
+        if (errors[record] != null) {
+            return null;
+        }
+        Headers headers = new RecordHeaders(source);
+        StreamHeaders.scored(headers, version);
+        long bytes = StreamHeaders.bytes(key, results[record], headers);
+        if (bytes > largest) {
+            errors[record] = "the result with the key and headers of its record takes " + bytes + " bytes, max."
+                    + "request.size is " + largest;
+            return null;
+        }
+        return headers;
     }
 
-    /** Returns how many records have an error. */
-    int failed() {
-        return failed;
+    byte[] result(int record) {
+        return results[record];
     }
 }

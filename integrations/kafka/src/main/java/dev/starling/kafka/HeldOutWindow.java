@@ -14,7 +14,7 @@ final class HeldOutWindow implements AutoCloseable {
     private final RowSplit split;
     private final int size;
     private final Parameter rows;
-    /** How many rows were ever added. */
+    /** How many rows were added in all. */
     private long added;
 
     HeldOutWindow(int size, RowSplit split) {
@@ -35,7 +35,7 @@ final class HeldOutWindow implements AutoCloseable {
         return added;
     }
 
-    /** Goes on from a checkpoint, after {@link #rows} was filled. */
+    /** Resumes from a checkpoint, after {@link #rows} was filled. */
     void resume(long count) {
         added = count;
     }

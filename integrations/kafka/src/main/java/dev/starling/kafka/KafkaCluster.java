@@ -40,10 +40,10 @@ public final class KafkaCluster {
         return new KafkaCluster(servers, Duration.ofSeconds(30), Map.of());
     }
 
-    /** Returns these brokers with another deadline, at least one second. */
+    /** Returns these brokers with another deadline, of 1 s to 1 hour. */
     public KafkaCluster deadline(Duration longest) {
-        if (longest.compareTo(Duration.ofSeconds(1)) < 0) {
-            throw new StreamException("the deadline must be at least 1 s, got " + longest + "; give a longer one");
+        if (longest.compareTo(Duration.ofSeconds(1)) < 0 || longest.compareTo(Duration.ofHours(1)) > 0) {
+            throw new StreamException("the deadline must be 1 s to 1 hour, got " + longest);
         }
         return new KafkaCluster(servers, longest, settings);
     }
@@ -58,6 +58,21 @@ public final class KafkaCluster {
     /** Returns how long a request may take. */
     public Duration deadline() {
         return deadline;
+    }
+
+    /** Returns how long a transaction may take: the deadline, or what brokers allow by default if that is less. */
+    int transactionTimeoutMs() {
+        return (int) Math.min(deadline.toMillis(), Duration.ofMinutes(15).toMillis());
+    }
+
+    /** Returns how many bytes a producer's record may have. */
+    long largestRecord() {
+        try {
+            return Long.parseLong(settings.getOrDefault("max.request.size", "1048576"));
+        } catch (NumberFormatException e) {
+            throw new StreamException("max.request.size must be a whole number of bytes, got "
+                    + settings.get("max.request.size"), e);
+        }
     }
 
     /** Returns the settings that all clients have in common. */
@@ -127,11 +142,23 @@ public final class KafkaCluster {
 
     /** Asks a broker for anything, so that brokers that are away are noticed while nothing arrives. */
     void requireAnswer(Consumer<byte[], byte[]> consumer, String topic) {
-        try {
-            consumer.endOffsets(List.of(new TopicPartition(topic, 0)), deadline);
-        } catch (TimeoutException e) {
-            throw away("topic " + topic, e);
+        consumer.endOffsets(List.of(new TopicPartition(topic, 0)), deadline);
+    }
+
+    /** Makes the error for a failure of Kafka's clients. */
+    StreamException failure(String what, KafkaException e) {
+        // A transaction that timed out fails with "in an error state"; the reason is the cause.
+        for (Throwable cause = e; cause != null; cause = cause.getCause()) {
+            if (cause instanceof TimeoutException) {
+                return away(what, e);
+            }
         }
+        Throwable root = e;
+        while (root.getCause() != null) {
+            root = root.getCause();
+        }
+        return new StreamException(what + " has to end: " + this + " or their client report: " + e.getMessage()
+                + (root == e ? "" : " (" + root.getMessage() + ")"), e);
     }
 
     /** Makes the error for brokers that have not answered within the deadline. */

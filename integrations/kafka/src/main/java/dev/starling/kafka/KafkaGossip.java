@@ -8,29 +8,18 @@ import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Tensor;
 import java.lang.System.Logger.Level;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.stream.Collectors;
-import org.apache.kafka.clients.consumer.Consumer;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
-import org.apache.kafka.clients.producer.Producer;
-import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.KafkaException;
-import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.errors.TimeoutException;
 
 /**
- * Gossip between sites that share only a broker. Every few steps a site publishes its weights on a topic and mixes in
- * what others have published. Weights travel with a mass: a site divides its own evenly between itself and the sites
- * that it has heard of lately, and adds what it is sent, so that all sites' steps count alike (Kempe et al., 2003).
- * Weights older than the staleness are not mixed in. No site waits for another: while the brokers are away, or no
- * other site is heard, it trains on alone with a mass of 1.
+ * Gossip between sites that share only a broker. Every few steps a site mixes in the weights that other sites have
+ * published on a topic, and publishes its own. Weights travel with a mass: a site divides its mass evenly between
+ * itself and the sites that have published within the staleness, and adds the mass of weights that it mixes in, so that
+ * all sites' steps count alike (Kempe et al., 2003). Weights older than the staleness are not mixed in. No site waits
+ * for another, nor for the brokers: while those are away, or no other site publishes, a site trains on alone, with a
+ * mass of 1.
  *
  * <pre>{@code
  * try (KafkaGossip gossip = KafkaGossip.of(cluster, "weights", "berlin").period(50)) {
@@ -38,8 +27,8 @@ import org.apache.kafka.common.errors.TimeoutException;
  * }
  * }</pre>
  *
- * <p>A site may be several processes: {@link #around} takes their strategy; rank 0 talks to the broker. Confined to the
- * training thread.
+ * <p>A site may be several processes that train by ring or gossip: {@link #around} takes their strategy, and rank 0
+ * talks to the broker. Confined to the training thread.
  */
 public final class KafkaGossip implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
@@ -53,31 +42,28 @@ public final class KafkaGossip implements DistributionStrategy {
     private Duration staleness = Duration.ofMinutes(1);
     private String compression = "zstd";
     private boolean half;
-    private final Map<String, SiteNews.Assembly> assemblies = new HashMap<>();
-    /** By site, what is to be mixed in: the latest weights with the mass of all that came since. */
-    private final Map<String, SiteNews> heard = new HashMap<>();
-    /** By site, when its weights were made, in ms since 1970. */
-    private final Map<String, Long> lastHeard = new HashMap<>();
-    private final AtomicInteger sending = new AtomicInteger();
-    private volatile String trouble;
+    private TrainingState state;
     private SiteWeights weights;
-    /** These two are {@code null} on ranks above 0, before the start and after the end. */
-    private Consumer<byte[], byte[]> consumer;
-    private Producer<byte[], byte[]> producer;
+    /** {@code null} on ranks above 0, before the start and after the end. */
+    private SiteLink link;
     private double mass = 1;
-    private long steps;
     private long published;
     private long mixed;
     private long stale;
+    private long refused;
 
     private KafkaGossip(KafkaCluster cluster, String topic, String site) {
+        if (site.isEmpty() || site.length() > SiteLink.MAX_NAME) {
+            throw new StreamException("the name of a site must have 1 to " + SiteLink.MAX_NAME
+                    + " characters, has " + site.length());
+        }
         this.cluster = cluster;
         this.topic = topic;
         this.site = site;
     }
 
     /**
-     * Makes a strategy that publishes after every 20th step, compressed by zstd, and takes weights of the last minute.
+     * Makes a strategy that exchanges weights after every 20th step, compressed by zstd.
      *
      * @param site a name that no other site has
      */
@@ -94,13 +80,16 @@ public final class KafkaGossip implements DistributionStrategy {
         return this;
     }
 
-    /** Sets how old weights may be that are mixed in, by the sites' clocks. */
+    /** Sets how old the weights of other sites may be, by the sites' clocks; 1 minute by default. */
     public KafkaGossip staleness(Duration oldest) {
+        if (oldest.toMillis() < 1) {
+            throw new StreamException("the staleness must be 1 ms or more, got " + oldest);
+        }
         staleness = oldest;
         return this;
     }
 
-    /** Sends weights in bf16, half as many bytes; each mixing then rounds what is heard to 8 bits of mantissa. */
+    /** Sends weights in bf16: half as many bytes, rounded to 8 bits of mantissa. */
     public KafkaGossip half() {
         half = true;
         return this;
@@ -112,7 +101,13 @@ public final class KafkaGossip implements DistributionStrategy {
         return this;
     }
 
-    /** Sets the strategy of this site's own processes, which is closed with this one. */
+    /**
+     * Sets the strategy of this site's own processes, which is closed with this one. Every process has a KafkaGossip
+     * with the same period.
+     *
+     * @param processes a synchronous strategy such as {@code RingAllReduce}, or one that mixes weights such as {@code
+     *     Gossip}; not a parameter server
+     */
     public KafkaGossip around(DistributionStrategy processes) {
         inner = processes;
         return this;
@@ -133,159 +128,118 @@ public final class KafkaGossip implements DistributionStrategy {
         return stale;
     }
 
-    @Override
-    public void start(TrainingState state) {
-        inner.start(state);
-        weights = new SiteWeights(state);
-        if (inner.rank() == 0) {
-            connect();
-            SiteNews first = heard.values().stream().max((a, b) -> Long.compare(a.timestamp(), b.timestamp()))
-                    .orElse(null);
-            if (first != null && state.source().isEmpty()) {
-                LOG.log(Level.INFO, "site {0} begins with the weights of site {1}", site, first.site());
-                weights.mix(first.weights(), 0);
-            }
-            forget();
-        }
-        spread();
+    /** Returns how many other sites have published within the staleness, as rank 0 knows; 0 on other ranks. */
+    public long others() {
+        return link == null ? 0 : link.others();
     }
 
-    /** Reads what was published within the staleness. */
-    private void connect() {
-        try {
-            consumer = cluster.consumer(Map.of());
-            producer = cluster.producer(Map.of("compression.type", compression, "linger.ms", 5));
-            List<TopicPartition> partitions = cluster.partitions(consumer, topic);
-            consumer.assign(partitions);
-            long since = System.currentTimeMillis() - staleness.toMillis();
-            Map<TopicPartition, OffsetAndTimestamp> starts = consumer.offsetsForTimes(
-                    partitions.stream().collect(Collectors.toMap(p -> p, p -> since)), cluster.deadline());
-            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions, cluster.deadline());
-            partitions.forEach(p -> consumer.seek(p, starts.get(p) == null ? ends.get(p) : starts.get(p).offset()));
-            long end = System.nanoTime() + cluster.deadline().toNanos();
-            while (ends.entrySet().stream().anyMatch(e -> consumer.position(e.getKey()) < e.getValue())) {
-                if (System.nanoTime() > end) {
-                    throw cluster.away("the site " + site, null);
-                }
-                hear(Duration.ofMillis(50));
-            }
-        } catch (TimeoutException e) {
-            throw cluster.away("the site " + site, e);
+    /** Returns how many records and publications of other sites were refused, because they are malformed. */
+    public long refused() {
+        return refused + (link == null ? 0 : link.refused());
+    }
+
+    /**
+     * {@inheritDoc}
+     *
+     * @throws StreamException if the brokers do not answer within the deadline, there is no such topic, or this site's
+     *     processes train under a strategy that keeps weights elsewhere, as a parameter server does
+     */
+    @Override
+    public void start(TrainingState newState) {
+        if (inner.stepsElsewhere()) {
+            throw new StreamException("the site " + site + " cannot train under "
+                    + inner.getClass().getSimpleName() + ", which keeps the weights elsewhere and would overwrite "
+                    + "those of other sites; use ring or gossip within the site");
         }
+        state = newState;
+        weights = new SiteWeights(state);
+        if (inner.rank() == 0) {
+            link = connect();
+            List<SiteNews> heard = link.takeHeard();
+            SiteNews latest = heard.stream().max((a, b) -> Long.compare(a.timestamp(), b.timestamp())).orElse(null);
+            if (latest != null && state.source().isEmpty()) {
+                LOG.log(Level.INFO, "site {0} begins with the weights of site {1}", site, latest.site());
+                weights.mix(latest.weights(), 0);
+            }
+            heard.forEach(SiteNews::close);
+        }
+        // Gives the other processes of this site the weights of rank 0.
+        inner.start(state);
+    }
+
+    private SiteLink connect() {
+        return new SiteLink(cluster, topic, site, staleness, compression, weights);
     }
 
     @Override
     public void afterStep() {
         inner.afterStep();
-        if (consumer != null) {
-            hear(Duration.ZERO);
+        if (link != null) {
+            link.hear(Duration.ZERO);
         }
-        if (++steps % period == 0) {
+        // Not a count of this process: all ranks exchange after the same steps, also those that have joined later.
+        if (state.optimizer().steps() % period == 0) {
             exchange();
         }
     }
 
     private void exchange() {
-        if (consumer != null) {
+        takeSeat();
+        if (link != null) {
+            double returned = link.returned();
+            mass += returned;
+            published -= returned > 0 ? 1 : 0;
             mixIn();
             publish();
-            String problem = trouble;
-            if (problem != null) {
-                trouble = null;
-                LOG.log(Level.WARNING, "site {0} cannot publish its weights and trains on alone: {1}", site, problem);
-            }
+            link.warn();
         }
-        spread();
-    }
-
-    private void spread() {
         if (inner.world() > 1 && inner.isSynchronous()) {
             weights.spread(inner);
         }
     }
 
-    /** Takes what has arrived, without waiting longer than {@code wait}. */
-    private void hear(Duration wait) {
-        try {
-            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(wait)) {
-                String from = record.key() == null ? "" : new String(record.key(), StandardCharsets.UTF_8);
-                if (!from.equals(site)) {
-                    take(printable(from), record);
-                }
+    /** Makes the rank that is 0 now talk to the broker: under an elastic strategy, ranks change when one is lost. */
+    private void takeSeat() {
+        if (inner.rank() != 0 && link != null) {
+            stop();
+        } else if (inner.rank() == 0 && link == null) {
+            try {
+                link = connect();
+                mass = 1;
+            } catch (StreamException e) {
+                LOG.log(Level.WARNING, "site {0} trains on alone: {1}", site, e.getMessage());
             }
-        } catch (KafkaException e) {
-            trouble = e.getMessage();
         }
-    }
-
-    private static String printable(String name) {
-        return name.replaceAll("\\p{Cntrl}", "?");
-    }
-
-    private void take(String from, ConsumerRecord<byte[], byte[]> record) {
-        try {
-            SiteNews news = assemblies.computeIfAbsent(from, SiteNews.Assembly::new).take(record);
-            if (news == null) {
-                return;
-            }
-            weights.check(news.weights());
-            lastHeard.put(from, news.timestamp());
-            SiteNews before = heard.remove(from);
-            double sum = news.mass() + (before == null ? 0 : before.mass());
-            heard.put(from, new SiteNews(from, sum, news.timestamp(), news.weights()));
-        } catch (StreamException e) {
-            LOG.log(Level.WARNING, "topic {0}, partition {1}, offset {2}: site {3} is passed over: {4}",
-                    record.topic(), record.partition(), record.offset(), from, e.getMessage());
-        }
-    }
-
-    private boolean isFresh(long timestamp) {
-        return System.currentTimeMillis() - timestamp <= staleness.toMillis();
     }
 
     private void mixIn() {
-        for (SiteNews news : heard.values()) {
-            if (isFresh(news.timestamp())) {
+        for (SiteNews news : link.takeHeard()) {
+            if (link.isFresh(news.timestamp())) {
                 weights.mix(news.weights(), mass / (mass + news.mass()));
                 mass += news.mass();
                 mixed++;
             } else {
                 stale++;
             }
+            news.close();
         }
-        forget();
-    }
-
-    private void forget() {
-        heard.values().forEach(SiteNews::close);
-        heard.clear();
     }
 
     /** Publishes the weights, unless the last ones are still on their way. */
     private void publish() {
-        long others = lastHeard.values().stream().filter(this::isFresh).count();
-        if (others == 0) {
+        long others = link.others();
+        if (others == 0 && !link.isSending()) {
             mass = 1;
         }
         double share = mass / (1 + others);
-        if (sending.get() > 0 || share < MIN_MASS) {
+        if (link.isSending() || share < MIN_MASS) {
             return;
         }
         Map<String, Parameter> sent = half ? weights.halves() : weights.whole();
         try {
-            List<ProducerRecord<byte[], byte[]>> parts = SiteNews.parts(topic, site, steps, share, sent);
-            sending.set(parts.size());
-            for (ProducerRecord<byte[], byte[]> part : parts) {
-                producer.send(part, (place, error) -> {
-                    sending.decrementAndGet();
-                    trouble = error == null ? trouble : error.getMessage();
-                });
-            }
+            link.publish(state.optimizer().steps(), share, mass - share, sent);
             mass = share;
             published++;
-        } catch (KafkaException e) {
-            trouble = e.getMessage();
-            sending.set(0);
         } finally {
             if (half) {
                 sent.values().forEach(Parameter::close);
@@ -296,10 +250,10 @@ public final class KafkaGossip implements DistributionStrategy {
     @Override
     public void conclude() {
         inner.conclude();
-        if (consumer != null) {
+        if (link != null) {
             // The last weights are worth the wait for those before them, which the deadline bounds.
-            producer.flush();
-            hear(Duration.ofMillis(50));
+            link.flush();
+            link.hear(Duration.ofMillis(50));
         }
         exchange();
     }
@@ -317,18 +271,14 @@ public final class KafkaGossip implements DistributionStrategy {
     }
 
     private void stop() {
-        forget();
-        if (producer != null) {
-            producer.close(cluster.deadline());
-            producer = null;
-        }
-        if (consumer != null) {
-            KafkaCluster.close(consumer);
-            consumer = null;
+        if (link != null) {
+            refused += link.refused();
+            link.close();
+            link = null;
         }
     }
 
-    // ---- what the site's own processes do ----
+    // ---- the strategy of the site's own processes ----
 
     @Override
     public int rank() {

@@ -7,7 +7,6 @@ import dev.starling.nn.train.TrainingState;
 import dev.starling.nn.train.TrainingStep;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.TensorException;
 import java.lang.System.Logger.Level;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -15,8 +14,6 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.ReentrantLock;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -24,7 +21,6 @@ import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.errors.TimeoutException;
 
 /**
  * Trains a model on the records of a topic. Offsets lie in the checkpoint, beside weights and the optimiser's state, so
@@ -40,8 +36,8 @@ import org.apache.kafka.common.errors.TimeoutException;
  * }
  * }</pre>
  *
- * <p>One thread runs it; {@link #close} and {@link #report} may be called by any. A directory of checkpoints belongs to
- * one learner at a time. Model and optimiser stay the caller's to close.
+ * <p>One thread runs it; any thread may call {@link #close} and {@link #report}. A directory of checkpoints belongs to
+ * one learner at a time. The caller closes model and optimiser, after the learner.
  */
 public final class KafkaLearner implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
@@ -49,6 +45,7 @@ public final class KafkaLearner implements AutoCloseable {
     private static final String ANNOUNCE = "kafka.announce";
 
     private final LearnerSettings how;
+    private final Work work;
     private final RowSplit split;
     private final LearnerProgress progress;
     private final HeldOutWindow window;
@@ -63,53 +60,62 @@ public final class KafkaLearner implements AutoCloseable {
     private long savedNs = System.nanoTime();
     private long answeredNs = System.nanoTime();
     private ModelVersion announced;
-    private final ReentrantLock working = new ReentrantLock();
-    private Consumer<byte[], byte[]> consumer;
+    private final Consumer<byte[], byte[]> consumer;
     /** {@code null} without a topic of dead letters. */
-    private Producer<byte[], byte[]> deadLetters;
+    private final Producer<byte[], byte[]> deadLetters;
+    /** Why a dead letter has not reached its topic, if one has not. */
+    private volatile Exception undelivered;
     /** These two are {@code null} if nothing is published. */
-    private ModelWatch watch;
-    private ModelPublisher publisher;
+    private final ModelWatch watch;
+    private final ModelPublisher publisher;
     /** Whether a step has failed in the midst of a batch: then what is in memory is not to be saved. */
     private boolean failed;
-    private volatile boolean closed;
     private volatile LearnerReport report;
 
     KafkaLearner(LearnerSettings how) {
         this.how = how;
         split = how.split();
+        work = new Work(name());
         progress = new LearnerProgress(how.topic);
-        window = new HeldOutWindow(how.window, split);
-        rows = new float[how.batch * split.columns()];
+        window = work.keep(new HeldOutWindow(how.window, split), HeldOutWindow::close);
+        rows = new float[Math.multiplyExact(how.batch, split.columns())];
         state = TrainingState.of(how.model, how.optimizer);
         state.keep("window", window.rows());
-        step = new TrainingStep(how.model, how.loss, how.optimizer, generator);
+        step = work.keep(new TrainingStep(how.model, how.loss, how.optimizer, generator), TrainingStep::close);
+        work.keep(live, LiveModel::close);
         report = new LearnerReport(0, 0, 0, 0, 0, Double.NaN, Map.of(), Double.NaN, -1);
         try {
-            consumer = how.cluster.consumer(Map.of("auto.offset.reset", "none", "max.poll.records", 1024));
+            consumer = work.keep(how.cluster.consumer(Map.of("auto.offset.reset", "none", "max.poll.records", 1024)),
+                    KafkaCluster::close);
             List<TopicPartition> partitions = how.cluster.partitions(consumer, how.topic);
             Checkpoint.latest(how.checkpoints).ifPresent(this::resume);
             consumer.assign(partitions);
-            Map<TopicPartition, Long> starts = consumer.beginningOffsets(partitions, how.cluster.deadline());
-            partitions.forEach(p -> consumer.seek(p,
-                    progress.offset(p) == null ? starts.get(p) : progress.offset(p)));
+            seek(partitions);
             if (how.deadLetters != null) {
                 how.cluster.partitions(consumer, how.deadLetters);
-                deadLetters = how.cluster.producer(Map.of());
             }
-            if (how.published != null) {
-                watch = new ModelWatch(how.cluster, how.published, split.inputs(), live, refusal -> { });
-                publisher = ModelPublisher.of(how.cluster, how.published.topic(), how.files);
-                announceAgain();
-            }
+            deadLetters = how.deadLetters == null ? null
+                    : work.keep(how.cluster.producer(Map.of()), p -> p.close(Duration.ofSeconds(2)));
+            watch = how.published == null ? null
+                    : work.keep(new ModelWatch(how.cluster, how.published, split.inputs(), live, refusal -> { }),
+                    ModelWatch::close);
+            publisher = how.published == null ? null
+                    : work.keep(ModelPublisher.of(how.cluster, how.published.topic(), how.files),
+                    ModelPublisher::close);
+            announceAgain();
             tell(report.loss(), Map.of(), Double.NaN);
-        } catch (TimeoutException e) {
-            release();
-            throw how.cluster.away("the learner of topic " + how.topic, e);
+        } catch (KafkaException e) {
+            work.release();
+            throw how.cluster.failure(name(), e);
         } catch (RuntimeException e) {
-            release();
+            work.release();
             throw e;
         }
+    }
+
+    /** Names the learner in messages. */
+    private String name() {
+        return "the learner of topic " + how.topic;
     }
 
     /**
@@ -131,12 +137,31 @@ public final class KafkaLearner implements AutoCloseable {
         String announcement = notes.get(ANNOUNCE);
         announced = announcement == null ? null
                 : ModelVersion.ofJson(announcement.getBytes(StandardCharsets.UTF_8));
-        LOG.log(Level.INFO, "goes on with {0}", progress.place());
+        LOG.log(Level.INFO, "the learner resumes with {0}", progress.place());
     }
 
-    /** Announces what was written before a crash, unless it or a later version was announced. */
+    /** Sets where reading starts: in each partition at the checkpoint's offset, else at the first record. */
+    private void seek(List<TopicPartition> partitions) {
+        Map<TopicPartition, Long> starts = consumer.beginningOffsets(partitions, how.cluster.deadline());
+        Map<TopicPartition, Long> ends = consumer.endOffsets(partitions, how.cluster.deadline());
+        for (TopicPartition partition : partitions) {
+            long start = starts.get(partition);
+            long end = ends.get(partition);
+            long at = progress.offset(partition) == null ? start : progress.offset(partition);
+            if (at < start || at > end) {
+                throw new StreamException(name() + " cannot resume: the checkpoint in " + how.checkpoints
+                        + " ends before offset " + at + " of partition " + partition.partition()
+                        + ", the topic holds offsets " + start + " to " + (end - 1) + ": "
+                        + (at < start ? "records were deleted before they were learned" : "it was made anew")
+                        + "; choose another directory of checkpoints");
+            }
+            consumer.seek(partition, at);
+        }
+    }
+
+    /** Announces the version that a crash left written but unannounced, unless a later one was announced. */
     private void announceAgain() {
-        if (announced != null && watch.greatest() < announced.version()) {
+        if (publisher != null && announced != null && watch.greatest() < announced.version()) {
             publisher.announce(announced);
         }
     }
@@ -144,11 +169,11 @@ public final class KafkaLearner implements AutoCloseable {
     /**
      * Learns until {@link #close} is called.
      *
-     * @throws StreamException if the brokers do not answer within the deadline, a step fails, or records were deleted
-     *     before they were learned
+     * @throws StreamException if the brokers do not answer within the deadline, a step fails, a dead letter cannot be
+     *     delivered, or records were deleted before they were learned
      */
     public void run() {
-        while (!closed) {
+        while (!work.isClosed()) {
             step();
         }
     }
@@ -157,13 +182,24 @@ public final class KafkaLearner implements AutoCloseable {
      * Waits up to 100 ms for records and learns them; saves, measures and publishes when that is due.
      *
      * @return how many records were taken
+     * @throws StreamException as {@link #run} does; after that, and after any other exception, the learner must be
+     *     closed, and the next one resumes from the last checkpoint
      */
     public int step() {
-        working.lock();
-        try {
-            if (closed) {
-                return 0;
+        return work.step(() -> {
+            if (failed) {
+                throw new StreamException(name() + " has failed before; close it and open it again");
             }
+            // Whatever is thrown from here on, counts and weights may not belong together.
+            failed = true;
+            int taken = take();
+            failed = false;
+            return taken;
+        });
+    }
+
+    private int take() {
+        try {
             ConsumerRecords<byte[], byte[]> records = consumer.poll(IDLE);
             records.forEach(this::take);
             if (records.isEmpty()) {
@@ -178,18 +214,11 @@ public final class KafkaLearner implements AutoCloseable {
                 save();
             }
             return records.count();
-        } catch (StarlingException e) {
-            failed = true;
-            throw e;
         } catch (OffsetOutOfRangeException e) {
-            failed = true;
             throw new StreamException("records of " + progress.place() + " were deleted before they were learned: "
-                    + e.getMessage() + "; keep them longer, or begin with another directory of checkpoints", e);
+                    + e.getMessage() + "; retain them longer, and choose another directory of checkpoints", e);
         } catch (KafkaException e) {
-            failed = true;
-            throw new StreamException("the learner of topic " + how.topic + " has to end: " + e.getMessage(), e);
-        } finally {
-            working.unlock();
+            throw how.cluster.failure(name(), e);
         }
     }
 
@@ -223,7 +252,10 @@ public final class KafkaLearner implements AutoCloseable {
 
     private void refuse(ConsumerRecord<byte[], byte[]> record, String error) {
         if (deadLetters != null) {
-            deadLetters.send(new DeadLetter(record, error).toTopic(how.deadLetters));
+            deadLetters.send(DeadLetter.of(record, error).toTopic(how.deadLetters), (place, e) ->
+                    undelivered = e == null ? undelivered : e);
+            // At once: where the brokers are away, each send waits for the deadline.
+            requireDelivered();
         } else {
             LOG.log(Level.WARNING, "topic {0}, partition {1}, offset {2}: {3}", record.topic(), record.partition(),
                     record.offset(), error);
@@ -239,7 +271,7 @@ public final class KafkaLearner implements AutoCloseable {
         try (Scope scope = Scope.open("learn")) {
             step.run(split.input(rows, waiting).to(how.model.device()),
                     split.target(rows, waiting).to(how.model.device()));
-        } catch (TensorException e) {
+        } catch (StarlingException e) {
             throw new StreamException("a step over " + waiting + " records of " + progress.place() + " failed: "
                     + e.getMessage(), e);
         }
@@ -249,9 +281,7 @@ public final class KafkaLearner implements AutoCloseable {
     /** Trains on what waits, measures, and writes the checkpoint; a version that is better is announced after that. */
     private void save() {
         train();
-        if (deadLetters != null) {
-            deadLetters.flush();
-        }
+        deliver();
         ModelVersion better = measure();
         Map<String, String> notes = new LinkedHashMap<>(state.notes());
         progress.save(notes);
@@ -271,6 +301,21 @@ public final class KafkaLearner implements AutoCloseable {
         }
     }
 
+    /** Waits until dead letters have arrived: a checkpoint must not count a record whose letter is lost. */
+    private void deliver() {
+        if (deadLetters != null) {
+            deadLetters.flush();
+            requireDelivered();
+        }
+    }
+
+    private void requireDelivered() {
+        if (undelivered != null) {
+            throw how.cluster.failure(name() + ", which sends dead letters to topic " + how.deadLetters + ",",
+                    new KafkaException(undelivered.getMessage(), undelivered));
+        }
+    }
+
     /** Measures the model and the served one; writes the file of a new version if it is better, and returns it. */
     private ModelVersion measure() {
         if (window.filled() < how.least) {
@@ -282,23 +327,33 @@ public final class KafkaLearner implements AutoCloseable {
         for (Metric metric : how.metrics) {
             metrics.put(metric.name(), window.measure(how.model, metric::sumOver) / window.filled());
         }
-        ServedModel served = live.hold();
-        double servedLoss = Double.NaN;
-        if (served != null) {
-            try {
-                servedLoss = window.measure(served.model(), (result, target) -> how.loss.of(result, target).item());
-            } finally {
-                served.drop();
-            }
-        }
-        tell(loss, metrics, servedLoss);
+        Double served = servedLoss();
+        tell(loss, metrics, served == null ? Double.NaN : served);
         if (publisher == null) {
             return null;
         }
         boolean pending = announced != null && announced.version() > watch.greatest();
-        boolean better = served == null || loss < servedLoss * (1 - how.margin);
+        boolean better = served == null || loss < served * (1 - how.margin);
         return pending || !better || !Double.isFinite(loss) ? null
                 : publisher.write(how.published.name(), watch.greatest() + 1, how.model, how.metadata);
+    }
+
+    /** Returns the loss of the version that serves; {@code null} if none does, NaN if this loss cannot measure it. */
+    private Double servedLoss() {
+        ServedModel served = live.hold();
+        if (served == null) {
+            return null;
+        }
+        try {
+            return window.measure(served.model(), (result, target) -> how.loss.of(result, target).item());
+        } catch (StarlingException e) {
+            // Announced by another process; the learner keeps learning, and publishes nothing over it.
+            LOG.log(Level.WARNING, "{0} publishes nothing while {1} serves, which cannot be measured on held-out "
+                    + "rows: {2}", name(), served.version(), e.getMessage());
+            return Double.NaN;
+        } finally {
+            served.drop();
+        }
     }
 
     private void tell(double loss, Map<String, Double> metrics, double servedLoss) {
@@ -312,52 +367,16 @@ public final class KafkaLearner implements AutoCloseable {
         return report;
     }
 
-    /** Saves what was learned, then closes; waits for a step under way at most as long as the deadline. */
+    /**
+     * Saves what was learned, then closes. Waits for the step under way twice as long as the deadline; if it takes
+     * longer, nothing is saved, and the thread that runs the learner closes it when the step is done.
+     */
     @Override
     public void close() {
-        boolean first = !closed;
-        closed = true;
-        boolean idle = false;
-        try {
-            idle = working.tryLock(how.cluster.deadline().toMillis() * 2, TimeUnit.MILLISECONDS);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
-        if (!idle) {
-            LOG.log(Level.WARNING, "the learner of topic {0} is still waiting for the brokers; it is left to its "
-                    + "thread", how.topic);
-            return;
-        }
-        try {
-            if (first && !failed && consumer != null && progress.records() > savedRecords) {
+        work.close(how.cluster.deadline().multipliedBy(2), () -> {
+            if (!failed && progress.records() > savedRecords) {
                 save();
             }
-        } finally {
-            release();
-            working.unlock();
-        }
-    }
-
-    private void release() {
-        closed = true;
-        if (watch != null) {
-            watch.close();
-            watch = null;
-        }
-        if (publisher != null) {
-            publisher.close();
-            publisher = null;
-        }
-        if (deadLetters != null) {
-            deadLetters.close(Duration.ofSeconds(2));
-            deadLetters = null;
-        }
-        if (consumer != null) {
-            KafkaCluster.close(consumer);
-            consumer = null;
-            step.close();
-            window.close();
-        }
-        live.close();
+        });
     }
 }

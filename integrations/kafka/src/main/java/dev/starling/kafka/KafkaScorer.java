@@ -9,26 +9,28 @@ import java.util.List;
 import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.ReentrantLock;
+import java.util.concurrent.Future;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.AuthorizationException;
+import org.apache.kafka.common.errors.FencedInstanceIdException;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
-import org.apache.kafka.common.errors.TimeoutException;
+import org.apache.kafka.common.header.Headers;
 
 /**
  * Scores the records of a topic, each exactly once: a batch of records, one model, one forward pass, one transaction
  * that holds results, dead letters and offsets. The model is swapped between two batches, never within one. After a
- * crash, another scorer of the same {@link Builder#instance} takes the place of the one that is gone at once.
+ * crash, the next scorer with the same {@link Builder#instance} name continues at once where the last transaction
+ * ended.
  *
  * <pre>{@code
  * try (KafkaScorer scorer = KafkaScorer.of(KafkaCluster.at("localhost:9092"), RowCodec.floats(16))
@@ -37,7 +39,7 @@ import org.apache.kafka.common.errors.TimeoutException;
  * }
  * }</pre>
  *
- * <p>One thread runs it; {@link #close} and {@link #counts} may be called by any.
+ * <p>One thread runs it; any thread may call {@link #close} and {@link #counts}.
  */
 public final class KafkaScorer implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
@@ -45,42 +47,49 @@ public final class KafkaScorer implements AutoCloseable {
     private static final int ATTEMPTS = 5;
 
     private final Builder how;
+    private final Work work;
     private final LiveModel live = new LiveModel();
     private final Queue<DeadLetter> refusals = new ConcurrentLinkedQueue<>();
     private final List<ConsumerRecord<byte[], byte[]>> pending = new ArrayList<>();
-    /** Held by the thread that works. */
-    private final ReentrantLock working = new ReentrantLock();
-    private Consumer<byte[], byte[]> consumer;
-    private Producer<byte[], byte[]> producer;
-    private ModelWatch watch;
+    private final Consumer<byte[], byte[]> consumer;
+    private final Producer<byte[], byte[]> producer;
     private long answeredNs;
     private int failures;
-    private volatile boolean closed;
+    /** Whether a transaction failed in a way that only a new producer can recover from. */
+    private boolean ended;
     private volatile ScorerCounts counts = new ScorerCounts(0, 0, 0, 0, 0);
 
     private KafkaScorer(Builder how) {
         this.how = how;
+        work = new Work(name());
+        work.keep(live, LiveModel::close);
         try {
-            consumer = how.cluster.consumer(Map.of("group.id", how.group, "group.instance.id", how.instance,
-                    "max.poll.records", how.batch));
+            consumer = work.keep(how.cluster.consumer(Map.of("group.id", how.group, "group.instance.id", how.instance,
+                    "max.poll.records", how.batch)), KafkaCluster::close);
             how.cluster.partitions(consumer, how.from);
             how.cluster.partitions(consumer, how.to);
             how.cluster.partitions(consumer, how.deadLetters);
-            watch = new ModelWatch(how.cluster, how.model, how.codec.columns(), live, refusals::add);
+            ModelWatch watch = work.keep(new ModelWatch(how.cluster, how.model, how.codec.columns(), live,
+                    refusals::add), ModelWatch::close);
             watch.requireModel(refusals);
-            producer = how.cluster.producer(Map.of("transactional.id", how.group + "-" + how.instance,
-                    "transaction.timeout.ms", (int) how.cluster.deadline().toMillis(),
-                    "compression.type", how.compression, "linger.ms", 5));
+            producer = work.keep(how.cluster.producer(Map.of("transactional.id", how.group + "-" + how.instance,
+                    "transaction.timeout.ms", how.cluster.transactionTimeoutMs(),
+                    "compression.type", how.compression, "linger.ms", 5)), p -> p.close(Duration.ofSeconds(2)));
             producer.initTransactions();
             consumer.subscribe(List.of(how.from), new Revoked());
             answeredNs = System.nanoTime();
-        } catch (TimeoutException e) {
-            release();
-            throw how.cluster.away("the scorer " + how.instance, e);
+        } catch (KafkaException e) {
+            work.release();
+            throw how.cluster.failure(name(), e);
         } catch (RuntimeException e) {
-            release();
+            work.release();
             throw e;
         }
+    }
+
+    /** Names the scorer in messages. */
+    private String name() {
+        return "the scorer " + how.instance + " of group " + how.group + " on topic " + how.from;
     }
 
     /** Begins a scorer of records that a codec decodes; the same codec encodes results. */
@@ -88,7 +97,7 @@ public final class KafkaScorer implements AutoCloseable {
         return new Builder(cluster, codec);
     }
 
-    /** Drops records of partitions that others read from now on: those score them. */
+    /** Drops pending records of partitions that are assigned to another scorer, which scores them. */
     private final class Revoked implements ConsumerRebalanceListener {
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
@@ -104,11 +113,11 @@ public final class KafkaScorer implements AutoCloseable {
     /**
      * Scores until {@link #close} is called.
      *
-     * @throws StreamException if the brokers do not answer within the deadline, or another scorer has taken this one's
-     *     place; every record is then scored once by the scorer that comes next
+     * @throws StreamException if the brokers do not answer within the deadline, the model fails on a batch, or another
+     *     scorer with the same instance name has started; the next scorer then scores each record that is left, once
      */
     public void run() {
-        while (!closed) {
+        while (!work.isClosed()) {
             step();
         }
     }
@@ -117,32 +126,31 @@ public final class KafkaScorer implements AutoCloseable {
      * Waits up to 100 ms for records, collects more for as long as the latency allows, and scores them.
      *
      * @return how many records were scored or sent to the dead letters
+     * @throws StreamException as {@link #run} does; where the model fails on a batch, nothing of that batch is sent,
+     *     and the next call tries it again
      */
     public int step() {
-        working.lock();
-        try {
-            if (closed) {
-                return 0;
+        return work.step(() -> {
+            if (ended) {
+                throw new StreamException(name() + " has ended before; close it and open it again");
             }
-            collect();
-            if (pending.isEmpty() && refusals.isEmpty()) {
-                if (System.nanoTime() - answeredNs > how.cluster.deadline().toNanos() / 3) {
-                    how.cluster.requireAnswer(consumer, how.from);
-                    answeredNs = System.nanoTime();
-                }
-                return 0;
-            }
-            ServedModel model = live.hold();
             try {
-                return transact(model);
-            } finally {
-                model.drop();
+                collect();
+                if (pending.isEmpty() && refusals.isEmpty()) {
+                    requireAnswer();
+                    return 0;
+                }
+                return transact();
+            } catch (KafkaException e) {
+                throw how.cluster.failure(name(), e);
             }
-        } catch (KafkaException e) {
-            throw new StreamException("the scorer " + how.instance + " of group " + how.group + " has to end: "
-                    + e.getMessage(), e);
-        } finally {
-            working.unlock();
+        });
+    }
+
+    private void requireAnswer() {
+        if (System.nanoTime() - answeredNs > how.cluster.deadline().toNanos() / 3) {
+            how.cluster.requireAnswer(consumer, how.from);
+            answeredNs = System.nanoTime();
         }
     }
 
@@ -159,10 +167,12 @@ public final class KafkaScorer implements AutoCloseable {
         }
     }
 
-    private int transact(ServedModel model) {
+    private int transact() {
+        // Before the transaction: where the model fails, there is none to abort.
+        BatchScores scores = score();
         try {
             producer.beginTransaction();
-            int dead = send(model);
+            int dead = send(scores);
             int refused = sendRefusals();
             if (!pending.isEmpty()) {
                 producer.sendOffsetsToTransaction(offsets(), consumer.groupMetadata());
@@ -178,20 +188,37 @@ public final class KafkaScorer implements AutoCloseable {
             answeredNs = System.nanoTime();
             failures = 0;
             return done;
-        } catch (ProducerFencedException | InvalidProducerEpochException | AuthorizationException
-                | AuthenticationException e) {
-            throw new StreamException("the scorer " + how.instance + " of group " + how.group + " has to end: "
-                    + e.getMessage() + "; another of the same instance runs, or it lacks permission", e);
+        } catch (ProducerFencedException | InvalidProducerEpochException | FencedInstanceIdException e) {
+            ended = true;
+            throw new StreamException(name() + " has to end, because another process has started with the same "
+                    + "instance name: " + e.getMessage() + "; give each its own with instance(name)", e);
+        } catch (AuthorizationException | AuthenticationException e) {
+            ended = true;
+            throw how.cluster.failure(name(), e);
         } catch (KafkaException e) {
             retry(e);
             return 0;
         }
     }
 
+    /** Takes the model once for all that is pending. */
+    private BatchScores score() {
+        ServedModel model = live.hold();
+        try {
+            return BatchScores.of(model, how.codec, pending.stream().map(ConsumerRecord::value).toList());
+        } catch (StreamException e) {
+            throw new StreamException(name() + " cannot score its batch before the offsets " + offsets().entrySet()
+                    .stream().map(o -> o.getKey() + ": " + o.getValue().offset()).toList() + ": " + e.getMessage()
+                    + "; announce a version that can, then start the scorer again", e);
+        } finally {
+            model.drop();
+        }
+    }
+
     /** Aborts what failed and goes back to the last committed offsets, a few times. */
     private void retry(KafkaException reason) {
-        LOG.log(Level.WARNING, "the scorer {0} aborts a batch of {1} records and begins it again: {2}", how.instance,
-                pending.size(), reason.getMessage());
+        LOG.log(Level.WARNING, "{0} aborts a batch of {1} records and begins it again: {2}", name(), pending.size(),
+                reason.getMessage());
         counts = new ScorerCounts(counts.scored(), counts.dead(), counts.refused(), counts.batches(),
                 counts.aborted() + 1);
         try {
@@ -205,39 +232,46 @@ public final class KafkaScorer implements AutoCloseable {
                 }
             });
         } catch (KafkaException | IllegalStateException e) {
+            // Also where a commit was sent and not answered: only the next process of this instance learns its outcome.
             reason.addSuppressed(e);
             failures = ATTEMPTS;
         }
         if (++failures >= ATTEMPTS) {
-            throw reason instanceof TimeoutException ? how.cluster.away("the scorer " + how.instance, reason)
-                    : new StreamException("the scorer " + how.instance + " cannot commit to " + how.cluster + ": "
-                    + reason.getMessage(), reason);
+            ended = true;
+            throw how.cluster.failure(name(), reason);
         }
     }
 
-    /** Scores what is pending and sends results and dead letters; returns the number of the latter. */
-    private int send(ServedModel model) {
-        BatchScores scores = BatchScores.of(model, how.codec, pending.stream().map(ConsumerRecord::value).toList());
+    /** Sends results and dead letters of what is pending; returns the number of the latter. */
+    private int send(BatchScores scores) {
+        int dead = 0;
         for (int i = 0; i < pending.size(); i++) {
             ConsumerRecord<byte[], byte[]> source = pending.get(i);
-            if (scores.error(i) != null) {
-                producer.send(new DeadLetter(source, scores.error(i)).toTopic(how.deadLetters));
+            Headers headers = scores.headers(i, source.key(), source.headers(), how.cluster.largestRecord());
+            if (headers == null) {
+                send(DeadLetter.of(source, scores.error(i)).toTopic(how.deadLetters));
+                dead++;
             } else {
                 Long time = source.timestamp() < 0 ? null : Long.valueOf(source.timestamp());
-                ProducerRecord<byte[], byte[]> result = new ProducerRecord<>(how.to, null, time, source.key(),
-                        scores.result(i), source.headers());
-                StreamHeaders.scored(result.headers(), model.version());
-                producer.send(result);
+                send(new ProducerRecord<>(how.to, null, time, source.key(), scores.result(i), headers));
             }
         }
-        return scores.failed();
+        return dead;
+    }
+
+    /** Sends a record. Fails at once where it cannot be queued: else each record of a batch would wait the deadline. */
+    private void send(ProducerRecord<byte[], byte[]> record) {
+        Future<RecordMetadata> sent = producer.send(record);
+        if (sent.state() == Future.State.FAILED) {
+            throw sent.exceptionNow() instanceof KafkaException e ? e : new KafkaException(sent.exceptionNow());
+        }
     }
 
     /** Sends what is wrong with models; they are removed from the queue when the transaction is committed. */
     private int sendRefusals() {
         int sent = 0;
         for (DeadLetter refusal : refusals) {
-            producer.send(refusal.toTopic(how.deadLetters));
+            send(refusal.toTopic(how.deadLetters));
             sent++;
         }
         return sent;
@@ -262,43 +296,13 @@ public final class KafkaScorer implements AutoCloseable {
         return live.version();
     }
 
-    /** Lets the batch under way come to its end, then closes; waits for that at most as long as the deadline. */
+    /**
+     * Closes the scorer after the batch under way. Waits for that twice as long as the deadline; if it takes longer,
+     * the thread that runs the scorer closes it when the batch is done.
+     */
     @Override
     public void close() {
-        closed = true;
-        boolean idle = false;
-        try {
-            idle = working.tryLock(how.cluster.deadline().toMillis() * 2, TimeUnit.MILLISECONDS);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
-        if (!idle) {
-            LOG.log(Level.WARNING, "the scorer {0} is still waiting for the brokers; it is left to its thread",
-                    how.instance);
-            return;
-        }
-        try {
-            release();
-        } finally {
-            working.unlock();
-        }
-    }
-
-    private void release() {
-        closed = true;
-        if (watch != null) {
-            watch.close();
-            watch = null;
-        }
-        if (producer != null) {
-            producer.close(Duration.ofSeconds(2));
-            producer = null;
-        }
-        if (consumer != null) {
-            KafkaCluster.close(consumer);
-            consumer = null;
-        }
-        live.close();
+        work.close(how.cluster.deadline().multipliedBy(2), () -> { });
     }
 
     /** Describes a scorer. */
@@ -374,7 +378,7 @@ public final class KafkaScorer implements AutoCloseable {
         }
 
         /**
-         * Connects and takes over the announced model.
+         * Connects and loads the announced model.
          *
          * @throws StreamException if a topic or a broker is missing, or no announced version can be served
          */

@@ -30,7 +30,7 @@ final class LearnerProgress {
         return checksum;
     }
 
-    /** Returns where to go on in a partition, or {@code null} to begin. */
+    /** Returns the offset to resume at, or {@code null} for a partition that is new. */
     Long offset(TopicPartition partition) {
         return offsets.get(partition.partition());
     }

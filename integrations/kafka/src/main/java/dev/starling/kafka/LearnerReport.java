@@ -12,7 +12,7 @@ import java.util.Map;
  * @param checksum sum over all records of a hash of partition, offset and value: does not depend on their order
  * @param loss of the model on the window of held-out rows when last measured; NaN before
  * @param metrics on the same rows, by name
- * @param servedLoss of the served version on the same rows; NaN if there is none
+ * @param servedLoss of the served version on the same rows; NaN if there is none or this loss cannot measure it
  * @param published the number of the last version that this learner published; -1 if it has published none
  */
 public record LearnerReport(long records, long trained, long heldOut, long refused, long checksum, double loss,

@@ -71,7 +71,7 @@ public final class LearnerSettings {
         return this;
     }
 
-    /** Sets the seed of what layers draw. */
+    /** Sets the seed of random numbers in layers. */
     public LearnerSettings seed(long value) {
         seed = value;
         return this;
@@ -94,7 +94,7 @@ public final class LearnerSettings {
         return this;
     }
 
-    /** Sets where checkpoints are kept; a learner that finds one there goes on from it. */
+    /** Sets where checkpoints are kept; a learner that finds one there resumes from it. */
     public LearnerSettings checkpoints(Path directory) {
         checkpoints = directory;
         return this;
@@ -133,9 +133,10 @@ public final class LearnerSettings {
     }
 
     /**
-     * Connects, and goes on from the latest checkpoint if there is one.
+     * Connects, and resumes from the latest checkpoint if there is one.
      *
-     * @throws StreamException if a topic or a broker is missing, or a setting
+     * @throws StreamException if a topic, a broker or a setting is missing, or records that follow the checkpoint are
+     *     deleted
      * @throws dev.starling.nn.checkpoint.CheckpointException if the checkpoint is damaged or does not fit
      */
     public KafkaLearner open() {

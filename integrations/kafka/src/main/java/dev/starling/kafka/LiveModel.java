@@ -5,6 +5,7 @@ import java.util.concurrent.atomic.AtomicReference;
 /** The model that serves now. Each batch takes it once, so that no batch sees two. */
 final class LiveModel implements AutoCloseable {
     private final AtomicReference<ServedModel> current = new AtomicReference<>();
+    private volatile boolean closed;
 
     /** Returns the version that serves, or {@code null} if none does yet. */
     ModelVersion version() {
@@ -21,8 +22,19 @@ final class LiveModel implements AutoCloseable {
         return served;
     }
 
-    /** Puts a model in the place of the one that serves, which closes when its last batch is done. */
+    /**
+     * Puts a model in the place of the one that serves, which closes when its last batch is done. After {@link #close},
+     * the new one is closed.
+     */
     void swap(ServedModel fresh) {
+        replace(fresh);
+        // A slow file may be read to its end after close(): one of the two threads sees the other's write.
+        if (closed) {
+            replace(null);
+        }
+    }
+
+    private void replace(ServedModel fresh) {
         ServedModel old = current.getAndSet(fresh);
         if (old != null) {
             old.drop();
@@ -31,6 +43,7 @@ final class LiveModel implements AutoCloseable {
 
     @Override
     public void close() {
-        swap(null);
+        closed = true;
+        replace(null);
     }
 }

@@ -7,9 +7,12 @@ import java.io.IOException;
 
 /**
  * Makes a model of an announcement: fetches the file once, compares its SHA-256, builds the model, fills in the
- * weights, and tries it on a row of zeros. Whatever fails, nothing is left behind.
+ * weights, and tries it on rows of zeros. If a part of that fails, all memory is freed.
  */
 final class ModelLoader {
+    /** More than one: a model that takes only one row at a time cannot score batches. */
+    private static final int TRIAL_ROWS = 2;
+
     private final ModelTopic source;
     private final int columns;
 
@@ -44,7 +47,7 @@ final class ModelLoader {
                 file.into(model.state());
             }
             ServedModel served = new ServedModel(model, version);
-            float[] trial = served.score(new float[columns], 1, columns);
+            float[] trial = served.score(new float[TRIAL_ROWS * columns], TRIAL_ROWS, columns);
             FloatRows.requireFinite(trial, 0, trial.length);
             model = null;
             return served;

@@ -72,8 +72,13 @@ public final class ModelPublisher implements AutoCloseable {
         try {
             producer.send(new ProducerRecord<>(topic, version.name().getBytes(StandardCharsets.UTF_8),
                     version.toJson())).get(cluster.deadline().toMillis() * 2, TimeUnit.MILLISECONDS);
-        } catch (ExecutionException | TimeoutException | KafkaException e) {
+        } catch (TimeoutException e) {
             throw cluster.away("the announcement of " + version + " on topic " + topic, e);
+        } catch (ExecutionException e) {
+            throw cluster.failure("the announcement of " + version + " on topic " + topic, e.getCause()
+                    instanceof KafkaException reason ? reason : new KafkaException(e.getCause()));
+        } catch (KafkaException e) {
+            throw cluster.failure("the announcement of " + version + " on topic " + topic, e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new StreamException("the announcement of " + version + " was interrupted", e);

@@ -4,13 +4,13 @@ import dev.starling.nn.Layer;
 import java.util.function.Supplier;
 
 /**
- * Where a model is announced, and how it is made of a file. Immutable.
+ * Where a model is announced, and how it is built from a file. Immutable.
  *
  * @param topic compacted, of one partition
- * @param name of the model; announcements of others are passed over
+ * @param name of the model; announcements of others are ignored
  * @param store fetches files
- * @param factory makes the layers that weights are filled into; {@code null} where files describe their models
- * @param loader knows the factories that files name
+ * @param factory makes the layers that take the weights; {@code null} where files describe their models
+ * @param loader of the factories that files name
  */
 public record ModelTopic(String topic, String name, ModelStore store, Supplier<? extends Layer> factory,
         ClassLoader loader) {
@@ -22,12 +22,12 @@ public record ModelTopic(String topic, String name, ModelStore store, Supplier<?
         return new ModelTopic(topic, name, ModelStore.files(), null, ModelTopic.class.getClassLoader());
     }
 
-    /** Returns this with something else that fetches files. */
+    /** Returns this with another store of files. */
     public ModelTopic store(ModelStore files) {
         return new ModelTopic(topic, name, files, factory, loader);
     }
 
-    /** Returns this with layers that the application makes; a file then brings nothing but weights. */
+    /** Returns this with layers that the application makes; a file then brings only weights. */
     public ModelTopic factory(Supplier<? extends Layer> maker) {
         return new ModelTopic(topic, name, store, maker, loader);
     }

@@ -13,16 +13,20 @@ import java.util.Map;
  * the announcement is the model's name, so that compaction keeps the latest; its value is this as JSON.
  *
  * @param name of the model
- * @param version from 0; the last announcement counts, whatever its number
+ * @param version from 0 to 10^18 - 1; the last announcement counts, whatever its number
  * @param uri path or {@code file:} URI of the safetensors file, or what a {@link ModelStore} of the user understands
  * @param sha256 of the file, 64 hexadecimal digits
  */
 public record ModelVersion(String name, long version, String uri, String sha256) {
+    private static final long GREATEST = 999_999_999_999_999_999L;
+
     /** Checks the fields. */
     public ModelVersion {
-        if (name.isBlank() || version < 0 || uri.isBlank() || !sha256.matches("[0-9a-f]{64}")) {
-            throw new StreamException("an announcement must have a name, a version >= 0, a uri and a sha256 of 64 "
-                    + "lower-case hexadecimal digits, got " + name + ", " + version + ", " + uri + ", " + sha256);
+        if (name.isBlank() || version < 0 || version > GREATEST
+                || uri.isBlank() || !sha256.matches("[0-9a-f]{64}")) {
+            throw new StreamException("an announcement must have a name, a version from 0 to 10^18 - 1, a uri and "
+                    + "a sha256 of 64 lower-case hexadecimal digits, got " + name + ", " + version + ", " + uri + ", "
+                    + sha256);
         }
     }
 
@@ -46,7 +50,7 @@ public record ModelVersion(String name, long version, String uri, String sha256)
     }
 
     /**
-     * Reads the value of an announcement; fields of other names are passed over.
+     * Reads the value of an announcement; fields of other names are ignored.
      *
      * @throws StreamException if it is malformed or a field is missing
      */

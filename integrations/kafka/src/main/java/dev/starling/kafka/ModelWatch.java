@@ -2,23 +2,28 @@ package dev.starling.kafka;
 
 import java.lang.System.Logger.Level;
 import java.time.Duration;
-import java.util.ArrayList;
+import java.util.ArrayDeque;
+import java.util.Deque;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.errors.TimeoutException;
 
 /**
- * Follows the topic of models on a thread of its own and swaps each announced version in, once it is whole. A version
- * that cannot be served is logged and handed to the caller; the one before it goes on.
+ * Follows the topic of models on a thread of its own and swaps each announced version in once it is loaded and checked.
+ * A version that cannot be served is logged and handed to the caller; the one before it keeps serving.
  */
 final class ModelWatch implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
     private static final Duration NAP = Duration.ofMillis(100);
+    /** How many announcements are tried at the start; of a topic that is not compacted yet, the latest. */
+    private static final int MAX_TRIED = 1000;
+    private static final int LARGEST = 256 * 1024;
 
     private final KafkaCluster cluster;
     private final String topic;
@@ -28,12 +33,12 @@ final class ModelWatch implements AutoCloseable {
     private final Consumer<DeadLetter> refusals;
     private final org.apache.kafka.clients.consumer.Consumer<byte[], byte[]> consumer;
     private final Thread thread;
-    private volatile boolean closed;
+    private final CountDownLatch closed = new CountDownLatch(1);
     /** The greatest number among all versions announced, served or refused; -1 before the first. */
     private volatile long greatest = -1;
 
     /**
-     * Takes over the last announced version that can be served, then watches.
+     * Loads the last announced version that can be served, then watches.
      *
      * @param columns of the rows that the model takes
      * @param refusals takes announcements that are refused, with the reason; on this thread and on the watching one
@@ -49,6 +54,9 @@ final class ModelWatch implements AutoCloseable {
         consumer = cluster.consumer(Map.of());
         try {
             catchUp();
+        } catch (KafkaException e) {
+            KafkaCluster.close(consumer);
+            throw cluster.failure("the topic of models " + topic, e);
         } catch (RuntimeException e) {
             KafkaCluster.close(consumer);
             throw e;
@@ -57,27 +65,33 @@ final class ModelWatch implements AutoCloseable {
         thread.start();
     }
 
-    /** Reads all that was announced so far, and serves the last version that can be. */
+    /** Reads all announcements so far, and serves the last version that can be served. */
     private void catchUp() {
         List<TopicPartition> partitions = cluster.partitions(consumer, topic);
         consumer.assign(partitions);
         consumer.seekToBeginning(partitions);
-        List<ConsumerRecord<byte[], byte[]>> announced = new ArrayList<>();
+        Deque<ConsumerRecord<byte[], byte[]>> announced = new ArrayDeque<>();
         long end = System.nanoTime() + cluster.deadline().toNanos();
-        try {
-            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions, cluster.deadline());
-            while (ends.entrySet().stream().anyMatch(e -> consumer.position(e.getKey()) < e.getValue())) {
-                if (System.nanoTime() > end) {
-                    throw cluster.away("topic " + topic, null);
-                }
-                consumer.poll(NAP).forEach(announced::add);
+        Map<TopicPartition, Long> ends = consumer.endOffsets(partitions, cluster.deadline());
+        while (ends.entrySet().stream().anyMatch(e -> consumer.position(e.getKey()) < e.getValue())) {
+            if (System.nanoTime() > end) {
+                throw cluster.away("topic " + topic, null);
             }
-        } catch (TimeoutException e) {
-            throw cluster.away("topic " + topic, e);
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(NAP)) {
+                announced.add(record);
+                if (announced.size() > MAX_TRIED) {
+                    note(announced.remove());
+                }
+            }
         }
         boolean serves = false;
-        for (ConsumerRecord<byte[], byte[]> record : announced.reversed()) {
-            serves = serves ? note(record) : take(record);
+        while (!announced.isEmpty()) {
+            ConsumerRecord<byte[], byte[]> record = announced.removeLast();
+            if (serves) {
+                note(record);
+            } else {
+                serves = take(record);
+            }
         }
     }
 
@@ -85,50 +99,60 @@ final class ModelWatch implements AutoCloseable {
     void requireModel(Queue<DeadLetter> refused) {
         if (live.version() == null) {
             String reason = refused.isEmpty() ? "none is announced" : refused.peek().error();
-            close();
-            throw new StreamException("no version of " + name + " on topic " + topic + " can be served: " + reason
-                    + "; announce one with ModelPublisher");
+            throw new StreamException("no version of " + name + " on topic " + topic + " at " + cluster
+                    + " can be served: " + reason + "; announce one with ModelPublisher");
         }
     }
 
     private void watch() {
-        while (!closed) {
-            try {
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(NAP)) {
-                    take(record);
-                }
-            } catch (KafkaException e) {
-                LOG.log(Level.ERROR, "topic " + topic + " cannot be read; " + live.version() + " goes on", e);
-                pause();
-            }
-        }
-        KafkaCluster.close(consumer);
-    }
-
-    private void pause() {
+        String problem = "";
         try {
-            Thread.sleep(1000);
+            while (closed.getCount() > 0) {
+                try {
+                    for (ConsumerRecord<byte[], byte[]> record : consumer.poll(NAP)) {
+                        if (closed.getCount() > 0) {
+                            take(record);
+                        }
+                    }
+                } catch (KafkaException e) {
+                    if (!problem.equals(e.toString())) {
+                        LOG.log(Level.ERROR, "topic " + topic + " at " + cluster + " cannot be read, " + live.version()
+                                + " keeps serving: " + e.getMessage(), e);
+                        problem = e.toString();
+                    }
+                    closed.await(1, TimeUnit.SECONDS);
+                }
+            }
         } catch (InterruptedException e) {
-            closed = true;
+            LOG.log(Level.WARNING, "topic {0} is not watched any more: the thread was interrupted", topic);
+        } finally {
+            KafkaCluster.close(consumer);
         }
     }
 
-    /** Takes notice of a version that another has replaced already. */
-    private boolean note(ConsumerRecord<byte[], byte[]> record) {
+    /** Notes the number of a version that a later one has replaced already. */
+    private void note(ConsumerRecord<byte[], byte[]> record) {
         try {
             if (record.value() != null) {
-                note(ModelVersion.ofJson(record.value()));
+                note(version(record));
             }
         } catch (StreamException e) {
-            LOG.log(Level.DEBUG, "a malformed announcement is passed over, since a later one serves", e);
+            LOG.log(Level.DEBUG, "a malformed announcement is ignored, since a later one serves", e);
         }
-        return true;
     }
 
     private void note(ModelVersion version) {
         if (version.name().equals(name)) {
             greatest = Math.max(greatest, version.version());
         }
+    }
+
+    private static ModelVersion version(ConsumerRecord<byte[], byte[]> record) {
+        if (record.value().length > LARGEST) {
+            throw new StreamException("an announcement must have at most " + LARGEST + " bytes, got "
+                    + record.value().length);
+        }
+        return ModelVersion.ofJson(record.value());
     }
 
     /** Returns the greatest number among all versions announced, whether served or refused; -1 if there is none. */
@@ -142,7 +166,7 @@ final class ModelWatch implements AutoCloseable {
             return false;
         }
         try {
-            ModelVersion version = ModelVersion.ofJson(record.value());
+            ModelVersion version = version(record);
             if (!version.name().equals(name)) {
                 return false;
             }
@@ -152,12 +176,14 @@ final class ModelWatch implements AutoCloseable {
                 LOG.log(Level.INFO, "{0} from {1} serves now", version, version.uri());
             }
             return true;
-        } catch (RuntimeException e) {
+        } catch (RuntimeException | LinkageError | OutOfMemoryError e) {
+            // Errors too: a model that lacks a class or memory must not end the watching of later ones.
+            String reason = e.getMessage() == null || e instanceof Error ? e.toString() : e.getMessage();
             ModelVersion old = live.version();
             LOG.log(Level.ERROR, "topic " + topic + ", partition " + record.partition() + ", offset "
-                    + record.offset() + ": " + e.getMessage() + "; "
-                    + (old == null ? "no version serves yet" : old + " goes on"));
-            refusals.accept(new DeadLetter(record, e.getMessage()));
+                    + record.offset() + ": " + reason + "; "
+                    + (old == null ? "no version serves yet" : old + " keeps serving"));
+            refusals.accept(DeadLetter.of(record, reason));
             return false;
         }
     }
@@ -165,7 +191,7 @@ final class ModelWatch implements AutoCloseable {
     /** Stops the thread; the model that serves stays. */
     @Override
     public void close() {
-        closed = true;
+        closed.countDown();
         try {
             // Longer than a poll and the closing of the consumer; a slow store may take longer to read a file.
             thread.join(cluster.deadline().plusSeconds(3));

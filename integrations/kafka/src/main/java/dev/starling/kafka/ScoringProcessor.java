@@ -3,8 +3,7 @@ package dev.starling.kafka;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.processor.PunctuationType;
@@ -21,6 +20,8 @@ import org.apache.kafka.streams.state.Stores;
 /** Collects the records of one task in a store and scores them together. */
 final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]> {
     private static final String STORE = "starling-waiting";
+    /** At most what the changelog adds to a stored record. */
+    private static final int ROOM = 128;
 
     private final StreamScoring scoring;
     private ProcessorContext<byte[], byte[]> context;
@@ -63,7 +64,14 @@ final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]
     public void process(Record<byte[], byte[]> record) {
         RecordMetadata place = context.recordMetadata().orElseThrow(
                 () -> new StreamException("records must come from a topic, this one has no offset"));
-        store.put(next++, WaitingRecord.encode(record, place.topic(), place.partition(), place.offset()));
+        byte[] stored = WaitingRecord.encode(record, place.topic(), place.partition(), place.offset());
+        if (stored.length + ROOM > scoring.largest()) {
+            forward(DeadLetter.of(record.key(), record.value(), record.headers(), record.timestamp(), "a record that "
+                    + "waits for its batch takes " + stored.length + " bytes, max.request.size is "
+                    + scoring.largest(), place.topic(), place.partition(), place.offset()));
+            return;
+        }
+        store.put(next++, stored);
         waiting++;
         if (waiting >= scoring.batch()) {
             flush();
@@ -73,9 +81,7 @@ final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]
     private void flush() {
         DeadLetter refusal = scoring.refusals().poll();
         while (refusal != null) {
-            ConsumerRecord<byte[], byte[]> source = refusal.source();
-            forwardDead(new Record<>(source.key(), source.value(), source.timestamp(), source.headers()),
-                    refusal.error(), source.topic(), source.partition(), source.offset());
+            forward(refusal);
             refusal = scoring.refusals().poll();
         }
         if (waiting == 0) {
@@ -90,9 +96,10 @@ final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]
                 records.add(WaitingRecord.decode(entry.value));
             }
         }
-        ServedModel model = scoring.live().hold();
+        ServedModel model = scoring.model();
         try {
-            forward(model, records);
+            forward(BatchScores.of(model, scoring.codec(), records.stream().map(WaitingRecord::value).toList()),
+                    records);
         } finally {
             model.drop();
         }
@@ -100,25 +107,23 @@ final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]
         waiting = 0;
     }
 
-    private void forward(ServedModel model, List<WaitingRecord> records) {
-        List<byte[]> values = records.stream().map(WaitingRecord::value).toList();
-        BatchScores scores = BatchScores.of(model, scoring.codec(), values);
+    private void forward(BatchScores scores, List<WaitingRecord> records) {
         for (int i = 0; i < records.size(); i++) {
             WaitingRecord r = records.get(i);
-            if (scores.error(i) != null) {
-                forwardDead(new Record<>(r.key(), r.value(), r.timestamp(), r.headers()), scores.error(i), r.topic(),
-                        r.partition(), r.offset());
+            Headers headers = scores.headers(i, r.key(), r.headers(), scoring.largest());
+            if (headers == null) {
+                forward(DeadLetter.of(r.key(), r.value(), r.headers(), r.timestamp(), scores.error(i), r.topic(),
+                        r.partition(), r.offset()));
             } else {
-                StreamHeaders.scored(r.headers(), model.version());
-                context.forward(new Record<>(r.key(), scores.result(i), r.timestamp(), r.headers()),
+                context.forward(new Record<>(r.key(), scores.result(i), r.timestamp(), headers),
                         StreamScoring.RESULTS);
             }
         }
     }
 
-    private void forwardDead(Record<byte[], byte[]> record, String error, String topic, int partition, long offset) {
-        RecordHeaders headers = new RecordHeaders(record.headers());
-        StreamHeaders.dead(headers, error, topic, partition, offset);
-        context.forward(record.withHeaders(headers), StreamScoring.DEAD_LETTERS);
+    private void forward(DeadLetter letter) {
+        // Streams refuses records without a time.
+        context.forward(new Record<>(letter.key(), letter.value(), Math.max(0, letter.timestamp()), letter.headers()),
+                StreamScoring.DEAD_LETTERS);
     }
 }

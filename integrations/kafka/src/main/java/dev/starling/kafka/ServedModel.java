@@ -8,7 +8,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * A model that serves, with its version: whole, checked, and never changed. Threads {@link #hold} it for the length of
- * a batch; its memory is given back when it was replaced and the last of them has let go.
+ * a batch; its memory is freed when it was replaced and the last batch that held it is done.
  */
 final class ServedModel {
     private final Layer model;
@@ -45,6 +45,7 @@ final class ServedModel {
      *
      * @param rows {@code n * columns} numbers
      * @return as many numbers for each row, one row after the other
+     * @throws StreamException that names the version if the model fails
      */
     float[] score(float[] rows, int n, int columns) {
         try (Scope scope = Scope.open("score")) {
@@ -54,6 +55,11 @@ final class ServedModel {
                         + result.spec());
             }
             return result.to(DType.F32).toFloats();
+        } catch (StreamException e) {
+            throw e;
+        } catch (RuntimeException e) {
+            throw new StreamException(version + " failed on " + n + " rows of " + columns + " numbers: "
+                    + e.getMessage(), e);
         }
     }
 }

@@ -8,33 +8,42 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.zip.CRC32C;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
  * The weights of a site at one time, with their mass: a safetensors file, cut into parts that fit a broker's default
- * limit. All parts have the site as their key, so that they lie in one partition, in order.
+ * limit. All parts have the site as their key, so that they lie in one partition, in order; each names the checksum of
+ * the file.
  */
 record SiteNews(String site, double mass, long timestamp, SafeTensors weights) implements AutoCloseable {
+    /** Number of the publication, index of the part, count of parts, CRC-32C of the file. */
     private static final String PART = "starling.part";
     private static final String MASS = "starling.mass";
     private static final int PART_BYTES = 512 * 1024;
-    private static final int MAX_PARTS = 1 << 12;
 
     /** Cuts weights into records. */
     static List<ProducerRecord<byte[], byte[]>> parts(String topic, String site, long number, double mass,
             Map<String, Parameter> weights) {
         byte[] file = SafeTensors.bytes(weights, Map.of(MASS, Double.toString(mass)));
         int count = Math.max(1, Math.ceilDiv(file.length, PART_BYTES));
+        String checksum = checksum(file);
         List<ProducerRecord<byte[], byte[]>> parts = new ArrayList<>();
         for (int i = 0; i < count; i++) {
             int from = i * PART_BYTES;
             byte[] part = Arrays.copyOfRange(file, from, Math.min(file.length, from + PART_BYTES));
             ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, StreamHeaders.bytes(site), part);
-            StreamHeaders.put(record.headers(), PART, number + " " + i + " " + count);
+            StreamHeaders.put(record.headers(), PART, number + " " + i + " " + count + " " + checksum);
             parts.add(record);
         }
         return parts;
+    }
+
+    private static String checksum(byte[] file) {
+        CRC32C crc = new CRC32C();
+        crc.update(file);
+        return Long.toHexString(crc.getValue());
     }
 
     @Override
@@ -42,49 +51,78 @@ record SiteNews(String site, double mass, long timestamp, SafeTensors weights) i
         weights.close();
     }
 
-    /** Puts the parts of one site together again. A part that is missing costs the news it belongs to. */
+    /** Puts the parts of one site together. A missing part costs the publication that it belongs to. */
     static final class Assembly {
         private final String site;
+        private final long mostBytes;
         private final ByteArrayOutputStream file = new ByteArrayOutputStream();
-        private String number = "";
+        /** The header of the first part without the index; empty if no file is begun. */
+        private String begun = "";
         private int next;
+        private long takenNs = System.nanoTime();
 
-        Assembly(String site) {
+        /**
+         * Makes an assembly.
+         *
+         * @param mostBytes how large a file may be
+         */
+        Assembly(String site, long mostBytes) {
             this.site = site;
+            this.mostBytes = mostBytes;
+        }
+
+        /** Returns when the last part came, by {@link System#nanoTime}. */
+        long takenNs() {
+            return takenNs;
         }
 
         /**
          * Takes a part; returns the news that it completes, or {@code null}.
          *
-         * @throws StreamException if what was put together is malformed
+         * @throws StreamException if the part, or the file that it completes, is malformed or too large
          */
         SiteNews take(ConsumerRecord<byte[], byte[]> record) {
+            takenNs = System.nanoTime();
             String part = StreamHeaders.text(record.headers(), PART);
-            if (part == null || !part.matches("\\d{1,18} \\d{1,4} \\d{1,4}") || record.value() == null) {
-                throw new StreamException("is no part of a site's weights");
+            if (part == null || !part.matches("\\d{1,18} \\d{1,4} \\d{1,4} [0-9a-f]{1,8}") || record.value() == null) {
+                throw new StreamException("the record is no part of a site's weights");
             }
             String[] fields = part.split(" ");
             int index = Integer.parseInt(fields[1]);
             int count = Integer.parseInt(fields[2]);
+            String publication = fields[0] + " " + fields[2] + " " + fields[3];
             if (index == 0) {
-                number = fields[0];
+                begun = publication;
                 next = 0;
                 file.reset();
             }
-            if (!number.equals(fields[0]) || index != next || count > MAX_PARTS) {
-                number = "";
-                file.reset();
+            if (!begun.equals(publication) || index != next) {
+                drop();
                 return null;
+            }
+            if (record.value().length > PART_BYTES || file.size() + (long) record.value().length > mostBytes) {
+                drop();
+                throw new StreamException("the weights are too large: part " + index + " of " + count + " has "
+                        + record.value().length + " bytes, at most " + PART_BYTES + " and in all " + mostBytes
+                        + " are taken for this model");
             }
             file.writeBytes(record.value());
             next++;
             if (next < count) {
                 return null;
             }
-            number = "";
             byte[] whole = file.toByteArray();
-            file.reset();
+            drop();
+            if (!checksum(whole).equals(fields[3])) {
+                throw new StreamException("the weights have the CRC-32C " + checksum(whole) + ", their header says "
+                        + fields[3]);
+            }
             return news(record.timestamp(), whole);
+        }
+
+        private void drop() {
+            begun = "";
+            file.reset();
         }
 
         private SiteNews news(long timestamp, byte[] whole) {
@@ -92,7 +130,7 @@ record SiteNews(String site, double mass, long timestamp, SafeTensors weights) i
                 SafeTensors weights = SafeTensors.of(whole);
                 double mass = Double.parseDouble(weights.metadata().getOrDefault(MASS, ""));
                 if (!(mass > 0 && mass < 1e9)) {
-                    throw new StreamException("the mass must be above 0, got " + mass);
+                    throw new StreamException("the mass must be above 0 and below 1e9, got " + mass);
                 }
                 return new SiteNews(site, mass, timestamp, weights);
             } catch (CheckpointException | NumberFormatException e) {

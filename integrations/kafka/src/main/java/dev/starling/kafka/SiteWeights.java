@@ -8,12 +8,15 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
 /** A model's floating tensors, by path: what sites send each other. */
 final class SiteWeights {
     private static final String MODEL = "model.";
+    /** More than the header says of one tensor beside its name. */
+    private static final int HEADER_BYTES = 1024;
 
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
 
@@ -39,7 +42,16 @@ final class SiteWeights {
         return halves;
     }
 
-    /** Throws unless the tensors have these names and shapes and are finite. */
+    /** Returns how many bytes a safetensors file of such tensors has at most, whatever their types. */
+    long mostBytes() {
+        long bytes = HEADER_BYTES;
+        for (Map.Entry<String, Parameter> tensor : tensors.entrySet()) {
+            bytes += tensor.getValue().shape().count() * Double.BYTES + 6L * tensor.getKey().length() + HEADER_BYTES;
+        }
+        return bytes;
+    }
+
+    /** Throws unless the tensors are floating and finite and have these names and shapes. */
     void check(SafeTensors heard) {
         if (!heard.names().equals(tensors.keySet())) {
             throw new StreamException("the model has the tensors " + tensors.keySet() + ", the site sends "
@@ -49,6 +61,9 @@ final class SiteWeights {
             if (!heard.spec(path).shape().equals(tensor.shape())) {
                 throw new StreamException("the model has " + path + " as " + tensor.shape() + ", the site sends "
                         + heard.spec(path).shape());
+            }
+            if (!heard.spec(path).dtype().isFloating()) {
+                throw new StreamException(path + " must be floating, the site sends " + heard.spec(path).dtype());
             }
             try (Scope scope = Scope.open("check")) {
                 Tensor elements = heard.tensor(path);
@@ -73,15 +88,26 @@ final class SiteWeights {
         });
     }
 
-    /** Gives all ranks of a synchronous strategy the weights of rank 0: their sum with zeros of the others. */
+    /**
+     * Gives all ranks of a synchronous strategy the weights of rank 0: their sum with zeros of the others. Ends early
+     * if a rank is lost during it: an elastic strategy has then made the states of the others alike by itself.
+     */
     void spread(DistributionStrategy strategy) {
-        tensors.values().forEach(tensor -> {
+        int world = strategy.world();
+        for (Parameter tensor : tensors.values()) {
             try (Scope scope = Scope.open("spread")) {
                 Tensor weights = tensor.master();
-                double[] values = strategy.rank() == 0 ? weights.toDoubles() : new double[(int) weights.count()];
+                int count = Math.toIntExact(weights.count());
+                double[] values = strategy.rank() == 0 ? Arrays.copyOf(weights.toDoubles(), count + 1)
+                        : new double[count + 1];
+                // Counts the ranks: zeros that were not added up must not become weights.
+                values[count] = 1;
                 strategy.sum(values);
-                tensor.set(Tensor.of(values, weights.shape().dims()).to(weights.dtype()));
+                if (values[count] != world) {
+                    return;
+                }
+                tensor.set(Tensor.of(Arrays.copyOf(values, count), weights.shape().dims()).to(weights.dtype()));
             }
-        });
+        }
     }
 }

@@ -19,6 +19,12 @@ public final class StreamHeaders {
     /** On a dead letter: the offset that it comes from. */
     public static final String OFFSET = "starling.offset";
 
+    /** On a dead letter: what of the record it leaves out because the record is too large, for example a value. */
+    public static final String OMITTED = "starling.omitted";
+    /** At most what Kafka adds to a record and to each of its headers. */
+    private static final int OVERHEAD = 128;
+    private static final int HEADER_OVERHEAD = 10;
+
     private StreamHeaders() {
     }
 
@@ -30,6 +36,21 @@ public final class StreamHeaders {
 
     static byte[] bytes(String text) {
         return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** Returns how many bytes headers take at most. */
+    static long bytes(Headers headers) {
+        long bytes = 0;
+        for (Header header : headers) {
+            bytes += HEADER_OVERHEAD + bytes(header.key()).length
+                    + (header.value() == null ? 0 : header.value().length);
+        }
+        return bytes;
+    }
+
+    /** Returns how many bytes a record takes at most, uncompressed. */
+    static long bytes(byte[] key, byte[] value, Headers headers) {
+        return OVERHEAD + (key == null ? 0 : key.length) + (value == null ? 0L : value.length) + bytes(headers);
     }
 
     static void put(Headers headers, String name, String text) {

@@ -9,8 +9,8 @@ import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.processor.api.ProcessorSupplier;
 
 /**
- * Scoring as a processor of Kafka Streams: one model for all of an application's stream threads, swapped as it is
- * announced. Results and dead letters are those of {@link KafkaScorer}. Close the {@code KafkaStreams} first.
+ * Scoring as a processor of Kafka Streams: one model for all stream threads of an application, swapped when a version
+ * is announced. Results and dead letters are those of {@link KafkaScorer}. Close the {@code KafkaStreams} first.
  *
  * <pre>{@code
  * try (StreamScoring scoring = StreamScoring.open(cluster, RowCodec.floats(16), ModelTopic.of("models", "fraud"));
@@ -35,22 +35,29 @@ public final class StreamScoring implements AutoCloseable {
     private final ModelWatch watch;
     private final int batch;
     private final Duration latency;
+    private final long largest;
 
     private StreamScoring(KafkaCluster cluster, RowCodec codec, ModelTopic model, int batch, Duration latency) {
         this.codec = codec;
         this.batch = batch;
         this.latency = latency;
+        largest = cluster.largestRecord();
         watch = new ModelWatch(cluster, model, codec.columns(), live, refusals::add);
-        watch.requireModel(refusals);
+        try {
+            watch.requireModel(refusals);
+        } catch (StreamException e) {
+            close();
+            throw e;
+        }
     }
 
-    /** Takes over the announced model, for batches of up to 1,024 records that wait up to 20 ms. */
+    /** Loads the announced model, for batches of up to 1,024 records that wait up to 20 ms. */
     public static StreamScoring open(KafkaCluster cluster, RowCodec codec, ModelTopic model) {
         return open(cluster, codec, model, 1024, Duration.ofMillis(20));
     }
 
     /**
-     * Takes over the announced model.
+     * Connects and loads the announced model.
      *
      * @param batch how many records of a task are scored together at most
      * @param latency how long the first of them waits at most, at least 1 ms
@@ -87,8 +94,19 @@ public final class StreamScoring implements AutoCloseable {
         return codec;
     }
 
-    LiveModel live() {
-        return live;
+    /** Returns the model, which the caller drops. */
+    ServedModel model() {
+        ServedModel model = live.hold();
+        if (model == null) {
+            throw new StreamException("the StreamScoring was closed before the KafkaStreams that use it; close the "
+                    + "KafkaStreams first");
+        }
+        return model;
+    }
+
+    /** Returns how many bytes a record may have that is written to a topic. */
+    long largest() {
+        return largest;
     }
 
     /** Returns models that were refused and of which no dead letter was sent yet. */
@@ -109,7 +127,7 @@ public final class StreamScoring implements AutoCloseable {
         return live.version();
     }
 
-    /** Stops the watching of models and gives back the model's memory. */
+    /** Stops watching models and frees the model's memory. */
     @Override
     public void close() {
         watch.close();

@@ -6,6 +6,7 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
@@ -26,11 +27,12 @@ record WaitingRecord(byte[] key, byte[] value, long timestamp, Headers headers, 
             Header[] headers = record.headers().toArray();
             out.writeInt(headers.length);
             for (Header header : headers) {
-                out.writeUTF(header.key());
+                // Not writeUTF, which refuses more than 65,535 bytes.
+                write(out, StreamHeaders.bytes(header.key()));
                 write(out, header.value());
             }
         } catch (IOException e) {
-            throw new UncheckedIOException("memory does not fail", e);
+            throw new UncheckedIOException("writing to memory cannot fail", e);
         }
         return bytes.toByteArray();
     }
@@ -45,7 +47,7 @@ record WaitingRecord(byte[] key, byte[] value, long timestamp, Headers headers, 
             long offset = in.readLong();
             Headers headers = new RecordHeaders();
             for (int left = in.readInt(); left > 0; left--) {
-                headers.add(in.readUTF(), read(in));
+                headers.add(new String(read(in), StandardCharsets.UTF_8), read(in));
             }
             return new WaitingRecord(key, value, timestamp, headers, topic, partition, offset);
         } catch (IOException e) {

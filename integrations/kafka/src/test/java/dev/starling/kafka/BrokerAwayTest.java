@@ -6,23 +6,40 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.kafka.broker.EmbeddedBroker;
 import dev.starling.nn.Layer;
 import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.train.TrainingState;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import java.util.logging.SimpleFormatter;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Brokers that never were there, and one that goes away: a clear error within the deadline, never a hang. */
+/** Brokers that never were there, and one that goes away: nothing is lost, nothing hangs, and errors are clear. */
+@ExtendWith(Broker.class)
 @Timeout(120)
 class BrokerAwayTest {
     private static final KafkaCluster AWAY = KafkaCluster.at("127.0.0.1:1").deadline(Duration.ofSeconds(1))
             .with("sasl.jaas.config", "secret");
+    private static final int BEFORE = 1000;
+    private static final int RECORDS = 1500;
 
     @TempDir
     Path directory;
+    private String in;
+    private String dead;
+    private String models;
+    private String weights;
 
     private static void within(Duration longest, Runnable body) {
         long start = System.nanoTime();
@@ -30,20 +47,26 @@ class BrokerAwayTest {
         assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(longest);
     }
 
+    private static CompletableFuture<Void> start(Runnable body) {
+        return CompletableFuture.runAsync(body, task -> Thread.ofPlatform().daemon().start(task));
+    }
+
     @Test
     void saysThatNoBrokerAnswers() {
         within(Duration.ofSeconds(15), () -> {
-            assertThatThrownBy(() -> scorer(AWAY).open()).isInstanceOf(StreamException.class)
-                    .hasMessageContaining("the brokers at 127.0.0.1:1 have not answered within 1.0 s")
-                    .hasMessageNotContaining("secret");
-            assertThatThrownBy(() -> StreamScoring.open(AWAY, RowCodec.floats(4), ModelTopic.of("models", "sum")))
-                    .isInstanceOf(StreamException.class).hasMessageContaining("have not answered");
-            try (Layer model = CountingModel.create(2); Optimizer optimizer = CountingModel.optimizer(model)) {
-                assertThatThrownBy(() -> LearnerProcess.settings(AWAY, "t", directory, 1, model, optimizer).open())
-                        .isInstanceOf(StreamException.class).hasMessageContaining("have not answered");
-                try (ModelPublisher publisher = ModelPublisher.of(AWAY, "models", directory)) {
-                    assertThatThrownBy(() -> publisher.publish("sum", 1, model, Map.of()))
-                            .isInstanceOf(StreamException.class).hasMessageContaining("the announcement of sum");
+            try (Layer model = CountingModel.create(2); Optimizer optimizer = CountingModel.optimizer(model);
+                    ModelPublisher publisher = ModelPublisher.of(AWAY, "models", directory);
+                    KafkaGossip gossip = KafkaGossip.of(AWAY, "weights", "berlin")) {
+                List<CompletableFuture<Void>> all = Stream.<Runnable>of(() -> scorer(AWAY).open(),
+                        () -> StreamScoring.open(AWAY, RowCodec.floats(4), ModelTopic.of("models", "sum")),
+                        () -> LearnerProcess.settings(AWAY, "t", directory, 1, model, optimizer).open(),
+                        () -> publisher.publish("sum", 1, model, Map.of()),
+                        () -> gossip.start(TrainingState.of(model, optimizer)))
+                        .map(BrokerAwayTest::start).toList();
+                for (CompletableFuture<Void> each : all) {
+                    assertThatThrownBy(() -> each.get(20, TimeUnit.SECONDS)).hasCauseInstanceOf(StreamException.class)
+                            .hasMessageContaining("the brokers at 127.0.0.1:1 have not answered within 1.0 s")
+                            .hasMessageContaining("topic").hasMessageNotContaining("secret");
                 }
             }
         });
@@ -57,44 +80,170 @@ class BrokerAwayTest {
                 .model(ModelTopic.of("models", "sum"));
     }
 
+    /** Opens a scorer of a group that has the name of its output topic. */
+    private KafkaScorer scorer(KafkaCluster cluster, String out, int batch) {
+        return scorer(cluster).from(in).to(out).group(out).deadLetters(dead).model(ModelTopic.of(models, "sum"))
+                .batch(batch, Duration.ofMillis(5)).open();
+    }
+
+    private KafkaLearner learner(KafkaCluster cluster, String checkpoints, Layer model, Optimizer optimizer) {
+        return KafkaLearner.of(cluster, in, RowCodec.floats(SumModel.COLUMNS))
+                .model(model, CountingModel.LOSS, optimizer).batch(32).holdOut(0, 1, 1)
+                .checkpoints(directory.resolve(checkpoints)).every(100, Duration.ofSeconds(1)).open();
+    }
+
+    private GossipSite site(KafkaCluster cluster, String name, int period, int column) {
+        return new GossipSite(KafkaGossip.of(cluster, weights, name).period(period), column);
+    }
+
+    private static void until(BooleanSupplier done, Runnable step) {
+        long end = System.nanoTime() + Duration.ofSeconds(40).toNanos();
+        while (!done.getAsBoolean()) {
+            assertThat(System.nanoTime()).as("deadline").isLessThan(end);
+            step.run();
+        }
+    }
+
     @Test
-    void goesOnWhenTheBrokerComesBackAndEndsWhenItDoesNot() {
-        try (EmbeddedBroker broker = EmbeddedBroker.start()) {
-            broker.topics(Map.of("in", 1, "out", 1, "dead", 1, "models", 1, "labelled", 1));
-            KafkaCluster cluster = KafkaCluster.at(broker.servers()).deadline(Duration.ofSeconds(6));
-            try (ModelPublisher publisher = ModelPublisher.of(cluster, "models", directory);
-                    Layer sum = SumModel.ofVersion(1)) {
-                publisher.publish("sum", 1, sum, SumModel.metadata());
-            }
-            Records.write(cluster, "in", 0, 1000);
-            try (Layer model = CountingModel.create(2); Optimizer optimizer = CountingModel.optimizer(model);
-                    KafkaLearner learner = LearnerProcess.settings(cluster, "labelled", directory, 1, model, optimizer)
-                            .open();
-                    KafkaScorer scorer = scorer(cluster).batch(100, Duration.ofMillis(5)).open()) {
-                scoreTo(scorer, 300);
+    void continuesWhenTheBrokerComesBackAndendsWhenItDoesNot(EmbeddedBroker broker) {
+        in = Broker.topic(broker, "in", 1);
+        dead = Broker.topic(broker, "dead", 1);
+        models = Broker.topic(broker, "models", 1);
+        weights = Broker.topic(broker, "weights", 1);
+        KafkaCluster cluster = Broker.cluster(broker);
+        try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory);
+                Layer sum = SumModel.ofVersion(1)) {
+            publisher.publish("sum", 1, sum, SumModel.metadata());
+        }
+        Records.write(cluster, in, 0, BEFORE);
+        boolean done = false;
+        try {
+            outlive(broker, cluster);
+            endAndBeginAnew(broker, cluster);
+            done = true;
+        } finally {
+            if (!done) {
+                // For the tests that come after this one.
                 broker.restart();
-                scoreTo(scorer, 1000);
-                Tally tally = new Tally(1000);
-                Records.read(cluster, "out", 1000).forEach(tally::take);
-                tally.requireEachOnce();
-                broker.stop();
-                within(Duration.ofSeconds(20), () -> {
-                    CompletableFuture<Void> scoring = CompletableFuture.runAsync(scorer::run);
-                    CompletableFuture<Void> learning = CompletableFuture.runAsync(learner::run);
-                    for (CompletableFuture<Void> run : List.of(scoring, learning)) {
-                        assertThatThrownBy(run::join).hasCauseInstanceOf(StreamException.class)
-                                .hasMessageContaining("have not answered");
-                    }
-                });
             }
         }
     }
 
-    private static void scoreTo(KafkaScorer scorer, long count) {
-        long end = System.nanoTime() + Duration.ofSeconds(60).toNanos();
-        while (scorer.counts().scored() < count) {
-            assertThat(System.nanoTime()).as("deadline; " + scorer.counts()).isLessThan(end);
-            scorer.step();
+    /** Takes the broker away while records and weights are under way, and brings it back. */
+    private void outlive(EmbeddedBroker broker, KafkaCluster cluster) {
+        String out = Broker.topic(broker, "out", 1);
+        try (Layer model = CountingModel.create(3); Optimizer optimizer = CountingModel.optimizer(model);
+                GossipSite berlin = site(cluster, "berlin", 5, 0); GossipSite paris = site(cluster, "paris", 5, 1);
+                KafkaLearner learner = learner(cluster, "learner", model, optimizer);
+                KafkaScorer scorer = scorer(cluster, out, 100)) {
+            Runnable both = () -> {
+                berlin.step();
+                paris.step();
+            };
+            until(() -> berlin.gossip.mixed() > 0 && paris.gossip.mixed() > 0, both);
+            until(() -> scorer.counts().scored() >= 300, scorer::step);
+            until(() -> learner.report().records() >= 300, learner::step);
+            long mixed = berlin.gossip.mixed();
+            broker.stop();
+            CompletableFuture<Void> scoring = start(() ->
+                    until(() -> scorer.counts().scored() >= RECORDS, scorer::step));
+            CompletableFuture<Void> learning = start(() ->
+                    until(() -> learner.report().records() >= RECORDS, learner::step));
+            // Sites wait for nothing while the broker is away.
+            within(Duration.ofSeconds(5), () -> {
+                for (int i = 0; i < 200; i++) {
+                    both.run();
+                }
+            });
+            assertThat(scorer.counts().scored()).isLessThan(BEFORE);
+            broker.restart();
+            Records.write(cluster, in, BEFORE, RECORDS);
+            until(() -> berlin.gossip.mixed() > mixed + 10 && paris.gossip.mixed() > 10, both);
+            CompletableFuture.allOf(scoring, learning).orTimeout(40, TimeUnit.SECONDS).join();
+            requireEachOnce(cluster, out);
+            requireEachOnce(model, learner.report());
+        }
+    }
+
+    /** Takes the broker away for longer than the deadline; what comes next continues where the others ended. */
+    private void endAndBeginAnew(EmbeddedBroker broker, KafkaCluster cluster) {
+        KafkaCluster hasty = cluster.deadline(Duration.ofSeconds(1));
+        String busyOut = Broker.topic(broker, "busy", 1);
+        String idleOut = Broker.topic(broker, "idle", 1);
+        try (Layer model = CountingModel.create(3); Optimizer optimizer = CountingModel.optimizer(model);
+                KafkaLearner learner = learner(hasty, "hasty", model, optimizer);
+                KafkaScorer idle = scorer(hasty, idleOut, 100); KafkaScorer busy = scorer(hasty, busyOut, 100);
+                GossipSite berlin = site(hasty, "berlin", 1, 0)) {
+            until(() -> busy.counts().scored() >= 300, busy::step);
+            broker.stop();
+            end(broker.servers(), berlin, List.of(idle::run, busy::run, learner::run));
+            broker.restart();
+        }
+        // The next scorer aborts the transaction that was left open.
+        try (KafkaScorer next = scorer(cluster, busyOut, 1000)) {
+            until(() -> next.counts().scored() > 0, next::step);
+            until(() -> next.step() == 0, () -> { });
+        }
+        requireEachOnce(cluster, busyOut);
+    }
+
+    private static void requireEachOnce(KafkaCluster cluster, String results) {
+        Tally tally = new Tally(RECORDS);
+        Records.read(cluster, results, RECORDS).forEach(tally::take);
+        tally.requireEachOnce();
+    }
+
+    private static void requireEachOnce(Layer model, LearnerReport learned) {
+        float[] sums = new float[3];
+        for (int id = 0; id < RECORDS; id++) {
+            for (int i = 0; i < sums.length; i++) {
+                sums[i] += SumModel.row(id)[i];
+            }
+        }
+        assertThat(learned.trained()).isEqualTo(RECORDS);
+        assertThat(model.state().get("weight").value().toFloats()).containsExactly(sums);
+    }
+
+    private void end(String servers, GossipSite site, List<Runnable> bodies) {
+        within(Duration.ofSeconds(12), () -> {
+            List<CompletableFuture<Void>> runs = bodies.stream().map(BrokerAwayTest::start).toList();
+            // A site trains on, and says why it is alone.
+            List<String> warnings = new CopyOnWriteArrayList<>();
+            Handler handler = new Warnings(warnings);
+            Logger.getLogger("dev.starling.kafka").addHandler(handler);
+            try {
+                String alone = "the site berlin on topic " + weights + " at the brokers at " + servers;
+                until(() -> warnings.stream().anyMatch(w -> w.contains(alone)), site::step);
+            } finally {
+                Logger.getLogger("dev.starling.kafka").removeHandler(handler);
+            }
+            for (CompletableFuture<Void> run : runs) {
+                assertThatThrownBy(() -> run.get(20, TimeUnit.SECONDS)).hasCauseInstanceOf(StreamException.class)
+                        .hasMessageContaining("topic " + in)
+                        .hasMessageContaining("the brokers at " + servers + " have not answered within 1.0 s");
+            }
+        });
+    }
+
+    /** Collects log messages. */
+    private static final class Warnings extends Handler {
+        private final List<String> messages;
+
+        Warnings(List<String> messages) {
+            this.messages = messages;
+        }
+
+        @Override
+        public void publish(LogRecord entry) {
+            messages.add(new SimpleFormatter().formatMessage(entry));
+        }
+
+        @Override
+        public void flush() {
+        }
+
+        @Override
+        public void close() {
         }
     }
 }

@@ -19,6 +19,7 @@ final class ChildJvm implements AutoCloseable {
         List<String> command = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java")
                 .toString(), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
                 "--enable-native-access=ALL-UNNAMED", "--add-modules=jdk.incubator.vector",
+                "-Djava.io.tmpdir=" + log.toAbsolutePath().getParent(),
                 "-cp", System.getProperty("java.class.path"), main.getName()));
         command.addAll(List.of(arguments));
         return new ChildJvm(new ProcessBuilder(command).redirectErrorStream(true)

@@ -103,7 +103,7 @@ class KafkaLearnerCrashTest {
             Optional<Checkpoint> latest = Checkpoint.latest(checkpoints);
             return latest.isEmpty() ? 0 : latest.get().step();
         } catch (RuntimeException e) {
-            // The learner has deleted it meanwhile: the next look finds a later one.
+            // The learner has deleted it after it was listed: the next call finds a later one.
             return 0;
         }
     }

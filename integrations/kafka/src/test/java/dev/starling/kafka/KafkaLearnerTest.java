@@ -16,11 +16,20 @@ import dev.starling.nn.train.Metric;
 import dev.starling.tensor.Generator;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -162,6 +171,88 @@ class KafkaLearnerTest {
             topic = Broker.topic(broker, "labelled", 1);
             assertThatThrownBy(() -> settings(model, adam).open()).isInstanceOf(StreamException.class)
                     .hasMessageContaining("the checkpoint is of topic");
+        }
+    }
+
+    @Test
+    void savesNothingAfterAnyFailure() {
+        write(0, 300, false);
+        AtomicInteger steps = new AtomicInteger();
+        Loss failing = (result, target) -> {
+            if (steps.incrementAndGet() > 2) {
+                throw new IllegalStateException("the loss of the application fails");
+            }
+            return Loss.crossEntropy().of(result, target);
+        };
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build()) {
+            KafkaLearner learner = settings(model, adam).model(model, failing, adam).batch(20).open();
+            assertThatThrownBy(() -> learn(learner, 300)).isInstanceOf(IllegalStateException.class);
+            assertThatThrownBy(learner::step).isInstanceOf(StreamException.class).hasMessageContaining("failed before");
+            learner.close();
+            assertThat(Checkpoint.latest(directory.resolve("checkpoints"))).isEmpty();
+        }
+    }
+
+    @Test
+    void endsRatherThanLoseADeadLetter(EmbeddedBroker broker) throws Exception {
+        String dead = Broker.topic(broker, "dead", 1);
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker.servers()))) {
+            admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.TOPIC, dead),
+                    List.of(new AlterConfigOp(new ConfigEntry("max.message.bytes", "500"),
+                            AlterConfigOp.OpType.SET)))).all().get(20, TimeUnit.SECONDS);
+        }
+        Records.write(cluster, topic, 1, new byte[2000]);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build();
+                KafkaLearner learner = settings(model, adam).deadLetters(dead).every(1, Duration.ofSeconds(60))
+                        .open()) {
+            assertThatThrownBy(() -> learn(learner, 1)).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("dead letters to topic " + dead).hasMessageContaining("larger than");
+        }
+        assertThat(Checkpoint.latest(directory.resolve("checkpoints"))).as("the record is to be learned again")
+                .isEmpty();
+    }
+
+    @Test
+    void saysThatRecordsWereDeletedBeforeTheyWereLearned(EmbeddedBroker broker) throws Exception {
+        topic = Broker.topic(broker, "labelled", 1);
+        write(0, 100, false);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build()) {
+            try (KafkaLearner learner = settings(model, adam).every(100, Duration.ofSeconds(60)).open()) {
+                learn(learner, 100);
+            }
+            write(100, 200, false);
+            try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker.servers()))) {
+                admin.deleteRecords(Map.of(new TopicPartition(topic, 0), RecordsToDelete.beforeOffset(150))).all()
+                        .get(20, TimeUnit.SECONDS);
+            }
+            assertThatThrownBy(() -> settings(model, adam).open()).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("ends before offset 100 of partition 0")
+                    .hasMessageContaining("offsets 150 to 199: records were deleted before they were learned");
+        }
+    }
+
+    @Test
+    void keepsLearningWhileAnotherModelServes() {
+        write(0, 2000, false);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.05).build();
+                Layer one = Linear.of(2, 1, Generator.seeded(3));
+                ModelPublisher publisher = ModelPublisher.of(cluster, models, directory)) {
+            // A single column: cross-entropy cannot measure it where a row is of class 1.
+            publisher.publish("two", 5, one, ModelDescription.of(OneColumn.class, Map.of()).metadata());
+            try (KafkaLearner learner = settings(model, adam).open()) {
+                learn(learner, 2000);
+                assertThat(learner.report().servedLoss()).isNaN();
+                assertThat(learner.report().loss()).isLessThan(0.6);
+                assertThat(learner.report().published()).isEqualTo(-1);
+            }
+        }
+    }
+
+    /** One column of two numbers. */
+    public static final class OneColumn implements ModelFactory {
+        @Override
+        public Layer create(Map<String, String> settings, Generator generator) {
+            return Linear.of(2, 1, generator);
         }
     }
 }

@@ -7,14 +7,18 @@ import dev.starling.kafka.broker.EmbeddedBroker;
 import dev.starling.nn.Layer;
 import dev.starling.nn.layer.Linear;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.Tensor;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.ProducerRecord;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -188,6 +192,7 @@ class KafkaScorerTest {
                 Records.write(cluster, in, 10, 20);
                 drive(second, () -> second.counts().scored() == 10);
                 assertThatThrownBy(first::run).isInstanceOf(StreamException.class).hasMessageContaining("has to end");
+                assertThatThrownBy(first::step).isInstanceOf(StreamException.class).hasMessageContaining("has ended");
             }
         }
         Tally tally = new Tally(20);
@@ -198,7 +203,8 @@ class KafkaScorerTest {
     @Test
     void saysThatNoModelIsAnnounced() {
         assertThatThrownBy(() -> scorer().open()).isInstanceOf(StreamException.class)
-                .hasMessageContaining("no version of sum on topic " + models + " can be served: none is announced");
+                .hasMessageContaining("no version of sum on topic " + models + " at " + cluster
+                        + " can be served: none is announced");
         assertThatThrownBy(() -> scorer().from("absent").open()).isInstanceOf(StreamException.class)
                 .hasMessageContaining("no topic absent");
     }
@@ -218,5 +224,80 @@ class KafkaScorerTest {
         assertThat(Records.id(result.key())).isEqualTo(1);
         assertThat(Records.header(result, StreamHeaders.MODEL)).isEqualTo("sum");
         assertThat(Records.header(result, StreamHeaders.VERSION)).isEqualTo("3");
+    }
+
+    @Test
+    void deadLettersRecordsOfTheGreatestSize() {
+        publish(1);
+        byte[] key = new byte[1_048_400];
+        try (Producer<byte[], byte[]> producer = cluster.producer(Map.of())) {
+            // As large as the brokers take: with another header, neither a result nor a dead letter can be.
+            producer.send(new ProducerRecord<>(in, 0, Records.key(1), new byte[1_048_400]));
+            producer.send(new ProducerRecord<>(in, 0, key, CODEC.encode(SumModel.row(2), 0, 4)));
+            producer.send(new ProducerRecord<>(in, 0, Records.key(3), CODEC.encode(SumModel.row(3), 0, 4)));
+        }
+        try (KafkaScorer scorer = scorer().open()) {
+            drive(scorer, () -> scorer.counts().scored() == 1 && scorer.counts().dead() == 2);
+            assertThat(scorer.counts().aborted()).isZero();
+        }
+        List<ConsumerRecord<byte[], byte[]>> letters = Records.read(cluster, dead, 2);
+        assertThat(Records.id(letters.getFirst().key())).isEqualTo(1);
+        assertThat(letters.getFirst().value()).isNull();
+        assertThat(Records.header(letters.getFirst(), StreamHeaders.OMITTED)).isEqualTo("value of 1048400 bytes");
+        assertThat(Records.header(letters.getFirst(), StreamHeaders.ERROR)).contains("got 1048400 bytes");
+        assertThat(Records.header(letters.getLast(), StreamHeaders.OMITTED)).isEqualTo("key of 1048400 bytes");
+        assertThat(Records.header(letters.getLast(), StreamHeaders.ERROR)).contains("max.request.size is 1048576");
+        assertThat(Records.header(letters.getLast(), StreamHeaders.OFFSET)).isEqualTo("1");
+        assertThat(letters.getLast().value()).hasSize(16);
+    }
+
+    /** Fails on rows that begin with 13 while the flag is set. */
+    private static final class Superstitious implements Layer {
+        private static final AtomicBoolean FAILS = new AtomicBoolean(true);
+
+        @Override
+        public Tensor forward(Tensor input) {
+            for (float number : input.toFloats()) {
+                if (number == 13 && FAILS.get()) {
+                    throw new IllegalStateException("unlucky");
+                }
+            }
+            return input.add(0);
+        }
+    }
+
+    @Test
+    void sendsNothingOfABatchThatTheModelFailsOn() {
+        try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory)) {
+            publisher.publish("sum", 1, new Superstitious(), Map.of());
+        }
+        Records.write(cluster, in, 1, CODEC.encode(new float[] {13, 0, 0, 0}, 0, 4));
+        try (KafkaScorer scorer = scorer().model(ModelTopic.of(models, "sum").factory(Superstitious::new)).open()) {
+            assertThatThrownBy(() -> drive(scorer, () -> false)).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("on topic " + in).hasMessageContaining(": 1]")
+                    .hasMessageContaining("sum version 1 failed on 1 rows").hasMessageContaining("unlucky");
+            Superstitious.FAILS.set(false);
+            drive(scorer, () -> scorer.counts().scored() == 1);
+            assertThat(scorer.counts()).isEqualTo(new ScorerCounts(1, 0, 0, 1, 0));
+        }
+        assertThat(Records.read(cluster, out, 1)).hasSize(1);
+    }
+
+    @Test
+    void goesOnWatchingAfterAnErrorOfALoader() {
+        publish(1);
+        ModelStore store = uri -> {
+            if (uri.equals("broken")) {
+                throw new NoClassDefFoundError("org/example/Absent");
+            }
+            return ModelStore.files().read(uri);
+        };
+        try (KafkaScorer scorer = scorer().model(ModelTopic.of(models, "sum").store(store)).open()) {
+            announce(new ModelVersion("sum", 2, "broken", "0".repeat(64)));
+            publish(3);
+            drive(scorer, () -> scorer.serving().version() == 3 && scorer.counts().refused() == 1);
+        }
+        assertThat(Records.header(Records.read(cluster, dead, 1).getFirst(), StreamHeaders.ERROR))
+                .contains("NoClassDefFoundError", "org/example/Absent");
     }
 }

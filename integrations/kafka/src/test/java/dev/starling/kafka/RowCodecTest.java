@@ -4,6 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.nio.charset.StandardCharsets;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.streams.processor.api.Record;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -49,5 +51,32 @@ class RowCodecTest {
     void refusesMalformedAnnouncements(String json) {
         assertThatThrownBy(() -> ModelVersion.ofJson(json.getBytes(StandardCharsets.UTF_8)))
                 .isInstanceOf(StreamException.class);
+    }
+
+    @Test
+    void storesRecordsWithLongHeaders() {
+        RecordHeaders headers = new RecordHeaders();
+        headers.add("k".repeat(70_000), new byte[3]).add("none", null);
+        WaitingRecord waiting = WaitingRecord.decode(WaitingRecord.encode(new Record<>(null, new byte[2], 5, headers),
+                "topic", 1, 7));
+        assertThat(waiting.headers()).isEqualTo(headers);
+        assertThat(waiting.value()).hasSize(2);
+        assertThat(waiting.key()).isNull();
+        assertThat(waiting.offset()).isEqualTo(7);
+    }
+
+    @Test
+    void keepsWhatFitsIntoADeadLetter() {
+        byte[] half = new byte[DeadLetter.LARGEST / 2];
+        RecordHeaders headers = new RecordHeaders();
+        headers.add("h", half);
+        DeadLetter letter = DeadLetter.of(half, half, headers, 0, "e".repeat(10_000), "topic", 1, 7);
+        assertThat(letter.key()).hasSameSizeAs(half);
+        assertThat(letter.value()).hasSameSizeAs(half);
+        assertThat(letter.headers().lastHeader("h")).isNull();
+        assertThat(letter.error()).hasSize(2001);
+        assertThat(StreamHeaders.text(letter.headers(), StreamHeaders.OMITTED))
+                .isEqualTo("headers of 262155 bytes");
+        assertThat(StreamHeaders.bytes(letter.key(), letter.value(), letter.headers())).isLessThan(1 << 20);
     }
 }

@@ -48,10 +48,12 @@ class StreamScoringTest {
                 }
                 Records.write(cluster, in, 2000, 3000);
                 Records.write(cluster, in, 3000, new byte[3]);
+                // As large as the brokers take: it fits neither into the changelog nor into a dead letter.
+                Records.write(cluster, in, 3001, new byte[1_048_480]);
                 try (KafkaStreams streams = new KafkaStreams(scoring.topology(in, out, dead), settings(broker, in))) {
                     streams.start();
                     Records.read(cluster, out, 3000);
-                    Records.read(cluster, dead, 1);
+                    Records.read(cluster, dead, 2);
                 }
             }
         }
@@ -60,10 +62,15 @@ class StreamScoringTest {
         results.forEach(tally::take);
         tally.requireEachOnce();
         assertThat(tally.versions()).containsOnlyKeys(1L, 2L);
-        ConsumerRecord<byte[], byte[]> letter = Records.read(cluster, dead, 1).getFirst();
-        assertThat(Records.header(letter, StreamHeaders.TOPIC)).isEqualTo(in);
-        assertThat(Records.header(letter, StreamHeaders.ERROR)).contains("got 3 bytes");
-        assertThat(Records.header(letter, StreamHeaders.OFFSET)).isNotNull();
+        for (ConsumerRecord<byte[], byte[]> letter : Records.read(cluster, dead, 2)) {
+            boolean large = Records.id(letter.key()) == 3001;
+            assertThat(Records.header(letter, StreamHeaders.TOPIC)).isEqualTo(in);
+            assertThat(Records.header(letter, StreamHeaders.ERROR)).contains(large ? "max.request.size is 1048576"
+                    : "got 3 bytes");
+            assertThat(Records.header(letter, StreamHeaders.OFFSET)).isNotNull();
+            assertThat(Records.header(letter, StreamHeaders.OMITTED))
+                    .isEqualTo(large ? "value of 1048480 bytes" : null);
+        }
     }
 
     private Properties settings(EmbeddedBroker broker, String in) {

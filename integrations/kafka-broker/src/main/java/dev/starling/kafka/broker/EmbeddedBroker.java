@@ -63,6 +63,7 @@ public final class EmbeddedBroker implements AutoCloseable {
             settings.put("transaction.state.log.num.partitions", "1");
             settings.put("share.coordinator.state.topic.replication.factor", "1");
             settings.put("share.coordinator.state.topic.min.isr", "1");
+            settings.put("transaction.abort.timed.out.transaction.cleanup.interval.ms", "500");
             settings.put("group.initial.rebalance.delay.ms", "0");
             settings.put("log.cleaner.dedupe.buffer.size", "2097152");
             settings.put("num.network.threads", "1");

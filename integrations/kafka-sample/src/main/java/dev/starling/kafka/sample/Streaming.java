@@ -41,7 +41,7 @@ import picocli.CommandLine.Spec;
 
 /** A broker, a feed, a scorer and a learner in one process: scoring, learning and swapping of models at once. */
 @Command(name = "stream", description = "Score and learn from a stream of records over a Kafka broker in this process. "
-        + "Half way, what is to be learned changes; the scorer takes over each better model.",
+        + "Half way, the rule to be learned changes; the scorer swaps in each better model.",
         mixinStandardHelpOptions = true)
 public final class Streaming implements Callable<Integer> {
     private static final Logger LOG = Logger.getLogger("dev.starling.kafka");

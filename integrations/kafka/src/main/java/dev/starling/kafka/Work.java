@@ -1,0 +1,117 @@
+package dev.starling.kafka;
+
+import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
+import java.util.function.IntSupplier;
+
+/**
+ * Steps that one thread takes with resources that another thread may close. The resources are closed once, in the
+ * reverse order of {@link #keep}, and never during a step: {@link #close} waits for the step under way, and if that
+ * takes too long, the thread that takes the step closes the resources when the step returns.
+ */
+final class Work {
+    private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
+
+    private final String name;
+    private final Deque<Runnable> closers = new ArrayDeque<>();
+    private final ReentrantLock lock = new ReentrantLock();
+    private volatile boolean closed;
+    private volatile boolean abandoned;
+
+    /** Names the work for log messages. */
+    Work(String name) {
+        this.name = name;
+    }
+
+    /** Adds a resource to close, and returns it. */
+    <T> T keep(T resource, Consumer<? super T> close) {
+        closers.push(() -> close.accept(resource));
+        return resource;
+    }
+
+    boolean isClosed() {
+        return closed;
+    }
+
+    /** Takes a step and returns its result; returns 0 when closed. */
+    int step(IntSupplier body) {
+        lock.lock();
+        try {
+            return closed ? 0 : body.getAsInt();
+        } finally {
+            lock.unlock();
+            // Either this thread sees that close() has given up, or close() finds the lock free.
+            releaseIfAbandoned();
+        }
+    }
+
+    /**
+     * Ends the work.
+     *
+     * @param longest how long to wait for the step under way
+     * @param last runs before the resources are closed, on the first call only; not if the step outlasts the wait
+     */
+    void close(Duration longest, Runnable last) {
+        boolean first = !closed;
+        closed = true;
+        if (lock.isHeldByCurrentThread() || !acquire(longest)) {
+            abandoned = true;
+            releaseIfAbandoned();
+            return;
+        }
+        try {
+            if (first) {
+                last.run();
+            }
+        } finally {
+            release();
+            lock.unlock();
+        }
+    }
+
+    private boolean acquire(Duration longest) {
+        try {
+            if (lock.tryLock(longest.toMillis(), TimeUnit.MILLISECONDS)) {
+                return true;
+            }
+            LOG.log(Level.WARNING, "{0} still waits for the brokers; its resources are closed when that wait ends",
+                    name);
+            return false;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return lock.tryLock();
+        }
+    }
+
+    private void releaseIfAbandoned() {
+        if (abandoned && !lock.isHeldByCurrentThread() && lock.tryLock()) {
+            try {
+                release();
+            } finally {
+                lock.unlock();
+            }
+        }
+    }
+
+    /** Closes all resources, each also if another cannot be closed. */
+    void release() {
+        closed = true;
+        // Kafka's clients give up closing half-way on a thread that is interrupted.
+        boolean interrupted = Thread.interrupted();
+        while (!closers.isEmpty()) {
+            try {
+                closers.pop().run();
+            } catch (RuntimeException e) {
+                LOG.log(Level.WARNING, name + " could not close all of its resources", e);
+            }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}
