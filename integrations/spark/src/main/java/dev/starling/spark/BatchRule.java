@@ -81,7 +81,7 @@ final class BatchRule extends Rule<LogicalPlan> {
 
     private static LogicalPlan extract(LogicalPlan plan) {
         List<ModelCall> calls = new ArrayList<>();
-        Plans.list(plan.expressions()).forEach(e -> collect(e, calls));
+        ofEachRow(plan).forEach(e -> collect(e, calls));
         calls.removeIf(call -> Plans.list(plan.children()).stream().noneMatch(child -> fits(call, child)));
         if (calls.isEmpty()) {
             return plan;
@@ -98,10 +98,42 @@ final class BatchRule extends Rule<LogicalPlan> {
             }
             children.add(scored);
         }
-        LogicalPlan replaced = ordered.withNewChildren(Plans.seq(children)).mapExpressions(e -> replace(e, results));
+        LogicalPlan replaced = ordered.withNewChildren(Plans.seq(children)).mapExpressions(e ->
+                ordered instanceof Aggregate aggregate ? replaceBelow(e, aggregate, results) : replace(e, results));
         // A call of a call's result is next.
         LogicalPlan whole = extract(replaced);
         return whole.output().size() == plan.output().size() ? whole : new Project(attributes(plan), whole);
+    }
+
+    /**
+     * Returns the expressions that a plan computes of its child's rows. Of an aggregate these are what it groups by and
+     * what its functions take; the rest it computes of each group.
+     */
+    private static List<Expression> ofEachRow(LogicalPlan plan) {
+        if (!(plan instanceof Aggregate aggregate)) {
+            return Plans.list(plan.expressions());
+        }
+        List<Expression> found = new ArrayList<>(Plans.list(aggregate.groupingExpressions()));
+        Plans.list(aggregate.aggregateExpressions()).forEach(e -> functions((Expression) e, found));
+        return found;
+    }
+
+    private static void functions(Expression expression, List<Expression> found) {
+        if (expression instanceof AggregateExpression) {
+            found.add(expression);
+        } else {
+            Plans.list(expression.children()).forEach(e -> functions(e, found));
+        }
+    }
+
+    /** Replaces calls, but not those that an aggregate computes of each group: it has no row's result there. */
+    private static Expression replaceBelow(Expression expression, Aggregate aggregate,
+            Map<ModelCall, Attribute> results) {
+        if (expression instanceof AggregateExpression || Plans.list(aggregate.groupingExpressions()).stream()
+                .anyMatch(g -> g.semanticEquals(expression))) {
+            return replace(expression, results);
+        }
+        return expression.mapChildren(e -> replaceBelow(e, aggregate, results));
     }
 
     @SuppressWarnings("unchecked")

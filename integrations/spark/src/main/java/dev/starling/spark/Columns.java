@@ -29,7 +29,7 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
     private static final String INPUT = "spark.input.";
     static final String SHAPE = "spark.shape";
     private static final String IMAGE = "spark.image";
-    private static final String CLASS = "spark.class";
+    static final String CLASS = "spark.class";
 
     /**
      * A column.
@@ -42,8 +42,8 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         private static final long serialVersionUID = 1L;
     }
 
-    /** What a user asks for. */
-    record Wish(List<String> inputs, long[] shape, String target, boolean isClass) {
+    /** The columns that the application names. */
+    record Selection(List<String> inputs, long[] shape, String target, boolean isClass) {
         /** Returns the names of all columns, in the order of {@link Columns}. */
         String[] names() {
             List<String> names = new ArrayList<>(inputs);
@@ -171,16 +171,26 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         if (count == 0 || names.size() != count && names.size() != 1) {
             throw new SparkDataException("the model takes " + count + " columns " + names(metadata) + ", got " + names);
         }
+        try {
+            return ofArguments(metadata, names, types, count);
+        } catch (NumberFormatException | NullPointerException e) {
+            throw new SparkDataException("the model's description of its columns is damaged: " + e.getMessage());
+        }
+    }
+
+    private static Columns ofArguments(Map<String, String> metadata, List<String> names, List<DataType> types,
+            int count) {
         long[] shape = shape(metadata.get(SHAPE)).dims();
         List<Column> columns = new ArrayList<>();
         for (int i = 0; i < names.size(); i++) {
             int width = names.size() < count ? (int) Shape.of(shape).count()
                     : Integer.parseInt(metadata.get(INPUT + i).split(" ", 2)[0]);
-            ColumnType type = Wish.typeOf(names.get(i), types.get(i));
+            ColumnType type = Selection.typeOf(names.get(i), types.get(i));
             if (type == ColumnType.BYTES && Boolean.parseBoolean(metadata.get(IMAGE))) {
                 type = ColumnType.IMAGE_FILE;
             }
-            columns.add(new Column(names.get(i), type, type.isImage() ? Wish.imageWidth(names.get(i), shape) : width));
+            columns.add(new Column(names.get(i), type, type.isImage() ? Selection.imageWidth(names.get(i), shape)
+                    : width));
         }
         Columns all = new Columns(List.copyOf(columns), shape, null, false);
         if (all.width() != Shape.of(shape).count()) {

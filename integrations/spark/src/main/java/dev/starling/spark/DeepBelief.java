@@ -47,12 +47,26 @@ public final class DeepBelief implements ModelFactory {
                     + settings.get("sizes"));
         }
         long[] sizes = Arrays.stream(text.split(",")).map(String::strip).mapToLong(Long::parseLong).toArray();
-        DeepBeliefNetwork network = DeepBeliefNetwork.of(VisibleUnits.valueOf(settings.getOrDefault("units",
-                "bernoulli").toUpperCase(Locale.ROOT)), generator, Arrays.copyOf(sizes, sizes.length - 1));
-        Layer classifier = network.classifier(sizes[sizes.length - 1],
-                Double.parseDouble(settings.getOrDefault("dropout", "0.2")), generator);
-        return new Network(network, classifier, 1 / Float.parseFloat(settings.getOrDefault("scale", "1")),
-                Integer.parseInt(settings.getOrDefault("steps", "1")));
+        String units = settings.getOrDefault("units", "bernoulli");
+        double scale = number(settings, "scale", 1);
+        double steps = number(settings, "steps", 1);
+        if (!(scale > 0) || !(steps >= 1) || steps != Math.rint(steps) || !units.matches("bernoulli|gaussian")) {
+            throw new IllegalArgumentException("scale > 0, a whole number of steps >= 1, and units bernoulli or "
+                    + "gaussian must hold; got " + scale + ", " + steps + " and " + units);
+        }
+        DeepBeliefNetwork network = DeepBeliefNetwork.of(VisibleUnits.valueOf(units.toUpperCase(Locale.ROOT)),
+                generator, Arrays.copyOf(sizes, sizes.length - 1));
+        Layer classifier = network.classifier(sizes[sizes.length - 1], number(settings, "dropout", 0.2), generator);
+        return new Network(network, classifier, (float) (1 / scale), (int) steps);
+    }
+
+    private static double number(Map<String, String> settings, String name, double otherwise) {
+        String text = settings.get(name);
+        try {
+            return text == null ? otherwise : Double.parseDouble(text);
+        } catch (NumberFormatException e) {
+            throw new IllegalArgumentException(name + " must be a number, got " + text, e);
+        }
     }
 
     /**

@@ -19,11 +19,11 @@ import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
-/** The driver's side of a run: runs the job, and runs it again where that may help. Used by one thread. */
+/** The driver's side of a run: runs the job, and repeats it where another attempt may succeed. Used by one thread. */
 final class DriverRun {
     private static final System.Logger LOG = System.getLogger("dev.starling.spark");
     private static final Duration READING = Duration.ofDays(365);
-    /** A task's failure as Spark writes it down. */
+    /** A task's failure in Spark's message. */
     private static final Pattern PROBLEM = Pattern.compile(Pattern.quote(SparkDataException.class.getName())
             + ": (.*?)(\\R\\tat |\\z)", Pattern.DOTALL);
 
@@ -55,23 +55,33 @@ final class DriverRun {
      */
     byte[] run(int attempts, int[] sizes) {
         context.addSparkListener(live);
+        byte[] weights = null;
         try {
-            for (int attempt = 1; true; attempt++) {
-                try {
-                    return sizes == null ? run(job.attempt(attempt, null)) : elastic(attempt, sizes);
-                } catch (SparkJobException e) {
-                    if (attempt >= attempts || !JobWatch.isLostTask(e)) {
-                        throw e;
-                    }
-                    LOG.log(Level.WARNING, "attempt {0} of {1} failed and is begun again{2}: {3}", attempt, attempts,
-                            job.checkpoints() == null ? "" : " from the latest checkpoint in " + job.checkpoints(),
-                            e.getMessage());
-                    Slots.await(context, job.tasks(), slotsWithin);
-                }
-            }
+            weights = runUpTo(attempts, sizes);
         } finally {
             live.take(job.progress().value());
             context.removeSparkListener(live);
+            if (live.broken() != null) {
+                // The job was cancelled for it.
+                throw live.broken();
+            }
+        }
+        return weights;
+    }
+
+    private byte[] runUpTo(int attempts, int[] sizes) {
+        for (int attempt = 1; true; attempt++) {
+            try {
+                return sizes == null ? run(job.attempt(attempt, null)) : elastic(attempt, sizes);
+            } catch (SparkJobException e) {
+                if (attempt >= attempts || !JobWatch.isLostTask(e)) {
+                    throw e;
+                }
+                LOG.log(Level.WARNING, "attempt {0} of {1} failed and is started again{2}: {3}", attempt, attempts,
+                        job.checkpoints() == null ? "" : " from the latest checkpoint in " + job.checkpoints(),
+                        e.getMessage());
+                Slots.await(context, job.tasks(), slotsWithin);
+            }
         }
     }
 
@@ -101,6 +111,11 @@ final class DriverRun {
             throw e;
         } catch (Exception e) {
             // Spark throws checked exceptions that no signature names.
+            if (e instanceof InterruptedException) {
+                watch.cancel("the thread that waits for the job was interrupted");
+                Thread.currentThread().interrupt();
+                throw new SparkJobException("interrupted while training was under way; the job is cancelled", e);
+            }
             if (arrived.isEmpty()) {
                 String found = problem != null ? problem : problem(String.valueOf(e.getMessage()));
                 throw found != null ? new SparkDataException(found) : JobWatch.failure(e);
@@ -126,7 +141,7 @@ final class DriverRun {
         return found.find() ? found.group(1) : null;
     }
 
-    /** Ends an elastic job that Spark would go on with for nothing; else the others go on at once. */
+    /** Ends an elastic job whose failure another attempt cannot cure; otherwise the other workers continue at once. */
     private void taskFailed(String why, int partition) {
         JobWatch present = watch;
         CoordinatorThread meeting = coordinator;

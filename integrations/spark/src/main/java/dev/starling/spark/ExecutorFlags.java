@@ -4,8 +4,8 @@ import org.apache.spark.SparkConf;
 import org.apache.spark.sql.SparkSession;
 
 /**
- * The JVM flags that Starling needs in executors, beside those that Spark sets itself. Call {@link #addTo} before the
- * session is made, or name {@link StarlingPlugin} in {@code spark.plugins}.
+ * The JVM flags that Starling needs in executors, in addition to those that Spark sets itself. Call {@link #addTo}
+ * before the session is made, or name {@link StarlingPlugin} in {@code spark.plugins}.
  */
 public final class ExecutorFlags {
     /** What Agrona, on which Starling's transports stand, needs of the JDK. */
@@ -23,7 +23,7 @@ public final class ExecutorFlags {
     /**
      * Adds the flags to a session that has not been made yet.
      *
-     * @param other flags that executors need besides, or an empty text
+     * @param other more flags for executors, or an empty text
      */
     public static SparkSession.Builder addTo(SparkSession.Builder builder, String other) {
         return builder.config(OPTIONS, with(other));

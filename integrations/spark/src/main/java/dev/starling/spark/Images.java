@@ -7,7 +7,10 @@ import java.awt.image.IndexColorModel;
 import java.awt.image.Raster;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.util.Iterator;
 import javax.imageio.ImageIO;
+import javax.imageio.ImageReader;
+import javax.imageio.stream.ImageInputStream;
 import javax.imageio.stream.MemoryCacheImageInputStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 
@@ -19,6 +22,8 @@ final class Images {
     private static final int WIDTH = 2;
     private static final int CHANNELS = 3;
     private static final int DATA = 5;
+    /** An image of so many pixels takes half a gigabyte while it is read. */
+    private static final int MAX_PIXELS = 1 << 26;
 
     private Images() {
     }
@@ -76,13 +81,9 @@ final class Images {
     private static BufferedImage ofFile(byte[] bytes) throws UnreadableException {
         BufferedImage image;
         try {
-            image = ImageIO.read(new MemoryCacheImageInputStream(new ByteArrayInputStream(bytes)));
+            image = decoded(new MemoryCacheImageInputStream(new ByteArrayInputStream(bytes)), bytes.length);
         } catch (IOException | RuntimeException e) { // readers meet damaged files with either
             throw new UnreadableException("holds an image file that cannot be read: " + e.getMessage());
-        }
-        if (image == null) {
-            throw new UnreadableException("holds " + bytes.length + " bytes that are no image file; PNG, JPEG, GIF and "
-                    + "BMP can be read");
         }
         BufferedImage rgb = new BufferedImage(image.getWidth(), image.getHeight(), BufferedImage.TYPE_INT_RGB);
         Raster raster = image.getRaster();
@@ -98,6 +99,28 @@ final class Images {
             draw(image, rgb);
         }
         return rgb;
+    }
+
+    /** Decodes the first image of a file; the size that its header claims is checked before memory is asked for. */
+    private static BufferedImage decoded(ImageInputStream stream, int length) throws IOException, UnreadableException {
+        Iterator<ImageReader> readers = ImageIO.getImageReaders(stream);
+        if (!readers.hasNext()) {
+            throw new UnreadableException("holds " + length + " bytes that are no image file; PNG, JPEG, GIF and "
+                    + "BMP can be read");
+        }
+        ImageReader reader = readers.next();
+        try {
+            reader.setInput(stream, true, true);
+            int width = reader.getWidth(0);
+            int height = reader.getHeight(0);
+            if ((long) width * height > MAX_PIXELS) {
+                throw new UnreadableException("holds an image file of " + width + " x " + height + " pixels; up to "
+                        + MAX_PIXELS + " can be read: scale it down");
+            }
+            return reader.read(0);
+        } finally {
+            reader.dispose();
+        }
     }
 
     /** Spark's own: rows of pixels, blue first, as OpenCV has them. */

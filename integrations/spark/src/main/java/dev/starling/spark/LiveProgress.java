@@ -3,9 +3,12 @@ package dev.starling.spark;
 import dev.starling.nn.train.RemoteRun;
 import java.time.Duration;
 import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 import java.util.function.ObjIntConsumer;
+import java.util.stream.Collectors;
 import org.apache.spark.Success$;
 import org.apache.spark.TaskFailedReason;
 import org.apache.spark.scheduler.AccumulableInfo;
@@ -17,7 +20,7 @@ import org.apache.spark.scheduler.SparkListenerTaskStart;
 import org.apache.spark.scheduler.StageInfo;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Hands what executors say of a run to the driver's listeners as it arrives, over all attempts. */
+/** Passes the progress that executors report to the driver's listeners as it arrives, over all attempts. */
 final class LiveProgress extends SparkListener {
     private static final int NO_STAGE = -1;
 
@@ -25,17 +28,21 @@ final class LiveProgress extends SparkListener {
     private final Listeners listeners;
     private final ObjIntConsumer<String> failures;
     private volatile int tasksStarted;
+    /** Running tasks of the stages before the one that trains. */
+    private volatile int moving;
+    private volatile Set<Integer> stagesBefore = Set.of();
+    private volatile RuntimeException broken;
     private volatile String tag = "";
     private volatile int stage = NO_STAGE;
     private volatile RunNotes latest = RunNotes.NONE;
-    /** When the driver heard of the first loss since the last start; 0 before. */
+    /** When the driver noticed the first loss since the last start; 0 before. */
     private long lostMs;
 
     /**
-     * Who is told.
+     * The receivers.
      *
      * @param run of steps and epochs
-     * @param epoch of the epoch that the run hears of next
+     * @param epoch of the number of the epoch whose progress the run receives next
      * @param pauses of times without training
      */
     record Listeners(RemoteRun run, IntConsumer epoch, Consumer<Pause> pauses) { }
@@ -43,7 +50,7 @@ final class LiveProgress extends SparkListener {
     /**
      * Makes a listener.
      *
-     * @param failures is told how a task failed, and of which partition, in the listener bus's thread
+     * @param failures receives the reason and the partition of each failed task, in the listener bus's thread
      */
     LiveProgress(long accumulator, Listeners listeners, ObjIntConsumer<String> failures) {
         this.accumulator = accumulator;
@@ -54,7 +61,9 @@ final class LiveProgress extends SparkListener {
     /** Forgets how many tasks have started; from now on those of the job with this tag count. */
     void attemptBegins(String jobTag) {
         tasksStarted = 0;
+        moving = 0;
         stage = NO_STAGE;
+        stagesBefore = Set.of();
         tag = jobTag;
     }
 
@@ -63,12 +72,26 @@ final class LiveProgress extends SparkListener {
         return tasksStarted;
     }
 
+    /** Returns whether tasks of this attempt move rows for those that train. */
+    boolean isMoving() {
+        return moving > 0;
+    }
+
+    /** Returns what a listener of the application threw, or {@code null}. */
+    RuntimeException broken() {
+        return broken;
+    }
+
     @Override
     public void onJobStart(SparkListenerJobStart start) {
-        if (List.of(start.properties().getProperty("spark.job.tags", "").split(",")).contains(tag)) {
+        String tags = start.properties() == null ? "" : start.properties().getProperty("spark.job.tags", "");
+        if (List.of(tags.split(",")).contains(tag)) {
             // The last stage trains; those before it move rows.
-            stage = CollectionConverters.asJava(start.stageInfos()).stream().mapToInt(StageInfo::stageId).max()
-                    .orElse(NO_STAGE);
+            Set<Integer> stages = CollectionConverters.asJava(start.stageInfos()).stream().map(StageInfo::stageId)
+                    .collect(Collectors.toCollection(TreeSet::new));
+            stage = stages.stream().max(Integer::compare).orElse(NO_STAGE);
+            stages.remove(stage);
+            stagesBefore = stages;
         }
     }
 
@@ -76,6 +99,8 @@ final class LiveProgress extends SparkListener {
     public void onTaskStart(SparkListenerTaskStart start) {
         if (start.stageId() == stage) {
             tasksStarted++;
+        } else if (stagesBefore.contains(start.stageId())) {
+            moving++;
         }
     }
 
@@ -87,6 +112,9 @@ final class LiveProgress extends SparkListener {
 
     @Override
     public void onTaskEnd(SparkListenerTaskEnd end) {
+        if (stagesBefore.contains(end.stageId())) {
+            moving--;
+        }
         CollectionConverters.asJava(end.taskInfo().accumulables()).forEach(this::take);
         if (end.stageId() == stage && end.reason() != Success$.MODULE$) {
             synchronized (this) {
@@ -103,7 +131,18 @@ final class LiveProgress extends SparkListener {
         }
     }
 
+    /** Passes new progress on, until a listener throws an exception. */
     synchronized void take(RunNotes notes) {
+        if (broken == null) {
+            try {
+                hand(notes);
+            } catch (RuntimeException e) {
+                broken = e;
+            }
+        }
+    }
+
+    private void hand(RunNotes notes) {
         RunNotes before = latest;
         latest = before.and(notes);
         notes.epochs().forEach((number, numbers) -> {
@@ -124,7 +163,7 @@ final class LiveProgress extends SparkListener {
 
     private void started(RunNotes before, RunNotes.Start start) {
         boolean measured = start.pausedNs() >= 0;
-        // A start that is heard after the loss may have been before it.
+        // A start that is reported after the loss may have been before it.
         if (measured || lostMs > 0 && start.atMs() >= lostMs) {
             RunNotes.Step last = before.steps().get(0);
             long lastStep = measured ? start.step() - 1 : last == null ? 0 : last.step();

@@ -38,11 +38,11 @@ public final class PackedRows implements Serializable {
      */
     public static PackedRows of(Dataset<Row> frame, List<String> inputs, long[] shape, String target,
             boolean isClass) {
-        Columns.Wish wish = new Columns.Wish(inputs, shape, target, isClass);
-        wish.check(frame.schema());
-        Dataset<Row> selected = frame.select(java.util.Arrays.stream(wish.names()).map(SparkColumns::exactly)
+        Columns.Selection selection = new Columns.Selection(inputs, shape, target, isClass);
+        selection.check(frame.schema());
+        Dataset<Row> selected = frame.select(java.util.Arrays.stream(selection.names()).map(SparkColumns::exactly)
                 .toArray(org.apache.spark.sql.Column[]::new));
-        Columns columns = wish.resolve(selected.schema(), SparkColumns.first(selected));
+        Columns columns = selection.resolve(selected.schema(), SparkColumns.first(selected));
         List<byte[]> parts = SparkColumns.rows(selected).toJavaRDD().mapPartitions(pack(columns)).collect();
         long length = parts.stream().mapToLong(part -> part.length).sum();
         if (length > Integer.MAX_VALUE - 8) {

@@ -17,7 +17,8 @@ import java.util.List;
 
 /**
  * Examples of fixed size in off-heap memory; beyond a limit in a temporary file that is mapped. The file has no name
- * while it is used, so that it goes with the process, however that ends. Filled by one thread, then read by any number.
+ * while it is used, so that it disappears with the process, however that ends. Filled by one thread, then read by any
+ * number.
  */
 final class RowCache implements Dataset, AutoCloseable {
     private static final long CHUNK = 16L << 20;

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
+import java.util.Objects;
 import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -16,6 +17,7 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.util.TaskCompletionListener;
@@ -30,6 +32,8 @@ import scala.runtime.AbstractFunction1;
 final class ScoredExec extends SparkPlan {
     private static final long serialVersionUID = 1L;
     private static final int BATCH = 256;
+    /** The most memory of a batch's inputs, and of its rows; a batch has fewer rows where they are large. */
+    private static final long BATCH_BYTES = 128L << 20;
 
     private final ScoredPlan.Pass pass;
     private final Seq<Expression> arguments;
@@ -114,7 +118,8 @@ final class ScoredExec extends SparkPlan {
 
         Batches(ScoredPlan.Pass pass, int[] places, int path, UnsafeProjection inputs, UnsafeProjection whole,
                 Iterator<InternalRow> rows) {
-            scorer = new Scorer(pass.model(), pass.columns(), pass.kinds(), BATCH);
+            scorer = new Scorer(pass.model(), pass.columns(), pass.kinds(), Math.clamp(BATCH_BYTES
+                    / RowReader.bytes(pass.columns()), 1, BATCH));
             model = pass.model();
             kinds = pass.kinds().size();
             areColumns = places != null;
@@ -149,7 +154,8 @@ final class ScoredExec extends SparkPlan {
             batch.clear();
             scorer.clear();
             next = 0;
-            while (!scorer.isFull() && rows.hasNext()) {
+            long held = 0;
+            while (!scorer.isFull() && held < BATCH_BYTES && rows.hasNext()) {
                 InternalRow row = rows.next();
                 try {
                     scorer.add(areColumns ? row : inputs.apply(row), places, name);
@@ -157,7 +163,9 @@ final class ScoredExec extends SparkPlan {
                     throw path < 0 || row.isNullAt(path) ? e : new SparkDataException(e.getMessage() + " (path "
                             + row.getUTF8String(path) + ")");
                 }
-                batch.add(row.copy());
+                InternalRow copy = row.copy();
+                held += copy instanceof UnsafeRow unsafe ? unsafe.getSizeInBytes() : 0;
+                batch.add(copy);
                 name.row++;
             }
             scorer.compute(layer);
@@ -239,6 +247,18 @@ final class ScoredExec extends SparkPlan {
     @Override
     public boolean canEqual(Object other) {
         return other instanceof ScoredExec;
+    }
+
+    /** Spark computes equal plans once, where their results pass an exchange. */
+    @Override
+    public boolean equals(Object other) {
+        return other instanceof ScoredExec exec && pass.computesAs(exec.pass) && arguments.equals(exec.arguments)
+                && results.equals(exec.results) && child.equals(exec.child);
+    }
+
+    @Override
+    public int hashCode() {
+        return Objects.hash(arguments, results, child);
     }
 
     @Override

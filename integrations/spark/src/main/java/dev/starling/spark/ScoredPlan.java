@@ -22,6 +22,10 @@ final class ScoredPlan extends LogicalPlan {
      */
     record Pass(ScoredModel model, Columns columns, List<Output.Kind> kinds) implements java.io.Serializable {
         private static final long serialVersionUID = 1L;
+
+        boolean computesAs(Pass other) {
+            return model.computesAs(other.model) && kinds.equals(other.kinds);
+        }
     }
 
     private final Pass pass;
@@ -132,8 +136,7 @@ final class ScoredPlan extends LogicalPlan {
 
     @Override
     public boolean equals(Object other) {
-        return other instanceof ScoredPlan plan && pass.model.computesAs(plan.pass.model)
-                && pass.kinds.equals(plan.pass.kinds) && arguments.equals(plan.arguments)
+        return other instanceof ScoredPlan plan && pass.computesAs(plan.pass) && arguments.equals(plan.arguments)
                 && results.equals(plan.results) && child.equals(plan.child);
     }
 

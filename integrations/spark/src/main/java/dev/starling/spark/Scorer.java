@@ -97,7 +97,12 @@ final class Scorer {
             try (Scope scope = Scope.open("predict")) {
                 Shape shape = Shape.of(columns.shape()).insert(0, used);
                 Tensor x = Tensor.wrap(input, DType.F32, shape.dims());
-                Tensor y = Mode.inference(() -> layer.forward(x)).reshape(used, -1);
+                Tensor result = Mode.inference(() -> layer.forward(x));
+                if (result.shape().rank() == 0 || result.size(0) != used) {
+                    throw new SparkDataException("the model returned " + result.shape() + " for " + used
+                            + " rows; the first size must be the number of rows");
+                }
+                Tensor y = result.reshape(used, -1);
                 for (int i = 0; i < kinds.length; i++) {
                     results[i] = kinds[i].of(y);
                 }

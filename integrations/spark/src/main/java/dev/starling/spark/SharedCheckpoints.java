@@ -1,9 +1,12 @@
 package dev.starling.spark;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Collectors;
@@ -15,12 +18,13 @@ import org.apache.hadoop.fs.Path;
 
 /**
  * Copies checkpoints between a local directory, where Starling writes them, and a directory of any Hadoop file system,
- * which every executor sees. Manifests are copied last, each by way of another name, so that a manifest there speaks of
- * files that are complete.
+ * which every executor sees. Manifests are copied last, each by way of another name, so that the files that
+ * a manifest names are complete.
  */
 final class SharedCheckpoints {
     private static final String MANIFEST = ".json";
     private static final String DRAFT = ".copying";
+    private static final String OURS = "step-";
 
     private final FileSystem shared;
     private final Path remote;
@@ -31,13 +35,15 @@ final class SharedCheckpoints {
         remote = new Path(address);
         try {
             shared = remote.getFileSystem(hadoop);
-            shared.mkdirs(remote);
+            if (!shared.mkdirs(remote)) {
+                throw new IOException("the file system makes no directory there");
+            }
         } catch (IOException e) {
             throw failed("be made", e);
         }
     }
 
-    /** Copies all that is there to the local directory. */
+    /** Copies all checkpoints that are there to the local directory. */
     void fetch() {
         try {
             for (FileStatus file : ordered(shared.listStatus(remote))) {
@@ -52,7 +58,7 @@ final class SharedCheckpoints {
     /** Makes the shared directory hold what the local one does. */
     void publish() {
         try (Stream<java.nio.file.Path> files = Files.list(local)) {
-            List<String> names = files.map(p -> p.getFileName().toString()).filter(n -> n.startsWith("step-")
+            List<String> names = files.map(p -> p.getFileName().toString()).filter(n -> n.startsWith(OURS)
                     && !n.endsWith(".tmp")).sorted((a, b) -> Boolean.compare(a.endsWith(MANIFEST),
                     b.endsWith(MANIFEST))).toList();
             Set<String> there = new java.util.HashSet<>();
@@ -60,7 +66,8 @@ final class SharedCheckpoints {
                 there.add(file.getPath().getName());
             }
             for (String name : names) {
-                if (!there.contains(name) || name.endsWith(MANIFEST)) {
+                // A data file is named by its content.
+                if (!there.contains(name) || name.endsWith(MANIFEST) && !isSame(name)) {
                     Path draft = new Path(remote, name + DRAFT);
                     Path target = new Path(remote, name);
                     shared.copyFromLocalFile(false, true, new Path(local.resolve(name).toUri()), draft);
@@ -73,7 +80,7 @@ final class SharedCheckpoints {
                 }
             }
             Set<String> kept = names.stream().collect(Collectors.toSet());
-            List<String> old = there.stream().filter(n -> n.startsWith("step-") && !kept.contains(n))
+            List<String> old = there.stream().filter(n -> n.startsWith(OURS) && !kept.contains(n))
                     .sorted((a, b) -> Boolean.compare(b.endsWith(MANIFEST), a.endsWith(MANIFEST))).toList();
             for (String name : old) {
                 shared.delete(new Path(remote, name), false);
@@ -83,10 +90,20 @@ final class SharedCheckpoints {
         }
     }
 
-    /** Returns files without drafts, data before manifests. */
+    /** Tells whether the shared file of this name has the content of the local one. */
+    private boolean isSame(String name) throws IOException {
+        try (InputStream in = shared.open(new Path(remote, name))) {
+            return Arrays.equals(in.readAllBytes(), Files.readAllBytes(local.resolve(name)));
+        } catch (FileNotFoundException e) {
+            return false;
+        }
+    }
+
+    /** Returns the files of checkpoints without drafts, data before manifests. */
     private static List<FileStatus> ordered(FileStatus[] files) {
         List<FileStatus> sorted = new ArrayList<>(List.of(files));
-        sorted.removeIf(f -> !f.isFile() || f.getPath().getName().endsWith(DRAFT));
+        sorted.removeIf(f -> !f.isFile() || !f.getPath().getName().startsWith(OURS)
+                || f.getPath().getName().endsWith(DRAFT));
         sorted.sort((a, b) -> Boolean.compare(a.getPath().getName().endsWith(MANIFEST),
                 b.getPath().getName().endsWith(MANIFEST)));
         return sorted;

@@ -169,20 +169,23 @@ public final class SparkTrainer {
         return this;
     }
 
-    /** Sets what is measured beside the loss. */
+    /** Adds metrics, which are measured along with the loss. */
     @SafeVarargs
     public final SparkTrainer metrics(Recipe<Metric>... measured) {
         metrics.addAll(List.of(measured));
         return this;
     }
 
-    /** Adds listeners, which hear on the driver how rank 0 fares, for example a progress bar. */
+    /**
+     * Adds listeners that run on the driver and receive the progress of rank 0, for example a progress bar. The run
+     * ends if a listener throws an exception.
+     */
     public SparkTrainer listeners(TrainingListener... added) {
         listeners.addAll(List.of(added));
         return this;
     }
 
-    /** Adds listeners that each worker makes for itself and that hear, in its executor, how this worker fares. */
+    /** Adds listeners that each worker makes for itself; they run in its executor and receive its progress. */
     public SparkTrainer onWorkers(WorkerListenerFactory... added) {
         workerListeners.addAll(List.of(added));
         return this;
@@ -206,7 +209,7 @@ public final class SparkTrainer {
         return this;
     }
 
-    /** Adds listeners, which hear on the driver how long training stood still because a worker was lost or joined. */
+    /** Adds listeners that run on the driver and receive each pause of training for lost or new workers. */
     @SafeVarargs
     public final SparkTrainer pauses(Consumer<Pause>... added) {
         pauses.addAll(List.of(added));
@@ -214,10 +217,10 @@ public final class SparkTrainer {
     }
 
     /**
-     * Lets the others go on at once when a task is lost; Spark starts it again, up to {@code spark.task.maxFailures}
-     * times, and it joins the others with their state and its rows. For ring and gossip. Training is an ordinary stage
-     * then, whose workers meet at the driver, so that the driver needs {@link ExecutorFlags}, too; and rows must be
-     * such that a task can read them again by itself.
+     * Lets the other workers continue at once when a task is lost; Spark starts it again, up to
+     * {@code spark.task.maxFailures} times, and it joins the others with their state and its rows. For ring and gossip.
+     * Training is an ordinary stage then, whose workers meet at the driver, so that the driver needs
+     * {@link ExecutorFlags}, too; and rows must be such that a task can read them again by itself.
      */
     public SparkTrainer elastic() {
         elastic = true;
@@ -237,8 +240,8 @@ public final class SparkTrainer {
     }
 
     /**
-     * Saves checkpoints in a directory that all executors see, on any Hadoop file system, after each epoch, and goes on
-     * from the latest one there: when the stage begins again because an executor was lost, and in a later run.
+     * Saves checkpoints in a directory that all executors see, on any Hadoop file system, after each epoch, and
+     * resumes from the latest one there: when the stage begins again because an executor was lost, and in a later run.
      */
     public SparkTrainer checkpoints(String address) {
         return checkpoints(address, 0);
@@ -278,16 +281,16 @@ public final class SparkTrainer {
         if (target == null) {
             throw new SparkDataException("no target is named; name its column with classes(...) or target(...)");
         }
-        Columns.Wish wish = new Columns.Wish(inputs, shape, target, isClass);
-        Dataset<Row> selected = select(wish, frame);
-        Dataset<Row> measured = heldOut == null ? null : select(wish, heldOut);
+        Columns.Selection selection = new Columns.Selection(inputs, shape, target, isClass);
+        Dataset<Row> selected = select(selection, frame);
+        Dataset<Row> measured = heldOut == null ? null : select(selection, heldOut);
         SparkContext context = SparkColumns.context(frame);
         checkElastic(context);
         int servers = strategy.serverTasks();
-        // Before the first job: without executors even that would wait for ever.
+        // Before the first job, which would wait without a limit if there were no executors.
         Slots.await(context, Math.max(1, workers) + servers, slotsWithin);
-        Columns columns = wish.resolve(selected.schema(), SparkColumns.first(selected));
-        Columns heldOutColumns = measured == null ? null : columns.like(wish.resolve(measured.schema(),
+        Columns columns = selection.resolve(selected.schema(), SparkColumns.first(selected));
+        Columns heldOutColumns = measured == null ? null : columns.like(selection.resolve(measured.schema(),
                 SparkColumns.first(measured)));
         int machines = check(columns);
         int all = epochs + machines * pretraining;
@@ -316,9 +319,9 @@ public final class SparkTrainer {
         }
     }
 
-    private static Dataset<Row> select(Columns.Wish wish, Dataset<Row> frame) {
-        wish.check(frame.schema());
-        return frame.select(Arrays.stream(wish.names()).map(SparkColumns::exactly)
+    private static Dataset<Row> select(Columns.Selection selection, Dataset<Row> frame) {
+        selection.check(frame.schema());
+        return frame.select(Arrays.stream(selection.names()).map(SparkColumns::exactly)
                 .toArray(org.apache.spark.sql.Column[]::new));
     }
 
@@ -364,8 +367,8 @@ public final class SparkTrainer {
     }
 
     /**
-     * Returns rows that a task can read again while the others go on. What a shuffle wrote is lost with its executor;
-     * Spark would then start all tasks of the stage again.
+     * Returns rows that a task can read again while the others continue. What a shuffle wrote is lost with its
+     * executor; Spark would then start all tasks of the stage again.
      */
     private static RDD<InternalRow> readableAgain(Dataset<Row> frame) {
         RDD<InternalRow> rows = SparkColumns.rows(frame);

@@ -12,9 +12,11 @@ import java.io.UncheckedIOException;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.Column;
@@ -98,6 +100,11 @@ public final class TrainedModel {
         return weights.clone();
     }
 
+    /** Returns whether the model was trained on classes, so that the place of its greatest number is its result. */
+    public boolean isClassifier() {
+        return Boolean.parseBoolean(metadata.get(Columns.CLASS));
+    }
+
     /** Returns what came of each epoch on rank 0; those before the stage was restarted may be missing. */
     public List<EpochReport> epochs() {
         return epochs;
@@ -124,15 +131,16 @@ public final class TrainedModel {
      * @param inputs as many as in training, of the same widths
      */
     public Dataset<Row> transform(Dataset<Row> frame, List<String> inputs, Output... outputs) {
-                List<String> names = inputs.isEmpty() ? Columns.names(metadata) : inputs;
-        new Columns.Wish(names, null, null, false).check(frame.schema());
+        List<String> names = inputs.isEmpty() ? Columns.names(metadata) : inputs;
+        new Columns.Selection(names, null, null, false).check(frame.schema());
         LogicalPlan plan = SparkColumns.plan(frame);
         List<Expression> arguments = names.stream().<Expression>map(name -> plan.output().apply(
                 frame.schema().fieldIndex(name))).toList();
         ScoredModel model = scored(frame.sparkSession(), false);
         List<Column> columns = new ArrayList<>(List.of(functions.col("*")));
+        Set<String> present = new HashSet<>(List.of(frame.schema().fieldNames()));
         for (Output output : outputs) {
-            if (List.of(frame.schema().fieldNames()).contains(output.column())) {
+            if (!present.add(output.column())) {
                 throw new SparkDataException("there is a column \"" + output.column() + "\" already; name another");
             }
             ModelCall call = ModelCall.of(output.column(), model, output.kind(), arguments);

@@ -12,14 +12,14 @@ import java.util.Map;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * All that a task of a run has to know. It travels in Spark's closure, and so does the secret: in no configuration, and
+ * The parameters of a task of a run. It travels in Spark's closure, and so does the secret: in no configuration, and
  * in no text of this.
  *
  * @param heldOut columns of the held-out rows, or {@code null}
  * @param epochs of the run, pre-training included
  * @param pretraining epochs of each machine of a {@link DeepBelief} network
  * @param workers tasks that train; those behind them serve
- * @param elastic where the others go on without a task that is lost; {@code null} in a barrier stage
+ * @param elastic where the others continue without a task that is lost; {@code null} in a barrier stage
  * @param attempt of the job, from 1
  * @param checkpoints address of a directory on a Hadoop file system, or {@code null}
  * @param everySteps between checkpoints; 0 for the end of each epoch

@@ -126,8 +126,8 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
             RowCache heldOut, int[] sizes, Path directory) {
         GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).wish(context.partitionId())
                 .joining(job.patience()).patience(job.patience());
-        try (Group group = Group.join(config, begun -> context.addTaskInterruptListener((TaskInterruptListener)
-                (_, reason) -> begun.abort("the task is ended: " + reason)))) {
+        try (Group group = Group.join(config, joined -> context.addTaskInterruptListener((TaskInterruptListener)
+                (_, reason) -> joined.abort("the task is ended: " + reason)))) {
             return Threads.with(context.cpus(), () -> {
                 if (context.partitionId() >= job.workers()) {
                     ParameterServer.serve(group, group.rank() - job.workers(), ServerConfig.inMemory());
@@ -138,7 +138,7 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
         } catch (TaskKilledException e) {
             throw e;
         } catch (DistributedException | TransportException e) {
-            // Where another worker failed, its own message is the one that tells why: Spark hears of it first.
+            // If another worker failed, its own exception holds the reason: Spark has to receive that one first.
             long begin = System.nanoTime();
             while (job.elastic() == null && System.nanoTime() - begin < OTHERS_FIRST.toNanos()) {
                 context.killTaskIfInterrupted();

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
 import dev.starling.nn.optim.Adam;
+import dev.starling.tensor.Generator;
 import java.nio.file.Path;
 import java.util.Map;
 import org.apache.spark.sql.Dataset;
@@ -90,6 +91,21 @@ class BadRowsTest {
                 "1 numbers in the first held-out row, but 2");
         fails(trainer().heldOut(points.drop("label")), points, "there is no column \"label\"");
         fails(trainer().heldOut(points.where("id < 0")), points, "no rows");
+    }
+
+    @Test
+    void saysWhyCheckpointsCannotBeWritten() {
+        assertThatThrownBy(() -> trainer().attempts(1).checkpoints("file:///proc/none").fit(SharedSession.points(10,
+                40))).isInstanceOf(SparkJobException.class)
+                .hasMessageContaining("checkpoints in file:/proc/none cannot be made");
+    }
+
+    @Test
+    void saysWhichSettingOfADeepBeliefNetworkIsWrong() {
+        Map.of("units", "round", "scale", "0", "steps", "1.5", "dropout", "half").forEach((name, value) ->
+                assertThatThrownBy(() -> new DeepBelief().create(Map.of("sizes", "2,3,2", name, value),
+                        Generator.seeded(1))).isInstanceOf(IllegalArgumentException.class).hasMessageContaining(name)
+                        .hasMessageContaining(value));
     }
 
     @Test

@@ -46,7 +46,7 @@ class HdfsTest {
     }
 
     @Test
-    void trainsAndGoesOnFromHdfs() throws IOException {
+    void trainsAndResumeFromHdfs() throws IOException {
         SharedSession.points(100, 800).write().parquet(root + "/points");
         Dataset<Row> points = SharedSession.get().read().parquet(root + "/points");
         assertThat(points.inputFiles()).allMatch(name -> name.startsWith("hdfs://"));
@@ -68,7 +68,7 @@ class HdfsTest {
 
     @Test
     @Tag("stress")
-    void goesOnFromHdfsAndTellsThePauseWhenAnExecutorIsKilled() {
+    void resumesFromHdfsAndReportThePauseWhenAnExecutorIsKilled() {
         SharedSession.points(100, 800).write().parquet(root + "/rows");
         Dataset<Row> points = SharedSession.get().read().parquet(root + "/rows");
         int epochs = 400;
@@ -83,12 +83,12 @@ class HdfsTest {
         assertThat(last.training().examples()).isEqualTo(800);
         assertThat(pauses).singleElement().satisfies(pause -> {
             assertThat(pause.lastStep()).isGreaterThanOrEqualTo(killed.step());
-            // It goes on after a checkpoint, not from the beginning.
+            // Training resumes after a checkpoint, not from the beginning.
             assertThat(pause.nextStep() % 500).isEqualTo(1);
             assertThat(pause.nextStep()).isBetween(501L, pause.lastStep() + 5000);
             assertThat(pause.workers()).isEqualTo(2);
             assertThat(pause.length()).isBetween(Duration.ofMillis(200), Duration.ofMinutes(1));
-            assertThat(pause.toString()).contains("training paused for", "goes on at step " + pause.nextStep());
+            assertThat(pause.toString()).contains("training paused for", "resumes at step " + pause.nextStep());
         });
     }
 }

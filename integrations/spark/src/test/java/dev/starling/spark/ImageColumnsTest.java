@@ -105,14 +105,21 @@ class ImageColumnsTest {
         Files.writeString(directory.resolve("text.png"), "no image");
         byte[] whole = Files.readAllBytes(directory.resolve("good.png"));
         Files.write(directory.resolve("torn.png"), java.util.Arrays.copyOf(whole, whole.length / 2));
+        // A header that claims 60,000 x 60,000 pixels.
+        byte[] huge = whole.clone();
+        huge[18] = huge[22] = (byte) (60_000 >> 8);
+        huge[19] = huge[23] = (byte) 60_000;
+        Files.write(directory.resolve("huge.png"), huge);
         TrainedModel model = pixels(3, 4, 6);
         assertThatThrownBy(() -> model.transform(files("text.png"), Output.ofValues("v")).collectAsList())
                 .hasMessageContaining("holds 8 bytes that are no image file").hasMessageContaining("text.png)");
         assertThatThrownBy(() -> model.transform(files("torn.png"), Output.ofValues("v")).collectAsList())
                 .hasMessageContaining("image file that cannot be read").hasMessageContaining("torn.png)");
+        assertThatThrownBy(() -> model.transform(files("huge.png"), Output.ofValues("v")).collectAsList())
+                .hasMessageContaining("of 60000 x 60000 pixels; up to ").hasMessageContaining("huge.png)");
         List<Row> read = model.nullForBadRows().transform(files("*.png"), Output.ofValues("v"))
                 .selectExpr("path like '%good.png'", "v is null").collectAsList();
-        assertThat(read).hasSize(3).allMatch(row -> row.getBoolean(0) != row.getBoolean(1));
+        assertThat(read).hasSize(4).allMatch(row -> row.getBoolean(0) != row.getBoolean(1));
         assertThatThrownBy(() -> pixels(24).transform(files("good.png"), Output.ofValues("v")))
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("such as shape(3, 32, 32), got [24]");
     }

@@ -37,7 +37,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The secret of a run is in nothing that Spark writes or shows, at the most talkative level of the driver's log. */
+/** The secret of a run is in nothing that Spark writes or shows, at the most detailed level of the driver's log. */
 @Timeout(120)
 @ExtendWith(SharedSession.class)
 class SecretTest {

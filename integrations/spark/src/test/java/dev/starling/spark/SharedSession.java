@@ -1,9 +1,14 @@
 package dev.starling.spark;
 
+import static org.assertj.core.api.Assertions.assertThat;
+
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.stream.Stream;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
@@ -51,6 +56,15 @@ public final class SharedSession implements BeforeAllCallback {
                     .config("spark.sql.warehouse.dir", "target/warehouse").getOrCreate();
         }
         return session;
+    }
+
+    /** Waits until no executor computes. */
+    public static void awaitIdle(SparkContext context, Duration atMost) throws InterruptedException {
+        long begin = System.nanoTime();
+        while (Stream.of(context.statusTracker().getExecutorInfos()).anyMatch(e -> e.numRunningTasks() > 0)) {
+            assertThat(System.nanoTime() - begin).as("tasks still run").isLessThan(atMost.toNanos());
+            Thread.sleep(50);
+        }
     }
 
     /**

@@ -19,11 +19,16 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.java.function.ForeachFunction;
+import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -79,6 +84,7 @@ class SparkTrainerTest {
             }
         }).fit(points);
         EpochReport last = trained.epochs().getLast();
+        assertThat(trained.isClassifier()).isTrue();
         int workers = 2 - strategy.serverTasks();
         assertThat(last.training().examples()).isEqualTo(strategy.isSynchronous() || workers == 1 ? 800 : 100);
         assertThat(accuracy(trained, points)).isGreaterThan(0.9);
@@ -159,40 +165,56 @@ class SparkTrainerTest {
                 .isGreaterThan(0.9);
     }
 
-    private static void awaitIdle(SparkContext context, Duration atMost) throws InterruptedException {
-        long begin = System.nanoTime();
-        while (Stream.of(context.statusTracker().getExecutorInfos()).anyMatch(e -> e.numRunningTasks() > 0)) {
-            assertThat(System.nanoTime() - begin).as("tasks still run").isLessThan(atMost.toNanos());
-            Thread.sleep(50);
-        }
-    }
-
-    @Test
-    void endsAllWorkersWhenTheJobIsCancelled() throws InterruptedException {
+    @ParameterizedTest
+    @ValueSource(strings = {"cancelled", "interrupted", "the listener fails"})
+    void endsAllWorkersWhenTheJobIsEnded(String way) throws InterruptedException {
         SparkContext context = SharedSession.get().sparkContext();
         List<Throwable> failures = Collections.synchronizedList(new ArrayList<>());
-        List<Progress> steps = Collections.synchronizedList(new ArrayList<>());
+        CountDownLatch stepped = new CountDownLatch(1);
         Dataset<Row> points = SharedSession.points(100, 800);
         Thread fitting = Thread.ofPlatform().start(() -> {
             try {
-                context.setJobGroup("long", "a run that is cancelled", false);
+                context.setJobGroup("long", "a run that is ended", false);
                 trainer().epochs(1_000_000).listeners(new TrainingListener() {
                     @Override
                     public void stepEnded(Progress progress) {
-                        steps.add(progress);
+                        stepped.countDown();
+                        if (way.equals("the listener fails")) {
+                            throw new IllegalStateException(way);
+                        }
                     }
                 }).fit(points);
-            } catch (SparkJobException e) {
+            } catch (RuntimeException e) {
                 failures.add(e);
             }
         });
-        while (steps.isEmpty() && fitting.isAlive()) {
-            Thread.sleep(50);
+        assertThat(stepped.await(60, TimeUnit.SECONDS)).isTrue();
+        if (way.equals("cancelled")) {
+            context.cancelJobGroup("long");
+        } else if (way.equals("interrupted")) {
+            fitting.interrupt();
         }
-        context.cancelJobGroup("long");
         assertThat(fitting.join(Duration.ofSeconds(20))).isTrue();
-        assertThat(failures).singleElement().asString().contains("cancelled");
-        awaitIdle(context, Duration.ofSeconds(3));
+        assertThat(failures).singleElement().isInstanceOf(way.equals("the listener fails")
+                ? IllegalStateException.class : SparkJobException.class).asString().contains(way);
+        SharedSession.awaitIdle(context, Duration.ofSeconds(3));
+    }
+
+    @Test
+    void waitsForRowsThatAreMovedLongerThanForSlots() {
+        SparkSession session = SharedSession.get();
+        session.conf().set("spark.sql.adaptive.enabled", false); // which moves rows before the job
+        try {
+            Dataset<Row> rows = session.range(0, 4, 1, 4).map((MapFunction<Long, Long>) id -> {
+                Thread.sleep(1500);
+                return id;
+            }, Encoders.LONG()).selectExpr("array(float(value), float(1)) as point", "int(value % 2) as label")
+                    .repartition(2);
+            assertThat(trainer().epochs(1).workers(2).slotsWithin(Duration.ofSeconds(1)).fit(rows).epochs().getLast()
+                    .training().examples()).isEqualTo(4);
+        } finally {
+            session.conf().unset("spark.sql.adaptive.enabled");
+        }
     }
 
     @Test

@@ -17,8 +17,11 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.junit.jupiter.api.Test;
@@ -118,6 +121,45 @@ class TransformTest {
     }
 
     @Test
+    void computesOfEachGroupWhatIsNotOfEachRow() {
+        model().register(SharedSession.get(), "class_of", Output.Kind.CLASS);
+        SharedSession.points(10, 40).createOrReplaceTempView("points");
+        long ones = sql("select sum(class_of(point)) from points where class_of(point) = 1").first().getLong(0);
+        assertThat(ones).isPositive();
+        assertThat(sql("select class_of(point) as c, count(*) as n, sum(class_of(point)) as s from points "
+                + "group by point").selectExpr("sum(int(c = 1) * n)", "sum(int(c = 1) * s)").first())
+                .isEqualTo(RowFactory.create(ones, ones));
+        assertThat(sql("select class_of(array(avg(x), avg(y))) as c, class_of(max(array(x, y))) as d from points "
+                + "group by id").where("c = 1").count()).isEqualTo(ones);
+    }
+
+    @Test
+    void readsAheadFewerRowsWhereTheyAreLarge() {
+        int mebibytes = 4 << 20;
+        // The row that the model refuses is behind those that 128 MiB hold, and among the first 256.
+        Dataset<Row> large = SharedSession.get().range(0, 100, 1, 1).map((MapFunction<Long, byte[]>) id ->
+                new byte[id == 60 ? mebibytes + 1 : mebibytes], Encoders.BINARY()).selectExpr("value",
+                "if(length(value) > " + mebibytes + ", null, array(float(1), float(2))) as point");
+        assertThat(model().transform(large, Output.ofClass("c")).toJavaRDD().map(row -> row.getInt(2)).take(1))
+                .hasSize(1);
+    }
+
+    @Test
+    void refusesAModelThatReturnsNoResultForEachRow() {
+        ModelDescription description = ModelDescription.of(Pixels.class, Map.of("together", "true"));
+        Map<String, String> texts = new LinkedHashMap<>(description.metadata());
+        texts.putAll(new Columns(List.of(new Columns.Column("point", ColumnType.ARRAY_OF_FLOAT, 2)), new long[] {2},
+                null, false).metadata());
+        TrainedModel together = TrainedModel.of(SafeTensors.bytes(Map.of(), texts));
+        assertThatThrownBy(() -> together.transform(SharedSession.points(10, 40), Output.ofClass("c")).collectAsList())
+                .hasMessageContaining("the first size must be the number of rows");
+        texts.remove(Columns.SHAPE);
+        TrainedModel damaged = TrainedModel.of(SafeTensors.bytes(Map.of(), texts));
+        assertThatThrownBy(() -> damaged.transform(SharedSession.points(10, 40), Output.ofClass("c")))
+                .isInstanceOf(SparkDataException.class).hasMessageContaining("description of its columns is damaged");
+    }
+
+    @Test
     void computesRowByRowWhereOnlySomeRowsAreAskedFor() {
         model().register(SharedSession.get(), "class_of", Output.Kind.CLASS);
         SharedSession.points(10, 40).selectExpr("*", "if(id % 4 = 0, array(float('NaN'), x), point) as hole")
@@ -178,6 +220,8 @@ class TransformTest {
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("there is no column \"point\"");
         assertThatThrownBy(() -> model().transform(points, Output.ofClass("label")))
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("\"label\" already");
+        assertThatThrownBy(() -> model().transform(points, Output.ofClass("c"), Output.ofValues("c")))
+                .isInstanceOf(SparkDataException.class).hasMessageContaining("\"c\" already");
         assertThatThrownBy(() -> model().transform(points.selectExpr("'0.5' as point"), Output.ofClass("c")))
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("column \"point\" is of type string");
         assertThatThrownBy(() -> model().transform(points, List.of("x", "y", "y"), Output.ofClass("c")))

@@ -8,11 +8,12 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.Threads;
 import java.io.Serializable;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.function.Consumer;
 
@@ -34,6 +35,8 @@ public final class Search {
     public static final String BATCH = "batch";
     /** The setting that names the optimiser; {@code adam} by default. All other settings are the model's. */
     public static final String OPTIMIZER = "optimizer";
+
+    private static final int MAX_TRIALS = 1_000_000;
 
     private final ModelDescription model;
     private final Recipe<Loss> loss;
@@ -114,7 +117,7 @@ public final class Search {
         return this;
     }
 
-    /** Sets what is measured beside the loss, by which trials are compared. */
+    /** Sets a metric, which is measured along with the loss; trials are compared by the loss. */
     public Search metric(Recipe<Metric> measured) {
         metric = measured;
         return this;
@@ -135,9 +138,9 @@ public final class Search {
         return this;
     }
 
-    /** Sets what hears of each trial when it has ended, also of those whose results were kept. */
-    public Search listener(Consumer<Trial> hears) {
-        listener = hears;
+    /** Sets what receives each trial at its end, and those whose results were kept. Its exception ends the search. */
+    public Search listener(Consumer<Trial> receiver) {
+        listener = receiver;
         return this;
     }
 
@@ -216,26 +219,40 @@ public final class Search {
         return kept;
     }
 
+    /** Returns the combinations to try, by number; of a large grid only those that are drawn are made. */
     private Map<Integer, Map<String, String>> combinations() {
-        List<Map<String, String>> all = new ArrayList<>(List.of(new LinkedHashMap<>()));
-        choices.forEach((name, values) -> {
-            List<Map<String, String>> longer = new ArrayList<>();
-            all.forEach(one -> values.forEach(value -> {
-                Map<String, String> more = new LinkedHashMap<>(one);
-                more.put(name, value);
-                longer.add(more);
-            }));
-            all.clear();
-            all.addAll(longer);
-        });
-        if (samples > 0) {
-            Collections.shuffle(all, java.util.Random.from(new SplittableRandom(seed)));
+        long all = 1;
+        for (List<String> values : choices.values()) {
+            require(all <= Long.MAX_VALUE / values.size(), "the values of all settings have too many combinations");
+            all *= values.size();
+        }
+        long count = samples > 0 ? Math.min(samples, all) : all;
+        require(count <= MAX_TRIALS, "the values of all settings have " + all + " combinations, a search tries up to "
+                + MAX_TRIALS + "; draw some with random(n)");
+        Set<Long> chosen = new LinkedHashSet<>();
+        SplittableRandom random = new SplittableRandom(seed);
+        // Floyd's algorithm: each set of places is equally likely, and each draw gives one. (Bentley, 1987)
+        for (long last = all - count; last < all; last++) {
+            long place = samples > 0 ? random.nextLong(last + 1) : last;
+            chosen.add(chosen.contains(place) ? last : place);
         }
         Map<Integer, Map<String, String>> numbered = new LinkedHashMap<>();
-        for (int i = 0; i < (samples > 0 ? Math.min(samples, all.size()) : all.size()); i++) {
-            numbered.put(i, all.get(i));
-        }
+        chosen.forEach(place -> numbered.put(numbered.size(), combination(place)));
         return numbered;
+    }
+
+    /** Returns a combination of the grid, in which the values of the last setting change fastest. */
+    private Map<String, String> combination(long place) {
+        List<String> names = new ArrayList<>(choices.keySet());
+        Map<String, String> settings = new LinkedHashMap<>();
+        names.forEach(name -> settings.put(name, ""));
+        long rest = place;
+        for (String name : names.reversed()) {
+            List<String> values = choices.get(name);
+            settings.put(name, values.get((int) (rest % values.size())));
+            rest /= values.size();
+        }
+        return settings;
     }
 
     static void require(boolean holds, String relation) {

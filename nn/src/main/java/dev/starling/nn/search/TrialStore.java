@@ -6,7 +6,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 
-/** Where the results of trials are kept, a small text each, so that a search can go on later. */
+/** Where the results of trials are kept, a small text each, so that a search can be resumed. */
 public interface TrialStore {
     /** Returns a text, or {@code null} if there is none of this name. */
     String read(String name) throws IOException;

@@ -22,6 +22,7 @@ import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
@@ -33,6 +34,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /**
@@ -40,13 +42,15 @@ import java.util.function.Consumer;
  *
  * @param factory class name of the model's factory
  * @param fixed the model's settings that all trials share
- * @param metric what is measured beside the loss, or {@code null}
+ * @param metric what is measured in addition to the loss, or {@code null}
  * @param seed what weights and order are drawn from
  */
 public record TrialTraining(String factory, Map<String, String> fixed, Search.Recipe<Loss> loss,
         Search.Recipe<Metric> metric, long seed) implements Serializable {
     private static final long serialVersionUID = 1L;
     private static final int MEASURING_BATCH = 256;
+    /** The longest wait for the present step of trials that are stopped. */
+    private static final Duration ENDING = Duration.ofMinutes(1);
 
     /**
      * Returns a name for the result of a trial: the same for the same settings, epochs, seed and data.
@@ -68,7 +72,7 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
      * Makes trials in this process and keeps each result as soon as it is there.
      *
      * @param data what tells the examples from others
-     * @param sideBySide trials at a time, each in a thread
+     * @param sideBySide trials at a time, each in a thread; the results are the same for any number
      * @param kernelThreads of each trial
      * @param store or {@code null}
      * @param eachStep is called after each step of each trial, and ends it by an exception
@@ -101,8 +105,25 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
             Thread.currentThread().interrupt();
             throw new CancellationException("interrupted while trials were under way");
         } finally {
-            // Trials end at their next step.
-            threads.shutdownNow();
+            end(threads);
+        }
+    }
+
+    /** Ends trials that are under way, at their next step: after this none of them reads the caller's examples. */
+    private static void end(ExecutorService threads) {
+        threads.shutdownNow();
+        boolean isInterrupted = Thread.interrupted();
+        long deadline = System.nanoTime() + ENDING.toNanos();
+        boolean isOver = false;
+        while (!isOver && deadline - System.nanoTime() > 0) {
+            try {
+                isOver = threads.awaitTermination(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
+            } catch (InterruptedException e) {
+                isInterrupted = true;
+            }
+        }
+        if (isInterrupted) {
+            Thread.currentThread().interrupt();
         }
     }
 
@@ -115,8 +136,13 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
                 train(plan, train, heldOut, scores, eachStep);
                 return null;
             });
+        } catch (StoppedException e) {
+            throw e.cause;
         } catch (StarlingException | IllegalArgumentException e) {
             problem = String.valueOf(e.getMessage());
+        } catch (RuntimeException e) {
+            // A model's own code may throw anything.
+            problem = e.toString();
         }
         return new Trial(plan.number(), plan.settings(), plan.epochs(), scores[0], scores[1],
                 (System.nanoTime() - begin) / 1e9, problem);
@@ -145,15 +171,30 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
                     .listeners(new TrainingListener() {
                         @Override
                         public void stepEnded(Progress progress) {
-                            if (Thread.currentThread().isInterrupted()) {
-                                throw new CancellationException("the search was stopped");
+                            try {
+                                if (Thread.currentThread().isInterrupted()) {
+                                    throw new CancellationException("the search was stopped");
+                                }
+                                eachStep.run();
+                            } catch (RuntimeException e) {
+                                throw new StoppedException(e);
                             }
-                            eachStep.run();
                         }
                     }).build().run();
             Scores result = Scores.evaluate(model, loss.make(), measured, metrics);
             scores[0] = result.loss();
             scores[1] = metrics.length == 0 ? Double.NaN : result.metric(metrics[0].name());
+        }
+    }
+
+    /** Ends a trial from outside: what the search itself throws then, not a problem of the trial. */
+    private static final class StoppedException extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+        private final transient RuntimeException cause;
+
+        StoppedException(RuntimeException cause) {
+            super(cause);
+            this.cause = cause;
         }
     }
 

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Sequential;
 import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
@@ -18,6 +19,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -30,6 +32,14 @@ class SearchTest {
         @Override
         public Layer create(Map<String, String> settings, Generator generator) {
             return Networks.mlp(generator, 2, Long.parseLong(settings.get("width")), 2);
+        }
+    }
+
+    /** A model with a mistake in its own code. */
+    public static final class Broken implements ModelFactory {
+        @Override
+        public Layer create(Map<String, String> settings, Generator generator) {
+            return Sequential.of(Networks.mlp(generator, 2, 2), x -> x.mul(new float[] {1, 2}[7]));
         }
     }
 
@@ -74,6 +84,58 @@ class SearchTest {
             assertThat(search().keep(TrialStore.of(directory)).run(train, points(300, 99), 2).computed())
                     .as("trials with other examples").isEqualTo(10);
             assertThat(search().random(3).halving(5).run(train, heldOut, 2).trials()).hasSize(3);
+        }
+    }
+
+    @Test
+    void drawsFromAGridThatIsTooLargeToTryAll() {
+        try (Scope scope = Scope.open("test")) {
+            Search large = Search.of(ModelDescription.of(Hidden.class, Map.of()), Loss::crossEntropy).seed(3)
+                    .over("width", IntStream.range(4, 1004).mapToObj(Integer::toString).toArray(String[]::new))
+                    .over(Search.RATE, IntStream.range(1, 1001).mapToObj(i -> "0.0" + i).toArray(String[]::new));
+            for (int i = 0; i < 4; i++) {
+                large.over("unused" + i, IntStream.range(0, 1000).mapToObj(Integer::toString).toArray(String[]::new));
+            }
+            TensorDataset train = points(0, 40);
+            TensorDataset heldOut = points(40, 20);
+            SearchResult drawn = large.random(5).run(train, heldOut, 2);
+            assertThat(drawn.trials()).hasSize(5).allMatch(t -> t.settings().keySet().iterator().next()
+                    .equals("width"));
+            assertThat(drawn.trials().stream().map(Trial::settings).distinct()).hasSize(5);
+            assertThat(losses(large.random(5).run(train, heldOut, 1))).isEqualTo(losses(drawn));
+            String[] many = "1,".repeat(2000).split(",");
+            assertThatThrownBy(() -> Search.of(ModelDescription.of(Hidden.class, Map.of()), Loss::crossEntropy)
+                    .over("a", many).over("b", many).run(train, heldOut, 1))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("draw some with random(n)");
+        }
+    }
+
+    @Test
+    void triesEachCombinationOnceWhenAllAreDrawn() {
+        try (Scope scope = Scope.open("test")) {
+            SearchResult all = search().random(100).run(points(0, 40), points(40, 20), 2);
+            assertThat(all.trials().stream().filter(t -> t.epochs() == 1).map(Trial::settings).distinct()).hasSize(6);
+        }
+    }
+
+    @Test
+    void endsAllTrialsBeforeItFails() {
+        try (Scope scope = Scope.open("test")) {
+            // The first trial fails at once; the others would take hours.
+            assertThatThrownBy(() -> Search.of(ModelDescription.of(Hidden.class, Map.of()), Loss::crossEntropy)
+                    .over("width", "many", "4", "16").epochs(10_000_000).listener(_ -> {
+                        throw new IllegalStateException("the listener fails");
+                    }).run(points(0, 40), points(40, 20), 3)).hasMessage("the listener fails");
+            assertThat(Thread.getAllStackTraces().keySet()).noneMatch(t -> t.getName().startsWith("trial-"));
+        }
+    }
+
+    @Test
+    void takesAnyExceptionOfAModelAsTheTrialsProblem() {
+        try (Scope scope = Scope.open("test")) {
+            SearchResult result = Search.of(ModelDescription.of(Broken.class, Map.of()), Loss::crossEntropy)
+                    .over(Search.RATE, "0.1", "0.01").run(points(0, 40), points(40, 20), 2);
+            assertThat(result.trials()).hasSize(2).allMatch(t -> t.problem().contains("Index 7 out of bounds"));
         }
     }
 

@@ -24,7 +24,7 @@ final class PredictCommand implements Callable<Integer> {
     private String model;
 
     @Option(names = "--class", paramLabel = "COLUMN", defaultValue = "prediction",
-            description = "Column of the class (default: ${DEFAULT-VALUE}).")
+            description = "Column of the class, or of the value (default: ${DEFAULT-VALUE}).")
     private String classColumn;
 
     @Option(names = "--probability", paramLabel = "COLUMN", description = "Column of the probabilities.")
@@ -40,15 +40,16 @@ final class PredictCommand implements Callable<Integer> {
     @Override
     public Integer call() throws Exception {
         try (SparkSession spark = session.open()) {
-            List<Output> outputs = new ArrayList<>(List.of(Output.ofClass(classColumn)));
+            TrainedModel trained = TrainedModel.load(model, spark.sparkContext().hadoopConfiguration());
+            List<Output> outputs = new ArrayList<>(List.of(trained.isClassifier() ? Output.ofClass(classColumn)
+                    : Output.ofValues(classColumn)));
             if (probability != null) {
                 outputs.add(Output.ofProbability(probability));
             }
             if (values != null) {
                 outputs.add(Output.ofValues(values));
             }
-            Dataset<Row> scored = TrainedModel.load(model, spark.sparkContext().hadoopConfiguration())
-                    .transform(session.read(spark), outputs.toArray(Output[]::new));
+            Dataset<Row> scored = trained.transform(session.read(spark), outputs.toArray(Output[]::new));
             if (save != null) {
                 scored.write().parquet(save);
             } else {

@@ -70,9 +70,9 @@ final class SearchCommand implements Callable<Integer> {
             description = "Share of the rows to measure on (default: ${DEFAULT-VALUE}).")
     private double heldOut;
 
-    @Option(names = "--side-by-side", paramLabel = "N", defaultValue = "1",
-            description = "Trials at a time in each task (default: ${DEFAULT-VALUE}).")
-    private int sideBySide;
+    @Option(names = "--side-by-side", paramLabel = "N", description = "Trials at a time in each task, each in a "
+            + "thread (default: spark.task.cpus). The results are the same for any number.")
+    private Integer sideBySide;
 
     @Option(names = "--keep", paramLabel = "URI", description = "Directory of results; a later search makes only the "
             + "trials that are missing.")
@@ -104,7 +104,10 @@ final class SearchCommand implements Callable<Integer> {
             search.metric(Metric::accuracy);
         }
         try (SparkSession spark = session.open()) {
-            SparkSearch onSpark = SparkSearch.of(search).heldOut(heldOut).sideBySide(sideBySide).keep(keep);
+            SparkSearch onSpark = SparkSearch.of(search).heldOut(heldOut).keep(keep);
+            if (sideBySide != null) {
+                onSpark.sideBySide(sideBySide);
+            }
             SearchResult result = (isClass ? onSpark : onSpark.ofValues()).run(session.read(spark), inputs, label);
             spec.commandLine().getOut().println();
             spec.commandLine().getOut().print(result.table());
@@ -117,7 +120,8 @@ final class SearchCommand implements Callable<Integer> {
 
     private void show(Trial trial) {
         spec.commandLine().getErr().println(trial.problem() != null ? "trial " + trial.number() + " failed: "
-                + trial.problem() : String.format(Locale.ROOT, "trial %d, %d epochs: loss %.4f in %.1f s",
-                trial.number(), trial.epochs(), trial.loss(), trial.seconds()));
+                + trial.problem() : String.format(Locale.ROOT, "trial %d, %d %s: loss %.4f in %.1f s",
+                trial.number(), trial.epochs(), trial.epochs() == 1 ? "epoch" : "epochs", trial.loss(),
+                trial.seconds()));
     }
 }

@@ -73,7 +73,8 @@ final class TrainCommand implements Callable<Integer> {
     @Option(names = "--held-out", paramLabel = "URI", description = "Rows to measure each epoch on.")
     private String heldOut;
 
-    @Option(names = "--elastic", description = "Go on without a task that is lost, and take it in again.")
+    @Option(names = "--elastic", description = "Continue without a task that is lost, until Spark has "
+            + "started it again.")
     private boolean elastic;
 
     @Option(names = "--batch", paramLabel = "N", defaultValue = "64",
@@ -92,7 +93,7 @@ final class TrainCommand implements Callable<Integer> {
             + "as there are slots).")
     private int workers;
 
-    @Option(names = "--checkpoints", paramLabel = "URI", description = "Where to save each epoch and go on from.")
+    @Option(names = "--checkpoints", paramLabel = "URI", description = "Where to save each epoch, and to resume from.")
     private String checkpoints;
 
     @Option(names = "--save", paramLabel = "URI", description = "Where to write the model, one safetensors file.")
@@ -126,8 +127,9 @@ final class TrainCommand implements Callable<Integer> {
             TrainedModel trained = trainer.fit(rows);
             double seconds = (System.nanoTime() - begin) / 1e9;
             EpochReport last = trained.epochs().getLast();
-            spec.commandLine().getOut().println(String.format(Locale.ROOT, "%s%s  %d epochs in %.1f s", last.training(),
-                    last.heldOut() == null ? "" : "  held out: " + last.heldOut(), last.epoch() + 1, seconds));
+            spec.commandLine().getOut().println(String.format(Locale.ROOT, "%s%s  %d %s in %.1f s", last.training(),
+                    last.heldOut() == null ? "" : "  held out: " + last.heldOut(), last.epoch() + 1,
+                    last.epoch() == 0 ? "epoch" : "epochs", seconds));
             if (save != null) {
                 trained.save(save, spark.sparkContext().hadoopConfiguration());
                 spec.commandLine().getOut().println("saved " + save);

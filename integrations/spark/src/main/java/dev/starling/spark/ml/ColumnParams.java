@@ -102,6 +102,9 @@ public interface ColumnParams<T> extends Params {
     }
 
     private static StructType add(StructType schema, String column, DataType type) {
+        if (Arrays.asList(schema.fieldNames()).contains(column)) {
+            throw new IllegalArgumentException("there is a column \"" + column + "\" already; name another");
+        }
         return column.isEmpty() ? schema : schema.add(column, type, false);
     }
 }

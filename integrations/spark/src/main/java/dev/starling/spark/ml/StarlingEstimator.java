@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.ml.Estimator;
 import org.apache.spark.ml.param.DoubleParam;
+import org.apache.spark.ml.param.IntArrayParam;
 import org.apache.spark.ml.param.IntParam;
 import org.apache.spark.ml.param.LongParam;
 import org.apache.spark.ml.param.Param;
@@ -42,6 +43,7 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
     private final Param<String> labelCol;
     private final Param<String> factory;
     private final StringArrayParam settings;
+    private final IntArrayParam shape;
     private final Param<String> loss;
     private final Param<String> optimizer;
     private final DoubleParam rate;
@@ -64,6 +66,7 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
         labelCol = new Param<>(this, "labelCol", "column of the class or the value");
         factory = new Param<>(this, "factory", "class name of the model's factory");
         settings = new StringArrayParam(this, "settings", "settings of the factory, each name=value");
+        shape = new IntArrayParam(this, "shape", "sizes of one row's input; empty: one dimension");
         loss = new Param<>(this, "loss", "cross-entropy, binary-cross-entropy or mean-squared");
         optimizer = new Param<>(this, "optimizer", "adam, adamw or sgd");
         rate = new DoubleParam(this, "rate", "greatest learning rate of the one-cycle schedule");
@@ -74,6 +77,7 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
         workers = new IntParam(this, "workers", "tasks that train; 0: one for each partition");
         setDefault(labelCol, "label");
         setDefault(settings, new String[0]);
+        setDefault(shape, new int[0]);
         setDefault(loss, "cross-entropy");
         setDefault(optimizer, "adam");
         setDefault(rate, 1e-3);
@@ -107,6 +111,11 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
     /** The settings of the factory, each {@code name=value}. */
     public StringArrayParam settings() {
         return settings;
+    }
+
+    /** The sizes of one row's input, such as 1, 28, 28; empty for one dimension. */
+    public IntArrayParam shape() {
+        return shape;
     }
 
     /** The loss; see {@link Choices#loss}. */
@@ -157,6 +166,12 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
         return this;
     }
 
+    /** Sets the sizes of one row's input, such as 1, 28, 28; by default it has one dimension. */
+    public StarlingEstimator setShape(int... sizes) {
+        set(shape, sizes.clone());
+        return this;
+    }
+
     /** Sets the number of passes over the rows. */
     public StarlingEstimator setEpochs(int count) {
         set(epochs, count);
@@ -188,6 +203,9 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
             String[] parts = setting.split("=", 2);
             values.put(parts[0], parts.length == 2 ? parts[1] : "");
         }
+        if (!isDefined(factory)) {
+            throw new IllegalArgumentException("no model is named; name its factory with setModel(...)");
+        }
         boolean isClass = getOrDefault(loss).equals("cross-entropy");
         SparkTrainer trainer = SparkTrainer.of(new ModelDescription(getOrDefault(factory), values),
                 Choices.loss(getOrDefault(loss)), Choices.optimizer(getOrDefault(optimizer),
@@ -195,6 +213,8 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
                 .batchSize((int) getOrDefault(batchSize)).seed((long) getOrDefault(seed))
                 .strategy(Choices.strategy(getOrDefault(strategy)))
                 .listeners(listeners.toArray(TrainingListener[]::new));
+        int[] sizes = getOrDefault(shape);
+        trainer = sizes.length > 0 ? trainer.shape(Arrays.stream(sizes).asLongStream().toArray()) : trainer;
         trainer = isClass ? trainer.classes(getOrDefault(labelCol)).metrics(Metric::accuracy)
                 : trainer.target(getOrDefault(labelCol));
         int count = (int) getOrDefault(workers);

@@ -7,6 +7,8 @@ import dev.starling.spark.PackedRows;
 import dev.starling.tensor.TensorException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.CancellationException;
 import java.util.function.Consumer;
 import java.util.stream.IntStream;
 import org.apache.spark.SparkContext;
@@ -42,7 +44,8 @@ public final class SparkSearch {
     private boolean isClass = true;
     private long[] shape;
     private double heldOut = 0.2;
-    private int sideBySide = 1;
+    /** 0: as many as a task has cores. */
+    private int sideBySide;
     private String results;
 
     private SparkSearch(Search search) {
@@ -73,7 +76,10 @@ public final class SparkSearch {
         return this;
     }
 
-    /** Sets how many trials a task makes at a time, each in a thread; the default is 1. They share its cores. */
+    /**
+     * Sets how many trials a task makes at a time, each in a thread; the default is {@code spark.task.cpus}, a core for
+     * each trial. Trials share the cores of their task. The results are the same for any number.
+     */
     public SparkSearch sideBySide(int trials) {
         require(trials > 0, "trials side by side must be positive, got " + trials);
         sideBySide = trials;
@@ -107,14 +113,43 @@ public final class SparkSearch {
             return search.run(results == null ? null : new SharedResults(results, context.hadoopConfiguration()), data,
                     (plans, ended) -> run(context, task, plans, ended));
         } finally {
+            // An interrupted thread cannot wait for Spark.
+            boolean isInterrupted = Thread.interrupted();
             shared.destroy();
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
     }
 
     private void run(SparkContext context, TrialTask task, List<Trial.Plan> plans, Consumer<Trial> ended) {
-        int tasks = (plans.size() + sideBySide - 1) / sideBySide;
+        int together = sideBySide > 0 ? sideBySide : context.conf().getInt("spark.task.cpus", 1);
+        // No slot stays empty while a task makes several trials.
+        int slots = context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile());
+        int tasks = Math.max((plans.size() + together - 1) / together, Math.min(plans.size(), slots));
         RDD<Trial.Plan> spread = new JavaSparkContext(context).parallelize(plans, tasks).rdd();
         List<Object> partitions = new ArrayList<>(IntStream.range(0, tasks).boxed().toList());
+        run(context, spread, task, partitions, ended);
+    }
+
+    private static void run(SparkContext context, RDD<Trial.Plan> spread, TrialTask task, List<Object> partitions,
+            Consumer<Trial> ended) {
+        String tag = "starling-" + UUID.randomUUID();
+        context.addJobTag(tag);
+        try {
+            runJob(context, spread, task, partitions, ended);
+        } catch (InterruptedException e) {
+            context.cancelJobsWithTag(tag, "the thread that waits for the search was interrupted");
+            Thread.currentThread().interrupt();
+            throw new CancellationException("interrupted while trials were under way");
+        } finally {
+            context.removeJobTag(tag);
+        }
+    }
+
+    /** Names what Spark's signature does not. */
+    private static void runJob(SparkContext context, RDD<Trial.Plan> spread, TrialTask task, List<Object> partitions,
+            Consumer<Trial> ended) throws InterruptedException {
         context.runJob(spread, new TrialTask.OfPartition(task), CollectionConverters.asScala(partitions).toSeq(),
                 new AbstractFunction2<Object, List<Trial>, BoxedUnit>() {
                     @Override

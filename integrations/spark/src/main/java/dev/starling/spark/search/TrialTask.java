@@ -14,7 +14,7 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction2;
 
 /**
- * Makes the trials of one task, alone, on all of its cores.
+ * Makes the trials of one task side by side, each in a thread; they share the task's cores.
  *
  * @param rows all rows, packed; they have the same order in each trial
  * @param training how many of them, the first, are trained on; the others are held out

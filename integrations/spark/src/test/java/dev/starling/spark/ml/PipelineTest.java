@@ -82,6 +82,12 @@ class PipelineTest {
     void namesAColumnThatIsMissing() {
         assertThatThrownBy(() -> estimator().setFeaturesCol("pixels").fit(SharedSession.points(10, 40)))
                 .hasMessageContaining("there is no column \"pixels\"");
+        assertThatThrownBy(() -> new StarlingEstimator().setFeaturesCol("point").fit(SharedSession.points(10, 40)))
+                .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("setModel(...)");
+        assertThatThrownBy(() -> estimator().setFeaturesCol("point").setShape(3, 3).fit(SharedSession.points(10, 40)))
+                .hasMessageContaining("the input shape [3, 3] has 9 numbers");
+        assertThatThrownBy(() -> estimator().setFeaturesCol("point").setPredictionCol("height").transformSchema(
+                SharedSession.points(10, 40).schema())).hasMessageContaining("there is a column \"height\" already");
         assertThatThrownBy(() -> pipeline(estimator()).transformSchema(SharedSession.points(10, 40).drop("label")
                 .schema())).hasMessageContaining("there is no column \"label\"");
     }

@@ -2,18 +2,31 @@ package dev.starling.spark.search;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.nn.Layer;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
+import dev.starling.nn.model.ModelFactory;
+import dev.starling.nn.model.Networks;
 import dev.starling.nn.search.Search;
 import dev.starling.nn.search.SearchResult;
 import dev.starling.nn.train.Metric;
 import dev.starling.spark.PackedRows;
 import dev.starling.spark.Perceptron;
 import dev.starling.spark.SharedSession;
+import dev.starling.tensor.Generator;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.BrokenBarrierException;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.junit.jupiter.api.Test;
@@ -73,5 +86,49 @@ class SparkSearchTest {
         assertThat(losses(rest)).isEqualTo(losses(result));
         assertThat(SparkSearch.of(search().seed(6)).keep(kept).sideBySide(3).run(points(), List.of("point"), "label")
                 .computed()).as("trials of another seed").isEqualTo(10);
+    }
+
+    /** A model whose making waits for the making of another one in the same process. */
+    public static final class Meeting implements ModelFactory {
+        private static final CyclicBarrier TWO = new CyclicBarrier(2);
+
+        @Override
+        public Layer create(Map<String, String> settings, Generator generator) {
+            try {
+                TWO.await(20, TimeUnit.SECONDS);
+            } catch (InterruptedException | BrokenBarrierException | TimeoutException e) {
+                throw new IllegalStateException("no other trial has come: " + e, e);
+            }
+            return Networks.mlp(generator, 2, 2);
+        }
+    }
+
+    @Test
+    void makesTrialsOfATaskAtTheSameTime() {
+        SearchResult result = SparkSearch.of(Search.of(ModelDescription.of(Meeting.class, Map.of()),
+                Loss::crossEntropy).over(Search.RATE, "0.1", "0.2", "0.3", "0.4")).sideBySide(2)
+                .run(points(), List.of("point"), "label");
+        assertThat(result.trials()).hasSize(4).allMatch(t -> t.problem() == null);
+    }
+
+    @Test
+    void endsTrialsWhenTheWaitingThreadIsInterrupted() throws Exception {
+        SparkContext context = SharedSession.get().sparkContext();
+        CompletableFuture<Throwable> failure = new CompletableFuture<>();
+        CountDownLatch first = new CountDownLatch(1);
+        Thread searching = Thread.ofPlatform().start(() -> {
+            try {
+                // The first trial fails at once; the others would take hours.
+                SparkSearch.of(Search.of(ModelDescription.of(Perceptron.class, Map.of()), Loss::crossEntropy)
+                        .over("sizes", "none", "2,2").epochs(10_000_000).listener(_ -> first.countDown())).sideBySide(1)
+                        .run(points(), List.of("point"), "label");
+            } catch (RuntimeException e) {
+                failure.complete(e);
+            }
+        });
+        assertThat(first.await(30, TimeUnit.SECONDS)).isTrue();
+        searching.interrupt();
+        assertThat(failure.get(20, TimeUnit.SECONDS)).isInstanceOf(CancellationException.class);
+        SharedSession.awaitIdle(context, Duration.ofSeconds(10));
     }
 }
