@@ -105,7 +105,7 @@ class BrokerAwayTest {
     }
 
     @Test
-    void continuesWhenTheBrokerComesBackAndendsWhenItDoesNot(EmbeddedBroker broker) {
+    void continuesWhenTheBrokerComesBackAndEndsWhenItDoesNot(EmbeddedBroker broker) {
         in = Broker.topic(broker, "in", 1);
         dead = Broker.topic(broker, "dead", 1);
         models = Broker.topic(broker, "models", 1);

@@ -8,6 +8,7 @@ import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.ServerConfig;
 import dev.starling.errors.StarlingException;
+import dev.starling.nn.data.SpillingRows;
 import dev.starling.tensor.Threads;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
@@ -75,8 +76,8 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
             throw new SparkDataException(missing);
         }
         Columns heldOutColumns = job.heldOut() == null ? job.columns() : job.heldOut();
-        try (RowCache rows = new RowCache(job.columns().fields(), job.cacheBytes(), directory);
-                RowCache heldOut = new RowCache(job.columns().fields(), job.cacheBytes(), directory)) {
+        try (SpillingRows rows = SpillingRows.of(job.columns().fields(), job.cacheBytes(), directory);
+                SpillingRows heldOut = SpillingRows.of(job.columns().fields(), job.cacheBytes(), directory)) {
             fill(rows, job.columns(), "row ", context, partition.training());
             fill(heldOut, heldOutColumns, "held-out row ", context, partition.heldOut());
             return switch (context) {
@@ -88,20 +89,21 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
     }
 
     /** Copies rows of the partition into memory. */
-    private void fill(RowCache rows, Columns columns, String what, TaskContext context,
+    private void fill(SpillingRows rows, Columns columns, String what, TaskContext context,
             java.util.Iterator<InternalRow> partition) {
         RowReader reader = new RowReader(columns);
         RowName name = new RowName(what, context.partitionId());
+        SpillingRows.Writer<InternalRow, RuntimeException> writer = (row, memory, at) -> reader.read(row, memory, at,
+                name);
         while (partition.hasNext()) {
-            reader.read(partition.next(), rows.chunk(), rows.offset(), name);
-            rows.added();
+            rows.add(partition.next(), writer);
             if (++name.row % ROWS_BETWEEN_LOOKS == 0) {
                 context.killTaskIfInterrupted();
             }
         }
     }
 
-    private byte[] inBarrier(BarrierTaskContext context, RowCache rows, RowCache heldOut, Path directory) {
+    private byte[] inBarrier(BarrierTaskContext context, SpillingRows rows, SpillingRows heldOut, Path directory) {
         int rank = context.partitionId();
         String address = context.getTaskInfos()[rank].address();
         TransportConfig transport = job.reachedAt(address.substring(0, address.lastIndexOf(':')));
@@ -122,8 +124,8 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
         }
     }
 
-    private byte[] train(TaskContext context, TransportConfig transport, String coordinator, RowCache rows,
-            RowCache heldOut, int[] sizes, Path directory) {
+    private byte[] train(TaskContext context, TransportConfig transport, String coordinator, SpillingRows rows,
+            SpillingRows heldOut, int[] sizes, Path directory) {
         GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).wish(context.partitionId())
                 .joining(job.patience()).patience(job.patience());
         try (Group group = Group.join(config, joined -> context.addTaskInterruptListener((TaskInterruptListener)

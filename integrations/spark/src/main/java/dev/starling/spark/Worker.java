@@ -8,6 +8,7 @@ import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.SafeTensors;
 import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.SpillingRows;
 import dev.starling.nn.energy.GreedyTraining;
 import dev.starling.nn.model.ModelDescription;
 import dev.starling.nn.optim.Optimizer;
@@ -37,8 +38,8 @@ final class Worker implements TrainingListener {
     private final TrainingJob job;
     private final TaskContext context;
     private final Group group;
-    private final RowCache rows;
-    private final RowCache heldOut;
+    private final SpillingRows rows;
+    private final SpillingRows heldOut;
     private final int[] sizes;
     private final Path directory;
     private final int partition;
@@ -48,7 +49,7 @@ final class Worker implements TrainingListener {
     private long change;
     private long steppedNs;
 
-    Worker(TrainingJob job, TaskContext context, Group group, RowCache rows, RowCache heldOut, int[] sizes,
+    Worker(TrainingJob job, TaskContext context, Group group, SpillingRows rows, SpillingRows heldOut, int[] sizes,
             Path directory) {
         this.job = job;
         this.context = context;

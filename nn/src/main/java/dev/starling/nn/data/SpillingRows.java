@@ -14,10 +14,10 @@ import java.util.Iterator;
 import java.util.List;
 
 /**
- * A data set of rows that arrive one after the other, of any number: in off-heap memory up to a limit (or up to the
- * JVM's, {@code -XX:MaxDirectMemorySize}), beyond it in a temporary file that is mapped. The file has no name while it
- * is used, so that it disappears with the process, however that ends. One thread adds rows; when it has finished, any
- * number of threads may read. Closing frees memory and file; no loader may read then.
+ * A data set of rows that arrive one after the other, of any number: in off-heap memory up to a limit, beyond it in a
+ * temporary file that is mapped. The file has no name while it is used, so that it disappears with the process, however
+ * that ends. One thread adds rows; when it has finished, any number of threads may read. Closing frees memory and file;
+ * no loader may read then.
  *
  * <pre>{@code
  * try (SpillingRows rows = SpillingRows.of(fields, 1L << 30, directory)) {
@@ -46,18 +46,23 @@ public final class SpillingRows implements Dataset, AutoCloseable {
     private long spilledBytes;
     private int size;
 
-    /** Writes one row into memory. */
+    /**
+     * Writes one row into memory.
+     *
+     * @param <T> type of a row
+     * @param <E> what it throws
+     */
     @FunctionalInterface
-    public interface Writer<T> {
+    public interface Writer<T, E extends Exception> {
         /**
          * Writes all fields one after the other without gaps, in the machine's byte order.
          *
          * @param row to write
          * @param memory receives the row
          * @param offset where the row begins, in bytes; it need not be aligned
-         * @throws Exception if the row cannot be read; the data set stays without it
+         * @throws E if the row cannot be read; the data set stays without it
          */
-        void write(T row, MemorySegment memory, long offset) throws Exception;
+        void write(T row, MemorySegment memory, long offset) throws E;
     }
 
     private SpillingRows(List<Field> fields, long memoryBytes, Path directory) {
@@ -83,37 +88,27 @@ public final class SpillingRows implements Dataset, AutoCloseable {
     /**
      * Adds a row. If the writer fails, the data set stays as it was.
      *
-     * @throws Exception what the writer throws
+     * @throws E what the writer throws
      * @throws UncheckedIOException if the file cannot be written; the disk may be full
      * @throws IllegalStateException if there are 2³¹ - 1 rows already
      */
-    public <T> void add(T row, Writer<? super T> writer) throws Exception {
+    public <T, E extends Exception> void add(T row, Writer<? super T, E> writer) throws E {
         if (size == Integer.MAX_VALUE) {
             throw new IllegalStateException("a data set holds at most " + Integer.MAX_VALUE + " rows; divide it");
         }
         int chunk = size / chunkRows;
         if (chunk == chunks.size()) {
             long bytes = chunkRows * rowBytes;
-            chunks.add(file == null && (chunk + 1) * bytes <= memoryBytes ? allocate(bytes) : map(bytes));
+            chunks.add((chunk + 1) * bytes <= memoryBytes ? arena.allocate(bytes, 64) : map(bytes));
         }
         writer.write(row, chunks.get(chunk), size % chunkRows * rowBytes);
         size++;
     }
 
     /** Adds all rows of an iterator, as {@link #add} does; those before a row that fails stay. */
-    public <T> void addAll(Iterator<? extends T> rows, Writer<? super T> writer) throws Exception {
+    public <T, E extends Exception> void addAll(Iterator<? extends T> rows, Writer<? super T, E> writer) throws E {
         while (rows.hasNext()) {
             add(rows.next(), writer);
-        }
-    }
-
-    /** Returns memory, or a part of the file where the JVM's limit of off-heap memory is below this data set's. */
-    private MemorySegment allocate(long bytes) {
-        try {
-            return arena.allocate(bytes, 64);
-        } catch (OutOfMemoryError e) {
-            // The JVM throws it before it allocates anything: its limit is reached.
-            return map(bytes);
         }
     }
 
