@@ -18,12 +18,12 @@ class WaitingTest {
     void spinsOnlyWhileThereIsAProcessorForEachBusyThread() {
         // A thread that may spin sleeps later, and needs to be woken later.
         for (int busy : new int[] {1, PROCESSORS}) {
-            assertThat(Waiting.forThreads(busy).sleeps(99_999)).isFalse();
-            assertThat(Waiting.forThreads(busy).sleeps(100_000)).isTrue();
+            assertThat(Waiting.forThreads(busy).shouldSleep(99_999)).isFalse();
+            assertThat(Waiting.forThreads(busy).shouldSleep(100_000)).isTrue();
         }
         for (int busy : new int[] {PROCESSORS + 1, 1000}) {
-            assertThat(Waiting.forThreads(busy).sleeps(19_999)).isFalse();
-            assertThat(Waiting.forThreads(busy).sleeps(20_000)).isTrue();
+            assertThat(Waiting.forThreads(busy).shouldSleep(19_999)).isFalse();
+            assertThat(Waiting.forThreads(busy).shouldSleep(20_000)).isTrue();
         }
     }
 
