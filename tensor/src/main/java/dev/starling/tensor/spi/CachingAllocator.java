@@ -31,7 +31,7 @@ public final class CachingAllocator implements Allocator {
     /**
      * The size classes.
      *
-     * @param least size of the smallest block, a power of two
+     * @param min size of the smallest block, a power of two
      * @param perPower classes for each power of two, itself a power of two; a block wastes at most one part in that
      *     many
      * @param alignment sizes are rounded up to multiples of this power of two
