@@ -53,7 +53,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void graphsTakeNewInputsFromHostAndDevice() {
+    void runsOnNewInputsFromHostAndDevice() {
         Program.Work work = in -> new Tensor[] {in[0].matmul(in[0].transpose(0, 1)).mul(0.5).softmax(1).sum(0),
             in[0].mul(2)};
         try (Scope scope = Scope.open();
@@ -71,7 +71,7 @@ class CapturedProgramTest {
 
     /** A chain that one kernel cannot compute becomes two kernels, not one for each operation. */
     @Test
-    void chainsOfTwoTypesAreTwoKernels() {
+    void splitsChainsOfTwoTypesIntoTwoKernels() {
         Assumptions.assumeTrue(gpu.index() == EmulatedProvider.WITH_DRIVER && gpu.type().equals("cuda-emulated"),
                 "counts launches of the fake driver");
         Program.Work work = in -> new Tensor[] {in[0].abs().mul(20).neg().to(DType.I64).neg().abs().neg()};
@@ -89,7 +89,7 @@ class CapturedProgramTest {
 
     /** A chain's numbers are arguments: other numbers need no new kernels. Infinite numbers are allowed. */
     @Test
-    void chainsDifferInNumbersWithoutOtherKernels() {
+    void reusesKernelsForChainsWithOtherNumbers() {
         Assumptions.assumeTrue(gpu.index() == EmulatedProvider.WITH_DRIVER && gpu.type().equals("cuda-emulated"),
                 "counts kernels of the fake driver");
         try (Scope scope = Scope.open()) {
@@ -110,7 +110,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void lengthsOfSequencesAreReadInEveryRun() {
+    void readsLengthsOfSequencesInEveryRun() {
         try (Scope scope = Scope.open()) {
             Tensor h = normal(3, 5);
             Tensor w = normal(15, 4);
@@ -135,7 +135,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void randomNumbersOfAGraphAreRenewed() {
+    void renewsRandomNumbersInEveryRun() {
         Generator eager = Generator.seeded(5);
         Generator replayed = Generator.seeded(5);
         try (Scope scope = Scope.open()) {
@@ -161,7 +161,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void updatesOfAGraphAreDoneInEveryRun() {
+    void updatesInEveryRun() {
         try (Scope scope = Scope.open()) {
             Tensor sum = Tensor.zeros(6).to(gpu);
             Tensor x = normal(6);
@@ -185,7 +185,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void memoryOfAGraphIsNotLentToOthers() {
+    void reservesTheMemoryOfAGraph() {
         try (Scope scope = Scope.open()) {
             Tensor x = normal(32, 32);
             Program.Work work = in -> new Tensor[] {in[0].exp().matmul(in[0]).relu().sum()};
@@ -205,7 +205,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void badIndicesOfAGraphAreReported() {
+    void reportsBadIndicesOfAGraph() {
         try (Scope scope = Scope.open()) {
             Tensor logits = normal(3, 5);
             Tensor target = Tensor.of(new long[] {0, 4, 2});
@@ -224,7 +224,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void elementwiseChainsAreOneKernel() {
+    void runsElementwiseChainsInOneKernel() {
         Program.Work work = in -> {
             Tensor chain = in[0].mul(2).exp().add(in[0]).clamp(-1, 3).sub(in[1]).gt(in[1]).where(in[0], in[1].neg());
             return new Tensor[] {chain.tanh().mul(chain.square()).pow(3).to(DType.F64), chain.to(DType.I64).add(
@@ -248,7 +248,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void chainsInSixteenBitsRoundWhereTheirOperationsDo() {
+    void roundsSixteenBitChainsWhereTheirOperationsDo() {
         Program.Work work = in -> new Tensor[] {in[0].mul(in[1]).add(in[2]).gelu(), in[0].to(DType.F32).mul(3).exp()
             .to(DType.BF16)};
         try (Scope scope = Scope.open()) {
@@ -269,7 +269,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void inputsOfSeveralTypesAreCopiedWhereverTheyLie() {
+    void copiesInputsOfSeveralTypesInAnyLayout() {
         Program.Work work = in -> new Tensor[] {in[0].mul(2), in[1].add(1), in[2].neg(), in[3].to(DType.I64)};
         try (Scope scope = Scope.open()) {
             Tensor half = normal(9).to(DType.BF16);
@@ -292,7 +292,7 @@ class CapturedProgramTest {
     }
 
     @Test
-    void inputsThatDoNotFitLeaveTheProgramAsItWas() {
+    void staysUsableAfterInputsThatDoNotFit() {
         Program.Work work = in -> new Tensor[] {in[0].add(in[1])};
         try (Scope scope = Scope.open();
                 Program program = Program.capture(null, work, normal(3, 4), normal(3, 4)).program()) {

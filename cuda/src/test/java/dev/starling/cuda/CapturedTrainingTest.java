@@ -142,32 +142,32 @@ class CapturedTrainingTest {
     }
 
     @Test
-    void anMlpWithDropout() {
+    void trainsAnMlpWithDropout() {
         compare(DType.F32, CapturedTrainingTest::mlp, 5, 6);
     }
 
     @Test
-    void aCnnWithDropoutAndRunningStatistics() {
+    void trainsACnnWithDropoutAndRunningStatistics() {
         compare(DType.F32, CapturedTrainingTest::cnn, 3, 2, 4, 4);
     }
 
     @Test
-    void aResidualNetworkInSixteenBits() {
+    void trainsAResidualNetworkInSixteenBits() {
         compare(DType.BF16, CapturedTrainingTest::residual, 3, 2, 4, 4);
     }
 
     @Test
-    void aTransformerInSixteenBits() {
+    void trainsATransformerInSixteenBits() {
         compare(DType.BF16, CapturedTrainingTest::transformer, 3, 5, 16);
     }
 
     @Test
-    void recurrentLayers() {
+    void trainsRecurrentLayers() {
         compare(DType.F32, CapturedTrainingTest::recurrent, 3, 6, 3);
     }
 
     @Test
-    void aLossThatIsNotFiniteLeavesTheWeights() {
+    void leavesTheWeightsAfterALossThatIsNotFinite() {
         Layer model = Device.with(gpu, () -> Sequential.of(Linear.of(6, CLASSES, Generator.seeded(1))));
         try (Optimizer optimizer = Adam.over(model).build(); Scope scope = Scope.open();
                 TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), optimizer, Generator.seeded(5))

@@ -78,7 +78,7 @@ class ConvolutionLayoutTest {
 
     @ParameterizedTest
     @EnumSource(names = {"F32", "BF16"})
-    void aStepLeavesWeightsChannelsLast(DType type) {
+    void keepsWeightsChannelsLast(DType type) {
         double[][] losses = new double[2][4];
         List<String> convolutions = new ArrayList<>();
         List<String> rowMajor = new ArrayList<>();

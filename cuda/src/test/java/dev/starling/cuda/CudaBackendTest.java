@@ -30,7 +30,7 @@ import org.junit.jupiter.api.condition.EnabledIf;
 
 class CudaBackendTest {
     @Test
-    void errorsOfTheDeviceNameTheOperation() {
+    void namesTheOperationInErrorsOfTheDevice() {
         QueuedGpu gpu = new QueuedGpu(1 << 20);
         CudaBackend backend = new CudaBackend(Device.cuda(0), gpu, Libraries.NONE);
         Spec spec = new Spec(DType.F32, Shape.of(3), Device.reference());
@@ -46,7 +46,7 @@ class CudaBackendTest {
 
     /** A kernel fails while it runs: the next wait reports it, in synchronous mode the failing operation itself. */
     @Test
-    void synchronousModeNamesTheOperationThatFailed() {
+    void namesTheFailedOperationInSynchronousMode() {
         Spec spec = new Spec(DType.F32, Shape.of(3), Device.reference());
         Fill guilty = new Fill.Full(spec, 1);
         for (boolean synchronous : new boolean[] {false, true}) {
@@ -71,7 +71,7 @@ class CudaBackendTest {
     }
 
     @Test
-    void synchronousModeNamesTheFusedOperationsThatFailed() {
+    void namesFailedFusedOperationsInSynchronousMode() {
         System.setProperty("starling.cuda.synchronous", "true");
         try (Scope scope = Scope.open()) {
             QueuedGpu gpu = new QueuedGpu(32 << 20);
@@ -92,7 +92,7 @@ class CudaBackendTest {
 
     /** The captured stream may not wait for an upload, which is not part of the graph. */
     @Test
-    void memoryFreedDuringACaptureDoesNotInvalidateIt() {
+    void capturesWhileMemoryIsFreed() {
         QueuedGpu gpu = new QueuedGpu(32 << 20);
         CudaBackend backend = new CudaBackend(Device.cuda(0), gpu, Libraries.NONE);
         Block block = backend.memory().allocate(1 << 20);
@@ -119,7 +119,7 @@ class CudaBackendTest {
 
     @Test
     @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isAvailable", disabledReason = "needs g++ on x86-64")
-    void synchronousModeReportsABadIndexImmediately() {
+    void reportsABadIndexImmediatelyInSynchronousMode() {
         Device device = Device.of("cuda-emulated", 0);
         device.backend(); // opened first, so that it is not synchronous for other tests
         System.setProperty("starling.cuda.synchronous", "true");
@@ -138,7 +138,7 @@ class CudaBackendTest {
     }
 
     @Test
-    void aMissingLibraryIsNamedWithItsRemedy() {
+    void namesAMissingLibraryWithARemedy() {
         LinkageError error = new UnsatisfiedLinkError("no jnicudart in java.library.path");
         error.initCause(new UnsatisfiedLinkError("/x/libjnicudart.so: libcudart.so.13: cannot open shared object file: "
                 + "No such file or directory"));
@@ -148,7 +148,7 @@ class CudaBackendTest {
     }
 
     @Test
-    void theProbeNeverThrows() {
+    void probesWithoutThrowing() {
         assertThat(new CudaProvider().probe()).isNotNull();
     }
 }

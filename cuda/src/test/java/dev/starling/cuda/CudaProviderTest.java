@@ -27,7 +27,7 @@ class CudaProviderTest {
     }
 
     @Test
-    void refusesWhatIsTooOld() {
+    void reportsDriversAndGpusThatAreTooOld() {
         assertThat(missing(12090, NEW).reason()).isEqualTo("the NVIDIA driver supports CUDA 12.9, Starling needs 13.0");
         assertThat(missing(13000).reason()).contains("finds no GPU");
         assertThat(missing(13000, OLD).reason()).isEqualTo(
@@ -36,7 +36,7 @@ class CudaProviderTest {
     }
 
     @Test
-    void offersThoseBeforeTheFirstThatIsTooOld() {
+    void offersGpusBeforeTheFirstThatIsTooOld() {
         assertThat(ready(NEW).devices()).isEqualTo(1);
         assertThat(ready(NEW, OLDEST).description()).isEqualTo("2 × NVIDIA H200, driver for CUDA 13.2");
         assertThat(ready(NEW, OLD, OLDEST).devices()).isEqualTo(1);
@@ -80,7 +80,7 @@ class CudaProviderTest {
     @Test
     @EnabledIf(value = "dev.starling.cuda.emulated.FakeLibraries#areAvailable",
             disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
-    void looksAtDriverGpusAndLibraries() {
+    void detectsDriverGpusAndLibraries() {
         CudaProvider provider = new CudaProvider();
         assertThat(provider.probe()).isInstanceOfSatisfying(Probe.Missing.class,
                 m -> assertThat(m.reason()).contains("does not work: cuInit: error 100"));

@@ -21,7 +21,7 @@ class DataMovementTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"U8", "BF16", "F32", "F64"})
-    void neighboursOfAnotherDimensionAreCopied(DType type) {
+    void copiesToAnotherOrderOfDimensions(DType type) {
         try (Scope scope = Scope.open()) {
             Tensor x = random(type, 3, 70, 131);
             same(x, v -> v.permute(0, 2, 1));
@@ -34,7 +34,7 @@ class DataMovementTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F32", "I32"})
-    void slicesAddUpInOrder(DType type) {
+    void addsSlicesInOrder(DType type) {
         try (Scope scope = Scope.open()) {
             long[] index = new SplittableRandom(4).longs(90, 0, 7).toArray();
             for (int inner : new int[] {5, 24}) {

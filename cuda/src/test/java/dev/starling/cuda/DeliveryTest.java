@@ -31,7 +31,7 @@ class DeliveryTest {
     }
 
     @Test
-    void batchesOnTheGpuEqualTheHostsAndReuseMemory() {
+    void deliversTheHostsBatchesInReusedMemory() {
         Tensor inputs = Generator.seeded(1).normal(301, 3, 5);
         Tensor targets = Tensor.of(LongStream.range(0, 301).toArray());
         MemoryUse before = DEVICE.memory();

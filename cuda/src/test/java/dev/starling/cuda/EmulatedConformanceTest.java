@@ -82,7 +82,7 @@ class EmulatedConformanceTest {
     @Order(4)
     @EnabledIf(value = "dev.starling.cuda.gpu.Nvrtc#isAvailable",
             disabledReason = "needs libnvrtc.so.13 on the loader's path or in the folder named by STARLING_NVRTC")
-    void kernelsOfTheEmulatorCompileForGpus() {
+    void compilesTheEmulatorsKernelsForGpus() {
         KernelCompiler compiler = new KernelCompiler(new Nvrtc(), H200);
         List<String> failures = new ArrayList<>();
         int compiled = 0;

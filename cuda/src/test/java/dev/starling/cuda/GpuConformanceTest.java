@@ -47,7 +47,7 @@ class GpuConformanceTest {
     /** Blocks are reused while kernels that use them are still queued. */
     @Test
     @EnabledIf(value = "keepsBlocks", disabledReason = "blocks are not cached, or another part runs this test")
-    void memoryOfQueuedKernelsIsNotOverwritten() {
+    void doesNotOverwriteMemoryOfQueuedKernels() {
         boolean real = DEVICE.equals(Device.cuda(0));
         int steps = real ? 2000 : 100;
         long allocations = 0;

@@ -48,7 +48,7 @@ class LibraryConformanceTest {
     /** The shapes are unique: the result of a library's test with a shape is remembered. */
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void reluLayersPropagateNanEvenIfTheLibraryHidesIt(boolean hides) {
+    void propagatesNanThroughReluEvenIfTheLibraryHidesIt(boolean hides) {
         FakeLibraries.hideNan(hides);
         try {
             for (DType type : new DType[] {DType.F32, DType.BF16}) {

@@ -20,7 +20,7 @@ class LongTrainingTest {
     private static final Device DEVICE = Device.of("cuda-emulated", 0);
 
     @Test
-    void trainingGivesTheCpusCurve(@TempDir Path pictures) throws IOException {
+    void trainsAlongTheCpusCurve(@TempDir Path pictures) throws IOException {
         assertThat(Parity.runTiny(DEVICE, pictures)).isTrue();
         BufferedImage picture = ImageIO.read(pictures.resolve("curves-mnist.png").toFile());
         // There are three curves, and later ones are drawn over earlier ones.
@@ -46,7 +46,7 @@ class LongTrainingTest {
 
     @Test
     @EnabledOnOs(value = OS.LINUX, disabledReason = "resident memory is read from /proc")
-    void deviceMemoryIsFlat() {
+    void usesConstantDeviceMemory() {
         // Resident memory is not checked: other tests in the process change it.
         assertThat(Endurance.train(DEVICE, 40, 8, false)).hasSize(10).satisfies(readings -> {
             Endurance.Reading first = readings.get(1);

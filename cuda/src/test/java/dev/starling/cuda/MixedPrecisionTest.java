@@ -62,7 +62,7 @@ class MixedPrecisionTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
-    void stepsEqualTheCpus(DType type) {
+    void computesTheCpusSteps(DType type) {
         Outcome host = train(Device.cpu(), type);
         Outcome gpu = train(GPU, type);
         for (int i = 0; i < STEPS; i++) {
@@ -75,7 +75,7 @@ class MixedPrecisionTest {
 
     /** The device itself detects the overflow and changes nothing; the host learns of it when everything is queued. */
     @Test
-    void anOverflowIsSkippedOnTheDevice() {
+    void skipsAnOverflowOnTheDevice() {
         try (Scope scope = Scope.open(); Layer line = Linear.of(2, 1, Generator.seeded(1)).to(GPU);
                 Optimizer sgd = Sgd.over(line).momentum(0.9).build();
                 TrainingStep step = new TrainingStep(line, (result, target) -> result.sum().mul(1.5), sgd,

@@ -85,7 +85,7 @@ class NcclTest {
 
     @ParameterizedTest
     @EnumSource(names = {"F32", "F64", "BF16", "F16"})
-    void sumsRunAfterEarlierAndBeforeLaterWork(DType type) {
+    void sumsAfterEarlierAndBeforeLaterWork(DType type) {
         List<double[]> sums = ranks((rank, group) -> {
             Tensor x = numbers(type, rank).mul(2);
             group.allReduce(x, TIMEOUT);
@@ -108,7 +108,7 @@ class NcclTest {
     }
 
     @Test
-    void manySumsMayBeUnderWay() {
+    void queuesManySums() {
         List<Double> sums = ranks((rank, group) -> {
             Tensor[] all = new Tensor[20];
             for (int i = 0; i < all.length; i++) {
@@ -129,7 +129,7 @@ class NcclTest {
 
     /** A rank's kernels run while its sum waits for the other rank, which joins the sum only when they are done. */
     @Test
-    void kernelsRunBesideSums() {
+    void runsKernelsBesideSums() {
         CountDownLatch computed = new CountDownLatch(1);
         List<Double> sums = ranks((rank, group) -> {
             Tensor x = Tensor.full(DType.F32, rank + 1, 64).to(device(rank));
@@ -159,7 +159,7 @@ class NcclTest {
     }
 
     @Test
-    void aSumThatTheLibraryDoesNotBeginFailsAtTheTimeout() {
+    void failsAtTheTimeoutIfTheLibraryDoesNotBeginASum() {
         List<Boolean> ended = ranks((rank, group) -> {
             Tensor x = Tensor.full(DType.F32, 3, NEVER_QUEUED).to(device(rank));
             assertThatThrownBy(() -> group.allReduce(x, Duration.ofMillis(50)))
@@ -173,7 +173,7 @@ class NcclTest {
 
     /** The memory of an aborted sum may be reused once the group is closed. */
     @Test
-    void closingWaitsForAnAbortedSum() {
+    void waitsForAnAbortedSumWhenClosed() {
         List<Double> sums = ranks((rank, group) -> {
             if (rank == 0) {
                 try (Scope scope = Scope.open()) {
@@ -192,7 +192,7 @@ class NcclTest {
     }
 
     @Test
-    void aSumThatWaitsForALostRankCanBeAborted() {
+    void abortsASumThatWaitsForALostRank() {
         List<float[]> kept = ranks((rank, group) -> {
             Tensor x = Tensor.full(DType.F32, 3, 8).to(device(rank));
             if (rank == 1) {
@@ -212,7 +212,7 @@ class NcclTest {
     }
 
     @Test
-    void devicesHaveUniqueNames() {
+    void givesDevicesUniqueNames() {
         DeviceCollectives first = device(0).backend().collectives();
         assertThat(first.device()).isNotEqualTo(device(1).backend().collectives().device());
         assertThat(first.identifier()).hasSize(128).isNotEqualTo(first.identifier());

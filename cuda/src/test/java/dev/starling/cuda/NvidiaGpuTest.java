@@ -86,7 +86,7 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void bytesArrive() {
+    void copiesBytes() {
         NvidiaGpu gpu = new NvidiaGpu(1, COMPILER);
         assertThat(gpu.name()).isEqualTo("fake 1");
         assertThat(gpu.identity()).isEqualTo("0000:01:00.0");
@@ -117,7 +117,7 @@ class NvidiaGpuTest {
 
     /** A virtual thread may resume on a carrier that another thread has used with another device. */
     @Test
-    void virtualThreadsKeepTheirDevice() throws Exception {
+    void keepsTheDeviceOfVirtualThreads() throws Exception {
         List<FutureTask<Void>> all = new ArrayList<>();
         for (int i = 0; i < 16; i++) {
             Gpu gpu = new NvidiaGpu(i % 2, COMPILER);
@@ -157,7 +157,7 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void cachedMemoryGivesWayToKernels() {
+    void freesCachedMemoryForKernels() {
         CudaBackend backend = backend();
         cacheAllBut(backend, 0);
         fill(backend);
@@ -165,7 +165,7 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void cachedMemoryGivesWayToPinnedBuffers() {
+    void freesCachedMemoryForPinnedBuffers() {
         CudaBackend backend = backend();
         long address = backend.memory().allocate(64).address();
         cacheAllBut(backend, 0);
@@ -176,7 +176,7 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void cachedMemoryGivesWayToGraphs() {
+    void freesCachedMemoryForGraphs() {
         CudaBackend backend = backend();
         fill(backend);
         backend.record(1, _ -> fill(backend)).close();
@@ -192,7 +192,7 @@ class NvidiaGpuTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"cuModuleLoadData", "cuFuncLoad", "cuLaunchKernel"})
-    void anOperationWithoutMemoryReportsMemoryUse(String call) {
+    void reportsMemoryUseIfMemoryRunsOut(String call) {
         FakeDriver.fail(call, OUT_OF_MEMORY, 1);
         fill(backend());
         CudaBackend backend = backend();
@@ -213,7 +213,7 @@ class NvidiaGpuTest {
     @ParameterizedTest
     @ValueSource(strings = {"cuStreamBeginCapture_v2", "cuStreamGetCaptureInfo_v3", "cuLaunchKernel",
         "cuStreamEndCapture", "cuGraphInstantiateWithFlags"})
-    void captureEndsWhateverFails(String call) throws Exception {
+    void endsACaptureWhateverFails(String call) throws Exception {
         CudaBackend backend = backend();
         fill(backend);
         Recording[] recordings = new Recording[2];
@@ -234,7 +234,7 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void captureEndsWhenAPartThrows() {
+    void endsACaptureWhenAPartThrows() {
         CudaBackend backend = backend();
         fill(backend);
         assertThatThrownBy(() -> backend.record(2, part -> {
@@ -247,7 +247,7 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void captureEndsWhenAPartWaits() {
+    void endsACaptureWhenAPartWaits() {
         CudaBackend backend = backend();
         fill(backend);
         try (Arena arena = Arena.ofConfined()) {
@@ -278,7 +278,7 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void hostMemoryIsPinnedForCopiesBesideKernels() {
+    void pinsHostMemoryForCopiesBesideKernels() {
         CudaBackend backend = backend();
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment host = arena.allocate(128, 64);
@@ -302,7 +302,7 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void hostMemoryThatCannotBePinnedIsCopiedSynchronously() {
+    void copiesHostMemoryThatCannotBePinnedSynchronously() {
         CudaBackend backend = backend();
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment host = arena.allocate(64, 64);
@@ -322,7 +322,7 @@ class NvidiaGpuTest {
     }
 
     @Test
-    void eventsOfUploadsAreDestroyed() {
+    void destroysEventsOfUploads() {
         CudaBackend backend = backend();
         long before = FakeDriver.count("events");
         for (int i = 0; i < 10; i++) {

@@ -47,7 +47,7 @@ class ObservationTest {
 
     @Test
     @EnabledIf("isCompilerAvailable")
-    void rangesOfTheToolsExtensionAreNamedAfterOperations() throws IOException, InterruptedException {
+    void namesNvtxRangesAfterOperations() throws IOException, InterruptedException {
         Path source = directory.resolve("nvtx.c");
         Path library = directory.resolve("libnvtx.so");
         Files.writeString(source, LIBRARY);
@@ -68,14 +68,14 @@ class ObservationTest {
     }
 
     @Test
-    void withoutTheToolsExtensionThereAreNoRanges() {
+    void makesNoRangesWithoutTheToolsExtension() {
         assertThat(Nvtx.load(null)).isNull();
         assertThat(Nvtx.load("false")).isNull();
         assertThat(Nvtx.load(directory.resolve("missing.so").toString())).isNull();
     }
 
     @Test
-    void waitsAndRequestsForMemoryAreSeen() throws IOException {
+    void recordsWaitsAndRequestsForMemory() throws IOException {
         Path file = directory.resolve("waits.jfr");
         try (Profiler profiler = Profiler.start(file); Arena arena = Arena.ofConfined()) {
             CudaBackend backend = backend();

@@ -69,7 +69,7 @@ class OutOfMemoryTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void leavesWeightsAndOptimiserAsTheyWere(boolean captured) {
+    void leavesWeightsAndOptimiserUnchanged(boolean captured) {
         this.captured = captured;
         // Loads once what the first step of its size needs.
         assertThat(losses(100)).isNull();

@@ -33,7 +33,7 @@ class PaddedSequencesTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void gradientsAreFinite(boolean reverse) {
+    void computesFiniteGradients(boolean reverse) {
         for (Device device : AnyGpu.devices()) {
             double[] expected = gradients(device, reverse, 0);
             for (double padding : List.of(Double.NaN, Double.POSITIVE_INFINITY)) {

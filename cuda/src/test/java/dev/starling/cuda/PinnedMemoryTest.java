@@ -36,7 +36,7 @@ class PinnedMemoryTest {
     Path directory;
 
     @Test
-    void copiesThereAndBack() {
+    void copiesToTheHostAndBack() {
         try (Arena arena = Arena.ofShared()) {
             thereAndBack(arena.allocate(PARTS * BYTES, 4096));
         }

@@ -83,7 +83,7 @@ class SeveralGpusTest {
     }
 
     @Test
-    void trainSideBySide() throws Exception {
+    void trainsOnTwoGpusConcurrently() throws Exception {
         Map<String, float[]> wide = train(FIRST, DType.F32);
         Map<String, float[]> narrow = train(SECOND, DType.BF16);
         for (int i = 0; i < 2; i++) {
@@ -95,7 +95,7 @@ class SeveralGpusTest {
     }
 
     @Test
-    void oneThreadAlternates() {
+    void alternatesInOneThread() {
         try (Scope scope = Scope.open()) {
             Tensor x = Generator.seeded(1).normal(16, 16);
             Tensor expected = x.matmul(x).relu().sum(1);

@@ -100,7 +100,7 @@ class ThreadsOfKernelsTest {
     }
 
     @Test
-    void memoryDoesNotGrowWithTheNumberOfEndedThreads() throws Exception {
+    void usesNoMoreMemoryAfterManyThreads() throws Exception {
         for (int i = 0; i < THREADS; i++) {
             int index = i % 3;
             assertThat(inThread(i % 2 == 0, () -> read(take(index)))).isEqualTo(10 * index);

@@ -83,7 +83,7 @@ class TrainingStepTest {
     }
 
     @Test
-    void lossesEqualTheCpus() {
+    void computesTheCpusLosses() {
         double[][] losses = new double[2][8];
         for (int d = 0; d < 2; d++) {
             Sequential model = model(d == 0 ? Device.cpu() : GPU);
@@ -101,7 +101,7 @@ class TrainingStepTest {
     }
 
     @Test
-    void theHostReadsNothingBeforeTheLastUpdateIsQueued() {
+    void readsNothingBeforeTheLastUpdateIsQueued() {
         Sequential model = model(GPU);
         List<String> seen = new ArrayList<>();
         Interceptor watcher = new Interceptor() {
@@ -158,14 +158,14 @@ class TrainingStepTest {
     }
 
     @Test
-    void aLossThatIsNotFiniteLeavesEverything() {
+    void leavesEverythingAfterALossThatIsNotFinite() {
         TensorException e = failsOnce(words(), classes(), Float.NaN);
         assertThat(e.problem()).isEqualTo(TensorException.Problem.ANOMALY);
         assertThat(e.op()).isEqualTo("training step");
     }
 
     @Test
-    void gradientsThatAreNotFiniteLeaveEverything() {
+    void leavesEverythingAfterGradientsThatAreNotFinite() {
         // The loss is 1e38; the squares of its gradients are infinite.
         TensorException e = failsOnce(words(), classes(), 1e38f);
         assertThat(e.problem()).isEqualTo(TensorException.Problem.ANOMALY);
@@ -173,14 +173,14 @@ class TrainingStepTest {
     }
 
     @Test
-    void aBadIndexLeavesEverything() {
+    void leavesEverythingAfterABadIndex() {
         TensorException e = failsOnce(words(7, 1), classes(), 1);
         assertThat(e.problem()).isEqualTo(TensorException.Problem.INDEX);
         assertThat(e).hasMessageContaining("take").hasMessageContaining("index 7 at position 10");
     }
 
     @Test
-    void aBadClassLeavesEverything() {
+    void leavesEverythingAfterABadClass() {
         TensorException e = failsOnce(words(), classes(5), 1);
         assertThat(e.problem()).isEqualTo(TensorException.Problem.INDEX);
         assertThat(e).hasMessageContaining("index 5 at position 3 must lie between 0 and 4");

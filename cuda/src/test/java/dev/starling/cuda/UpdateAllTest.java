@@ -155,7 +155,7 @@ class UpdateAllTest {
 
     @ParameterizedTest
     @ValueSource(doubles = {Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY, 1, 0, -65504, 6e-8})
-    void theGuardPreventsUpdates(double guard) {
+    void updatesNothingUnlessTheGuardIsFinite(double guard) {
         Update[] ops = rules(6, -1);
         double[][] before = read(operands(ops, DType.F32, GPU));
         for (DType type : new DType[] {DType.F32, DType.F64, DType.F16, DType.BF16}) {
@@ -166,7 +166,7 @@ class UpdateAllTest {
     }
 
     @Test
-    void aBadIndexPreventsUpdatesUntilItIsReported() {
+    void updatesNothingUntilABadIndexIsReported() {
         Update[] ops = rules(6, -1);
         Tensor[][] operands = operands(ops, DType.F32, GPU);
         double[][] before = read(operands);
@@ -188,7 +188,7 @@ class UpdateAllTest {
     }
 
     @Test
-    void aBadIndexDoesNotAffectOtherThreads() throws InterruptedException {
+    void keepsABadIndexFromOtherThreads() throws InterruptedException {
         Tensor table = Tensor.of(new float[] {1, 2, 3}, 3, 1).to(GPU);
         Tensor index = Tensor.of(new long[] {2, 0, 3}).to(GPU);
         Throwable[] thrown = new Throwable[1];

@@ -60,7 +60,7 @@ class UpdateAtomicityTest {
     }
 
     @Test
-    void stepsAreDoneCompletelyOrNotAtAll() {
+    void updatesCompletelyOrNotAtAll() {
         boolean done = false;
         int failures = 0;
         while (!done) {

@@ -43,7 +43,7 @@ class KernelCompilerTest {
     }
 
     @Test
-    void aProgramIsCompiledOnceForAllProcesses() {
+    void compilesAProgramOnceForAllProcesses() {
         Counting compiler = new Counting("v1");
         for (int i = 0; i < 3; i++) {
             assertThat(compile(compiler, "sm_90", folder)).isEqualTo("text for sm_90 by v1");
@@ -52,7 +52,7 @@ class KernelCompilerTest {
     }
 
     @Test
-    void anotherArchitectureOrCompilerIsAnotherProgram() {
+    void compilesForEachArchitectureAndCompiler() {
         Counting old = new Counting("v1");
         compile(old, "sm_90", folder);
         assertThat(compile(old, "sm_100", folder)).isEqualTo("text for sm_100 by v1");
@@ -60,7 +60,7 @@ class KernelCompilerTest {
     }
 
     @Test
-    void aDamagedFileIsCompiledAgain() throws IOException {
+    void compilesADamagedFileAgain() throws IOException {
         Counting compiler = new Counting("v1");
         compile(compiler, "sm_90", folder);
         Path file;
@@ -79,13 +79,13 @@ class KernelCompilerTest {
     }
 
     @Test
-    void aFolderThatCannotBeUsedCostsCompilationsOnly() throws IOException {
+    void worksWithoutAUsableFolder() throws IOException {
         Path file = Files.writeString(folder.resolve("file"), "in the way");
         assertThat(compile(new Counting("v1"), "sm_90", file.resolve("below"))).isEqualTo("text for sm_90 by v1");
     }
 
     @Test
-    void sourcesAreSpecialisedByMacros() {
+    void specialisesSourcesByMacros() {
         KernelSource source = KernelSource.of("fill", "progression", "T", "bf16");
         assertThat(source.name()).isEqualTo("fill.progression<T=bf16>");
         assertThat(source.text()).contains("#define T bf16\n").containsSubsequence("typedef float f32",

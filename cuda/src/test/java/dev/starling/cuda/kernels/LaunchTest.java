@@ -30,7 +30,7 @@ class LaunchTest {
     }
 
     @Test
-    void argumentsLieAsInAStruct() {
+    void laysArgumentsOutAsAStruct() {
         launch("packed").i32(1).i64(2).f32(3).i32(4).f32(5).f64(6).threads(1);
         ByteBuffer bytes = ByteBuffer.wrap(gpu.launches().getFirst().arguments()).order(ByteOrder.LITTLE_ENDIAN);
         assertThat(bytes.limit()).isEqualTo(40);
@@ -43,7 +43,7 @@ class LaunchTest {
     }
 
     @Test
-    void gridsCoverAllThreads() {
+    void coversAllThreadsWithAGrid() {
         launch("one").threads(1);
         launch("more").threads(257);
         launch("blocks").blocks(5, 64);
@@ -53,7 +53,7 @@ class LaunchTest {
     }
 
     @Test
-    void tooManyArgumentsAreRefused() {
+    void refusesTooManyArguments() {
         Launch launch = launch("wide");
         for (int i = 0; i < 512; i++) {
             launch.i64(i);

@@ -42,7 +42,7 @@ class LayoutTest {
     }
 
     @Test
-    void everyElementIsWalkedOnceWhateverTheSizeOfPieces() {
+    void walksEveryElementOnceWithAnySizeOfPieces() {
         Tensor y = zeros(7, 5, 6);
         Tensor x = zeros(6, 5, 9).permute(2, 1, 0).narrow(0, 1, 7);
         Tensor b = zeros(5, 1);
@@ -95,7 +95,7 @@ class LayoutTest {
     }
 
     @Test
-    void divisionByMultiplicationIsExact() {
+    void dividesExactlyByMultiplication() {
         SplittableRandom random = new SplittableRandom(5);
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment s = arena.allocate(Layout.bytes(1), 8);

@@ -27,7 +27,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void smallBlocksShareASlabAndDoNotOverlap() {
+    void putsSmallBlocksIntoASlabWithoutOverlap() {
         DeviceAllocator memory = over(new QueuedGpu(64 * MEBIBYTE));
         long end = 0;
         for (int i = 0; i < 1000; i++) {
@@ -54,7 +54,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void trimFreesWhatIsNotInUse() {
+    void freesUnusedBlocksWhenTrimmed() {
         QueuedGpu gpu = new QueuedGpu(64 * MEBIBYTE);
         DeviceAllocator memory = over(gpu);
         Block kept = memory.allocate(2 * MEBIBYTE);
@@ -65,7 +65,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void withoutACacheRequestsAndFreesEachBlock() {
+    void requestsAndFreesEachBlockWithoutACache() {
         QueuedGpu gpu = new QueuedGpu(10 * MEBIBYTE);
         System.setProperty("starling.cuda.cache", "false");
         try {
@@ -88,7 +88,7 @@ class DeviceAllocatorTest {
     }
 
     @Test
-    void trimFreesUnusedSlabs() {
+    void freesUnusedSlabsWhenTrimmed() {
         QueuedGpu gpu = new QueuedGpu(64 * MEBIBYTE);
         DeviceAllocator memory = over(gpu);
         memory.free(memory.allocate(1000));

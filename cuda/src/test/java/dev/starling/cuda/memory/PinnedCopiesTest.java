@@ -33,7 +33,7 @@ class PinnedCopiesTest {
     }
 
     @Test
-    void bytesArriveWhateverOrderTheStreamsTake() {
+    void deliversBytesInEveryOrderOfStreams() {
         assertThat(wrong(_ -> { })).isZero();
     }
 
@@ -114,7 +114,7 @@ class PinnedCopiesTest {
     }
 
     @Test
-    void theHostDoesNotWait() {
+    void doesNotMakeTheHostWait() {
         QueuedGpu gpu = new QueuedGpu(1 << 20);
         Gpu.Stream compute = gpu.stream();
         long device = gpu.allocate(BYTES);

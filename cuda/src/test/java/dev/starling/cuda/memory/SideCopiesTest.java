@@ -26,7 +26,7 @@ class SideCopiesTest {
     }
 
     @Test
-    void bytesArriveWhateverOrderTheStreamsTake() {
+    void deliversBytesInEveryOrderOfStreams() {
         assertThat(wrong((_, _) -> { })).isZero();
     }
 
@@ -97,7 +97,7 @@ class SideCopiesTest {
     }
 
     @Test
-    void memoryFreedDuringAnUploadIsReusedAfterTheUpload() {
+    void reusesMemoryFreedDuringAnUploadAfterTheUpload() {
         assertThat(overwritten(true, false)).isZero();
         assertThat(overwritten(false, true)).isZero();
         assertThat(overwritten(false, false)).isPositive();
@@ -132,7 +132,7 @@ class SideCopiesTest {
     }
 
     @Test
-    void eventsAreDestroyed() {
+    void destroysEvents() {
         QueuedGpu gpu = new QueuedGpu(1 << 20);
         Gpu.Stream compute = gpu.stream();
         SideCopies copies = new SideCopies(gpu, compute, false, PIECE);
@@ -153,7 +153,7 @@ class SideCopiesTest {
     }
 
     @Test
-    void theHostDoesNotWaitForAnUpload() {
+    void doesNotMakeTheHostWaitForAnUpload() {
         QueuedGpu gpu = new QueuedGpu(32 << 20);
         SideCopies copies = new SideCopies(gpu, gpu.stream(), false, PIECE);
         long device = gpu.allocate(BYTES);

@@ -15,7 +15,7 @@ class StagingTest {
     /** The host memory changes right after the call, before the device has read the buffers. */
     @ParameterizedTest
     @ValueSource(longs = {0, 1, 1000, Staging.PIECE, Staging.PIECE + 1, 5 * Staging.PIECE + 12345})
-    void bytesArriveThoughTheHostsMemoryChangesAfterwards(long bytes) {
+    void copiesBytesBeforeTheHostChangesThem(long bytes) {
         Gpu gpu = new QueuedGpu(64 << 20);
         Gpu.Stream stream = gpu.stream();
         Staging staging = new Staging(gpu, stream, 2);

@@ -165,8 +165,8 @@ record NetPair(Layer ours, TorchFunction theirs, long[] out, String code) {
         Conv ours = (bias ? builder : builder.withoutBias()).build(g);
         return new NetPair(ours, (x, s) -> TorchOps.conv(x, s, ours.weight(), bias ? ours.bias() : null, stride,
                 padding, dilation, groups), out, "Conv" + (two ? 2 : 1) + "d.of(" + in[0] + ", " + channels + ", "
-                + kernel + ").stride(" + stride + ").padding(" + padding + ").dilation(" + dilation + ").groups(" + groups + ")"
-                + (bias ? "" : ".withoutBias()") + ".build(g)");
+                + kernel + ").stride(" + stride + ").padding(" + padding + ").dilation(" + dilation + ").groups("
+                + groups + ")" + (bias ? "" : ".withoutBias()") + ".build(g)");
     }
 
     private static NetPair batchNorm(long[] in) {
