@@ -223,7 +223,7 @@ public final class Launch implements AutoCloseable {
         return Math.min(next, latest);
     }
 
-    /** Starts ranks and sends signals whose time has come. */
+    /** Starts ranks and sends signals that are due. */
     private void act() {
         for (int rank = 0; rank < launcher.processes && !ending; rank++) {
             if (startAtNs[rank] != NEVER && System.nanoTime() >= startAtNs[rank]) {
