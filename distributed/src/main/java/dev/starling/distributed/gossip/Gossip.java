@@ -165,13 +165,13 @@ public final class Gossip implements DistributionStrategy {
             boolean begins = group.await(() -> {
                 group.locked(this::seek);
                 return seeded || hasSeed() || failure != null || group.isEnded();
-            }, group.config().patience());
+            }, group.config().timeout());
             check();
             if (!begins && isFirst(p -> p.first == 0)) {
                 // The others have yet to begin.
                 seeded = true;
             } else if (!begins) {
-                throw new DistributedException("rank " + rank() + " waited " + group.config().patience()
+                throw new DistributedException("rank " + rank() + " waited " + group.config().timeout()
                         + " for weights to start with; no peer has sent any");
             }
             if (seeded) {
@@ -274,12 +274,12 @@ public final class Gossip implements DistributionStrategy {
                 all[0] = peers.stream().allMatch(p -> p.gone || done.test(p));
             });
             return all[0] || failure != null || group.isEnded();
-        }, group.config().patience());
+        }, group.config().timeout());
         check();
         for (Peer peer : all[0] ? List.<Peer>of() : peers) {
             if (!peer.gone && !done.test(peer)) {
                 LOG.log(Level.WARNING, "rank {0} is done and has waited {1} for rank {2} to {3}; it ends without it",
-                        group.rank(), group.config().patience(), peer.member.rank(), what);
+                        group.rank(), group.config().timeout(), peer.member.rank(), what);
             }
         }
     }

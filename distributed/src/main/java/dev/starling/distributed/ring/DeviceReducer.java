@@ -206,7 +206,7 @@ final class DeviceReducer implements Reducer {
         unlisten.run();
         if (!whole || !told.isDone() || epoch.isOver()) {
             epoch.ranks.abort();
-            collectives.cease();
+            collectives.stop();
         }
         try {
             epoch.ranks.close();

@@ -81,7 +81,7 @@ public final class RingAllReduce implements DistributionStrategy {
     private RingAllReduce(Group group, Builder how) {
         this.group = group;
         this.how = how;
-        patience = group.config().patience();
+        patience = group.config().timeout();
         seat();
     }
 

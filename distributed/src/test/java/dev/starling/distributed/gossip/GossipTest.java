@@ -262,7 +262,7 @@ class GossipTest {
 
     /** Joins a group, and counts what gossip tells it. */
     private static Group guest(Group group, AtomicInteger heard) {
-        Group guest = Group.join(group.config().wish(-1));
+        Group guest = Group.join(group.config().preferredRank(-1));
         guest.channel(Channels.GOSSIP, (from, buffer, offset, length) -> heard.incrementAndGet());
         return guest;
     }

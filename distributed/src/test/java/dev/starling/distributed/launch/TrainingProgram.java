@@ -71,7 +71,7 @@ final class TrainingProgram {
             }
         } catch (DistributedException | TransportException e) {
             if (e instanceof PeerLostException lost) {
-                System.out.println("told " + lost.rank() + ' ' + lost.unheard().toMillis() + ' '
+                System.out.println("told " + lost.rank() + ' ' + lost.silentFor().toMillis() + ' '
                         + TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - lastStepNs));
             }
             System.out.println("failed: " + e.getClass().getSimpleName() + ": " + e.getMessage());
@@ -103,8 +103,8 @@ final class TrainingProgram {
     private static void train(LaunchedProcess me, String[] how, Duration silence) {
         Threads.set(1);
         TransportConfig transport = transport(how[1], me.secret()).directory(me.directory()).silence(silence);
-        GroupConfig config = GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)
-                .patience(Duration.ofMillis(Integer.parseInt(how[3])));
+        GroupConfig config = GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank()).joinTimeout(LONGEST)
+                .timeout(Duration.ofMillis(Integer.parseInt(how[3])));
         if (me.isServer()) {
             serve(me, config, Path.of(how[4]).resolveSibling("server"));
             return;

@@ -24,7 +24,7 @@ class PlanTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 7})
-    void everyElementHasOneServerAndServersShareEvenly(int servers) {
+    void everyElementHasOneServerAndServersHaveEqualShares(int servers) {
         Plan plan = plan(servers);
         BitSet[] seen = new BitSet[COUNTS.length];
         java.util.Arrays.setAll(seen, i -> new BitSet());
@@ -50,7 +50,7 @@ class PlanTest {
     }
 
     @Test
-    void keysSpreadEvenlyAndStay() {
+    void distributesKeysEvenlyAndStably() {
         int[] load = new int[4];
         Plan plan = plan(4);
         for (long key = 0; key < 100_000; key++) {
@@ -62,7 +62,7 @@ class PlanTest {
     }
 
     @Test
-    void survivesBeingWritten() throws IOException {
+    void roundTripsThroughItsEncoding() throws IOException {
         for (Consistency c : new Consistency[]{new Consistency.Asynchronous(), new Consistency.Stale(0),
             new Consistency.Synchronous()}) {
             Plan plan = new Plan(3, 2, 128, c, plan(3).dense(), plan(3).tables());
@@ -71,7 +71,7 @@ class PlanTest {
     }
 
     @Test
-    void namesWhatCannotBe() {
+    void errorsNameInvalidNumbers() {
         assertThatThrownBy(() -> new Plan(0, 1, 64, new Consistency.Asynchronous(), List.of(), List.of()))
                 .isInstanceOf(TensorException.class).hasMessageContaining("got 0, 1 and 64");
         assertThatThrownBy(() -> new Consistency.Stale(-1)).isInstanceOf(TensorException.class)

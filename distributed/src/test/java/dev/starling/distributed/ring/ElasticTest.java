@@ -106,8 +106,8 @@ class ElasticTest {
     /** Starts a process; {@code null} comes of one that was killed. */
     private FutureTask<Outcome> start(int wish, boolean elastic, Fate fate) {
         Callable<Outcome> body = () -> {
-            GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(wish)
-                    .patience(Duration.ofSeconds(20));
+            GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(wish)
+                    .timeout(Duration.ofSeconds(20));
             try (Group group = Group.join(config)) {
                 fate.group = group;
                 RingAllReduce.Builder how = RingAllReduce.over(group).bucketBytes(512);
@@ -182,7 +182,7 @@ class ElasticTest {
         gather(2, Coordinator.OnLoss.REFORM);
         CountDownLatch isOther = new CountDownLatch(1);
         FutureTask<Void> first = new FutureTask<>(() -> {
-            try (Group group = Group.join(GroupConfig.of(transport, coordinator.address()).wish(0))) {
+            try (Group group = Group.join(GroupConfig.of(transport, coordinator.address()).preferredRank(0))) {
                 assertThat(isOther.await(20, TimeUnit.SECONDS)).isTrue();
                 // The other waits for it to begin.
                 LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(100));
@@ -191,7 +191,8 @@ class ElasticTest {
             return null;
         });
         Thread.ofPlatform().daemon().name("rank-0").start(first);
-        GroupConfig second = GroupConfig.of(transport, coordinator.address()).wish(1).patience(Duration.ofSeconds(20));
+        GroupConfig second = GroupConfig.of(transport, coordinator.address()).preferredRank(1)
+                .timeout(Duration.ofSeconds(20));
         try (Group group = Group.join(second)) {
             Outcome outcome = Runs.train(Runs::mlp, RingAllReduce.over(group).elastic().build(), b -> {
                 b.checkpoints(directory).resume();

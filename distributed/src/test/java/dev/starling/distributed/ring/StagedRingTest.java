@@ -126,7 +126,7 @@ class StagedRingTest {
     /** Takes two steps, the second of which goes wrong, and returns what came of it on each rank. */
     private static List<Throwable> twoSteps(Fault fault, Duration patience) {
         Phaser together = new Phaser(2);
-        return Cluster.local(2).patience(patience).run(group -> Device.with(ApartDevices.of(group.rank()), () -> {
+        return Cluster.local(2).timeout(patience).run(group -> Device.with(ApartDevices.of(group.rank()), () -> {
             Generator random = Generator.seeded(3);
             try (Layer net = Sequential.of(new Flatten(), Linear.of(4, 3, random));
                     Optimizer sgd = Sgd.over(net).rate(0.1).build();

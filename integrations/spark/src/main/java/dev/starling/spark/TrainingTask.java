@@ -124,8 +124,9 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
 
     private byte[] train(TaskContext context, TransportConfig transport, String coordinator, RowCache rows,
             RowCache heldOut, int[] sizes, Path directory) {
-        GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).wish(context.partitionId())
-                .joining(job.patience()).patience(job.patience());
+        GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator)
+                .preferredRank(context.partitionId())
+                .joinTimeout(job.patience()).timeout(job.patience());
         try (Group group = Group.join(config, begun -> context.addTaskInterruptListener((TaskInterruptListener)
                 (_, reason) -> begun.abort("the task is ended: " + reason)))) {
             return Threads.with(context.cpus(), () -> {

@@ -17,8 +17,8 @@ final class ServingMember implements Member {
     private final Group group;
 
     ServingMember(TransportConfig transport, int rank, Path directory) throws IOException, InterruptedException {
-        group = Group.join(GroupConfig.of(transport, Meeting.hear(directory, "coordinator")).wish(rank)
-            .patience(LONGEST));
+        group = Group.join(GroupConfig.of(transport, Meeting.hear(directory, "coordinator")).preferredRank(rank)
+            .timeout(LONGEST));
         Thread.ofPlatform().daemon().name("server").start(() -> serve(directory.resolve("servers")));
     }
 

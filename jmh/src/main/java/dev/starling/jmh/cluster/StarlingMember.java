@@ -30,7 +30,7 @@ final class StarlingMember implements Member {
         if (rank == 0) {
             Meeting.say(directory, "coordinator", coordinator.address());
         }
-        group = Group.join(GroupConfig.of(transport, Meeting.hear(directory, "coordinator")).wish(rank));
+        group = Group.join(GroupConfig.of(transport, Meeting.hear(directory, "coordinator")).preferredRank(rank));
         buffer = group.collectives().symmetric(LARGEST);
     }
 

@@ -100,8 +100,8 @@ public final class Clusters {
             throw new IllegalArgumentException("STARLING_COORDINATOR must be host:port of the coordinator where "
                     + "STARLING_RANK is set, got nothing");
         }
-        return Group.join(GroupConfig.of(config(me, transport, silence), me.coordinator()).wish(me.rank())
-                .joining(JOINING).patience(PATIENCE));
+        return Group.join(GroupConfig.of(config(me, transport, silence), me.coordinator()).preferredRank(me.rank())
+                .joinTimeout(JOINING).timeout(PATIENCE));
     }
 
     private static TransportConfig config(LaunchedProcess me, String transport, Duration silence) {

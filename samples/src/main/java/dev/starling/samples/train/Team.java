@@ -193,8 +193,8 @@ final class Team {
             for (int i = 0; i < how.workers + how.servers(); i++) {
                 int rank = i;
                 Callable<Void> body = () -> {
-                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank)
-                            .patience(Clusters.PATIENCE);
+                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
+                            .timeout(Clusters.PATIENCE);
                     try (Group group = Group.join(config)) {
                         work(group, split, rank, how.workers);
                     }
