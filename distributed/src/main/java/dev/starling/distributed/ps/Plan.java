@@ -77,12 +77,12 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
         for (int p = 0; p < dense.size(); p++) {
             long count = dense.get(p).count;
             if (count < (long) MIN_PART * servers) {
-                int least = 0;
+                int leastLoaded = 0;
                 for (int s = 1; s < servers; s++) {
-                    least = load[s] < load[least] ? s : least;
+                    leastLoaded = load[s] < load[leastLoaded] ? s : leastLoaded;
                 }
-                load[least] += count;
-                if (least == server) {
+                load[leastLoaded] += count;
+                if (leastLoaded == server) {
                     cut(blocks, p, 0, count);
                 }
             } else {

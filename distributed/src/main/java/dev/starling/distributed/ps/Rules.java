@@ -20,10 +20,10 @@ final class Rules {
     /**
      * Returns the parameters in the optimiser's order. The anchor of a table has no elements on servers.
      *
-     * @param given the rule for all parameters, or {@code null} for that of the worker's optimiser
+     * @param common the rule for all parameters, or {@code null} for that of the worker's optimiser
      * @throws DistributedException if servers do not support the optimiser's rule
      */
-    static List<Plan.Dense> of(TrainingState state, ServerOptimizer given, List<EmbeddingTable> tables) {
+    static List<Plan.Dense> of(TrainingState state, ServerOptimizer common, List<EmbeddingTable> tables) {
         List<Plan.Dense> dense = new ArrayList<>();
         List<Parameter> parameters = state.optimizer().parameters();
         Map<Parameter, String> paths = new IdentityHashMap<>();
@@ -32,15 +32,15 @@ final class Rules {
             Parameter p = parameters.get(i);
             boolean anchor = tables.stream().anyMatch(t -> t.anchor() == p);
             dense.add(new Plan.Dense(paths.getOrDefault(p, "parameter " + i), anchor ? 0 : p.shape().count(),
-                    given != null ? given : ofOptimizer(state.optimizer(), i)));
+                    common != null ? common : ofOptimizer(state.optimizer(), i)));
         }
         return dense;
     }
 
     /** Returns the tables that servers hold. A table that is not in the model gets the rule of the first parameter. */
-    static List<Plan.Table> ofTables(TrainingState state, ServerOptimizer given, List<EmbeddingTable> tables,
+    static List<Plan.Table> ofTables(TrainingState state, ServerOptimizer common, List<EmbeddingTable> tables,
             int servers) {
-        return tables.stream().map(table -> table.plan(servers, given != null ? given : ofOptimizer(state.optimizer(),
+        return tables.stream().map(table -> table.plan(servers, common != null ? common : ofOptimizer(state.optimizer(),
                 Math.max(0, state.optimizer().parameters().indexOf(table.anchor()))))).toList();
     }
 

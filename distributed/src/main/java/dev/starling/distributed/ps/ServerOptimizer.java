@@ -58,18 +58,18 @@ public sealed interface ServerOptimizer {
                 }
                 return;
             }
-            float keep = (float) momentum;
-            float take = (float) (1 - dampening);
+            float momentumFactor = (float) momentum;
+            float gradientFactor = (float) (1 - dampening);
             if (nesterov) {
                 for (int i = 0; i < n; i++) {
                     float gradient = Math.fma(p[i], decay, g[i]);
-                    float velocity = Math.fma(gradient, take, first[i] * keep);
+                    float velocity = Math.fma(gradient, gradientFactor, first[i] * momentumFactor);
                     first[i] = velocity;
-                    p[i] = Math.fma(Math.fma(velocity, keep, gradient), down, p[i]);
+                    p[i] = Math.fma(Math.fma(velocity, momentumFactor, gradient), down, p[i]);
                 }
             } else {
                 for (int i = 0; i < n; i++) {
-                    float velocity = Math.fma(Math.fma(p[i], decay, g[i]), take, first[i] * keep);
+                    float velocity = Math.fma(Math.fma(p[i], decay, g[i]), gradientFactor, first[i] * momentumFactor);
                     first[i] = velocity;
                     p[i] = Math.fma(velocity, down, p[i]);
                 }

@@ -169,11 +169,11 @@ class NetworkCollectivesTest {
 
     /** Runs all kinds of collectives; the last of {@code counts} is the largest. */
     static void runAllKinds(Cluster cluster, int world, int... counts) {
-        int most = (counts[counts.length - 1] + world) / world * world;
+        int maxCount = (counts[counts.length - 1] + world) / world * world;
         cluster.run(group -> {
             int rank = group.rank();
             Collectives all = group.collectives();
-            try (SymmetricBuffer buffer = all.symmetric(4L * most + OFFSET)) {
+            try (SymmetricBuffer buffer = all.symmetric(4L * maxCount + OFFSET)) {
                 MemorySegment memory = buffer.memory();
                 long round = 0;
                 for (int length : counts) {

@@ -89,8 +89,8 @@ class SimulatedCollectivesTest {
     }
 
     private static void reduce(Group group) {
-        int most = Arrays.stream(COUNTS).max().orElseThrow();
-        try (SymmetricBuffer buffer = group.collectives().symmetric(4L * most)) {
+        int maxCount = Arrays.stream(COUNTS).max().orElseThrow();
+        try (SymmetricBuffer buffer = group.collectives().symmetric(4L * maxCount)) {
             MemorySegment memory = buffer.memory();
             for (int round = 0; round < ROUNDS; round++) {
                 for (int count : COUNTS) {

@@ -117,9 +117,9 @@ class NetworkFaultsTest {
         assertThat(get(workers.get(1))).isEqualTo(STEPS);
         assertThat(server.waitFor(60, TimeUnit.SECONDS)).as("the server ends when all are done").isTrue();
         // Every gradient and the rate are 1, so the worker that finished last has the updates of both.
-        float least = Math.min(last.get(0)[0], last.get(1)[0]);
-        assertThat(least).isEqualTo(-2f * STEPS);
-        float[] all = last.get(0)[0] == least ? last.get(0) : last.get(1);
+        float minimum = Math.min(last.get(0)[0], last.get(1)[0]);
+        assertThat(minimum).isEqualTo(-2f * STEPS);
+        float[] all = last.get(0)[0] == minimum ? last.get(0) : last.get(1);
         assertThat(all[MemberProgram.COUNT - 1]).isEqualTo(-2f * STEPS);
         assertThat(Arrays.copyOfRange(all, MemberProgram.COUNT, all.length)).as("rows").containsOnly(-2f * STEPS);
     }

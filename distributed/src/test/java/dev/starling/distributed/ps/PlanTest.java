@@ -29,7 +29,7 @@ class PlanTest {
         BitSet[] seen = new BitSet[COUNTS.length];
         java.util.Arrays.setAll(seen, i -> new BitSet());
         long total = 0;
-        long most = 0;
+        long maxLoad = 0;
         for (int s = 0; s < servers; s++) {
             long load = 0;
             for (Plan.Block b : plan.blocks(s)) {
@@ -41,12 +41,12 @@ class PlanTest {
                 load += b.length();
             }
             total += load;
-            most = Math.max(most, load);
+            maxLoad = Math.max(maxLoad, load);
         }
         for (int p = 0; p < COUNTS.length; p++) {
             assertThat(seen[p].cardinality()).isEqualTo((int) COUNTS[p]);
         }
-        assertThat((double) most).isLessThan(1.01 * total / servers);
+        assertThat((double) maxLoad).isLessThan(1.01 * total / servers);
     }
 
     @Test

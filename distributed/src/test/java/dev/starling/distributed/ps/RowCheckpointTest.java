@@ -252,8 +252,8 @@ class RowCheckpointTest {
 
     private void assertWhole(List<Part> parts, int rows) throws IOException {
         int found = 0;
-        float least = Float.MAX_VALUE;
-        float most = 0;
+        float minSteps = Float.MAX_VALUE;
+        float maxSteps = 0;
         for (Part part : parts) {
             try (RowFile in = new RowFile(checkpoints.resolve(part.file()))) {
                 while (in.next()) {
@@ -261,15 +261,15 @@ class RowCheckpointTest {
                     for (int i = 0; i < 3; i++) {
                         assertThat(in.row().getFloat(4 * i)).isEqualTo(-steps);
                     }
-                    least = Math.min(least, steps);
-                    most = Math.max(most, steps);
+                    minSteps = Math.min(minSteps, steps);
+                    maxSteps = Math.max(maxSteps, steps);
                     found++;
                 }
                 in.verify(part.checksum());
             }
         }
         assertThat(found).isGreaterThanOrEqualTo(rows);
-        assertThat(most).isBetween(5f, 66f);
-        assertThat(least).isGreaterThanOrEqualTo(5f);
+        assertThat(maxSteps).isBetween(5f, 66f);
+        assertThat(minSteps).isGreaterThanOrEqualTo(5f);
     }
 }

@@ -59,9 +59,9 @@ class RowSavingTest {
 
         void step(long key) throws IOException {
             float[] all = oracle.computeIfAbsent(key, k -> {
-                float[] made = new float[TABLE.stride()];
-                rows.read(k, made, 0);
-                return made;
+                float[] row = new float[TABLE.stride()];
+                rows.read(k, row, 0);
+                return row;
             });
             float[] p = Arrays.copyOfRange(all, 0, WIDTH);
             float[] first = Arrays.copyOfRange(all, WIDTH, 2 * WIDTH);
