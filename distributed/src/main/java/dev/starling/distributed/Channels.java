@@ -2,12 +2,12 @@ package dev.starling.distributed;
 
 import java.nio.ByteOrder;
 
-/** What the first four bytes of each message between members say: who takes it. */
+/** The channels of a group. The first four bytes of each message between members are the number of its channel. */
 public final class Channels {
-    /** Length in bytes of the channel's number, which every message begins with. */
+    /** Length in bytes of the channel number, with which every message begins. */
     public static final int HEADER = 4;
 
-    /** Members and the coordinator. */
+    /** Membership: messages between members and the coordinator. */
     public static final int CONTROL = 0;
 
     /** Collectives. */
@@ -19,7 +19,7 @@ public final class Channels {
     /** Gossip. */
     public static final int GOSSIP = 3;
 
-    /** Order of bytes of the number. */
+    /** Byte order of the channel number. */
     public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 
     private Channels() { }

@@ -8,41 +8,41 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** What members and coordinator say to each other. */
+/** Messages between members and the coordinator. */
 sealed interface Control {
-    /** Most members of a group. */
+    /** Maximum number of members of a group. */
     int MAX_MEMBERS = 4096;
 
-    /** A process wants to belong. {@code wish} is the rank it would like, or -1. */
-    record Join(String address, String host, int wish) implements Control { }
+    /** A process requests to join; {@code preferredRank} is -1 for any. */
+    record Join(String address, String host, int preferredRank) implements Control { }
 
-    /** Who belongs from now on; {@code id} is the receiver's. */
+    /** The members of a new epoch; {@code id} is that of the receiver. */
     record NewView(long id, View view) implements Control { }
 
-    /** The sender has reached all members of the epoch. */
+    /** The sender is connected to all members of the epoch. */
     record Ready(long epoch) implements Control { }
 
-    /** All members have reached each other. */
+    /** All members are connected to each other: the epoch starts. */
     record Start(long epoch) implements Control { }
 
-    /** The sender cannot reach a member, and has not heard it for so long. */
-    record Suspect(long epoch, long id, long unheardNs, String reason) implements Control {
-        /** Makes what the sender says when it has lost a member. */
+    /** The sender has lost the connection to a member, of which it received nothing for {@code silentNs}. */
+    record Suspect(long epoch, long id, long silentNs, String reason) implements Control {
+        /** Returns the message of a member that has detected a loss. */
         static Suspect of(long epoch, long id, PeerLostException loss, String reason) {
-            return new Suspect(epoch, id, loss.unheard().toNanos(), reason);
+            return new Suspect(epoch, id, loss.silentFor().toNanos(), reason);
         }
     }
 
-    /** A member is lost, and the group ends with it. */
-    record Lost(long epoch, int rank, long unheardNs, String reason) implements Control { }
+    /** A member is lost, and the group, or the sender's part in it, ends. */
+    record Lost(long epoch, int rank, long silentNs, String reason) implements Control { }
 
-    /** The receiver does not belong, or no longer. */
+    /** The receiver is not, or no longer, a member. */
     record Refused(String reason) implements Control { }
 
-    /** The sender is done. */
+    /** The sender leaves the group. */
     record Leave() implements Control { }
 
-    /** Returns this as bytes. */
+    /** Returns the encoded message. */
     default byte[] encode() {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         try (DataOutputStream out = new DataOutputStream(bytes)) {
@@ -51,7 +51,7 @@ sealed interface Control {
                     out.writeByte(1);
                     out.writeUTF(m.address);
                     out.writeUTF(m.host);
-                    out.writeInt(m.wish);
+                    out.writeInt(m.preferredRank);
                 }
                 case NewView m -> {
                     out.writeByte(2);
@@ -70,14 +70,14 @@ sealed interface Control {
                     out.writeByte(5);
                     out.writeLong(m.epoch);
                     out.writeLong(m.id);
-                    out.writeLong(m.unheardNs);
+                    out.writeLong(m.silentNs);
                     out.writeUTF(m.reason);
                 }
                 case Lost m -> {
                     out.writeByte(6);
                     out.writeLong(m.epoch);
                     out.writeInt(m.rank);
-                    out.writeLong(m.unheardNs);
+                    out.writeLong(m.silentNs);
                     out.writeUTF(m.reason);
                 }
                 case Refused m -> {
@@ -87,7 +87,7 @@ sealed interface Control {
                 case Leave m -> out.writeByte(8);
             }
         } catch (IOException e) {
-            throw new IllegalStateException("memory does not fail", e);
+            throw new IllegalStateException("writing to a byte array cannot fail", e);
         }
         return bytes.toByteArray();
     }
@@ -103,9 +103,9 @@ sealed interface Control {
     }
 
     /**
-     * Reads a message.
+     * Decodes a message.
      *
-     * @throws IOException if the bytes are none
+     * @throws IOException if the bytes are not a control message
      */
     static Control decode(byte[] bytes) throws IOException {
         try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
@@ -118,7 +118,7 @@ sealed interface Control {
                 case 6 -> new Lost(in.readLong(), in.readInt(), in.readLong(), in.readUTF());
                 case 7 -> new Refused(in.readUTF());
                 case 8 -> new Leave();
-                default -> throw new IOException("not a control message");
+                default -> throw new IOException("unknown kind of control message");
             };
         }
     }
@@ -127,7 +127,7 @@ sealed interface Control {
         long epoch = in.readLong();
         int world = in.readInt();
         if (world < 1 || world > MAX_MEMBERS) {
-            throw new IOException("a view of " + world + " members");
+            throw new IOException("a view must have 1 to " + MAX_MEMBERS + " members, got " + world);
         }
         List<Member> members = new ArrayList<>();
         for (int rank = 0; rank < world; rank++) {

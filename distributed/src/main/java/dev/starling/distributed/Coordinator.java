@@ -17,9 +17,10 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.Agent;
 
 /**
- * Says who belongs to a group: gathers those that join, gives them ranks, and decides what happens when one is lost. It
- * sees no data. Runs wherever it is driven: in a launcher, beside rank 0, or in a process of its own; see
- * {@link CoordinatorThread}. Without it the present epoch goes on, but none follows.
+ * Decides which processes are members of a group: it admits processes, assigns ranks, and decides what happens after a
+ * loss. It sees no training data. The caller drives it with {@link #doWork}, in a launcher, beside rank 0, or in a
+ * process of its own; see {@link CoordinatorThread}. If the coordinator is lost, the present epoch continues, but no
+ * other follows.
  */
 public final class Coordinator implements Agent, AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
@@ -27,76 +28,82 @@ public final class Coordinator implements Agent, AutoCloseable {
     private final Transport transport;
     private final int world;
     private final OnLoss onLoss;
-    private final int fewest;
-    private final long joiningNs;
+    private final int minMembers;
+    private final long joinTimeoutNs;
     private final long settleNs;
-    private final long begunNs;
-    private final List<Seat> seats = new ArrayList<>();
-    /** To those who do not belong, or no longer: what there was no room to tell them. */
-    private final List<Outbox> parting = new ArrayList<>();
+    private final long createdNs;
+    /** Processes that have joined and were not excluded. */
+    private final List<Participant> participants = new ArrayList<>();
+    /** Undelivered messages to processes that were refused or excluded. */
+    private final List<Outbox> dismissed = new ArrayList<>();
     private final Map<Long, Suspicion> suspicions = new HashMap<>();
     private View view = new View(0, List.of());
     private long ids;
     private boolean started;
     private boolean everStarted;
     private boolean ended;
+    /** Whether the view is out of date, so that a new epoch must be proposed. */
     private boolean stale;
+    /** Time of the first suspicion of this epoch; 0 if there is none. */
     private long suspectedNs;
     private long viewNs;
 
-    private Coordinator(Transport transport, int world, OnLoss onLoss, int fewest, Duration joining) {
+    private Coordinator(Transport transport, int world, OnLoss onLoss, int minMembers, Duration joinTimeout) {
         this.transport = transport;
         this.world = world;
         this.onLoss = onLoss;
-        this.fewest = fewest;
-        joiningNs = joining.toNanos();
+        this.minMembers = minMembers;
+        joinTimeoutNs = joinTimeout.toNanos();
         settleNs = transport.config().livenessTimeout().toNanos() / 2;
-        begunNs = transport.nanoTime();
-        transport.onMessage(this::take);
+        createdNs = transport.nanoTime();
+        transport.onMessage(this::onMessage);
         transport.onConnection(new ConnectionHandler() {
             @Override
             public void onLost(Endpoint endpoint) {
-                gone(endpoint);
+                Coordinator.this.onLost(endpoint);
             }
         });
     }
 
-    /** What a loss means. */
+    /** What the coordinator does after a loss. */
     public enum OnLoss {
-        /** The group ends: every member learns which rank was lost. */
+        /** End the group: every member gets an exception that names the lost rank. */
         END,
-        /** The others form a new epoch, and newcomers may join one. */
+        /** Form a new epoch of the remaining members; other processes may join it. */
         REFORM
     }
 
     /**
-     * Makes a coordinator on a transport, which it then owns.
+     * Creates a coordinator on a transport, which it then owns.
      *
      * @param world number of processes to wait for before the first epoch
-     * @param fewest number of processes that may go on together after losses
-     * @param joining how long the first epoch may take to come together
+     * @param minMembers number of processes with which the group may continue after losses
+     * @param joinTimeout how long the coordinator waits for the processes of the first epoch
      */
-    public static Coordinator over(Transport transport, int world, OnLoss onLoss, int fewest, Duration joining) {
-        if (world < 1 || world > Control.MAX_MEMBERS || fewest < 1 || fewest > world) {
-            throw TensorException.argument("coordinator", "1 <= fewest <= world <= " + Control.MAX_MEMBERS
-                    + " must hold, got fewest " + fewest + " and world " + world, "change them");
+    public static Coordinator over(Transport transport, int world, OnLoss onLoss, int minMembers,
+            Duration joinTimeout) {
+        if (world < 1 || world > Control.MAX_MEMBERS || minMembers < 1 || minMembers > world) {
+            throw TensorException.argument("coordinator", "1 <= minMembers <= world <= " + Control.MAX_MEMBERS
+                    + " must hold, got minMembers " + minMembers + " and world " + world, "correct the arguments");
         }
-        return new Coordinator(transport, world, onLoss, fewest, joining);
+        return new Coordinator(transport, world, onLoss, minMembers, joinTimeout);
     }
 
-    /** Makes a coordinator on a transport of its own. */
-    public static Coordinator open(TransportConfig config, int world, OnLoss onLoss, int fewest, Duration joining) {
-        return over(Transport.open(config), world, onLoss, fewest, joining);
+    /** Creates a coordinator on a transport of its own; see {@link #over}. */
+    public static Coordinator open(TransportConfig config, int world, OnLoss onLoss, int minMembers,
+            Duration joinTimeout) {
+        return over(Transport.open(config), world, onLoss, minMembers, joinTimeout);
     }
 
-    /** A process that joined. */
-    private static final class Seat {
+    /** A process that has joined. */
+    private static final class Participant {
         private final long id;
         private final Control.Join join;
         private final Outbox outbox;
+        /** The last epoch in which it was connected to all members. */
         private long ready;
 
-        Seat(long id, Control.Join join, Endpoint endpoint) {
+        Participant(long id, Control.Join join, Endpoint endpoint) {
             this.id = id;
             this.join = join;
             outbox = new Outbox(endpoint);
@@ -104,11 +111,11 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     /**
-     * What members say of one that they cannot reach.
+     * The reports of members that have lost the connection to one member.
      *
-     * @param members how many of them
-     * @param heardNs when any of them heard it last
-     * @param reason what the first of them said
+     * @param members number of reporting members
+     * @param heardNs when the last of them received anything from it
+     * @param reason from the first report
      */
     private record Suspicion(int members, long heardNs, String reason) {
         Suspicion and(Suspicion other) {
@@ -116,50 +123,53 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
     }
 
-    /** Returns where members reach this. */
+    /** Returns the address at which members reach the coordinator. */
     public String address() {
         return transport.address();
     }
 
-    /** Returns the present view; one of no members before the first epoch. */
+    /** Returns the present view; it has no members before the first epoch. */
     public View view() {
         return view;
     }
 
-    /** Returns whether the group came together and all its members have left or it has ended, and all know. */
+    /**
+     * Returns whether the coordinator has no more work: all members have left, or the group has ended and all members
+     * have been notified.
+     */
     public boolean isDone() {
-        return parting.isEmpty() && (everStarted && seats.isEmpty()
-                || ended && seats.stream().allMatch(s -> isTold(s.outbox)));
+        return dismissed.isEmpty() && (everStarted && participants.isEmpty()
+                || ended && participants.stream().allMatch(p -> isDelivered(p.outbox)));
     }
 
-    private static boolean isTold(Outbox outbox) {
+    private static boolean isDelivered(Outbox outbox) {
         return outbox.isEmpty() || !outbox.endpoint().isConnected();
     }
 
     @Override
     public int doWork() {
         int work = transport.doWork();
-        for (int i = 0; i < seats.size(); i++) {
-            work += seats.get(i).outbox.doWork();
+        for (int i = 0; i < participants.size(); i++) {
+            work += participants.get(i).outbox.doWork();
         }
-        for (int i = parting.size() - 1; i >= 0; i--) {
-            work += parting.get(i).doWork();
-            if (isTold(parting.get(i))) {
-                parting.remove(i);
+        for (int i = dismissed.size() - 1; i >= 0; i--) {
+            work += dismissed.get(i).doWork();
+            if (isDelivered(dismissed.get(i))) {
+                dismissed.remove(i);
             }
         }
         long now = transport.nanoTime();
-        if (!everStarted && !ended && now - begunNs > joiningNs) {
-            end("only " + seats.size() + " of " + world + " processes joined within "
-                    + Duration.ofNanos(joiningNs).toSeconds() + " s; start the others, or ask for fewer");
+        if (!everStarted && !ended && now - createdNs > joinTimeoutNs) {
+            end("only " + participants.size() + " of " + world + " processes joined within "
+                    + Duration.ofNanos(joinTimeoutNs).toSeconds() + " s; start the others, or ask for fewer");
         }
         if (suspectedNs != 0 && now - suspectedNs > settleNs) {
-            judge();
+            evictMostSuspected();
         }
         if (stale && !ended) {
             propose(now);
         }
-        if (!started && !view.members().isEmpty() && now - viewNs > 4 * settleNs + joiningNs) {
+        if (!started && !view.members().isEmpty() && now - viewNs > 4 * settleNs + joinTimeoutNs) {
             evictUnready();
         }
         return work;
@@ -171,16 +181,17 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     /**
-     * Excludes the process that has been here longest of those that joined with a wish, as if its link had closed: for
-     * those who learn of its end sooner than the network does. Nothing happens if there is none. To be called between
-     * calls of {@link #doWork}.
+     * Excludes the process that joined first of those with a preferred rank, as if its connection were lost. For
+     * callers that know of its end before the network reports it. Has no effect if there is none. Call it between calls
+     * of {@link #doWork}.
      */
-    void exclude(int wish, String reason) {
-        seats.stream().filter(s -> s.join.wish() == wish).min(Comparator.comparingLong(s -> s.id)).ifPresent(seat ->
-                evict(seat, reason, unheardNs(seat.outbox.endpoint())));
+    void exclude(int preferredRank, String reason) {
+        participants.stream().filter(p -> p.join.preferredRank() == preferredRank)
+                .min(Comparator.comparingLong(p -> p.id))
+                .ifPresent(p -> evict(p, reason, silentNs(p.outbox.endpoint())));
     }
 
-    /** Works until all members have left or the time is over; for a coordinator that has a thread to itself. */
+    /** Works until all members have left or the time has passed. For a thread that does nothing else. */
     public void run(Duration atMost) {
         transport.await(() -> {
             doWork();
@@ -188,7 +199,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         }, atMost, "the members to leave");
     }
 
-    private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
+    private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
         if (length < Channels.HEADER || buffer.getInt(offset, Channels.ORDER) != Channels.CONTROL) {
             return;
         }
@@ -196,78 +207,80 @@ public final class Coordinator implements Agent, AutoCloseable {
         buffer.getBytes(offset + Channels.HEADER, body);
         try {
             Control message = Control.decode(body);
-            Seat seat = (Seat) from.attachment();
-            if (message instanceof Control.Join join && seat == null) {
-                join(from, join);
-            } else if (seat != null) {
-                take(seat, message);
+            Participant participant = (Participant) from.attachment();
+            if (message instanceof Control.Join join && participant == null) {
+                onJoin(from, join);
+            } else if (participant != null) {
+                onMessage(participant, message);
             }
         } catch (IOException e) {
-            LOG.log(Level.WARNING, "refused a message of {0}: {1}", from.address(), e.getMessage());
+            LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(),
+                    e.getMessage());
         }
     }
 
-    private void take(Seat seat, Control message) {
+    private void onMessage(Participant participant, Control message) {
         switch (message) {
             case Control.Ready m -> {
-                seat.ready = m.epoch();
+                participant.ready = m.epoch();
                 startIfReady();
             }
-            case Control.Suspect m -> suspect(seat, m);
-            case Control.Leave m -> leave(seat);
+            case Control.Suspect m -> onSuspect(participant, m);
+            case Control.Leave m -> onLeave(participant);
             case Control.Join _, Control.NewView _, Control.Start _, Control.Lost _, Control.Refused _ -> { }
         }
     }
 
-    private void join(Endpoint from, Control.Join join) {
-        Seat seat = new Seat(++ids, join, from);
+    private void onJoin(Endpoint from, Control.Join join) {
+        Participant participant = new Participant(++ids, join, from);
         String refusal = null;
         if (ended) {
             refusal = "the group has ended";
-        } else if (onLoss == OnLoss.END && (everStarted || seats.size() >= world)) {
-            // One that may re-form takes newcomers from the first, who may come in place of one not known to be gone.
-            refusal = "the group of " + world + " is complete; only one that may re-form takes newcomers";
+        } else if (onLoss == OnLoss.END && (everStarted || participants.size() >= world)) {
+            // A group that re-forms admits processes even when it is complete: a new process may replace a member whose
+            // loss is not detected yet.
+            refusal = "the group of " + world + " is complete; only a group that re-forms admits new members";
         }
         if (refusal != null) {
-            refuse(seat, refusal);
+            refuse(participant, refusal);
             return;
         }
-        from.attach(seat);
-        seats.add(seat);
+        from.attach(participant);
+        participants.add(participant);
         stale = true;
     }
 
-    /** Begins a new epoch with those who are there. */
+    /** Proposes a new epoch of all participants, if there are enough. */
     private void propose(long now) {
-        if (!everStarted && seats.size() < world || seats.isEmpty()) {
+        if (!everStarted && participants.size() < world || participants.isEmpty()) {
             return;
         }
         stale = false;
-        if (seats.size() < fewest) {
-            end("only " + seats.size() + " processes are left of the " + fewest + " that must be");
+        if (participants.size() < minMembers) {
+            end("only " + participants.size() + " processes are left, and the group needs at least " + minMembers);
             return;
         }
         suspicions.clear();
         suspectedNs = 0;
-        // Those who have a rank keep their order; newcomers come last, by their wish.
-        seats.sort(everStarted ? Comparator.comparingLong(s -> s.id)
-                : Comparator.<Seat>comparingInt(s -> s.join.wish() < 0 ? Integer.MAX_VALUE : s.join.wish())
-                        .thenComparingLong(s -> s.id));
+        // Members keep the order of their ranks; new members follow. The first epoch honours preferred ranks.
+        participants.sort(everStarted ? Comparator.comparingLong(p -> p.id) : Comparator.<Participant>comparingInt(
+                p -> p.join.preferredRank() < 0 ? Integer.MAX_VALUE : p.join.preferredRank())
+                        .thenComparingLong(p -> p.id));
         if (everStarted) {
             List<Member> before = view.members();
-            seats.sort(Comparator.comparingInt(s -> rank(before, s.id)));
+            participants.sort(Comparator.comparingInt(p -> rank(before, p.id)));
         }
         List<Member> members = new ArrayList<>();
-        for (int rank = 0; rank < seats.size(); rank++) {
-            Seat seat = seats.get(rank);
-            members.add(new Member(seat.id, rank, seat.join.address(), seat.join.host()));
+        for (int rank = 0; rank < participants.size(); rank++) {
+            Participant each = participants.get(rank);
+            members.add(new Member(each.id, rank, each.join.address(), each.join.host()));
         }
         view = new View(view.epoch() + 1, members);
         viewNs = now;
         started = false;
-        // To send may be to notice that a member is gone.
-        for (Seat seat : List.copyOf(seats)) {
-            seat.outbox.send(Channels.CONTROL, new Control.NewView(seat.id, view));
+        // A copy, because a send may detect the loss of a member, which removes it.
+        for (Participant each : List.copyOf(participants)) {
+            each.outbox.send(Channels.CONTROL, new Control.NewView(each.id, view));
         }
     }
 
@@ -281,24 +294,28 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private void startIfReady() {
-        if (!started && !stale && seats.size() == view.world()
-                && seats.stream().allMatch(s -> s.ready == view.epoch())) {
+        if (!started && !stale && participants.size() == view.world()
+                && participants.stream().allMatch(p -> p.ready == view.epoch())) {
             started = true;
             everStarted = true;
-            List.copyOf(seats).forEach(s -> s.outbox.send(Channels.CONTROL, new Control.Start(view.epoch())));
+            sendToAll(new Control.Start(view.epoch()));
         }
     }
 
-    private void suspect(Seat from, Control.Suspect suspicion) {
+    private void sendToAll(Control message) {
+        List.copyOf(participants).forEach(p -> p.outbox.send(Channels.CONTROL, message));
+    }
+
+    private void onSuspect(Participant from, Control.Suspect suspicion) {
         if (suspicion.epoch() != view.epoch() || view.byId(suspicion.id()) == null) {
             return;
         }
-        if (seats.stream().noneMatch(s -> s.id == suspicion.id())) {
-            // It has left, and is missed: the others are not done yet.
+        if (participants.stream().noneMatch(p -> p.id == suspicion.id())) {
+            // The suspected member has left, but the sender still needs it.
             if (onLoss == OnLoss.REFORM) {
                 stale = true;
             } else {
-                tellLoss(rank(view.members(), suspicion.id()), suspicion.unheardNs(), suspicion.reason());
+                endWithLoss(rank(view.members(), suspicion.id()), suspicion.silentNs(), suspicion.reason());
             }
             return;
         }
@@ -306,90 +323,92 @@ public final class Coordinator implements Agent, AutoCloseable {
         LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank, rank(view.members(), suspicion.id()),
                 suspicion.reason());
         long now = transport.nanoTime();
-        suspicions.merge(suspicion.id(), new Suspicion(1, now - suspicion.unheardNs(), "rank " + rank + " says: "
+        suspicions.merge(suspicion.id(), new Suspicion(1, now - suspicion.silentNs(), "rank " + rank + " reports: "
                 + suspicion.reason()), Suspicion::and);
         if (suspectedNs == 0) {
             suspectedNs = now;
         }
     }
 
-    /** Members that it hears cannot hear each other: the most suspected goes, the higher rank of equals. */
-    private void judge() {
+    /**
+     * Resolves a partition among members that are all connected to the coordinator: excludes the member that most
+     * others suspect; of equally suspected ones, that of the highest rank.
+     */
+    private void evictMostSuspected() {
         suspectedNs = 0;
-        Seat worst = null;
-        Suspicion most = null;
-        for (Seat seat : seats) {
-            Suspicion suspicion = suspicions.get(seat.id);
-            if (suspicion != null && (most == null || suspicion.members >= most.members)) {
-                most = suspicion;
-                worst = seat;
+        Participant worst = null;
+        Suspicion strongest = null;
+        for (Participant each : participants) {
+            Suspicion suspicion = suspicions.get(each.id);
+            if (suspicion != null && (strongest == null || suspicion.members >= strongest.members)) {
+                strongest = suspicion;
+                worst = each;
             }
         }
         suspicions.clear();
         if (worst != null) {
-            evict(worst, "cut off from " + most.members + " of the " + (view.world() - 1) + " other members; "
-                    + most.reason, transport.nanoTime() - most.heardNs);
+            evict(worst, "cut off from " + strongest.members + " of the " + (view.world() - 1) + " other members; "
+                    + strongest.reason, transport.nanoTime() - strongest.heardNs);
         }
     }
 
     private void evictUnready() {
         viewNs = transport.nanoTime();
-        for (Seat seat : List.copyOf(seats)) {
-            if (seat.ready != view.epoch()) {
-                evict(seat, "did not reach the other members in time", unheardNs(seat.outbox.endpoint()));
+        for (Participant each : List.copyOf(participants)) {
+            if (each.ready != view.epoch()) {
+                evict(each, "did not connect to the other members in time", silentNs(each.outbox.endpoint()));
             }
         }
     }
 
-    private void gone(Endpoint endpoint) {
-        if (endpoint.attachment() instanceof Seat seat && seats.contains(seat)) {
-            evict(seat, endpoint.reason(), unheardNs(endpoint));
+    private void onLost(Endpoint endpoint) {
+        if (endpoint.attachment() instanceof Participant participant && participants.contains(participant)) {
+            evict(participant, endpoint.reason(), silentNs(endpoint));
         }
-        // Whoever comes again does so anew.
+        // A process that joins again does so over a new connection.
         endpoint.close();
     }
 
-    private long unheardNs(Endpoint endpoint) {
+    private long silentNs(Endpoint endpoint) {
         return transport.nanoTime() - endpoint.lastReceivedNs();
     }
 
-    private void evict(Seat seat, String reason, long unheardNs) {
-        int rank = rank(view.members(), seat.id);
-        seats.remove(seat);
-        refuse(seat, "rank " + rank + " was excluded: " + reason);
+    private void evict(Participant participant, String reason, long silentNs) {
+        int rank = rank(view.members(), participant.id);
+        participants.remove(participant);
+        refuse(participant, "rank " + rank + " was excluded: " + reason);
         if (onLoss == OnLoss.END && everStarted) {
-            tellLoss(rank, unheardNs, reason);
+            endWithLoss(rank, silentNs, reason);
         } else {
             stale = true;
         }
     }
 
-    private void refuse(Seat seat, String reason) {
-        parting.add(seat.outbox);
-        seat.outbox.send(Channels.CONTROL, new Control.Refused(reason));
+    private void refuse(Participant participant, String reason) {
+        dismissed.add(participant.outbox);
+        participant.outbox.send(Channels.CONTROL, new Control.Refused(reason));
     }
 
-    private void tellLoss(int rank, long unheardNs, String reason) {
+    private void endWithLoss(int rank, long silentNs, String reason) {
         ended = true;
-        Control.Lost loss = new Control.Lost(view.epoch(), rank, unheardNs, reason);
-        List.copyOf(seats).forEach(s -> s.outbox.send(Channels.CONTROL, loss));
+        sendToAll(new Control.Lost(view.epoch(), rank, silentNs, reason));
     }
 
-    private void leave(Seat seat) {
-        seats.remove(seat);
-        seat.outbox.endpoint().attach(null);
-        // An epoch that waits for it never comes together.
-        if (!started || onLoss == OnLoss.REFORM && suspicions.containsKey(seat.id)) {
+    private void onLeave(Participant participant) {
+        participants.remove(participant);
+        participant.outbox.endpoint().attach(null);
+        // An epoch that has not started would wait for the member forever.
+        if (!started || onLoss == OnLoss.REFORM && suspicions.containsKey(participant.id)) {
             stale = true;
-        } else if (onLoss == OnLoss.END && suspicions.containsKey(seat.id) && !ended) {
-            // It gave up, as did whoever suspects it; the others may wait for either.
-            tellLoss(rank(view.members(), seat.id), 0, "it has left");
+        } else if (onLoss == OnLoss.END && suspicions.containsKey(participant.id) && !ended) {
+            // The member and those that suspect it have failed; other members may wait for any of them.
+            endWithLoss(rank(view.members(), participant.id), 0, "it has left");
         }
     }
 
     private void end(String reason) {
         ended = true;
-        List.copyOf(seats).forEach(s -> s.outbox.send(Channels.CONTROL, new Control.Refused(reason)));
+        sendToAll(new Control.Refused(reason));
     }
 
     @Override
@@ -397,7 +416,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         close();
     }
 
-    /** Leaves the members to themselves, and closes the transport. */
+    /** Closes the transport. Members continue their present epoch without a coordinator. */
     @Override
     public void close() {
         transport.close();

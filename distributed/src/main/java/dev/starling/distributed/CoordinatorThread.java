@@ -9,7 +9,7 @@ import java.util.concurrent.locks.LockSupport;
 public final class CoordinatorThread implements AutoCloseable {
     private static final long SLEEP_NS = 1_000_000;
     private static final long MAX_SLEEP_NS = 5_000_000;
-    private static final Duration CLOSING = Duration.ofSeconds(10);
+    private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(10);
 
     private final Coordinator coordinator;
     private final Thread thread;
@@ -22,7 +22,7 @@ public final class CoordinatorThread implements AutoCloseable {
         thread = Thread.ofPlatform().daemon().name(coordinator.roleName()).start(this::run);
     }
 
-    /** Starts the thread; it owns the coordinator. */
+    /** Starts the thread, which then owns the coordinator. */
     public static CoordinatorThread start(Coordinator coordinator) {
         return new CoordinatorThread(coordinator);
     }
@@ -46,12 +46,12 @@ public final class CoordinatorThread implements AutoCloseable {
         }
     }
 
-    /** Returns where members reach the coordinator. */
+    /** Returns the address at which members reach the coordinator. */
     public String address() {
         return coordinator.address();
     }
 
-    /** Waits until all members have left or the group has ended; returns whether that came in time. */
+    /** Waits until all members have left or the group has ended; returns false if the time has passed first. */
     public boolean awaitDone(Duration atMost) {
         long begin = System.nanoTime();
         while (!done && System.nanoTime() - begin < atMost.toNanos()) {
@@ -61,13 +61,13 @@ public final class CoordinatorThread implements AutoCloseable {
     }
 
     /**
-     * Excludes a process at once, where its end is known sooner than the network would tell: of those that joined with
-     * the wish for this rank, the one that has been here longest. The others learn of it as of any loss.
+     * Excludes a process immediately, if the caller knows of its end before the network reports it. Of the processes
+     * that joined with this preferred rank, the one that joined first is excluded; members are notified as of any loss.
      *
-     * @param reason what is known of its end
+     * @param reason describes the end of the process, for the members' exceptions
      */
-    public void exclude(int wish, String reason) {
-        requests.add(() -> coordinator.exclude(wish, reason));
+    public void exclude(int preferredRank, String reason) {
+        requests.add(() -> coordinator.exclude(preferredRank, reason));
         LockSupport.unpark(thread);
     }
 
@@ -77,8 +77,8 @@ public final class CoordinatorThread implements AutoCloseable {
         closed = true;
         LockSupport.unpark(thread);
         try {
-            if (!thread.join(CLOSING)) {
-                throw new DistributedException(thread.getName() + " does not end");
+            if (!thread.join(CLOSE_TIMEOUT)) {
+                throw new DistributedException("thread " + thread.getName() + " did not end within " + CLOSE_TIMEOUT);
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();

@@ -2,16 +2,16 @@ package dev.starling.distributed;
 
 import dev.starling.errors.StarlingException;
 
-/** Processes that train together cannot go on together. The message names rank and cause. */
+/** A group of processes cannot continue. The message names the rank and the cause. */
 public class DistributedException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
-    /** Makes an exception. */
+    /** Creates an exception. */
     public DistributedException(String message) {
         super(message);
     }
 
-    /** Makes an exception with its cause. */
+    /** Creates an exception with its cause. */
     public DistributedException(String message, Throwable cause) {
         super(message, cause);
     }

@@ -5,7 +5,7 @@ import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import org.agrona.collections.Long2ObjectHashMap;
 
-/** A group in one epoch, as collectives see it. */
+/** A group in one epoch, as the collectives see it. */
 record EpochFabric(View view, long ownId, Long2ObjectHashMap<Endpoint> endpoints, Transport transport)
         implements Fabric {
     @Override

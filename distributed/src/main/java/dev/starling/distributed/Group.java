@@ -16,10 +16,10 @@ import java.util.function.Consumer;
 import org.agrona.DirectBuffer;
 
 /**
- * The processes that train together, as one of them sees it. An epoch is a time without change of members; in each, the
- * members have ranks from 0 without gaps. When one is lost, everything under way ends with a
- * {@link PeerLostException} on every rank; a group whose {@link Coordinator} re-forms then goes on with
- * {@link #reform}.
+ * The processes that train together, as one of them sees them. A membership epoch is the time between two changes of
+ * the members; in each, the members have ranks from 0 without gaps. When a member is lost, all pending collectives fail
+ * with a {@link PeerLostException} on every rank. If the {@link Coordinator} re-forms the group, the members then call
+ * {@link #reform} to continue.
  *
  * <pre>{@code
  * try (Group group = Group.join(GroupConfig.of(TransportConfig.of("aeron", secret), coordinator))) {
@@ -27,16 +27,16 @@ import org.agrona.DirectBuffer;
  * }
  * }</pre>
  *
- * <p>Safe for use by several threads, except that collectives must be begun in the same order on all ranks.
+ * <p>Safe for use by several threads, except that all ranks must start collectives in the same order.
  */
 public final class Group implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
-    /** How often there is a look at the network while all that is to be done is done in shared memory. */
-    private static final long NETWORK_EVERY_NS = 20_000;
-    /** How often a coordinator that is lost is asked to take this process in again. */
-    private static final long REJOIN_EVERY_NS = 100_000_000;
-    /** Most time for saying goodbye. */
-    private static final Duration LEAVING = Duration.ofSeconds(1);
+    /** How often the group polls the network while a collective runs in shared memory only. */
+    private static final long NETWORK_INTERVAL_NS = 20_000;
+    /** How often {@link #rejoin} contacts a lost coordinator. */
+    private static final long REJOIN_INTERVAL_NS = 100_000_000;
+    /** How long {@link #close} waits for its last messages to be sent. */
+    private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
 
     private final GroupConfig config;
     private final Transport transport;
@@ -51,7 +51,7 @@ public final class Group implements AutoCloseable {
     private volatile Engine engine;
     private volatile DistributedException failure;
     private volatile boolean coordinatorLost;
-    private Runnable companion = () -> { };
+    private Runnable closeListener = () -> { };
     private long ownId;
     /** This process in the view. */
     private volatile Member self;
@@ -68,25 +68,25 @@ public final class Group implements AutoCloseable {
         this.config = config;
         this.transport = transport;
         links = new Links(transport);
-        transport.onMessage(this::take);
+        transport.onMessage(this::onMessage);
         transport.onPut((from, immediate) -> {
             Member member = links.member(from);
             if (engine != null && member != null) {
-                engine.told(member.rank(), immediate);
+                engine.onPut(member.rank(), immediate);
             }
         });
         transport.onConnection(new ConnectionHandler() {
             @Override
             public void onAccepted(Endpoint endpoint) {
-                links.greeted(endpoint);
+                links.onAccepted(endpoint);
             }
 
             @Override
             public void onLost(Endpoint endpoint) {
-                Group.this.lost(endpoint);
+                Group.this.onLost(endpoint);
             }
         });
-        coordinator = ask(Rendezvous.resolve(config.coordinator(), config.joining()));
+        coordinator = requestJoin(Rendezvous.resolve(config.coordinator(), config.joinTimeout()));
         progress = new Progress(transport, this::work, this::isBusy, background,
                 "starling-group-" + transport.address());
     }
@@ -94,32 +94,32 @@ public final class Group implements AutoCloseable {
     /**
      * Joins a group, and waits until it is complete.
      *
-     * @throws DistributedException if it does not come together in time, or refuses this process; says why
+     * @throws DistributedException if the group is not complete in time, or refuses this process
      * @throws dev.starling.transport.TransportException if the transport cannot be opened
      */
     public static Group join(GroupConfig config) {
         return join(config, _ -> { });
     }
 
-    /** As {@link #join(GroupConfig)}; {@code begun} is handed the group before it is complete, to {@link #abort} it. */
-    public static Group join(GroupConfig config, Consumer<Group> begun) {
-        return join(new Group(Transport.open(config.transport()), config, true), begun);
+    /** As {@link #join(GroupConfig)}; {@code onCreated} gets the group before it is complete, to {@link #abort} it. */
+    public static Group join(GroupConfig config, Consumer<Group> onCreated) {
+        return join(new Group(Transport.open(config.transport()), config, true), onCreated);
     }
 
     /**
      * Joins a group over a transport, which the group then owns.
      *
-     * @param background whether a thread of the group's own works while no caller waits; without, as in a simulation,
-     *     callers that compute for long call {@link #doWork} now and then
+     * @param background whether the group has a background thread that works while no caller waits; without it, as in a
+     *     simulation, callers that compute for long must call {@link #doWork} regularly
      */
     public static Group join(Transport transport, GroupConfig config, boolean background) {
         return join(new Group(transport, config, background), _ -> { });
     }
 
-    private static Group join(Group group, Consumer<Group> begun) {
+    private static Group join(Group group, Consumer<Group> onCreated) {
         try {
-            begun.accept(group);
-            group.awaitRunning(0, group.config.joining());
+            onCreated.accept(group);
+            group.awaitRunning(0, group.config.joinTimeout());
             return group;
         } catch (RuntimeException e) {
             group.close();
@@ -127,16 +127,16 @@ public final class Group implements AutoCloseable {
         }
     }
 
-    private Outbox ask(String address) {
-        Outbox asked = new Outbox(transport.connect(address, new byte[0]));
-        asked.send(Channels.CONTROL, new Control.Join(transport.address(), config.host(), config.wish()));
-        return asked;
+    private Outbox requestJoin(String address) {
+        Outbox outbox = new Outbox(transport.connect(address, new byte[0]));
+        outbox.send(Channels.CONTROL, new Control.Join(transport.address(), config.host(), config.preferredRank()));
+        return outbox;
     }
 
     private void awaitRunning(long after, Duration atMost) {
         boolean[] ran = new boolean[1];
-        boolean there = progress.await(() -> {
-            // It may have ended again by now, which the next who uses it learns.
+        boolean decided = progress.await(() -> {
+            // The epoch may have ended again by now; the next call that uses it reports that.
             ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
             return ran[0] || phase == Phase.ENDED || coordinator.endpoint().state() == Endpoint.State.REFUSED
                     || phase != Phase.RUNNING && coordinatorLost;
@@ -149,20 +149,20 @@ public final class Group implements AutoCloseable {
         }
         Endpoint endpoint = coordinator.endpoint();
         if (endpoint.state() == Endpoint.State.REFUSED) {
-            throw new DistributedException("cannot join: " + endpoint.reason());
+            throw new DistributedException("cannot join the group: " + endpoint.reason());
         }
         if (coordinatorLost) {
             throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastReceivedNs()),
                     endpoint.reason() + (failure == null ? "" : "; and " + failure.getMessage()));
         }
-        throw new DistributedException((there ? "the group changed again" : "waited " + atMost) + " while "
+        throw new DistributedException((decided ? "the group changed again" : "waited " + atMost) + " while "
                 + (phase == Phase.JOINING ? endpoint.isConnected() ? "the coordinator at " + endpoint.address()
-                + " gathers the members" : "there is no answer from a coordinator at " + endpoint.address()
+                + " waits for other members" : "no coordinator answered at " + endpoint.address()
                 + ": " + endpoint.reason()
-                : "the members of epoch " + view.epoch() + " connect: " + links.unreached()));
+                : "the members of epoch " + view.epoch() + " connect: " + links.describeUnreached()));
     }
 
-    /** Returns how this process joined. */
+    /** Returns the configuration with which this process joined. */
     public GroupConfig config() {
         return config;
     }
@@ -187,7 +187,7 @@ public final class Group implements AutoCloseable {
         return view.epoch();
     }
 
-    /** Returns who belongs in the present epoch. */
+    /** Returns the members of the present epoch. */
     public View view() {
         return view;
     }
@@ -197,7 +197,7 @@ public final class Group implements AutoCloseable {
         return self;
     }
 
-    /** Returns the transport; to be used under {@link #locked} only. */
+    /** Returns the transport; use it under {@link #locked} only. */
     public Transport transport() {
         return transport;
     }
@@ -208,54 +208,55 @@ public final class Group implements AutoCloseable {
         return collectives;
     }
 
-    /** Returns the connection to a member, or {@code null}; to be used under {@link #locked} only. */
+    /** Returns the connection to a member, or {@code null}; use it under {@link #locked} only. */
     public Endpoint endpoint(long id) {
         return links.get(id);
     }
 
     /**
-     * Sets who takes messages of a channel; see {@link Channels}. Handlers run under {@link #locked}. The first one is
-     * given what members that were faster have sent already.
+     * Sets the handler of a channel's messages; see {@link Channels}. Handlers run under {@link #locked}. The first
+     * handler of a channel also receives the messages that arrived before it was set.
      */
     public void channel(int number, MessageHandler handler) {
         locked(() -> handlers.set(number, handler));
     }
 
     /**
-     * Adds somebody who is told, under {@link #locked}, when the view or the connection to a member has changed.
+     * Adds a listener that runs, under {@link #locked}, when the view or the connection to a member has changed.
      *
-     * @return what takes it away again, from any thread, even while it is told; it is not told any more thereafter
+     * @return removes the listener; safe from any thread, also from the listener itself. The listener does not run
+     *     again after that
      */
     public Runnable onChange(Runnable listener) {
         locked(() -> listeners.add(listener));
         return () -> locked(() -> listeners.remove(listener));
     }
 
-    /** Runs something while no other thread uses the transport. */
+    /** Runs an action under the group's lock: no other thread uses the transport meanwhile. */
     public void locked(Runnable action) {
         progress.locked(action);
     }
 
-    /** Works until something holds, or the time is over; returns whether it holds. */
+    /** Does the group's work until a condition holds or the time has passed; returns whether the condition holds. */
     public boolean await(BooleanSupplier condition, Duration atMost) {
         return progress.await(condition, atMost);
     }
 
-    /** Does some of the group's work, if no other thread is at it. */
+    /** Does some of the group's work, unless another thread is doing it; returns the amount of work done. */
     public int doWork() {
         return progress.doWork();
     }
 
-    /** Tells the background thread that there is something to do. */
+    /** Wakes the background thread because there is work. */
     public void wake() {
         progress.wake();
     }
 
     /**
-     * Throws what ended the present epoch, if anything did.
+     * Throws the failure that ended the present epoch, if it has ended.
      *
      * @throws PeerLostException if a member was lost
-     * @throws MembershipChangedException if others joined or left
+     * @throws MembershipChangedException if members joined or left
      */
     public void check() {
         if (phase != Phase.RUNNING) {
@@ -268,47 +269,46 @@ public final class Group implements AutoCloseable {
         return phase == Phase.ENDED;
     }
 
-    /** Returns what ended the present epoch, or {@code null}. */
+    /** Returns the failure that ended the present epoch, or {@code null}. */
     public DistributedException failure() {
         return phase == Phase.RUNNING ? null : failure;
     }
 
     /**
-     * Waits for the next epoch after one ended.
-     * @throws DistributedException if there is none: the group ends with a loss, or the coordinator is lost too
+     * Waits for the next epoch after one has ended.
+     * @throws DistributedException if none follows: the coordinator ended the group, or is lost
      */
     public void reform(Duration atMost) {
         long[] after = new long[1];
-        // View and phase change one after the other: between the two, the epoch to come would be taken for the one
-        // that ended.
+        // Read under the lock: between the changes of view and phase, the next epoch would be taken for the ended one.
         locked(() -> after[0] = view.epoch() - (phase == Phase.RUNNING || phase == Phase.CONNECTING ? 1 : 0));
         awaitRunning(after[0], atMost);
     }
 
-    /** Returns whether the coordinator was lost; the present epoch may go on nevertheless. */
+    /** Returns whether the coordinator is lost; the present epoch may continue without it. */
     public boolean isCoordinatorLost() {
         return coordinatorLost;
     }
 
     /**
-     * Asks the coordinator, if it was lost, to take this process in again, as a newcomer; at once, and again while it
-     * does not answer whenever this is called. If it does, another epoch begins. Nothing else changes until then.
+     * Requests a lost coordinator to admit this process again, as a new member. Returns immediately; call it repeatedly
+     * until the coordinator answers, which starts a new epoch. Nothing changes before that.
      */
     public void rejoin() {
         locked(() -> {
             long now = transport.nanoTime();
-            if (coordinatorLost && phase != Phase.ENDED && now - rejoinedNs > REJOIN_EVERY_NS) {
+            if (coordinatorLost && phase != Phase.ENDED && now - rejoinedNs > REJOIN_INTERVAL_NS) {
                 Endpoint lost = coordinator.endpoint();
                 lost.close();
                 rejoinedNs = now;
                 rejoining = true;
                 coordinatorLost = false;
-                coordinator = ask(lost.address());
+                coordinator = requestJoin(lost.address());
             }
         });
     }
 
-    /** Ends the group for this process at once, from any thread: whoever waits here throws, with this reason. */
+    /** Ends the group for this process immediately: threads that wait here throw, with this reason. Any thread. */
     public void abort(String reason) {
         locked(() -> end(new DistributedException(reason)));
     }
@@ -321,39 +321,40 @@ public final class Group implements AutoCloseable {
     private int work() {
         if (phase == Phase.RUNNING && engine.worksDirectly()) {
             long now = System.nanoTime();
-            if (now - networkNs < NETWORK_EVERY_NS) {
+            if (now - networkNs < NETWORK_INTERVAL_NS) {
                 return engine.doWork();
             }
             networkNs = now;
         }
         int work = transport.doWork() + coordinator.doWork();
         if (!coordinatorLost && coordinator.endpoint().state() == Endpoint.State.LOST) {
-            lost(coordinator.endpoint());
+            onLost(coordinator.endpoint());
         }
         if (phase == Phase.CONNECTING) {
             work += connect();
         } else if (phase == Phase.RUNNING) {
             int done = engine.doWork();
-            // What was sent last sets off now: nobody may come here for a while.
+            // Flush the last messages: the next call may be long in coming.
             work += done + (done > 0 && !engine.isBusy() ? transport.doWork() : 0);
-            for (int rank = 0; links.haveAnyLeft() && phase == Phase.RUNNING && rank < view.world(); rank++) {
-                breakIfAwaited(rank);
+            for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
+                failIfAwaited(rank);
             }
         }
         return work;
     }
 
-    private void breakIfAwaited(int rank) {
-        PeerLostException loss = links.left(rank);
+    /** Fails the epoch if a collective needs a member that has left. */
+    private void failIfAwaited(int rank) {
+        PeerLostException loss = links.departure(rank);
         if (loss != null && engine.awaits(rank)) {
             long id = view.members().get(loss.rank()).id();
-            breakWith(loss);
+            failEpoch(loss);
             coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), id, loss, loss.rank() == rank
                     ? "it has left" : loss.getMessage()));
         }
     }
 
-    private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
+    private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
         if (length < Channels.HEADER) {
             return;
         }
@@ -361,50 +362,51 @@ public final class Group implements AutoCloseable {
         int body = offset + Channels.HEADER;
         int bodyLength = length - Channels.HEADER;
         if (channel == Channels.CONTROL) {
-            control(from, buffer, body, bodyLength);
+            onControl(from, buffer, body, bodyLength);
         } else if (channel == Channels.COLLECTIVES) {
             Member member = links.member(from);
             if (engine != null && member != null) {
-                engine.take(member.rank(), buffer, body, bodyLength);
+                engine.onMessage(member.rank(), buffer, body, bodyLength);
             }
         } else {
-            handlers.take(channel, from, buffer, body, bodyLength);
+            handlers.dispatch(channel, from, buffer, body, bodyLength);
         }
     }
 
-    private void control(Endpoint from, DirectBuffer buffer, int offset, int length) {
+    private void onControl(Endpoint from, DirectBuffer buffer, int offset, int length) {
         byte[] body = new byte[length];
         buffer.getBytes(offset, body);
         Control message;
         try {
             message = Control.decode(body);
         } catch (IOException e) {
-            LOG.log(Level.WARNING, "refused a message of {0}: {1}", from.address(), e.getMessage());
+            LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(),
+                    e.getMessage());
             return;
         }
         if (from != coordinator.endpoint()) {
-            if (message instanceof Control.Lost why) {
-                links.giveUp(from, why);
+            if (message instanceof Control.Lost loss) {
+                links.onReportedLoss(from, loss);
             }
             return;
         }
         switch (message) {
-            case Control.NewView m -> change(m.id(), m.view());
-            case Control.Start m -> start(m.epoch());
-            case Control.Lost m -> end(new PeerLostException(m.rank(), Duration.ofNanos(m.unheardNs()), m.reason()));
+            case Control.NewView m -> onNewView(m.id(), m.view());
+            case Control.Start m -> onStart(m.epoch());
+            case Control.Lost m -> end(new PeerLostException(m.rank(), Duration.ofNanos(m.silentNs()), m.reason()));
             case Control.Refused m -> end(new DistributedException(m.reason()));
             case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _ -> { }
         }
     }
 
-    private void change(long id, View next) {
-        // A coordinator that was started anew counts from 1.
+    private void onNewView(long id, View next) {
+        // A restarted coordinator counts epochs from 1 again.
         if (phase == Phase.ENDED || next.epoch() <= view.epoch() && !rejoining) {
             return;
         }
         rejoining = false;
         if (phase == Phase.RUNNING) {
-            breakWith(new MembershipChangedException("epoch " + next.epoch() + " has " + next.world()
+            failEpoch(new MembershipChangedException("epoch " + next.epoch() + " has " + next.world()
                     + " members instead of " + view.world()));
         }
         ownId = id;
@@ -413,14 +415,14 @@ public final class Group implements AutoCloseable {
         alwaysFirst &= rank() == 0;
         phase = Phase.CONNECTING;
         readySent = false;
-        links.change(next, id);
+        links.onNewView(next, id);
     }
 
     private int connect() {
         if (readySent || !links.areReached()) {
             return 0;
         }
-        // From here on, messages of members that have started already are taken.
+        // From here on the engine receives messages of members that have already started the epoch.
         if (engine != null) {
             engine.close();
         }
@@ -431,7 +433,7 @@ public final class Group implements AutoCloseable {
         return 1;
     }
 
-    private void start(long epoch) {
+    private void onStart(long epoch) {
         if (phase == Phase.CONNECTING && epoch == view.epoch() && readySent) {
             phase = Phase.RUNNING;
             failure = null;
@@ -439,26 +441,26 @@ public final class Group implements AutoCloseable {
         }
     }
 
-    private void lost(Endpoint endpoint) {
+    private void onLost(Endpoint endpoint) {
         if (endpoint == coordinator.endpoint()) {
             coordinatorLost = true;
-            LOG.log(rejoining ? Level.DEBUG : Level.WARNING, "the coordinator is lost: {0}; the present epoch goes on",
-                    endpoint.reason());
+            LOG.log(rejoining ? Level.DEBUG : Level.WARNING, "the coordinator is lost: {0}; the present epoch "
+                    + "continues", endpoint.reason());
             return;
         }
-        PeerLostException loss = links.lose(endpoint);
+        PeerLostException loss = links.onLost(endpoint);
         if (loss == null) {
             return;
         }
         if (phase == Phase.RUNNING) {
-            breakWith(loss);
+            failEpoch(loss);
         }
         coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), links.member(endpoint).id(), loss,
                 endpoint.reason()));
         listeners.forEach(Runnable::run);
     }
 
-    private void breakWith(DistributedException why) {
+    private void failEpoch(DistributedException why) {
         failure = why;
         phase = Phase.BROKEN;
         if (engine != null) {
@@ -468,23 +470,23 @@ public final class Group implements AutoCloseable {
 
     private void end(DistributedException why) {
         if (phase != Phase.ENDED) {
-            breakWith(why);
+            failEpoch(why);
             phase = Phase.ENDED;
             listeners.forEach(Runnable::run);
         }
     }
 
-    /** Sets what is closed after this group has left. */
-    void onClose(Runnable another) {
-        companion = another;
+    /** Sets a listener that runs after this group has closed. */
+    void onClose(Runnable listener) {
+        closeListener = listener;
     }
 
-    /** Returns the loss that a member said it left because of, or {@code null}; under {@link #locked} only. */
-    public PeerLostException gaveUp(long id) {
-        return links.given(id);
+    /** Returns the loss because of which a member left, if it has sent one, or {@code null}; see {@link #locked}. */
+    public PeerLostException reportedLoss(long id) {
+        return links.reportedLoss(id);
     }
 
-    /** Leaves the group. The others go on without this process; if it leaves because of a loss, they learn of which. */
+    /** Leaves the group. The others continue without this process; if a loss is the reason, it sends them that loss. */
     @Override
     public void close() {
         if (closed) {
@@ -495,17 +497,15 @@ public final class Group implements AutoCloseable {
         locked(() -> {
             coordinator.send(Channels.CONTROL, new Control.Leave());
             if (phase != Phase.CONNECTING && failure instanceof PeerLostException loss && loss.rank() >= 0) {
-                Control why = new Control.Lost(view.epoch(), loss.rank(), loss.unheard().toNanos(), loss.getMessage());
-                for (Endpoint each : List.copyOf(links.all().values())) {
-                    last.add(new Outbox(each));
-                    last.getLast().send(Channels.CONTROL, why);
-                }
+                Control why = new Control.Lost(view.epoch(), loss.rank(), loss.silentFor().toNanos(),
+                        loss.getMessage());
+                last.addAll(links.sendToAll(why));
             }
         });
         await(() -> {
             locked(() -> last.forEach(Outbox::doWork));
             return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected());
-        }, LEAVING);
+        }, LEAVE_TIMEOUT);
         progress.close();
         locked(() -> {
             end(new DistributedException("the group is closed"));
@@ -515,6 +515,6 @@ public final class Group implements AutoCloseable {
             }
             transport.close();
         });
-        companion.run();
+        closeListener.run();
     }
 }

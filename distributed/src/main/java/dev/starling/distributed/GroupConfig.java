@@ -4,39 +4,39 @@ import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 
 /**
- * How a process joins a group. Immutable.
+ * Configuration with which a process joins a group. Immutable.
  *
- * @param transport how this process is reached
- * @param coordinator address of the {@link Coordinator}, or {@code file:PATH} of a file that holds it
- * @param wish the rank that this process would like, or -1
- * @param host name of the machine: processes with the same text can map each other's memory
- * @param joining how long the group may take to come together
- * @param patience how long a collective may take, or a new epoch
+ * @param transport the transport and its address
+ * @param coordinator address of the {@link Coordinator}, or {@code file:PATH} of a file that contains it
+ * @param preferredRank the rank that this process should get in the first epoch if possible; -1 for any
+ * @param host identity of the host: processes with equal texts can map each other's memory
+ * @param joinTimeout how long {@link Group#join} waits until the group is complete
+ * @param timeout how long a collective, or the start of a new epoch, may take
  */
-public record GroupConfig(TransportConfig transport, String coordinator, int wish, String host, Duration joining,
-        Duration patience) {
-    /** Returns a configuration with a minute for joining and for each collective, on this host. */
+public record GroupConfig(TransportConfig transport, String coordinator, int preferredRank, String host,
+        Duration joinTimeout, Duration timeout) {
+    /** Returns a configuration for this host, with no preferred rank and timeouts of one minute. */
     public static GroupConfig of(TransportConfig transport, String coordinator) {
         return new GroupConfig(transport, coordinator, -1, Hosts.own(), Duration.ofMinutes(1), Duration.ofMinutes(1));
     }
 
-    /** Returns this with a wish for a rank. */
-    public GroupConfig wish(int rank) {
-        return new GroupConfig(transport, coordinator, rank, host, joining, patience);
+    /** Returns a copy with another preferred rank; -1 for any. */
+    public GroupConfig preferredRank(int rank) {
+        return new GroupConfig(transport, coordinator, rank, host, joinTimeout, timeout);
     }
 
-    /** Returns this with another name of the host. */
+    /** Returns a copy with another identity of the host. */
     public GroupConfig host(String name) {
-        return new GroupConfig(transport, coordinator, wish, name, joining, patience);
+        return new GroupConfig(transport, coordinator, preferredRank, name, joinTimeout, timeout);
     }
 
-    /** Returns this with another time for the group to come together. */
-    public GroupConfig joining(Duration atMost) {
-        return new GroupConfig(transport, coordinator, wish, host, atMost, patience);
+    /** Returns a copy with another timeout for joining. */
+    public GroupConfig joinTimeout(Duration newTimeout) {
+        return new GroupConfig(transport, coordinator, preferredRank, host, newTimeout, timeout);
     }
 
-    /** Returns this with another time for collectives. */
-    public GroupConfig patience(Duration atMost) {
-        return new GroupConfig(transport, coordinator, wish, host, joining, atMost);
+    /** Returns a copy with another timeout for collectives and new epochs. */
+    public GroupConfig timeout(Duration newTimeout) {
+        return new GroupConfig(transport, coordinator, preferredRank, host, joinTimeout, newTimeout);
     }
 }

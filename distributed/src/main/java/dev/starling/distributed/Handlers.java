@@ -8,8 +8,8 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Who takes the messages of each channel. A member may be faster than this one: what it sends before a channel has a
- * handler is kept for the first.
+ * The message handlers of the channels. Another member may send on a channel before this process has set its handler;
+ * such messages are kept for the first handler.
  */
 final class Handlers {
     private static final int CHANNELS = 16;
@@ -21,19 +21,19 @@ final class Handlers {
 
     private record Early(int channel, Endpoint from, byte[] body) { }
 
-    /** Sets the handler of a channel, {@code null} for none, and gives the first what is there already. */
+    /** Sets the handler of a channel, {@code null} for none; delivers early messages to the first handler. */
     void set(int channel, MessageHandler handler) {
         handlers[channel] = handler;
         opened[channel] = true;
         for (Early message : List.copyOf(early)) {
             if (message.channel == channel) {
                 early.remove(message);
-                take(channel, message.from, new UnsafeBuffer(message.body), 0, message.body.length);
+                dispatch(channel, message.from, new UnsafeBuffer(message.body), 0, message.body.length);
             }
         }
     }
 
-    void take(int channel, Endpoint from, DirectBuffer buffer, int offset, int length) {
+    void dispatch(int channel, Endpoint from, DirectBuffer buffer, int offset, int length) {
         if (channel < 0 || channel >= CHANNELS) {
             return;
         }

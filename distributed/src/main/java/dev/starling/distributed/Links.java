@@ -4,6 +4,7 @@ import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import java.nio.ByteBuffer;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -11,15 +12,17 @@ import java.util.Map;
 import java.util.Set;
 import org.agrona.collections.Long2ObjectHashMap;
 
-/** A process's connections to the other members of its group, and what became of them. Used under the group's lock. */
+/**
+ * A process's connections to the other members of its group, and the losses among them. Used under the group's lock.
+ */
 final class Links {
     private final Transport transport;
     private final Long2ObjectHashMap<Endpoint> endpoints = new Long2ObjectHashMap<>();
-    /** Those of this epoch who closed their connection, by rank, and the loss to report if they are missed. */
-    private final Map<Integer, PeerLostException> left = new HashMap<>();
-    /** By member, the loss that it gave up because of, as it said. */
-    private final Map<Long, PeerLostException> given = new HashMap<>();
-    /** Those of this epoch who were reached, and lost. */
+    /** By rank, members of this epoch that closed their connection, with the loss to report if they are needed. */
+    private final Map<Integer, PeerLostException> departures = new HashMap<>();
+    /** By member id, the loss because of which the member left, as it reported. */
+    private final Map<Long, PeerLostException> reportedLosses = new HashMap<>();
+    /** Ids of members of this epoch that were connected and then lost. */
     private final Set<Long> lost = new HashSet<>();
     private View view = new View(0, List.of());
     private long ownId;
@@ -33,26 +36,26 @@ final class Links {
         return endpoints.get(id);
     }
 
-    /** Returns all, by member. */
+    /** Returns all connections, by member id. */
     Long2ObjectHashMap<Endpoint> all() {
         return endpoints;
     }
 
-    /** Returns the member at the other end, or {@code null} if it is none of the present epoch. */
+    /** Returns the member at the other end of a connection, or {@code null} if it is not in the present epoch. */
     Member member(Endpoint endpoint) {
         return endpoint.attachment() instanceof Long id ? view.byId(id) : null;
     }
 
-    /** Begins to connect to the members of a new epoch, and closes the connections to all others. */
-    void change(View next, long id) {
+    /** Starts to connect to the members of a new epoch, and closes the connections to all other processes. */
+    void onNewView(View next, long id) {
         if (id != ownId) {
-            // Taken in again, this process is another member: the others do not know it by its old connections.
+            // After a rejoin this process has another id, which the others do not associate with old connections.
             view.members().forEach(member -> drop(member.id()));
         }
         view = next;
         ownId = id;
-        left.clear();
-        given.clear();
+        departures.clear();
+        reportedLosses.clear();
         lost.clear();
         for (Member member : next.members()) {
             Endpoint known = endpoints.get(member.id());
@@ -60,14 +63,14 @@ final class Links {
                 drop(member.id());
                 known = null;
             }
-            // Of two members the one that came later connects.
+            // Of two members, the one with the greater id connects.
             if (known == null && member.id() < id) {
                 connect(member);
             }
         }
-        for (Long gone : List.copyOf(endpoints.keySet())) {
-            if (next.byId(gone) == null) {
-                drop(gone);
+        for (Long former : List.copyOf(endpoints.keySet())) {
+            if (next.byId(former) == null) {
+                drop(former);
             }
         }
     }
@@ -86,8 +89,8 @@ final class Links {
         endpoints.put(member.id(), endpoint);
     }
 
-    /** Takes a connection that another process began. */
-    void greeted(Endpoint endpoint) {
+    /** Handles a connection that another process opened. */
+    void onAccepted(Endpoint endpoint) {
         if (endpoint.greeting().length == Long.BYTES) {
             long id = ByteBuffer.wrap(endpoint.greeting()).getLong();
             drop(id);
@@ -98,7 +101,7 @@ final class Links {
         }
     }
 
-    /** Returns whether all members are reached; where a way broke before the other end was, it is tried again. */
+    /** Returns whether all members are connected; retries connections that failed before they were established. */
     boolean areReached() {
         boolean all = true;
         for (Member member : view.members()) {
@@ -120,26 +123,27 @@ final class Links {
         return member.id() == ownId || endpoint != null && endpoint.isConnected();
     }
 
-    /** Says who is not reached, and why. */
-    String unreached() {
-        StringBuilder who = new StringBuilder();
+    /** Describes the members that are not connected, with the reasons. */
+    String describeUnreached() {
+        StringBuilder text = new StringBuilder();
         for (Member member : view.members()) {
             if (!isReached(member)) {
                 Endpoint endpoint = endpoints.get(member.id());
-                who.append(who.isEmpty() ? "no way yet to rank " : ", ").append(member.rank())
+                text.append(text.isEmpty() ? "no connection yet to rank " : ", ").append(member.rank())
                         .append(endpoint == null || endpoint.reason().isEmpty() ? "" : " (" + endpoint.reason() + ')');
             }
         }
-        return who.isEmpty() ? "all are reached from here, and the coordinator waits for others" : who.toString();
+        return text.isEmpty() ? "this process is connected to all, and the coordinator waits for other members"
+                : text.toString();
     }
 
     /**
-     * Notes that a connection ended.
+     * Handles the end of a connection.
      *
-     * @return the loss to report now; {@code null} if it was to none of this epoch, or to one that may be done, and
-     *     what it contributed before is here
+     * @return the loss to report; {@code null} if the peer is not in this epoch, or has left with a goodbye: it may be
+     *     done, and all its messages have arrived
      */
-    PeerLostException lose(Endpoint endpoint) {
+    PeerLostException onLost(Endpoint endpoint) {
         Member member = member(endpoint);
         if (member == null || endpoints.get(member.id()) != endpoint) {
             return null;
@@ -150,32 +154,44 @@ final class Links {
         if (!endpoint.receivedGoodbye()) {
             return loss;
         }
-        left.put(member.rank(), given.getOrDefault(member.id(), loss));
+        departures.put(member.rank(), reportedLosses.getOrDefault(member.id(), loss));
         return null;
     }
 
-    boolean haveAnyLeft() {
-        return !left.isEmpty();
+    /** Returns whether a member has left in this epoch. */
+    boolean hasDepartures() {
+        return !departures.isEmpty();
     }
 
-    /** Returns the loss to report if a member is missed that has left; {@code null} if it has not. */
-    PeerLostException left(int rank) {
-        return left.get(rank);
+    /** Returns the loss to report if a member that has left is needed; {@code null} if it has not left. */
+    PeerLostException departure(int rank) {
+        return departures.get(rank);
     }
 
-    /** Returns the loss that a member gave up because of, or {@code null} if it has not said so. */
-    PeerLostException given(long id) {
-        return given.get(id);
+    /** Returns the loss because of which a member left, or {@code null} if it has reported none. */
+    PeerLostException reportedLoss(long id) {
+        return reportedLosses.get(id);
     }
 
-    /** Takes what a member says of why it leaves. */
-    void giveUp(Endpoint from, Control.Lost why) {
+    /** Stores the loss because of which a member leaves, if the message is plausible. */
+    void onReportedLoss(Endpoint from, Control.Lost loss) {
         Member member = member(from);
-        if (member != null && why.epoch() == view.epoch() && why.rank() >= 0 && why.rank() < view.world()
-                && why.rank() != member.rank() && view.members().get(why.rank()).id() != ownId
-                && why.unheardNs() >= 0) {
-            given.put(member.id(), new PeerLostException(why.rank(), Duration.ofNanos(why.unheardNs()), member.rank(),
-                    why.reason()));
+        if (member != null && loss.epoch() == view.epoch() && loss.rank() >= 0 && loss.rank() < view.world()
+                && loss.rank() != member.rank() && view.members().get(loss.rank()).id() != ownId
+                && loss.silentNs() >= 0) {
+            reportedLosses.put(member.id(), new PeerLostException(loss.rank(), Duration.ofNanos(loss.silentNs()),
+                    member.rank(), loss.reason()));
         }
+    }
+
+    /** Sends a message to all members; returns the outboxes, which may still hold it. */
+    List<Outbox> sendToAll(Control message) {
+        List<Outbox> outboxes = new ArrayList<>();
+        for (Endpoint endpoint : List.copyOf(endpoints.values())) {
+            Outbox outbox = new Outbox(endpoint);
+            outbox.send(Channels.CONTROL, message);
+            outboxes.add(outbox);
+        }
+        return outboxes;
     }
 }

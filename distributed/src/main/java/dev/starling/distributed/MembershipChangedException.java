@@ -1,10 +1,13 @@
 package dev.starling.distributed;
 
-/** Others joined or left: what was under way is void, and goes on in the new epoch after {@link Group#reform}. */
+/**
+ * Members joined or left, so the present epoch has ended. Collectives in progress have failed; start them again in the
+ * new epoch, after {@link Group#reform}.
+ */
 public final class MembershipChangedException extends DistributedException {
     private static final long serialVersionUID = 1L;
 
-    /** Makes an exception. */
+    /** Creates an exception. */
     public MembershipChangedException(String message) {
         super(message);
     }

@@ -5,7 +5,7 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** Messages to one peer that wait for room on the way; kept in order. */
+/** Messages to one peer, queued in order while the link has no room. */
 final class Outbox {
     private final Endpoint endpoint;
     private final Deque<byte[]> waiting = new ArrayDeque<>();
@@ -20,7 +20,7 @@ final class Outbox {
         return endpoint;
     }
 
-    /** Sends now or as soon as there is room. */
+    /** Sends a message now, or from {@link #doWork} as soon as the link has room. */
     void send(int channel, Control message) {
         byte[] body = message.encode();
         byte[] whole = new byte[Channels.HEADER + body.length];
@@ -32,7 +32,7 @@ final class Outbox {
     }
 
     int doWork() {
-        // To send may be to notice that the peer is lost, and whoever is told of that may send here.
+        // A send may detect that the peer is lost, and the listener of that loss may send through this outbox.
         if (sending) {
             return 0;
         }

@@ -2,32 +2,32 @@ package dev.starling.distributed;
 
 import java.time.Duration;
 
-/** Another process is dead, stopped or cut off. */
+/** A member, or the coordinator, was killed, is stopped or is cut off from the network. */
 public final class PeerLostException extends DistributedException {
     private static final long serialVersionUID = 1L;
 
     private final int rank;
-    private final Duration unheard;
+    private final Duration silentFor;
 
     /**
-     * Makes an exception.
+     * Creates an exception for a loss that this process detected, or that the coordinator reported.
      *
      * @param rank of the lost process; -1 for the coordinator
-     * @param unheard for how long nothing was heard from it when it was given up
-     * @param reason what was noticed
+     * @param silentFor time between the last sign of life and the detection of the loss
+     * @param reason how the loss was detected
      */
-    public PeerLostException(int rank, Duration unheard, String reason) {
-        super((rank < 0 ? "the coordinator" : "rank " + rank) + " is lost, last heard " + unheard.toMillis()
+    public PeerLostException(int rank, Duration silentFor, String reason) {
+        super((rank < 0 ? "the coordinator" : "rank " + rank) + " is lost, last heard " + silentFor.toMillis()
                 + " ms ago: " + reason);
         this.rank = rank;
-        this.unheard = unheard;
+        this.silentFor = silentFor;
     }
 
-    /** Makes an exception of what another process has noticed. */
-    public PeerLostException(int rank, Duration unheard, int noticedBy, String message) {
-        super("rank " + noticedBy + " gave up: " + message);
+    /** Creates an exception for a loss that rank {@code reportedBy} detected; {@code message} is its message. */
+    public PeerLostException(int rank, Duration silentFor, int reportedBy, String message) {
+        super("rank " + reportedBy + " ended because of a loss: " + message);
         this.rank = rank;
-        this.unheard = unheard;
+        this.silentFor = silentFor;
     }
 
     /** Returns the rank of the lost process; -1 for the coordinator. */
@@ -35,8 +35,8 @@ public final class PeerLostException extends DistributedException {
         return rank;
     }
 
-    /** Returns for how long nothing was heard from it when it was given up. */
-    public Duration unheard() {
-        return unheard;
+    /** Returns the time between the last sign of life and the detection of the loss. */
+    public Duration silentFor() {
+        return silentFor;
     }
 }

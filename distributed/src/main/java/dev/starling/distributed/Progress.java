@@ -8,49 +8,53 @@ import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
 
 /**
- * Who does a group's work: a thread in the background, so that peers hear from this process and collectives go on while
- * it computes, and in its place whoever waits, so that an answer needs no change of threads. Both take turns at a lock.
+ * Drives a group's work. A background thread does it while the process computes, so that heartbeats are sent and
+ * collectives progress. A caller that waits does it instead of the background thread, so that an answer needs no change
+ * of threads. A lock excludes one from the other.
  */
 final class Progress implements AutoCloseable {
     private static final long SPIN_NS = 5_000;
     private static final long YIELD_NS = 20_000;
     private static final long SLEEP_NS = 500_000;
-    /** While somebody else works: the longer that has been so, the longer. Who has long waited wakes the thread. */
+    /**
+     * How long the background thread parks while a caller does the work. The time doubles as long as the same caller
+     * waits; a caller that has waited long wakes the thread when it returns.
+     */
     private static final long MIN_RELIEF_NS = 2_000_000;
     private static final long MAX_RELIEF_NS = 16_000_000;
     private static final long BUSY_SLEEP_NS = 20_000;
-    private static final long CLOSING_MS = 10_000;
+    private static final long CLOSE_TIMEOUT_MS = 10_000;
 
     private final Transport transport;
     private final IntSupplier work;
     private final BooleanSupplier busy;
-    private final long longestReliefNs;
+    private final long maxReliefNs;
     private final ReentrantLock lock = new ReentrantLock();
     private final Thread thread;
     private volatile int waiting;
-    /** Numbers the waits, under the lock. */
+    /** Number of calls that have waited; changed under the lock. */
     private volatile long waits;
     private volatile boolean closed;
     private volatile Throwable failure;
 
     /**
-     * Makes it.
+     * Creates the driver, and starts its thread.
      *
-     * @param work does some of the group's work and returns how much
-     * @param busy whether there is work under way that the background thread should be quick about
-     * @param background whether there is a thread; in a simulation only those who wait work
+     * @param work does some of the group's work and returns the amount
+     * @param busy whether work is in progress, so that the background thread should poll at short intervals
+     * @param background whether there is a background thread; in a simulation only waiting callers do the work
      */
     Progress(Transport transport, IntSupplier work, BooleanSupplier busy, boolean background, String name) {
         this(transport, work, busy, background, name, MAX_RELIEF_NS);
     }
 
-    /** As above, where the thread in the background leaves the work to others for another time at most. */
+    /** As above, with another maximum for the time that the background thread parks while a caller does the work. */
     Progress(Transport transport, IntSupplier work, BooleanSupplier busy, boolean background, String name,
-            long longestReliefNs) {
+            long maxReliefNs) {
         this.transport = transport;
         this.work = work;
         this.busy = busy;
-        this.longestReliefNs = longestReliefNs;
+        this.maxReliefNs = maxReliefNs;
         thread = background ? Thread.ofPlatform().daemon().name(name).start(this::run) : null;
     }
 
@@ -70,7 +74,7 @@ final class Progress implements AutoCloseable {
             }
             long now = System.nanoTime();
             if (waiting > 0) {
-                reliefNs = relievedBy == waits ? Math.min(2 * reliefNs, longestReliefNs) : MIN_RELIEF_NS;
+                reliefNs = relievedBy == waits ? Math.min(2 * reliefNs, maxReliefNs) : MIN_RELIEF_NS;
                 relievedBy = waits;
                 LockSupport.parkNanos(this, reliefNs);
                 continue;
@@ -95,14 +99,14 @@ final class Progress implements AutoCloseable {
         }
     }
 
-    /** Tells the thread in the background that there is work. */
+    /** Wakes the background thread because there is work. */
     void wake() {
         if (thread != null && waiting == 0) {
             LockSupport.unpark(thread);
         }
     }
 
-    /** Runs something while nobody else works. */
+    /** Runs an action under the lock: no other thread does work meanwhile. */
     void locked(Runnable action) {
         lock.lock();
         try {
@@ -112,7 +116,7 @@ final class Progress implements AutoCloseable {
         }
     }
 
-    /** Does some work, unless somebody else is at it; for those who compute where there is no background thread. */
+    /** Does some work, unless another thread is doing it. For callers that compute without a background thread. */
     int doWork() {
         rethrow();
         return workAlone();
@@ -129,7 +133,7 @@ final class Progress implements AutoCloseable {
         }
     }
 
-    /** Works until something holds; returns whether it did in time. */
+    /** Works until a condition holds; returns whether it holds in time. */
     boolean await(BooleanSupplier condition, Duration atMost) {
         if (condition.getAsBoolean()) {
             return true;
@@ -176,8 +180,9 @@ final class Progress implements AutoCloseable {
         if (thread != null && thread != Thread.currentThread()) {
             LockSupport.unpark(thread);
             try {
-                if (!thread.join(Duration.ofMillis(CLOSING_MS))) {
-                    throw new DistributedException(thread.getName() + " does not end");
+                if (!thread.join(Duration.ofMillis(CLOSE_TIMEOUT_MS))) {
+                    throw new DistributedException("thread " + thread.getName() + " did not end within "
+                            + CLOSE_TIMEOUT_MS + " ms");
                 }
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();

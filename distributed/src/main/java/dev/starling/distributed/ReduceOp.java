@@ -1,8 +1,9 @@
 package dev.starling.distributed;
 
 /**
- * How elements of several ranks become one. Sums and products of 16-bit floats are kept in f32 and rounded once,
- * however many ranks there are; between more than two over a network, partial ones therefore travel as f32.
+ * The operation by which a collective reduces the elements of all ranks. Sums and products of 16-bit floats are
+ * computed in f32 and rounded once, for any number of ranks; over a network, partial results of more than two ranks
+ * therefore travel as f32.
  */
 public enum ReduceOp {
     /** The sum; integers wrap around. */
@@ -11,8 +12,8 @@ public enum ReduceOp {
     AVERAGE,
     /** The product; integers wrap around. */
     PRODUCT,
-    /** The least; NaN if there is one. */
+    /** The minimum; NaN if any element is NaN. */
     MIN,
-    /** The greatest; NaN if there is one. */
+    /** The maximum; NaN if any element is NaN. */
     MAX
 }

@@ -13,16 +13,16 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 /**
- * How processes find each other. Each needs the address of the {@link Coordinator}: it is told as {@code host:port}, or
- * found in a file that all can read, {@code file:PATH}, or known from a list of hosts, whose first one runs it.
+ * Finds the {@link Coordinator}. A process gets its address as {@code host:port}, or from a file that all processes can
+ * read, {@code file:PATH}, or from a list of hosts, whose first entry runs the coordinator.
  */
 public final class Rendezvous {
     private static final String FILE = "file:";
-    private static final long LOOK_EVERY_MS = 20;
+    private static final long POLL_INTERVAL_MS = 20;
 
     private Rendezvous() { }
 
-    /** Writes a coordinator's address where those who join by {@code file:PATH} look for it. */
+    /** Writes a coordinator's address to a file, for processes that join by {@code file:PATH}. */
     public static void publish(Path file, String address) {
         try {
             Path whole = file.resolveSibling(file.getFileName() + ".new");
@@ -33,7 +33,7 @@ public final class Rendezvous {
         }
     }
 
-    /** Returns a coordinator's address; waits for the file, if it is in one. */
+    /** Returns a coordinator's address; waits for the file if {@code coordinator} names one. */
     static String resolve(String coordinator, Duration atMost) {
         if (!coordinator.startsWith(FILE)) {
             return coordinator;
@@ -55,7 +55,7 @@ public final class Rendezvous {
 
     private static void pause() {
         try {
-            TimeUnit.MILLISECONDS.sleep(LOOK_EVERY_MS);
+            TimeUnit.MILLISECONDS.sleep(POLL_INTERVAL_MS);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new DistributedException("interrupted while waiting for the coordinator's address", e);
@@ -63,32 +63,34 @@ public final class Rendezvous {
     }
 
     /**
-     * Joins a group whose members all know the same list of hosts. The first one's process runs the coordinator, and
-     * when it closes its group waits for the others to leave.
+     * Joins a group whose members have the same list of hosts. Rank 0 runs the coordinator; when it closes its group,
+     * it waits for the others to leave.
      *
-     * @param hosts by rank, {@code host} or {@code host:port}, {@code [fe80::1]:4000} if it is an IPv6 address; the
-     *     first with the coordinator's port, the others with the one they listen on, if it is not any
+     * @param hosts by rank, {@code host} or {@code host:port}, with an IPv6 address as in {@code [fe80::1]:4000}; the
+     *     first needs the coordinator's port, the others may have the port on which they listen
      * @param rank of this process
-     * @param onLoss what a loss means
-     * @param fewest number of processes that may go on together after losses
+     * @param onLoss what happens after a loss
+     * @param minMembers number of processes with which the group may continue after losses
      */
-    public static Group join(TransportConfig transport, List<String> hosts, int rank, OnLoss onLoss, int fewest) {
+    public static Group join(TransportConfig transport, List<String> hosts, int rank, OnLoss onLoss, int minMembers) {
         String first = hosts.getFirst();
         if (rank < 0 || rank >= hosts.size() || port(first) == 0) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "a list of hosts has one for each rank,"
-                    + " the first with a port, got " + hosts + " and rank " + rank, "");
+            throw new TransportException(TransportException.Problem.ARGUMENT, "the list of hosts needs an entry for "
+                    + "each rank and a port in the first entry, got " + hosts + " and rank " + rank,
+                    "add the missing entry or port");
         }
         String own = hosts.get(rank);
-        GroupConfig config = GroupConfig.of(transport.at(host(own), rank == 0 ? 0 : port(own)), first).wish(rank);
+        GroupConfig config = GroupConfig.of(transport.at(host(own), rank == 0 ? 0 : port(own)), first)
+                .preferredRank(rank);
         if (rank > 0) {
             return Group.join(config);
         }
         CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(transport.at(host(first),
-                port(first)), hosts.size(), onLoss, fewest, config.joining()));
+                port(first)), hosts.size(), onLoss, minMembers, config.joinTimeout()));
         try {
             Group group = Group.join(config);
             group.onClose(() -> {
-                coordinator.awaitDone(config.patience());
+                coordinator.awaitDone(config.timeout());
                 coordinator.close();
             });
             return group;
@@ -98,7 +100,7 @@ public final class Rendezvous {
         }
     }
 
-    /** Returns the host of {@code host:port}: its name or address, without the brackets of an IPv6 address. */
+    /** Returns the host of {@code host:port}: a name or an address, without the brackets of an IPv6 address. */
     public static String host(String entry) {
         int colon = colon(entry);
         String host = colon < 0 ? entry : entry.substring(0, colon);
@@ -106,9 +108,9 @@ public final class Rendezvous {
     }
 
     /**
-     * Returns the port, 0 if there is none.
+     * Returns the port of {@code host:port}, or 0 if there is none.
      *
-     * @throws TransportException if what comes after the colon is no number
+     * @throws TransportException if the text after the colon is not a number
      */
     public static int port(String entry) {
         int colon = colon(entry);
@@ -120,7 +122,7 @@ public final class Rendezvous {
         }
     }
 
-    /** Returns where the colon before a port is, or -1: it is none of those of an IPv6 address. */
+    /** Returns the index of the colon before the port, or -1. Colons of an IPv6 address do not count. */
     private static int colon(String entry) {
         int last = entry.lastIndexOf(':');
         boolean ofAddress = entry.startsWith("[") ? last < entry.lastIndexOf(']') : entry.indexOf(':') < last;

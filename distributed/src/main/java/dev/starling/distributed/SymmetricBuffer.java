@@ -4,8 +4,8 @@ import dev.starling.distributed.collective.SymmetricMemory;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Registered memory of the same size on every rank, which collectives work on in place. Belongs to the epoch it was
- * made in: in the next one, others may be there, and this buffer is of no use but for reading.
+ * Registered memory of the same size on every rank, on which collectives work in place. A buffer belongs to the epoch
+ * in which it was created. In the next epoch, whose members may be others, it can only be read.
  */
 public final class SymmetricBuffer implements AutoCloseable {
     private final Group group;
@@ -16,7 +16,7 @@ public final class SymmetricBuffer implements AutoCloseable {
         this.memory = memory;
     }
 
-    /** Returns this rank's memory, zeroed at first, aligned to pages. */
+    /** Returns this rank's memory, initially zero and aligned to pages. */
     public MemorySegment memory() {
         return memory.own();
     }
@@ -30,7 +30,7 @@ public final class SymmetricBuffer implements AutoCloseable {
         return memory;
     }
 
-    /** Gives the memory back; no collective may be under way on it. Not collective. */
+    /** Releases the memory; no collective may be using it. Not a collective call. */
     @Override
     public void close() {
         group.locked(memory::close);

@@ -3,10 +3,10 @@ package dev.starling.distributed;
 import java.util.List;
 
 /**
- * Who belongs to a group for the time being.
+ * The members of a group in one membership epoch.
  *
- * @param epoch grows with every change
- * @param members by rank
+ * @param epoch number of the epoch, which grows with every change of members
+ * @param members in the order of their ranks
  */
 public record View(long epoch, List<Member> members) {
     /** Copies the list. */
@@ -21,7 +21,7 @@ public record View(long epoch, List<Member> members) {
 
     /** Returns the member with an id, or {@code null}. */
     public Member byId(long id) {
-        // By index, because it is asked for every message and an iterator would be an object each time.
+        // By index, because this runs for every message and an iterator would be an allocation each time.
         for (int rank = 0; rank < members.size(); rank++) {
             if (members.get(rank).id() == id) {
                 return members.get(rank);

@@ -3,31 +3,31 @@ package dev.starling.distributed;
 import java.time.Duration;
 
 /**
- * A collective, or a message, that goes on by itself. Made once, it can be started again and again, on all ranks in
- * the same order; that costs no memory.
+ * A collective, or a transfer between two ranks, that runs asynchronously. It can be started repeatedly, on all ranks
+ * in the same order; a start allocates nothing.
  */
 public interface Work {
     /**
-     * Begins, or begins again.
+     * Starts the work, or starts it again.
      *
-     * @throws DistributedException if it is under way
+     * @throws DistributedException if the work is in progress
      * @throws PeerLostException if the epoch has ended
      */
     void start();
 
-    /** Returns whether it is done, well or not. */
+    /** Returns whether the work has ended, successfully or not. */
     boolean isDone();
 
     /**
-     * Waits until it is done.
+     * Waits until the work is done.
      *
      * @throws PeerLostException if a member was lost
      * @throws MembershipChangedException if the epoch ended for another reason
-     * @throws CollectiveMismatchException if another rank called for something else
-     * @throws DistributedException if it took longer; names the ranks that have not come
+     * @throws CollectiveMismatchException if another rank called a different collective
+     * @throws DistributedException if the work took longer than {@code atMost}; the message names a missing rank
      */
     void await(Duration atMost);
 
-    /** Begins, and waits: costs less than one after the other, for no other thread has to be told. */
+    /** Starts the work and waits for it. Cheaper than {@link #start} and {@link #await}: it wakes no other thread. */
     void run(Duration atMost);
 }

@@ -27,65 +27,65 @@ public final class Cluster {
     private final Coordinator.OnLoss onLoss;
     private List<String> hosts = List.of();
     private UnaryOperator<Wire> around = UnaryOperator.identity();
-    private Duration patience = Duration.ofSeconds(20);
+    private Duration timeout = Duration.ofSeconds(20);
 
-    /** Makes a cluster over a transport. */
+    /** Creates a cluster over a transport. */
     public Cluster(TransportConfig transport, int world, Coordinator.OnLoss onLoss) {
         this.transport = transport;
         this.world = world;
         this.onLoss = onLoss;
     }
 
-    /** Makes a cluster over the local transport. */
+    /** Creates a cluster over the local transport. */
     public static Cluster local(int world) {
         return new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(10)), world,
                 Coordinator.OnLoss.END);
     }
 
     /**
-     * Returns a transport with a secret of its own, that of UCX over TCP; skips the test where there is none.
+     * Returns the configuration of a transport, with a new secret; UCX uses TCP. Skips the test if it is unavailable.
      *
      * @param provider local, aeron or ucx
      */
     public static TransportConfig transport(String provider) {
-        Availability there = Transport.providers().get(provider).availability();
-        assumeTrue(there instanceof Availability.Ready, () -> "no " + provider + " here: " + there);
+        Availability availability = Transport.providers().get(provider).availability();
+        assumeTrue(availability instanceof Availability.Ready, () -> provider + " is unavailable: " + availability);
         TransportConfig config = TransportConfig.of(provider, Secret.random()).livenessTimeout(Duration.ofSeconds(5));
         return provider.equals("ucx") ? config.option("tls", "tcp") : config;
     }
 
-    /** Has ranks pretend to be on hosts of these names. */
+    /** Makes ranks pretend to be on hosts of these names. */
     public Cluster hosts(String... names) {
         hosts = List.of(names);
         return this;
     }
 
-    /** Puts something of the test's own around the wire of each rank. */
+    /** Wraps the wire of each rank. */
     public Cluster around(UnaryOperator<Wire> wires) {
         around = wires;
         return this;
     }
 
-    /** Has ranks wait no longer than this for others; 20 s unless told. */
-    public Cluster patience(Duration atMost) {
-        patience = atMost;
+    /** Sets the timeout of ranks; default 20 s. */
+    public Cluster timeout(Duration atMost) {
+        timeout = atMost;
         return this;
     }
 
-    /** What a rank does. */
+    /** The program of a rank. */
     public interface Rank<T> {
-        /** Does it. */
+        /** Runs the program. */
         T run(Group group) throws Exception;
     }
 
-    /** Runs a program on all ranks, and returns what each returned; a failure of any is thrown. */
+    /** Runs a program on all ranks; returns their results, or throws the failure of a rank. */
     public <T> List<T> run(Rank<T> program) {
         try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(transport, world, onLoss, 1,
                 Duration.ofSeconds(30)))) {
             List<FutureTask<T>> ranks = new ArrayList<>();
             for (int rank = 0; rank < world; rank++) {
-                GroupConfig here = GroupConfig.of(transport, coordinator.address()).wish(rank)
-                        .patience(patience);
+                GroupConfig here = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
+                        .timeout(timeout);
                 GroupConfig config = hosts.isEmpty() ? here : here.host(hosts.get(rank));
                 Callable<T> body = () -> {
                     Wire wire = around.apply(Transport.providers().get(transport.provider()).open(transport));
@@ -109,7 +109,7 @@ public final class Cluster {
         }
     }
 
-    /** Waits until groups and servers of earlier tests, which may have been left waiting for a lost one, have ended. */
+    /** Waits until groups and servers of earlier tests have ended; some of them may still wait for a lost member. */
     public static void awaitEarlier() {
         long begin = System.nanoTime();
         while (Thread.getAllStackTraces().keySet().stream().anyMatch(t -> t.getName().startsWith("starling-group")

@@ -31,16 +31,16 @@ class GroupTest {
     private static final Duration SOON = Duration.ofSeconds(10);
 
     @Test
-    void givesRanksAndExchanges() {
-        List<String> said = Cluster.local(3).run(group -> {
+    void assignsRanksAndExchanges() {
+        List<String> results = Cluster.local(3).run(group -> {
             byte[][] all = group.collectives().exchange(("I am " + group.rank()).getBytes(StandardCharsets.UTF_8));
-            StringBuilder heard = new StringBuilder();
+            StringBuilder text = new StringBuilder();
             for (byte[] each : all) {
-                heard.append(new String(each, StandardCharsets.UTF_8)).append(';');
+                text.append(new String(each, StandardCharsets.UTF_8)).append(';');
             }
-            return heard.toString();
+            return text.toString();
         });
-        assertThat(said).containsOnly("I am 0;I am 1;I am 2;");
+        assertThat(results).containsOnly("I am 0;I am 1;I am 2;");
     }
 
     @Test
@@ -80,34 +80,34 @@ class GroupTest {
     }
 
     @Test
-    void leavesNoByteOut() {
+    void refusesPartialElements() {
         List<byte[]> all = Cluster.local(2).run(group -> {
-            Collectives together = group.collectives();
+            Collectives collectives = group.collectives();
             byte mine = (byte) (10 + group.rank());
             byte[] bytes = {mine, mine, mine, mine, mine, mine, mine};
-            assertThatThrownBy(() -> together.allReduce(MemorySegment.ofArray(bytes), DType.I32, ReduceOp.SUM))
+            assertThatThrownBy(() -> collectives.allReduce(MemorySegment.ofArray(bytes), DType.I32, ReduceOp.SUM))
                     .isInstanceOf(TensorException.class).hasMessageContaining("all reduce (sum)")
                     .hasMessageContaining("7 bytes").hasMessageContaining("multiple of 4")
                     .hasMessageContaining("i32");
             assertThat(bytes).containsOnly(mine);
-            // Who was refused has begun nothing, and what is of bytes may have any length.
-            together.allReduce(MemorySegment.ofArray(bytes).asSlice(0, 4), DType.I32, ReduceOp.SUM);
+            // A refused call has no effect, and a collective on bytes may have any length.
+            collectives.allReduce(MemorySegment.ofArray(bytes).asSlice(0, 4), DType.I32, ReduceOp.SUM);
             assertThat(bytes).containsExactly(21, 21, 21, 21, mine, mine, mine);
-            together.broadcast(MemorySegment.ofArray(bytes), 1);
+            collectives.broadcast(MemorySegment.ofArray(bytes), 1);
             return bytes;
         });
         assertThat(all).containsOnly(new byte[] {21, 21, 21, 21, 11, 11, 11});
     }
 
     @Test
-    void tellsEveryRankWhoWasLost() {
+    void reportsTheLostRankOnEveryRank() {
         CountDownLatch ready = new CountDownLatch(3);
         List<String> messages = Cluster.local(3).run(group -> {
             int rank = group.rank();
             ready.countDown();
             if (rank == 1) {
                 ready.await();
-                // As a killed process would, without a word to the coordinator.
+                // Like a killed process, without a message to the coordinator.
                 group.locked(() -> group.transport().close());
                 return "";
             }
@@ -122,7 +122,7 @@ class GroupTest {
     }
 
     @Test
-    void endsAWaitAtOnceWhenItIsAborted() {
+    void abortEndsAWaitImmediately() {
         CountDownLatch ended = new CountDownLatch(1);
         Cluster.local(2).run(group -> {
             if (group.rank() == 0) {
@@ -131,11 +131,11 @@ class GroupTest {
             }
             Thread.ofPlatform().daemon().start(() -> {
                 group.await(() -> false, Duration.ofMillis(100));
-                group.abort("nobody needs it");
+                group.abort("the run was cancelled");
             });
-            // Rank 0 never comes to this barrier.
+            // Rank 0 never calls this barrier.
             assertThatThrownBy(() -> group.collectives().barrier().await(SOON.multipliedBy(6)))
-                    .isInstanceOf(DistributedException.class).hasMessageContaining("nobody needs it");
+                    .isInstanceOf(DistributedException.class).hasMessageContaining("the run was cancelled");
             assertThat(group.isEnded()).isTrue();
             ended.countDown();
             return null;
@@ -143,25 +143,25 @@ class GroupTest {
     }
 
     @Test
-    void isAbortedWhileItJoins() {
-        GroupConfig nobody = GroupConfig.of(TransportConfig.of("local", Secret.random()), "local-nobody")
-                .joining(SOON.multipliedBy(6));
-        assertThatThrownBy(() -> Group.join(nobody, begun -> Thread.ofPlatform().daemon().start(() -> {
-            begun.await(() -> false, Duration.ofMillis(100));
-            begun.abort("nobody needs it");
-        }))).isInstanceOf(DistributedException.class).hasMessageContaining("nobody needs it");
+    void abortEndsAJoin() {
+        GroupConfig absent = GroupConfig.of(TransportConfig.of("local", Secret.random()), "local-absent")
+                .joinTimeout(SOON.multipliedBy(6));
+        assertThatThrownBy(() -> Group.join(absent, group -> Thread.ofPlatform().daemon().start(() -> {
+            group.await(() -> false, Duration.ofMillis(100));
+            group.abort("the run was cancelled");
+        }))).isInstanceOf(DistributedException.class).hasMessageContaining("the run was cancelled");
     }
 
     @Test
-    void goesOnAtOnceWithoutOneThatIsExcluded() throws Exception {
+    void continuesImmediatelyWithoutAnExcludedMember() throws Exception {
         TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofMinutes(1));
         try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, 2,
                 Coordinator.OnLoss.REFORM, 1, SOON))) {
-            GroupConfig joining = GroupConfig.of(config, coordinator.address());
-            FutureTask<Group> later = new FutureTask<>(() -> Group.join(joining.wish(1)));
+            GroupConfig membership = GroupConfig.of(config, coordinator.address());
+            FutureTask<Group> later = new FutureTask<>(() -> Group.join(membership.preferredRank(1)));
             Thread.ofPlatform().daemon().start(later);
-            try (Group zero = Group.join(joining.wish(0)); Group one = later.get(10, TimeUnit.SECONDS)) {
-                coordinator.exclude(7, "nobody has this wish");
+            try (Group zero = Group.join(membership.preferredRank(0)); Group one = later.get(10, TimeUnit.SECONDS)) {
+                coordinator.exclude(7, "no process has this preferred rank");
                 coordinator.exclude(1, "its process was killed");
                 assertThatThrownBy(() -> zero.collectives().barrier().await(SOON))
                         .isInstanceOf(MembershipChangedException.class);
@@ -174,48 +174,49 @@ class GroupTest {
     }
 
     @Test
-    void tellsOfChangesWhoeverWantsToKnow() {
+    void notifiesListenersOfChanges() {
         new Cluster(TransportConfig.of("local", Secret.random()), 1, Coordinator.OnLoss.REFORM).run(group -> {
-            List<String> told = new CopyOnWriteArrayList<>();
+            List<String> calls = new CopyOnWriteArrayList<>();
             Runnable[] end = new Runnable[1];
             end[0] = group.onChange(() -> {
-                told.add("once");
+                calls.add("once");
                 end[0].run();
             });
-            group.onChange(() -> told.add("always"));
+            group.onChange(() -> calls.add("always"));
             for (int guests = 1; guests <= 2; guests++) {
                 int changes = guests;
-                try (Group guest = Group.join(group.config().wish(-1))) {
+                try (Group guest = Group.join(group.config().preferredRank(-1))) {
                     assertThat(guest.world()).isEqualTo(2);
-                    assertThat(group.await(() -> told.size() > changes, SOON)).isTrue();
+                    assertThat(group.await(() -> calls.size() > changes, SOON)).isTrue();
                 }
             }
-            assertThat(told).startsWith("once", "always", "always").filteredOn("once"::equals).hasSize(1);
+            assertThat(calls).startsWith("once", "always", "always").filteredOn("once"::equals).hasSize(1);
             end[0].run();
             return null;
         });
     }
 
     @Test
-    void meetsByAFile(@TempDir Path directory) throws Exception {
+    void joinsByAFile(@TempDir Path directory) throws Exception {
         TransportConfig config = TransportConfig.of("local", Secret.random());
         Path file = directory.resolve("coordinator");
-        GroupConfig joining = GroupConfig.of(config, "file:" + file);
-        FutureTask<Integer> one = inThread(() -> Group.join(joining.wish(1)));
+        GroupConfig membership = GroupConfig.of(config, "file:" + file);
+        FutureTask<Integer> one = inThread(() -> Group.join(membership.preferredRank(1)));
         try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, 2,
                 Coordinator.OnLoss.END, 2, SOON))) {
             Rendezvous.publish(file, coordinator.address());
-            FutureTask<Integer> zero = inThread(() -> Group.join(joining.wish(0)));
+            FutureTask<Integer> zero = inThread(() -> Group.join(membership.preferredRank(0)));
             assertThat(zero.get(10, TimeUnit.SECONDS)).isEqualTo(0);
             assertThat(one.get(10, TimeUnit.SECONDS)).isEqualTo(1);
         }
         assertThatThrownBy(() -> Group.join(GroupConfig.of(config, "file:" + directory.resolve("none"))
-                .joining(Duration.ofMillis(50)))).isInstanceOf(DistributedException.class).hasMessageContaining("none");
+                .joinTimeout(Duration.ofMillis(50)))).isInstanceOf(DistributedException.class)
+                .hasMessageContaining("none");
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"127.0.0.1", "[::1]"})
-    void meetsByAListOfHosts(String host) throws Exception {
+    void joinsByAListOfHosts(String host) throws Exception {
         assumeTrue(NetworkInterface.getByInetAddress(InetAddress.getByName(host)) != null, "without IPv6");
         int port;
         try (DatagramSocket free = new DatagramSocket()) {

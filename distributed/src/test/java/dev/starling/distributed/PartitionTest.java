@@ -17,18 +17,20 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 
-/** Two members do not hear each other any more, but the coordinator hears both. */
+/** Two members lose the connection to each other, but not to the coordinator. */
 class PartitionTest {
     private static final Duration SILENCE = Duration.ofMillis(100);
-    private static final Duration PATIENCE = Duration.ofSeconds(5);
+    private static final Duration TIMEOUT = Duration.ofSeconds(5);
     private static final Pattern LOSS = Pattern.compile("rank 2 is lost, last heard (\\d+) ms ago: cut off from 1 of "
-            + "the 2 other members; rank 1 says: received nothing from rank2 for (\\d+) ms");
+            + "the 2 other members; rank 1 reports: received nothing from rank2 for (\\d+) ms");
 
-    /** Returns what ended the group on each of three ranks, of which the last two are cut off from each other. */
+    /**
+     * Returns the loss that ended the group on each of three ranks, of which the last two are cut off from each other.
+     */
     private static List<PeerLostException> losses() {
         List<String> names = List.of("coordinator", "rank0", "rank1", "rank2");
-        FaultPlan plan = new FaultPlan(1, names, PATIENCE, Set.of(FaultPlan.Kind.CUT), Conditions.GOOD,
-                List.of(new Fault.Cut(Duration.ofMillis(50), PATIENCE, Set.of("rank1"), Set.of("rank2"), true)));
+        FaultPlan plan = new FaultPlan(1, names, TIMEOUT, Set.of(FaultPlan.Kind.CUT), Conditions.GOOD,
+                List.of(new Fault.Cut(Duration.ofMillis(50), TIMEOUT, Set.of("rank1"), Set.of("rank2"), true)));
         TransportConfig config = TransportConfig.of("simulated", Secret.ofText("a secret of simulated processes"))
                 .livenessTimeout(SILENCE);
         List<PeerLostException> losses = new ArrayList<>(names.stream().skip(1).<PeerLostException>map(_ -> null)
@@ -36,40 +38,41 @@ class PartitionTest {
         try (Simulation simulation = Simulation.of(plan)) {
             simulation.start("coordinator", () -> {
                 try (Coordinator coordinator = Coordinator.over(Transport.over(simulation.wire("coordinator"), config),
-                        3, Coordinator.OnLoss.END, 1, PATIENCE)) {
-                    coordinator.run(PATIENCE.multipliedBy(2));
+                        3, Coordinator.OnLoss.END, 1, TIMEOUT)) {
+                    coordinator.run(TIMEOUT.multipliedBy(2));
                 }
             });
             for (int rank = 0; rank < 3; rank++) {
                 String name = names.get(1 + rank);
-                GroupConfig joining = GroupConfig.of(null, "coordinator").wish(rank).host(name).joining(PATIENCE);
+                GroupConfig membership = GroupConfig.of(null, "coordinator").preferredRank(rank).host(name)
+                        .joinTimeout(TIMEOUT);
                 simulation.start(name, () -> {
-                    try (Group group = Group.join(Transport.over(simulation.wire(name), config), joining, false)) {
-                        group.await(group::isEnded, PATIENCE);
+                    try (Group group = Group.join(Transport.over(simulation.wire(name), config), membership, false)) {
+                        group.await(group::isEnded, TIMEOUT);
                         if (group.failure() instanceof PeerLostException loss) {
-                            losses.set(joining.wish(), loss);
+                            losses.set(membership.preferredRank(), loss);
                         }
                     }
                 });
             }
-            simulation.run(PATIENCE.multipliedBy(3));
+            simulation.run(TIMEOUT.multipliedBy(3));
         }
         return losses;
     }
 
     @Test
-    void tellsWhenTheOtherSideHeardTheLostOneLast() {
+    void reportsWhenTheOtherMemberLastHeardTheLostOne() {
         List<PeerLostException> losses = losses();
-        // Ranks 0 and 1 learn it of the coordinator; rank 2 was told that it is the one.
+        // The coordinator sends the loss to ranks 0 and 1, and a refusal to rank 2.
         for (PeerLostException loss : losses.subList(0, 2)) {
-            Matcher told = LOSS.matcher(loss.getMessage());
-            assertThat(told.matches()).as(loss.getMessage()).isTrue();
+            Matcher message = LOSS.matcher(loss.getMessage());
+            assertThat(message.matches()).as(loss.getMessage()).isTrue();
             assertThat(loss.rank()).isEqualTo(2);
-            long last = Long.parseLong(told.group(1));
-            long suspected = Long.parseLong(told.group(2));
-            assertThat(loss.unheard().toMillis()).isEqualTo(last);
+            long last = Long.parseLong(message.group(1));
+            long suspected = Long.parseLong(message.group(2));
+            assertThat(loss.silentFor().toMillis()).isEqualTo(last);
             assertThat(suspected).isGreaterThanOrEqualTo(SILENCE.toMillis());
-            // The coordinator waits half a silence for what others say, and is not asked for long to get to it.
+            // The coordinator waits half the liveness timeout for other reports; messages need little time.
             assertThat(last - suspected).isBetween(SILENCE.toMillis() / 2, SILENCE.toMillis());
         }
         assertThat(losses.get(2)).isNull();

@@ -31,8 +31,8 @@ class ProgressTest {
     }
 
     @Test
-    void goesOnInTheBackgroundSoonAfterSomebodyHasWaitedLong() {
-        // The thread sleeps twice as long each time: from 4.094 s of this wait to 8.190 s or later.
+    void resumesInTheBackgroundSoonAfterALongWait() {
+        // The thread doubles its sleep each time: one sleep lasts from 4.094 s of this wait to 8.190 s or later.
         long waitNs = TimeUnit.MILLISECONDS.toNanos(4_300);
         long sleepEndsNs = TimeUnit.MILLISECONDS.toNanos(8_100);
         try (Progress progress = new Progress(transport, this::work, () -> false, true, "test", Long.MAX_VALUE / 4)) {
@@ -47,7 +47,7 @@ class ProgressTest {
     }
 
     @Test
-    void tellsThoseWhoWaitWhatBrokeTheBackground() {
+    void reportsAFailureOfTheBackgroundThreadToCallers() {
         try (Progress progress = new Progress(transport, () -> {
             if (Thread.currentThread().getName().equals("background")) {
                 throw new StackOverflowError("of the test");
@@ -65,7 +65,7 @@ class ProgressTest {
     }
 
     @Test
-    void worksNoMoreOnceClosed() {
+    void doesNoWorkOnceClosed() {
         Progress progress = new Progress(transport, this::work, () -> false, true, "test");
         assertThat(progress.await(() -> works.get() > 0, LONG)).isTrue();
         progress.close();

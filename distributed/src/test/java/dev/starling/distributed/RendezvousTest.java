@@ -17,7 +17,7 @@ class RendezvousTest {
     @CsvSource({"node7, node7, 0", "node7:4000, node7, 4000", "10.0.0.1, 10.0.0.1, 0", "10.0.0.1:1, 10.0.0.1, 1",
         "[fe80::1], fe80::1, 0", "[fe80::1]:4000, fe80::1, 4000", "fe80::1, fe80::1, 0", "::1, ::1, 0",
         "[::]:65535, ::, 65535", "fe80::1%eth0, fe80::1%eth0, 0", "[fe80::1%eth0]:4000, fe80::1%eth0, 4000"})
-    void tellsTheHostFromThePort(String entry, String host, int port) {
+    void separatesHostAndPort(String entry, String host, int port) {
         assertThat(Rendezvous.host(entry)).isEqualTo(host);
         assertThat(Rendezvous.port(entry)).isEqualTo(port);
     }
@@ -30,9 +30,9 @@ class RendezvousTest {
     }
 
     @Test
-    void wantsThePortOfTheFirst() {
+    void requiresThePortOfTheFirstHost() {
         TransportConfig config = TransportConfig.of("local", Secret.random());
         assertThatThrownBy(() -> Rendezvous.join(config, List.of("[::1]", "[::1]"), 0, Coordinator.OnLoss.END, 2))
-                .isInstanceOf(TransportException.class).hasMessageContaining("the first with a port");
+                .isInstanceOf(TransportException.class).hasMessageContaining("a port in the first entry");
     }
 }

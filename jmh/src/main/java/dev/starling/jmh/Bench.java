@@ -94,7 +94,7 @@ public final class Bench implements Callable<Integer> {
     }
 
     private String json(List<Comparison> comparisons) {
-        return comparisons.stream().map(Bench::json).collect(Collectors.joining(",",
+        return comparisons.stream().map(Bench::json).collect(Collectors.joinTimeout(",",
             "{\"threads\":" + threads + ",\"clock\":\"" + clock + "\",\"cases\":[", "]}"));
     }
 

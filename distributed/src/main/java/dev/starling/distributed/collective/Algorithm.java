@@ -3,30 +3,30 @@ package dev.starling.distributed.collective;
 import org.agrona.DirectBuffer;
 
 /**
- * A way to do collectives, one at a time; keeps its memory from one to the next. A state machine without waiting,
+ * An implementation of collectives, which runs one at a time and reuses its memory. A state machine that never waits,
  * confined to the thread that works for the group.
  */
 interface Algorithm extends AutoCloseable {
-    /** Begins a collective; only when none is under way. */
+    /** Begins a collective; the previous one must be done. */
     void begin(CollectiveCall call, SymmetricMemory memory, long offset);
 
     /**
-     * Gets on with it; returns the amount of work done.
+     * Advances the collective; returns the amount of work done.
      *
-     * @throws RuntimeException if another rank called for something else
+     * @throws RuntimeException if another rank called a different collective
      */
     int doWork();
 
-    /** Returns whether the collective begun last is done. */
+    /** Returns whether the last collective is done. */
     boolean isDone();
 
-    /** Takes a message of a rank's same algorithm, perhaps for the collective after this one. */
+    /** Handles a message of the same algorithm on another rank; it may belong to the next collective. */
     default void onMessage(int from, DirectBuffer buffer, int offset, int length) { }
 
-    /** Learns that a rank's put has arrived. */
+    /** Handles the arrival of a rank's put. */
     default void onPut(int from, long immediate) { }
 
-    /** Returns a rank that has not come yet, or -1. */
+    /** Returns a rank for which the collective waits, or -1. */
     int awaited();
 
     @Override

@@ -8,9 +8,9 @@ import java.util.Arrays;
 import java.util.Locale;
 import java.util.Objects;
 
-/** What every rank of a group must ask for alike. Immutable; made once and used for every step. */
+/** The arguments of a collective, which must be equal on all ranks. Immutable; created once and used for every step. */
 public final class CollectiveCall {
-    /** Longest text, in bytes of UTF-8, that is told to peers; the rest is cut off. */
+    /** Maximum length in bytes of the UTF-8 text that is sent to peers; the rest is cut off. */
     static final int MAX_TEXT = 1000;
 
     private final Kind kind;
@@ -19,14 +19,15 @@ public final class CollectiveCall {
     private final long count;
     private final int root;
     private final String label;
-    /** Says all that must be alike: whoever has another hash calls for something else. */
+    /** Contains everything that must be equal on all ranks. A different hash means a different call. */
     private final String text;
     private final byte[] textBytes;
     private final long hash;
 
     private CollectiveCall(Kind kind, DType dtype, ReduceOp op, long count, int root, String label, String place) {
         if (count < 0) {
-            throw TensorException.argument("collective", "count >= 0 must hold, got " + count, "change it");
+            throw TensorException.argument("collective", "count >= 0 must hold, got " + count,
+                    "pass the number of elements");
         }
         if (op != null && !ReduceKernels.supports(dtype)) {
             throw TensorException.argument("collective", "elements of " + dtype + " cannot be reduced",
@@ -71,16 +72,16 @@ public final class CollectiveCall {
         return new CollectiveCall(Kind.BROADCAST, dtype, null, count, root, label, "");
     }
 
-    /** No rank goes on before all have come. */
+    /** No rank continues before all have called the barrier. */
     public static CollectiveCall barrier(String label) {
         return new CollectiveCall(Kind.BARRIER, DType.U8, null, 0, 0, label, "");
     }
 
     /**
-     * Returns the same call for elements of a buffer, so that ranks that mean different ones notice.
+     * Returns the call for elements of a buffer, so that a mismatch of buffers or offsets is detected, too.
      *
      * @param buffer number of the buffer in its epoch
-     * @param offset where its elements begin there, in bytes
+     * @param offset of the elements in the buffer, in bytes
      */
     CollectiveCall in(long buffer, long offset) {
         return new CollectiveCall(kind, dtype, op, count, root, label, " in buffer " + buffer + " at byte " + offset);
@@ -88,13 +89,13 @@ public final class CollectiveCall {
 
     private String describe(String place) {
         String what = kind.name().toLowerCase(Locale.ROOT).replace('_', ' ');
-        String how = op == null ? "" : " (" + op.name().toLowerCase(Locale.ROOT) + ")";
+        String operation = op == null ? "" : " (" + op.name().toLowerCase(Locale.ROOT) + ")";
         String elements = kind == Kind.BARRIER ? "" : " of " + dtype + "[" + count + "]";
         String from = kind == Kind.BROADCAST ? " from rank " + root : "";
-        return what + how + elements + from + place + (label.isEmpty() ? "" : " for " + label);
+        return what + operation + elements + from + place + (label.isEmpty() ? "" : " for " + label);
     }
 
-    /** Returns what is done. */
+    /** Returns the kind. */
     public Kind kind() {
         return kind;
     }
@@ -104,7 +105,7 @@ public final class CollectiveCall {
         return dtype;
     }
 
-    /** Returns how elements are reduced, or {@code null}. */
+    /** Returns the reduction, or {@code null} if elements are not reduced. */
     public ReduceOp op() {
         return op;
     }
@@ -124,7 +125,7 @@ public final class CollectiveCall {
         return count * dtype.bytes();
     }
 
-    /** Returns a hash by which ranks tell whether they call for the same. */
+    /** Returns a hash by which ranks compare their calls. */
     public long hash() {
         return hash;
     }

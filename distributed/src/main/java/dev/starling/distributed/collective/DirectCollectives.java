@@ -5,17 +5,20 @@ import dev.starling.distributed.collective.CollectiveCall.Kind;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Collectives between ranks that map each other's memory: each result is computed where it belongs, from where its
- * inputs are, in one pass over memory.
+ * Collectives between ranks that map each other's memory. A rank reads all inputs of a result from the other ranks'
+ * memory and writes the result directly to its destinations, in one pass.
  *
- * <p>The elements are divided into a share for each rank and each share into pieces. When all ranks have come, each
- * does not hold up the rest. Whoever computes a piece does so in the order of ranks, so that all have the same bits.
- * Small all-reduces take one round less: each rank puts its input into a slot and reduces all slots for itself.
+ * <p>The elements are divided into a share for each rank, and each share into pieces. When all ranks have arrived, each
+ * claims pieces of its own share first and then of the others', so that a slow rank does not hold up the rest. Inputs
+ * are reduced in the order of ranks, no matter which rank computes a piece, so all ranks have the same bits. Small
+ * all-reduces need one round less: each rank copies its input to a slot, and every rank reduces all slots for itself.
  *
- * <p>A state machine without waiting: after {@link #begin}, {@link #doWork} until {@link #isDone}; one collective at a
- * time, one thread at a time. The memories must stay mapped until then, or until nobody calls {@link #doWork} again.
+ * <p>A state machine that never waits: after {@link #begin}, call {@link #doWork} until {@link #isDone}. Runs one
+ * collective at a time, on one thread at a time. The memories must stay mapped until the collective is done, or until
+ * no thread calls {@link #doWork} any more.
  */
 public final class DirectCollectives {
+    /** Size in bytes of a rank's control page. */
     public static final long CONTROL_BYTES = DirectControl.BYTES;
 
     private static final long PIECE = 64 << 10;
@@ -29,7 +32,7 @@ public final class DirectCollectives {
     private final long[] slots;
     private final long[] self = new long[1];
     private final long[] memory;
-    /** Pieces of each share in all collectives so far, this one included. */
+    /** Number of pieces of each share in all collectives so far, including this one. */
     private final long[] limits;
     private long sequence;
     private CollectiveCall call;
@@ -38,9 +41,9 @@ public final class DirectCollectives {
     private int next;
 
     /**
-     * Makes one rank's end.
+     * Creates one rank's side.
      *
-     * @param controls each rank's control page as mapped here
+     * @param controls each rank's control page, as mapped by this process
      */
     public DirectCollectives(int rank, MemorySegment[] controls) {
         this.rank = rank;
@@ -55,12 +58,12 @@ public final class DirectCollectives {
     }
 
     /**
-     * Begins a collective that {@link Engine#prepare} has found possible; the rank's own elements are ready. Until it
-     * is done they belong to it.
+     * Begins a collective whose arguments {@link Engine#prepare} has checked. The rank's elements must be ready, and
+     * must not be used by others until the collective is done.
      *
-     * @param memories each rank's memory as mapped here, all alike
-     * @param byteOffset where the elements begin in each, on a cache line
-     * @throws IllegalStateException if another one is not done yet
+     * @param memories each rank's memory, as mapped by this process, all of the same size
+     * @param byteOffset of the elements in each memory, a multiple of a cache line
+     * @throws IllegalStateException if another collective is not done yet
      */
     public void begin(CollectiveCall newCall, MemorySegment[] memories, long byteOffset) {
         if (state != State.DONE) {
@@ -69,7 +72,7 @@ public final class DirectCollectives {
         for (int r = 0; r < world; r++) {
             memory[r] = newCall.kind() == Kind.BARRIER ? 0 : memories[r].address();
         }
-        boolean isNew = newCall != call;
+        boolean newText = newCall != call;
         call = newCall;
         offset = byteOffset;
         next = 0;
@@ -82,18 +85,18 @@ public final class DirectCollectives {
                 limits[r] += pieces(r);
             }
         }
-        controls[rank].arrive(sequence, call, isNew);
+        controls[rank].arrive(sequence, call, newText);
     }
 
-    /** Returns whether the collective that was begun last is done. */
+    /** Returns whether the last collective is done. */
     public boolean isDone() {
         return state == State.DONE;
     }
 
     /**
-     * Gets on with the collective, at most one piece.
+     * Advances the collective by at most one piece.
      *
-     * @throws CollectiveMismatchException if another rank called for something else
+     * @throws CollectiveMismatchException if another rank called a different collective
      */
     public int doWork() {
         return switch (state) {
@@ -104,7 +107,7 @@ public final class DirectCollectives {
         };
     }
 
-    /** Returns a rank that has not come yet, or -1 if all have, or if there is nothing to come for. */
+    /** Returns a rank that has not arrived yet, or -1 if all have or no collective is in progress. */
     public int awaited() {
         return state == State.GATHERING ? next : -1;
     }
@@ -207,11 +210,11 @@ public final class DirectCollectives {
     private enum State {
         /** Nothing to do. */
         DONE,
-        /** Not all ranks have come. */
+        /** Some ranks have not arrived. */
         GATHERING,
-        /** There may be pieces that nobody has taken on. */
+        /** There may be pieces that no rank has claimed. */
         WORKING,
-        /** Others may not be done with their pieces. */
+        /** Other ranks may still compute pieces. */
         FINISHING
     }
 }

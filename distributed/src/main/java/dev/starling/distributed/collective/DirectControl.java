@@ -8,15 +8,15 @@ import java.lang.invoke.VarHandle;
 import java.nio.charset.StandardCharsets;
 
 /**
- * One rank's page of flags, which all ranks of a host map. All numbers only grow, so nothing is ever reset.
+ * One rank's control page, which all ranks of a host map. All counters only grow, so none is ever reset.
  *
- * <p>What different ranks write at the same time lies on different pairs of cache lines:
+ * <p>Fields that different ranks write at the same time are on different pairs of cache lines:
  * <pre>
- *     0  arrived    sequence number of the last collective that the rank called for
- *     8  hash 0     of its last call with an even sequence number; a rank may be one ahead of another, no more
- *    16  hash 1     with an odd one
- *   128  claimed    pieces of the rank's share that somebody has taken on
- *   256  finished   pieces of the rank's share that are done
+ *     0  arrived    sequence number of the last collective that the rank called
+ *     8  hash 0     of its last call with an even sequence number; a rank is at most one call ahead of another
+ *    16  hash 1     of its last call with an odd sequence number
+ *   128  claimed    number of pieces of the rank's share that ranks have claimed
+ *   256  finished   number of pieces of the rank's share that are done
  *   384  length     of the call's text in bytes
  *   392  text
  *  4096  slot 0     the input of small collectives with an even sequence number
@@ -42,13 +42,13 @@ final class DirectControl {
 
     DirectControl(MemorySegment page) {
         if (page.byteSize() < BYTES || page.address() % 64 != 0) {
-            throw new IllegalArgumentException("a control page has " + BYTES + " bytes and begins on a cache line, got "
-                + page);
+            throw new IllegalArgumentException("a control page must have " + BYTES + " bytes and start on a cache line,"
+                    + " got " + page);
         }
         base = page.address();
     }
 
-    /** Tells the others that the rank has come, and what for. */
+    /** Publishes that the rank has arrived, and its call. */
     void arrive(long sequence, CollectiveCall call, boolean newCall) {
         if (newCall) {
             byte[] text = call.textBytes();
@@ -74,7 +74,7 @@ final class DirectControl {
         return new String(text, StandardCharsets.UTF_8);
     }
 
-    /** Takes on the next piece below {@code limit}; returns its number, or -1 if all are taken. */
+    /** Claims the next piece below {@code limit}; returns its number, or -1 if all are claimed. */
     long claim(long limit) {
         long next = (long) LONG.getOpaque(ALL, base + CLAIMED);
         while (next < limit) {

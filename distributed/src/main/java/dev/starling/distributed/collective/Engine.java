@@ -13,13 +13,13 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Does the collectives of one epoch, one after the other, in the order in which they were started: directly in memory
+ * Runs the collectives of one epoch, one after the other, in the order in which they were started: directly in memory
  * that all ranks map, or over the network. Confined to the thread that works for the group.
  *
  * <p>Messages: channel i32, kind i32, epoch i64, sequence i64, rest. Those of other epochs are dropped.
  */
 public final class Engine implements AutoCloseable {
-    /** Length in bytes of what messages begin with, the channel included. */
+    /** Length in bytes of the header of messages, the channel number included. */
     static final int HEADER = 24;
 
     private static final int EXCHANGE = 1;
@@ -30,11 +30,13 @@ public final class Engine implements AutoCloseable {
     private static final long LINE = 64;
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 
-    private static final Thread ANOTHER = Thread.ofPlatform().unstarted(() -> { });
+    /** Stands for any other thread when memory's accessibility is checked. */
+    private static final Thread OTHER_THREAD = Thread.ofPlatform().unstarted(() -> { });
 
     private final Fabric fabric;
     private final int channel;
-    private final Map<Long, byte[][]> heard = new HashMap<>();
+    /** Blobs received, by number of the exchange and rank. */
+    private final Map<Long, byte[][]> received = new HashMap<>();
     private final Task controlKeys;
     private final SymmetricMemory control;
     private final NetworkCollectives network;
@@ -43,16 +45,19 @@ public final class Engine implements AutoCloseable {
     private boolean settled;
     private Task first;
     private Task last;
+    /** Whether the first task has begun. */
     private boolean begun;
     private Algorithm active;
-    private boolean[] told;
+    /** Ranks that have been sent the blob of the present exchange. */
+    private boolean[] sent;
     private long exchanges;
     private long registrations;
     private RuntimeException failure;
-    private UnsafeBuffer aborting;
-    private boolean[] aborted;
+    /** The abort message while a rank has yet to be sent it, or {@code null}. */
+    private UnsafeBuffer abortMessage;
+    private boolean[] abortSent;
 
-    /** Begins the collectives of an epoch; {@code channel} is what messages to peers begin with. */
+    /** Creates the engine of an epoch; messages start with the number of {@code channel}. */
     public Engine(Fabric fabric, int channel) {
         this.fabric = fabric;
         this.channel = channel;
@@ -66,7 +71,7 @@ public final class Engine implements AutoCloseable {
         return fabric;
     }
 
-    /** Registers memory; see {@link SymmetricMemory} for what follows. */
+    /** Registers memory; {@link SymmetricMemory} describes the further steps. */
     public SymmetricMemory register(long bytes) {
         SymmetricMemory memory = new SymmetricMemory(this, registrations, bytes);
         registrations++;
@@ -76,8 +81,8 @@ public final class Engine implements AutoCloseable {
     /** Starts an exchange of blobs. */
     public Task exchange(byte[] blob) {
         if (blob.length > MAX_BLOB) {
-            throw TensorException.argument("exchange", "at most " + MAX_BLOB + " bytes can be exchanged, got "
-                    + blob.length, "send less");
+            throw TensorException.argument("exchange", "a rank can pass at most " + MAX_BLOB + " bytes, got "
+                    + blob.length, "pass fewer bytes, or use a collective on a SymmetricBuffer");
         }
         Task task = new Task(null, null, 0, null, blob.clone());
         start(task);
@@ -85,13 +90,13 @@ public final class Engine implements AutoCloseable {
     }
 
     /**
-     * Makes a task, which is not started.
+     * Creates a task, which is not started.
      *
-     * @param memory that the elements are in, or {@code null} for a barrier
-     * @param offset where they begin, in bytes
-     * @param ready tells whether they are there, and is asked until they are by whoever works for the group; or
-     *     {@code null} if they are whenever the task is started
-     * @throws TensorException if ranks that all called for this could not do it
+     * @param memory that contains the elements, or {@code null} for a barrier
+     * @param offset of the elements, in bytes
+     * @param ready returns whether the elements have arrived, and is polled until then; {@code null} if they have
+     *     arrived whenever the task is started
+     * @throws TensorException if the call is invalid, even if all ranks make it
      */
     public Task prepare(CollectiveCall call, SymmetricMemory memory, long offset, BooleanSupplier ready) {
         if (call.kind() == Kind.BARRIER) {
@@ -104,38 +109,37 @@ public final class Engine implements AutoCloseable {
     private void check(CollectiveCall call, long bytes, long offset) {
         boolean chunked = call.kind() == Kind.REDUCE_SCATTER || call.kind() == Kind.ALL_GATHER;
         if (chunked && call.count() % fabric.world() != 0) {
-            throw TensorException.argument(call.toString(),
-                    "the number of elements must be a multiple of that of ranks, "
-                    + fabric.world(), "pad it");
+            throw TensorException.argument(call.toString(), "the number of elements, " + call.count()
+                    + ", must be a multiple of the number of ranks, " + fabric.world(), "pad the elements");
         }
         if (call.root() < 0 || call.root() >= fabric.world()) {
-            throw TensorException.argument(call.toString(), "there are ranks 0 to " + (fabric.world() - 1), "name one");
+            throw TensorException.argument(call.toString(), "the root must be a rank from 0 to "
+                    + (fabric.world() - 1) + ", got " + call.root(), "pass an existing rank");
         }
         if (offset < 0 || offset % LINE != 0) {
-            throw TensorException.argument(call.toString(), "needs an offset that is a multiple of " + LINE + ", got "
-                    + offset, "move it");
+            throw TensorException.argument(call.toString(), "the offset must be a multiple of " + LINE + ", got "
+                    + offset, "align the elements");
         }
         if (offset > bytes || call.count() > (bytes - offset) / call.dtype().bytes()) {
-            throw TensorException.argument(call.toString(), "at byte " + offset + " does not fit in a buffer of "
-                    + bytes + " bytes", "register a larger one");
+            throw TensorException.argument(call.toString(), "the elements at byte " + offset
+                    + " do not fit into a buffer of " + bytes + " bytes", "register a larger buffer");
         }
     }
 
-    /** Makes a task that sends bytes to another rank, or receives them; it is not started. */
+    /** Creates a task that sends bytes to another rank, or receives them; it is not started. */
     public Task transfer(boolean sending, int peer, int tag, MemorySegment bytes) {
         if (peer < 0 || peer >= fabric.world() || peer == fabric.rank()) {
             throw TensorException.argument("transfer", "rank " + fabric.rank() + " of " + fabric.world()
-                    + " can send to and receive from other ranks, not rank " + peer, "name another rank");
+                    + " can send to and receive from other ranks, not rank " + peer, "pass another rank");
         }
-        if (!bytes.isAccessibleBy(ANOTHER)) {
-            throw TensorException.argument("transfer",
-                    "memory of an arena that is confined to a thread cannot be sent or"
-                    + " received", "use a shared or automatic arena");
+        if (!bytes.isAccessibleBy(OTHER_THREAD)) {
+            throw TensorException.argument("transfer", "the memory belongs to an arena that is confined to a thread, "
+                    + "but the group's thread must access it", "use a shared or automatic arena");
         }
         return new Task(new Transfer(sending, peer, tag, bytes));
     }
 
-    /** Appends a task to those that are to be done. */
+    /** Appends a task to the queue. */
     public void start(Task task) {
         if (failure != null) {
             throw failure;
@@ -154,22 +158,22 @@ public final class Engine implements AutoCloseable {
         last = task;
     }
 
-    /** Returns whether there is something to do. */
+    /** Returns whether work is pending. */
     public boolean isBusy() {
-        return first != null || transfers.isBusy() || aborting != null;
+        return first != null || transfers.isBusy() || abortMessage != null;
     }
 
-    /** Returns whether what there is to do needs no network, so that looking there would only take time. */
+    /** Returns whether the pending work needs no network, so that polling the network would only cost time. */
     public boolean worksDirectly() {
         Task task = first;
         return !transfers.isBusy() && task != null && task.call != null && direct != null
                 && (task.memory == null || task.memory.isDirect());
     }
 
-    /** Gets on; returns the amount of work done. */
+    /** Advances the pending work; returns the amount of work done. */
     public int doWork() {
         if (failure != null) {
-            return tellAbort();
+            return sendAbort();
         }
         try {
             if (!settled) {
@@ -182,16 +186,16 @@ public final class Engine implements AutoCloseable {
             }
             return work;
         } catch (DistributedException e) {
-            abandon(e);
+            abort(e);
             return 1;
         } catch (RuntimeException e) {
-            abandon(new DistributedException("rank " + fabric.rank() + " cannot go on"
-                    + (begun ? " with " + first : "") + ": " + e, e));
+            abort(new DistributedException("rank " + fabric.rank() + " failed"
+                    + (begun ? " in " + first : "") + ": " + e, e));
             return 1;
         }
     }
 
-    /** The control pages are the first memory of an epoch: two exchanges that come before all else. */
+    /** Opens the control pages, the first memory of an epoch, by two exchanges that precede all other tasks. */
     private void openControl() {
         if (!controlKeys.isDone()) {
             return;
@@ -228,34 +232,35 @@ public final class Engine implements AutoCloseable {
         int work = 0;
         if (!begun) {
             begun = true;
-            told = new boolean[fabric.world()];
+            sent = new boolean[fabric.world()];
         }
         UnsafeBuffer message = null;
-        for (int rank = 0; rank < told.length; rank++) {
-            if (rank != fabric.rank() && !told[rank]) {
+        for (int rank = 0; rank < sent.length; rank++) {
+            if (rank != fabric.rank() && !sent[rank]) {
                 if (message == null) {
                     message = message(EXCHANGE, exchanges, task.blob);
                 }
                 int code = fabric.endpoint(rank).send(message, 0, message.capacity());
-                // Who has left has no use for it; whether it is missed shows in what it has not said.
-                told[rank] = code == Endpoint.OK || code == Endpoint.CLOSED;
-                work += told[rank] ? 1 : 0;
+                // A peer that has closed needs no blob. If its own blob is required, `received` shows that it is
+                // missing.
+                sent[rank] = code == Endpoint.OK || code == Endpoint.CLOSED;
+                work += sent[rank] ? 1 : 0;
             }
         }
-        byte[][] said = heard.computeIfAbsent(exchanges, s -> new byte[fabric.world()][]);
-        said[fabric.rank()] = task.blob;
-        for (int rank = 0; rank < said.length; rank++) {
-            if (said[rank] == null || rank != fabric.rank() && !told[rank]) {
+        byte[][] blobs = received.computeIfAbsent(exchanges, s -> new byte[fabric.world()][]);
+        blobs[fabric.rank()] = task.blob;
+        for (int rank = 0; rank < blobs.length; rank++) {
+            if (blobs[rank] == null || rank != fabric.rank() && !sent[rank]) {
                 return work;
             }
         }
         if (failure != null) {
             return work;
         }
-        heard.remove(exchanges);
+        received.remove(exchanges);
         exchanges++;
-        remove();
-        task.succeed(said);
+        removeFirst();
+        task.succeed(blobs);
         return work + 1;
     }
 
@@ -271,17 +276,17 @@ public final class Engine implements AutoCloseable {
             work++;
         }
         work += active.doWork();
-        // A send may have found that a peer is lost.
+        // A send may have detected the loss of a peer, which fails the engine.
         if (failure == null && active.isDone()) {
             active = null;
-            remove();
+            removeFirst();
             task.succeed(null);
             work++;
         }
         return work;
     }
 
-    private void remove() {
+    private void removeFirst() {
         begun = false;
         first = first.next;
         if (first == null) {
@@ -289,12 +294,12 @@ public final class Engine implements AutoCloseable {
         }
     }
 
-    /** Sends a message of the network's algorithm; returns the transport's code. */
+    /** Sends a message to a rank; returns the transport's result code. */
     int send(int rank, DirectBuffer message, int offset, int length) {
         return fabric.endpoint(rank).send(message, offset, length);
     }
 
-    /** Writes what a message begins with. */
+    /** Writes the header of a message of the given kind. */
     void header(UnsafeBuffer message, int kind) {
         write(message, kind, 0);
     }
@@ -313,8 +318,8 @@ public final class Engine implements AutoCloseable {
         return message;
     }
 
-    /** Takes a message; {@code offset} is that of what follows the channel. */
-    public void take(int from, DirectBuffer buffer, int offset, int length) {
+    /** Handles a message; {@code offset} is that of the bytes after the channel number. */
+    public void onMessage(int from, DirectBuffer buffer, int offset, int length) {
         int rest = HEADER - Integer.BYTES;
         if (length < rest || buffer.getLong(offset + 4, ORDER) != fabric.epoch() || failure != null) {
             return;
@@ -326,13 +331,13 @@ public final class Engine implements AutoCloseable {
                 if (sequence == exchanges || sequence == exchanges + 1) {
                     byte[] blob = new byte[length - rest];
                     buffer.getBytes(offset + rest, blob);
-                    heard.computeIfAbsent(sequence, s -> new byte[fabric.world()][])[from] = blob;
+                    received.computeIfAbsent(sequence, s -> new byte[fabric.world()][])[from] = blob;
                 }
             }
             case ABORT -> {
-                byte[] said = new byte[length - rest];
-                buffer.getBytes(offset + rest, said);
-                fail(Abort.decode(from, said));
+                byte[] encoded = new byte[length - rest];
+                buffer.getBytes(offset + rest, encoded);
+                fail(Abort.decode(from, encoded));
             }
             case POINT_TO_POINT -> transfers.onMessage(from, buffer, offset + rest, length - rest);
             case NETWORK -> network.onMessage(from, buffer, offset + rest, length - rest);
@@ -340,38 +345,38 @@ public final class Engine implements AutoCloseable {
         }
     }
 
-    /** Learns that a rank's put has arrived. */
-    public void told(int from, long immediate) {
+    /** Handles the arrival of a rank's put. */
+    public void onPut(int from, long immediate) {
         network.onPut(from, immediate);
     }
 
-    /** Ends all that is under way or will be started, here and on the other ranks. */
-    public void abandon(RuntimeException why) {
+    /** Fails all pending and future tasks, on this rank and on the others. */
+    public void abort(RuntimeException why) {
         if (failure == null) {
-            aborting = message(ABORT, 0, Abort.encode(why));
-            aborted = new boolean[fabric.world()];
-            aborted[fabric.rank()] = true;
+            abortMessage = message(ABORT, 0, Abort.encode(why));
+            abortSent = new boolean[fabric.world()];
+            abortSent[fabric.rank()] = true;
             fail(why);
-            tellAbort();
+            sendAbort();
         }
     }
 
-    private int tellAbort() {
+    private int sendAbort() {
         int work = 0;
         boolean all = true;
-        for (int rank = 0; aborting != null && rank < aborted.length; rank++) {
-            if (!aborted[rank]) {
-                int code = fabric.endpoint(rank).send(aborting, 0, aborting.capacity());
-                aborted[rank] = code == Endpoint.OK || code == Endpoint.CLOSED;
-                work += aborted[rank] ? 1 : 0;
-                all &= aborted[rank];
+        for (int rank = 0; abortMessage != null && rank < abortSent.length; rank++) {
+            if (!abortSent[rank]) {
+                int code = fabric.endpoint(rank).send(abortMessage, 0, abortMessage.capacity());
+                abortSent[rank] = code == Endpoint.OK || code == Endpoint.CLOSED;
+                work += abortSent[rank] ? 1 : 0;
+                all &= abortSent[rank];
             }
         }
-        aborting = all ? null : aborting;
+        abortMessage = all ? null : abortMessage;
         return work;
     }
 
-    /** Ends all that is under way or will be started. */
+    /** Fails all pending and future tasks of this rank. */
     public void fail(RuntimeException why) {
         if (failure == null) {
             failure = why;
@@ -381,24 +386,24 @@ public final class Engine implements AutoCloseable {
             first = null;
             last = null;
             transfers.fail(why);
-            network.breakOff();
+            network.stop();
         }
     }
 
-    /** Returns whether something under way needs that rank. */
+    /** Returns whether pending work needs a rank. */
     public boolean awaits(int rank) {
         return failure == null && (awaitedRank() == rank || transfers.awaits(rank));
     }
 
-    /** Returns a rank that the collective under way waits for, or -1. */
+    /** Returns a rank for which the present collective waits, or -1. */
     private int awaitedRank() {
         if (active != null) {
             return active.awaited();
         }
         if (first != null && first.blob != null && begun) {
-            byte[][] said = heard.get(exchanges);
+            byte[][] blobs = received.get(exchanges);
             for (int rank = 0; rank < fabric.world(); rank++) {
-                if (said[rank] == null) {
+                if (blobs[rank] == null) {
                     return rank;
                 }
             }
@@ -406,16 +411,16 @@ public final class Engine implements AutoCloseable {
         return -1;
     }
 
-    /** Says who has not come. */
-    public String awaited(Task task) {
+    /** Describes what a task waits for, for the message of a timeout. */
+    public String describeAwaited(Task task) {
         if (task.transfer != null) {
-            return "rank " + task.transfer.peer + (task.transfer.agreed ? " does not get on" : " has not come");
+            return "rank " + task.transfer.peer + (task.transfer.agreed ? " makes no progress" : " has not arrived");
         }
         int rank = awaitedRank();
         if (first != null && first.ready != null && !begun) {
-            return "what rank " + fabric.rank() + " gives to " + first + " is not there yet";
+            return "the elements of rank " + fabric.rank() + " for " + first + " are not ready";
         }
-        return rank < 0 ? "all ranks have come" : "rank " + rank + " has not come";
+        return rank < 0 ? "all ranks have arrived" : "rank " + rank + " has not arrived";
     }
 
     @Override
@@ -425,7 +430,7 @@ public final class Engine implements AutoCloseable {
         control.close();
     }
 
-    /** Directly in memory. */
+    /** Adapts {@link DirectCollectives}. */
     private record DirectAlgorithm(DirectCollectives direct) implements Algorithm {
         @Override
         public void begin(CollectiveCall call, SymmetricMemory memory, long offset) {

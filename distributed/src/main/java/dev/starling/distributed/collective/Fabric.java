@@ -3,7 +3,7 @@ package dev.starling.distributed.collective;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 
-/** What collectives see of a group in one epoch. */
+/** A group in one epoch, as the collectives see it. */
 public interface Fabric {
     /** Returns this process's rank. */
     int rank();
@@ -17,7 +17,7 @@ public interface Fabric {
     /** Returns the connection to a rank. */
     Endpoint endpoint(int rank);
 
-    /** Returns a text that is the same for ranks that may map each other's memory. */
+    /** Returns the identity of a rank's host: ranks with equal texts may map each other's memory. */
     String host(int rank);
 
     /** Returns the transport. */

@@ -8,19 +8,20 @@ import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RemoteRegion;
 
 /**
- * All-reduce in few rounds, for what is too long to be gathered and too short for a {@link Ring}: in each of log₂
- * world rounds a rank exchanges half of the elements it is responsible for with a partner, and reduces the half it
- * keeps; then the rounds run backwards and spread the results. (Rabenseifner, Optimization of collective reduction
- * operations, 2004) Where the number of ranks is no power of two, each of the first few even ranks leaves its elements
- * to its odd neighbour before and gets the results from it after. Each element is reduced on one rank, in an order
- * that depends on nothing else, and copied: so all have the same bits.
+ * All-reduce in few rounds, for sizes that are too large to be gathered and too small for a {@link Ring}. In each of
+ * log₂ world rounds a rank exchanges half of the elements for which it is responsible with a partner, and reduces the
+ * half that it keeps; then the rounds run backwards and distribute the results. (Rabenseifner, Optimization of
+ * collective reduction operations, 2004) If the number of ranks is not a power of two, each of the first few even ranks
+ * sends its elements to its odd neighbour before the rounds and receives the results after them. Each element is
+ * reduced on one rank, in an order that depends only on the number of ranks, and copied, so all ranks have the same
+ * bits.
  *
- * <p>What is to be reduced goes to scratch memory, results straight to where they belong. They come only after all
- * ranks have begun and what this rank had sent of those elements was reduced. There are two areas of scratch memory, by
- * the parity of the collective's number: nobody begins the one after the next before all are done with this one.
+ * <p>Elements to be reduced go to scratch memory, results directly to their destination. Results arrive only after all
+ * ranks have begun and the elements that this rank had sent were reduced. There are two scratch areas, by the parity of
+ * the collective's number: no rank begins the collective after the next before all ranks have finished this one.
  */
 final class HalvingDoubling {
-    /** Most bytes that take this way. */
+    /** Maximum size of a collective of this algorithm, in bytes. */
     static final int MAX_BYTES = 256 << 10;
 
     private static final int MAX_RANKS = 64;
@@ -40,11 +41,11 @@ final class HalvingDoubling {
     private final int world;
     private final int powers;
     private final int folded;
-    /** This rank's number among those that exchange halves, or -1 if its neighbour does that for it. */
+    /** This rank's number among those that exchange halves, or -1 if its neighbour takes part in its place. */
     private final int index;
     private final int rounds;
     private final long[][] arrived;
-    /** Lines that this rank is responsible for, before each round. */
+    /** Range of cache lines for which this rank is responsible, before each round. */
     private final int[] begins;
     private final int[] ends;
     private final long[] sources = new long[2];
@@ -59,7 +60,7 @@ final class HalvingDoubling {
     private long sequence;
     private int round;
     private boolean sent;
-    private int underWay;
+    private int inFlight;
 
     HalvingDoubling(Fabric fabric, ReduceKernels kernels) {
         this.fabric = fabric;
@@ -75,13 +76,13 @@ final class HalvingDoubling {
         ends = new int[powers + 1];
     }
 
-    /** Returns whether a collective takes this way; all ranks agree. */
-    static boolean takes(CollectiveCall call, int world) {
+    /** Returns whether a collective uses this algorithm; all ranks come to the same result. */
+    static boolean supports(CollectiveCall call, int world) {
         return call.kind() == Kind.ALL_REDUCE && world > 2 && world <= MAX_RANKS && call.bytes() <= MAX_BYTES
                 && !ReduceKernels.needsWide(call.dtype(), call.op());
     }
 
-    /** Takes the memory for what is to be reduced, from {@code at} on. */
+    /** Sets the scratch memory, which starts at {@code at}. */
     void open(SymmetricMemory control, long at) {
         scratch = control;
         scratchOffset = at;
@@ -114,8 +115,8 @@ final class HalvingDoubling {
         return 1 << powers - 1 - halving;
     }
 
-    /** Learns that a put has arrived. */
-    void told(long immediate) {
+    /** Handles the arrival of a put. */
+    void onPut(long immediate) {
         int its = (int) (immediate & 0xff);
         if (immediate < 0 && (immediate >>> EPOCH_SHIFT & EPOCH_MASK) == (fabric.epoch() & EPOCH_MASK)
                 && its < rounds) {
@@ -126,7 +127,7 @@ final class HalvingDoubling {
 
     int doWork() {
         int work = 0;
-        while (round < rounds && (!sends() || sent || send()) && (!receives() || hasCome())) {
+        while (round < rounds && (!sends() || sent || send()) && (!receives() || hasArrived())) {
             if (receives()) {
                 reduce();
             }
@@ -149,7 +150,7 @@ final class HalvingDoubling {
         return round > 0 && round <= powers;
     }
 
-    /** Returns which halving this round is, or undoes. */
+    /** Returns the number of the halving that this round performs or reverses. */
     private int halving() {
         return isHalving() ? round - 1 : 2 * powers - round;
     }
@@ -174,7 +175,7 @@ final class HalvingDoubling {
         return other < folded ? 2 * other + 1 : other + folded;
     }
 
-    private boolean hasCome() {
+    private boolean hasArrived() {
         return arrived[(int) (sequence & 1)][round] == sequence;
     }
 
@@ -194,21 +195,21 @@ final class HalvingDoubling {
         long from = offset + (long) begin * LINE;
         long immediate = Long.MIN_VALUE | (fabric.epoch() & EPOCH_MASK) << EPOCH_SHIFT | sequence << SEQUENCE_SHIFT
                 | round;
-        // What a partner gets in the second half tells of what it got in the first; and a result, of what was folded.
+        // Partial results need no completion: the partner can send its result only after they have arrived.
         Completion completion = partial ? null : arrivedThere;
-        underWay += partial ? 0 : 1;
+        inFlight += partial ? 0 : 1;
         int code = fabric.endpoint(partner()).putAndNotify(source, from, to, partial ? slot() : from,
                 Math.min(call.bytes(), (long) end * LINE) - (long) begin * LINE, immediate, completion);
         sent = code == Endpoint.OK;
-        underWay -= sent || partial ? 0 : 1;
+        inFlight -= sent || partial ? 0 : 1;
         return sent;
     }
 
     private void done() {
-        underWay--;
+        inFlight--;
     }
 
-    /** Returns where in scratch memory this round's elements go. */
+    /** Returns the offset in scratch memory of this round's elements. */
     private long slot() {
         long area = scratchOffset + (sequence & 1) * AREA;
         if (isFolding()) {
@@ -217,7 +218,7 @@ final class HalvingDoubling {
         return area + 2L * MAX_BYTES - (MAX_BYTES >> halving()) + (long) halving() * LINE;
     }
 
-    /** Reduces what has come in the order of the ranks; results are where they belong already. */
+    /** Reduces the received elements and the own ones in the order of the ranks; results need no further work. */
     private void reduce() {
         if (!isFolding() && !isHalving()) {
             return;
@@ -234,13 +235,13 @@ final class HalvingDoubling {
         kernels.reduce(call.dtype(), op, sources, target, 0, (end - begin) / call.dtype().bytes(), world);
     }
 
-    /** Returns the rank that is waited for while it is not done. */
+    /** Returns the rank for which the collective waits, or -1. */
     int awaited() {
         return round == rounds ? -1 : partner();
     }
 
-    /** Returns whether all has come, and all that was sent has arrived. */
+    /** Returns whether all rounds are done, and all sent results have arrived. */
     boolean isDone() {
-        return round == rounds && underWay == 0;
+        return round == rounds && inFlight == 0;
     }
 }

@@ -6,9 +6,9 @@ import java.util.Map;
 import java.util.WeakHashMap;
 
 /**
- * All-reduce by host: the ranks of each host reduce in the memory that they share, the first of each host goes around a
- * {@link Ring} with the firsts of the others, and then its host shares what came out. So each host sends and receives
- * what one rank would.
+ * All-reduce by host. The ranks of each host first reduce in the memory that they share. The first ranks of all hosts
+ * then reduce these partial results around a {@link Ring}, and each host distributes the result among its ranks. Each
+ * host thus sends and receives as much as one rank would.
  */
 final class Hierarchy {
     private final int[] ranks;
@@ -23,14 +23,14 @@ final class Hierarchy {
 
     private enum Phase { REDUCING, CIRCLING, SHARING, DONE }
 
-    /** What is called for within the host. */
+    /** The two collectives within the host. */
     private record Steps(CollectiveCall reduce, CollectiveCall share) { }
 
     /**
-     * Makes it.
+     * Creates the algorithm.
      *
-     * @param hosts which ranks are on which
-     * @param control memory of the ranks
+     * @param hosts placement of ranks on hosts
+     * @param control the ranks' control pages
      * @param ring of the first ranks of all hosts, or {@code null} if this rank is not one of them
      */
     Hierarchy(Placement hosts, SymmetricMemory control, Ring ring) {
@@ -61,8 +61,8 @@ final class Hierarchy {
 
     private static Steps steps(CollectiveCall call) {
         ReduceOp op = call.op() == ReduceOp.AVERAGE ? ReduceOp.SUM : call.op();
-        return new Steps(CollectiveCall.allReduce(call.dtype(), op, call.count(), "a host's part of " + call),
-                CollectiveCall.broadcast(call.dtype(), call.count(), 0, "what all hosts have of " + call));
+        return new Steps(CollectiveCall.allReduce(call.dtype(), op, call.count(), "a host's partial result of " + call),
+                CollectiveCall.broadcast(call.dtype(), call.count(), 0, "the result of " + call));
     }
 
     int doWork(CollectiveCall call) {
@@ -102,7 +102,7 @@ final class Hierarchy {
         return phase == Phase.DONE;
     }
 
-    /** Returns a rank that is waited for, or -1. */
+    /** Returns a rank for which the collective waits, or -1. */
     int awaited() {
         if (phase == Phase.CIRCLING) {
             return ring.awaited();

@@ -11,12 +11,12 @@ import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * Collectives between ranks that do not map each other's memory: {@linkplain SmallGather small} ones in messages,
- * all-reduces of middle length by {@linkplain HalvingDoubling exchanging halves}, others around a {@link Ring}, or by
- * {@linkplain Hierarchy host} where that spares the network something.
+ * all-reduces of medium size by {@linkplain HalvingDoubling exchanging halves}, others around a {@link Ring}, or by
+ * {@linkplain Hierarchy host} where that reduces network traffic.
  *
- * <p>In each collective every rank tells its successor what it calls for, and is done only when its predecessor has
- * told the same: of ranks that do not agree, two are neighbours. Each collective is done on any rank only after all
- * have begun it; so nobody is more than one ahead.
+ * <p><b>How mismatches are detected.</b> In each collective every rank sends its call to its successor, and finishes
+ * only when its predecessor has sent the same call. If ranks disagree, two of them are neighbours. A collective
+ * finishes on any rank only after all ranks have begun it, so no rank is more than one collective ahead of another.
  *
  * <p>Messages: type i32, length of the text i32, sequence i64, hash i64, number i64, text, payload.
  */
@@ -39,20 +39,24 @@ final class NetworkCollectives implements Algorithm {
     private final HalvingDoubling halving;
     private final Ring ring;
     private final Placement hosts;
+    /** The ring of the first ranks of all hosts, or {@code null}. */
     private final Ring firsts;
     private Hierarchy hierarchy;
-    private final HeardCalls calls = new HeardCalls();
-    private final HeardCalls readies = new HeardCalls();
+    private final PeerCalls calls = new PeerCalls();
+    private final PeerCalls readies = new PeerCalls();
     private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(
             Engine.HEADER + BODY + CollectiveCall.MAX_TEXT + SmallGather.MAX_PAYLOAD));
 
     private CollectiveCall call;
     private long own;
     private long sequence;
+    /** The algorithm of the present collective: one of these, or the ring. */
     private boolean small;
     private boolean hosted;
     private boolean halved;
-    private boolean called;
+    /** Whether the successor has been sent the call. */
+    private boolean callSent;
+    /** Whether the predecessor has sent the same call. */
     private boolean agreed;
     private boolean readySent;
     private boolean done = true;
@@ -71,17 +75,17 @@ final class NetworkCollectives implements Algorithm {
         firsts = hosts.areMixed() && hosts.isFirst() ? new Ring(fabric, hosts.firsts(), 1, kernels) : null;
     }
 
-    /** Returns how many bytes of memory it takes for pieces on their way, on each rank. */
+    /** Returns the size of the scratch memory on each rank, in bytes. */
     long scratchBytes() {
         return Ring.SCRATCH_BYTES * (hosts.areMixed() ? 2 : 1) + HalvingDoubling.SCRATCH_BYTES;
     }
 
-    /** Takes the memory for pieces on their way, from {@code offset} on. */
+    /** Sets the scratch memory, which starts at {@code offset}. */
     void open(SymmetricMemory control, long offset) {
         halving.open(control, offset);
         long rings = offset + HalvingDoubling.SCRATCH_BYTES;
         ring.open(control, rings);
-        control.region().onWrite(ring::take);
+        control.region().onWrite(ring::onWrite);
         if (firsts != null) {
             firsts.open(control, rings + Ring.SCRATCH_BYTES);
         }
@@ -95,15 +99,15 @@ final class NetworkCollectives implements Algorithm {
         call = newCall;
         own = memory == null ? 0 : memory.own().address() + offset;
         sequence++;
-        small = SmallGather.takes(call, world);
-        // What a host would hand on has the type of the elements, so sums that must not be rounded yet go around.
+        small = SmallGather.supports(call, world);
+        // A host's partial result has the elements' type. Sums that must not be rounded early therefore use the ring.
         hosted = !small && hierarchy != null && call.kind() == Kind.ALL_REDUCE && memory.isHosted()
                 && !ReduceKernels.needsWide(call.dtype(), call.op());
-        halved = !small && !hosted && HalvingDoubling.takes(call, world);
+        halved = !small && !hosted && HalvingDoubling.supports(call, world);
         done = world == 1;
-        called = done;
+        callSent = done;
         agreed = done;
-        // Who sends values that are not waited for asks whether they may come.
+        // A rank that would overwrite elements of its successor first waits for the successor's READY.
         readySent = small || call.kind() == Kind.ALL_REDUCE || call.kind() == Kind.REDUCE_SCATTER
                 || call.kind() == Kind.BROADCAST && rank == call.root();
         if (done) {
@@ -131,10 +135,10 @@ final class NetworkCollectives implements Algorithm {
             return 0;
         }
         if (!agreed) {
-            agreed = isHeard(calls, predecessor);
+            agreed = hasSameCall(calls, predecessor);
         }
         int work = small ? gather() : large();
-        done = agreed && (small ? gather.isGathered() : called && readySent
+        done = agreed && (small ? gather.isGathered() : callSent && readySent
                 && (hosted ? hierarchy.isDone() : halved ? halving.isDone() : ring.isDone()));
         if (done && small) {
             gather.finish(own);
@@ -142,7 +146,7 @@ final class NetworkCollectives implements Algorithm {
         return work + (done ? 1 : 0);
     }
 
-    private boolean isHeard(HeardCalls from, int peer) {
+    private boolean hasSameCall(PeerCalls from, int peer) {
         if (!from.has(sequence)) {
             return false;
         }
@@ -171,37 +175,37 @@ final class NetworkCollectives implements Algorithm {
 
     private int large() {
         int work = 0;
-        if (!called) {
-            called = engine.send(successor, out, 0, write(CALL, 0, true)) == Endpoint.OK;
-            work += called ? 1 : 0;
+        if (!callSent) {
+            callSent = engine.send(successor, out, 0, write(CALL, 0, true)) == Endpoint.OK;
+            work += callSent ? 1 : 0;
         }
-        boolean asks = call.kind() == Kind.ALL_GATHER || call.kind() == Kind.BROADCAST;
-        boolean ready = !asks || isHeard(readies, successor);
+        boolean needsReady = call.kind() == Kind.ALL_GATHER || call.kind() == Kind.BROADCAST;
+        boolean ready = !needsReady || hasSameCall(readies, successor);
         if (!readySent && (ready || call.kind() == Kind.ALL_GATHER || successor == call.root())) {
             readySent = engine.send(predecessor, out, 0, write(READY, 0, true)) == Endpoint.OK;
             work += readySent ? 1 : 0;
         }
         if (agreed && hosted) {
-            work += hierarchy.doWork(call) + (firsts == null ? 0 : credit(firsts, 1));
+            work += hierarchy.doWork(call) + (firsts == null ? 0 : sendCredit(firsts, 1));
         } else if (agreed && halved) {
             work += halving.doWork();
         } else if (agreed) {
-            work += ring.doWork(ready) + credit(ring, 0);
+            work += ring.doWork(ready) + sendCredit(ring, 0);
         }
         return work;
     }
 
-    private int credit(Ring of, int number) {
+    private int sendCredit(Ring of, int number) {
         long count = of.dueCredit();
         if (count < 0 || engine.send(of.predecessor(), out, 0, write(CREDIT, count << 1 | number, false))
                 != Endpoint.OK) {
             return 0;
         }
-        of.credited(count);
+        of.onCreditSent(count);
         return 1;
     }
 
-    /** Writes all of a message but the payload; returns its length so far. */
+    /** Writes a message without its payload; returns its length so far. */
     private int write(int type, long number, boolean withText) {
         engine.header(out, Engine.NETWORK);
         int at = Engine.HEADER;
@@ -230,19 +234,19 @@ final class NetworkCollectives implements Algorithm {
         long number = buffer.getLong(offset + 24, ORDER);
         int text = offset + BODY;
         switch (buffer.getInt(offset, ORDER)) {
-            case CALL -> calls.take(itsSequence, hash, buffer, text, textLength);
-            case READY -> readies.take(itsSequence, hash, buffer, text, textLength);
+            case CALL -> calls.store(itsSequence, hash, buffer, text, textLength);
+            case READY -> readies.store(itsSequence, hash, buffer, text, textLength);
             case BLOCKS -> {
                 if (number == 0) {
-                    calls.take(itsSequence, hash, buffer, text, textLength);
+                    calls.store(itsSequence, hash, buffer, text, textLength);
                 }
-                gather.take(from, itsSequence, hash, (int) number, buffer, text + textLength,
+                gather.onMessage(from, itsSequence, hash, (int) number, buffer, text + textLength,
                         length - BODY - textLength);
             }
             case CREDIT -> {
                 Ring of = (number & 1) == 0 ? ring : firsts;
                 if (of != null) {
-                    of.granted(number >> 1);
+                    of.onCredit(number >> 1);
                 }
             }
             default -> { }
@@ -251,10 +255,10 @@ final class NetworkCollectives implements Algorithm {
 
     @Override
     public void onPut(int from, long immediate) {
-        ring.told(from, immediate);
-        halving.told(immediate);
+        ring.onPut(from, immediate);
+        halving.onPut(immediate);
         if (firsts != null) {
-            firsts.told(from, immediate);
+            firsts.onPut(from, immediate);
         }
     }
 
@@ -272,9 +276,9 @@ final class NetworkCollectives implements Algorithm {
         return hosted ? hierarchy.awaited() : halved ? halving.awaited() : ring.awaited();
     }
 
-    /** What is under way has failed, and its memory may be closed. */
-    void breakOff() {
-        ring.breakOff();
+    /** Stops accessing the elements of the present collective, which has failed: their memory may be closed. */
+    void stop() {
+        ring.stop();
     }
 
     @Override

@@ -1,11 +1,12 @@
 package dev.starling.distributed.collective;
 
 /**
- * Walks over the pieces that one rank sends or receives around a ring. The elements are divided into chunks and each
- * chunk into pieces; in step s a rank sends the chunk that it received in step s - 1. Pieces are divided into segments,
- * so that what a rank receives is sent on soon. Sender and receiver walk alike, by turns; in turn t, one step after the
- * other, segment t - s goes through step s if segments overlap. If they do not, each goes through all steps before the
- * next, one a turn: that bounds how much is on its way between two steps.
+ * Iterates over the pieces that one rank sends or receives around a ring. The elements are divided into chunks and each
+ * chunk into pieces; in step s a rank sends the chunk that it received in step s - 1. The pieces of a chunk form
+ * segments, so that a rank forwards received pieces soon. Sender and receiver iterate in the same order, turn by turn.
+ * If segments overlap, turn t consists of segment t - s of each step s, in the order of steps. If they do not, each
+ * segment passes through all steps before the next segment starts, one segment a turn, which bounds the amount of data
+ * between two steps.
  */
 final class PieceCursor {
     private static final long LINE = 64;
@@ -26,26 +27,27 @@ final class PieceCursor {
     private long piece;
     private long chunkStart;
     private long chunkEnd;
-    /** Pieces that have yet to be walked over. */
+    /** Number of pieces that are left. */
     private long left;
 
     /**
-     * Begins.
+     * Begins an iteration.
      *
-     * @param isEqual whether chunks are equal, or else alike in length but begin on cache lines
-     * @param chunk that goes in step 0; the one before it in step 1, and so on
+     * @param equalChunks whether chunks have equal lengths; otherwise they have similar lengths and start on cache
+     *     lines
+     * @param chunk of step 0; step 1 has the chunk before it, and so on
      * @param from first step
-     * @param to step behind the last
-     * @param pieceLength in bytes, of the longest pieces
-     * @param segmentLength in pieces of each chunk
-     * @param segmentsOverlap whether a segment begins before the one before it has gone through all steps
+     * @param to step after the last
+     * @param pieceLength maximum length of a piece in bytes
+     * @param segmentLength in pieces
+     * @param segmentsOverlap whether a segment starts before the previous one has passed through all steps
      */
-    void begin(long totalBytes, int chunkCount, boolean isEqual, int chunk, int from, int to, long pieceLength,
+    void begin(long totalBytes, int chunkCount, boolean equalChunks, int chunk, int from, int to, long pieceLength,
             int segmentLength, boolean segmentsOverlap) {
         pieceBytes = pieceLength;
         bytes = totalBytes;
         chunks = chunkCount;
-        equal = isEqual;
+        equal = equalChunks;
         base = chunk;
         firstStep = from;
         steps = to;
@@ -64,7 +66,7 @@ final class PieceCursor {
         }
     }
 
-    /** Begins with nothing to walk over. */
+    /** Begins an iteration without pieces. */
     void beginEmpty() {
         left = 0;
     }
@@ -88,7 +90,7 @@ final class PieceCursor {
         return Math.min(bytes, lines * chunk / chunks * LINE);
     }
 
-    /** Goes on to the next step that has a piece, if there is one. */
+    /** Advances to the next step that has a piece, if there is one. */
     private void settle() {
         while (left > 0 && (segment < 0 || offset() >= chunkEnd || piece >= (segment + 1) * segmentPieces)) {
             step++;
@@ -110,7 +112,7 @@ final class PieceCursor {
         return left == 0;
     }
 
-    /** Returns whether no other piece comes after this one. */
+    /** Returns whether this piece is the last. */
     boolean isLast() {
         return left == 1;
     }
@@ -119,17 +121,17 @@ final class PieceCursor {
         return step;
     }
 
-    /** Returns the byte at which the piece begins. */
+    /** Returns the offset of the piece in bytes. */
     long offset() {
         return chunkStart + piece * pieceBytes;
     }
 
-    /** Returns the number of bytes of the piece. */
+    /** Returns the length of the piece in bytes. */
     long length() {
         return Math.min(pieceBytes, chunkEnd - offset());
     }
 
-    /** Returns whether the piece that the other sends next has been walked over here, one step before. */
+    /** Returns whether this iteration has passed, one step earlier, the piece at which another iteration is. */
     boolean isPast(PieceCursor other) {
         int before = other.step - 1;
         long then = overlapped ? other.turn - 1 : other.turn;

@@ -6,7 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Which ranks are on which host; seen alike by all. */
+/** The placement of ranks on hosts, as seen by one rank; all ranks have the same view of hosts. */
 final class Placement {
     private final int[] near;
     private final int[] firsts;
@@ -24,7 +24,7 @@ final class Placement {
         mixed = firsts.length > 1 && firsts.length < fabric.world();
     }
 
-    /** Returns whether there are several hosts, and several ranks on one of them. */
+    /** Returns whether there are several hosts, and one of them has several ranks. */
     boolean areMixed() {
         return mixed;
     }
@@ -34,7 +34,7 @@ final class Placement {
         return near;
     }
 
-    /** Returns this rank's place among those of its host. */
+    /** Returns this rank's index among the ranks of its host. */
     int place() {
         return Arrays.binarySearch(near, rank);
     }

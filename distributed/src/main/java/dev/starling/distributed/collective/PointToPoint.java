@@ -9,8 +9,8 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Bytes from one rank to another. The receiver says what it waits for, and the sender sends only then, so that nothing
- * ever has to be kept for later. What has the same tag between the same ranks is matched in the order of the calls.
+ * Transfers of bytes between two ranks. The receiver first sends a WANT, and the sender sends data only after that, so
+ * no data has to be buffered. Transfers with the same tag between the same ranks match in the order of the calls.
  *
  * <p>Messages: type i32, tag i32, size of all in bytes i64, payload.
  */
@@ -22,15 +22,15 @@ final class PointToPoint {
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 
     private final Engine engine;
-    private final List[] sends;
-    private final List[] receives;
+    private final Transfers[] sends;
+    private final Transfers[] receives;
     private final Want[] wants;
     private Want spare;
-    private int underWay;
+    private int pending;
     private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(Engine.HEADER + BODY + PAYLOAD));
     private final MemorySegment outMemory = MemorySegment.ofBuffer(out.byteBuffer());
 
-    /** What a peer waits for; oldest first. */
+    /** A receive for which a peer waits; oldest first. */
     private static final class Want {
         private int tag;
         private long size;
@@ -38,7 +38,7 @@ final class PointToPoint {
     }
 
     /** Transfers to or from one peer, oldest first. */
-    private static final class List {
+    private static final class Transfers {
         private Transfer first;
 
         void add(Transfer transfer) {
@@ -79,12 +79,12 @@ final class PointToPoint {
     PointToPoint(Engine engine) {
         this.engine = engine;
         int world = engine.fabric().world();
-        sends = new List[world];
-        receives = new List[world];
+        sends = new Transfers[world];
+        receives = new Transfers[world];
         wants = new Want[world];
         for (int rank = 0; rank < world; rank++) {
-            sends[rank] = new List();
-            receives[rank] = new List();
+            sends[rank] = new Transfers();
+            receives[rank] = new Transfers();
         }
     }
 
@@ -92,22 +92,22 @@ final class PointToPoint {
         transfer.done = 0;
         transfer.agreed = false;
         (transfer.sending ? sends : receives)[transfer.peer].add(transfer);
-        underWay++;
+        pending++;
     }
 
     boolean isBusy() {
-        return underWay > 0;
+        return pending > 0;
     }
 
-    /** Returns whether there is something that a rank has yet to do. */
+    /** Returns whether a transfer to or from a rank is pending. */
     boolean awaits(int rank) {
         return sends[rank].first != null || receives[rank].first != null;
     }
 
-    /** Gets on; returns the amount of work done. */
+    /** Advances the transfers; returns the amount of work done. */
     int doWork() {
         int work = 0;
-        for (int rank = 0; underWay > 0 && rank < sends.length; rank++) {
+        for (int rank = 0; pending > 0 && rank < sends.length; rank++) {
             for (Transfer t = receives[rank].first; t != null; t = t.next) {
                 if (!t.agreed) {
                     t.agreed = send(t, WANT, 0);
@@ -146,7 +146,7 @@ final class PointToPoint {
     }
 
     private void finish(Transfer t) {
-        underWay--;
+        pending--;
         t.task.succeed(null);
     }
 
@@ -162,8 +162,8 @@ final class PointToPoint {
         }
         if (want.size != t.bytes.byteSize()) {
             int rank = engine.fabric().rank();
-            throw new CollectiveMismatchException(rank, t.peer, "rank " + rank + " is " + t + ", where rank " + t.peer
-                    + " is receiving " + want.size + "; let both say the same");
+            throw new CollectiveMismatchException(rank, t.peer, "rank " + rank + " is " + t + ", but rank " + t.peer
+                    + " is receiving " + want.size + " bytes; pass the same size on both ranks");
         }
         if (before == null) {
             wants[t.peer] = want.next;
@@ -193,13 +193,13 @@ final class PointToPoint {
         int tag = buffer.getInt(offset + 4, ORDER);
         long size = buffer.getLong(offset + 8, ORDER);
         switch (buffer.getInt(offset, ORDER)) {
-            case WANT -> want(from, tag, size);
-            case DATA -> take(from, tag, buffer, offset + BODY, length - BODY);
+            case WANT -> onWant(from, tag, size);
+            case DATA -> onData(from, tag, buffer, offset + BODY, length - BODY);
             default -> { }
         }
     }
 
-    private void want(int from, int tag, long size) {
+    private void onWant(int from, int tag, long size) {
         Want want = spare == null ? new Want() : spare;
         spare = want.next;
         want.tag = tag;
@@ -216,7 +216,7 @@ final class PointToPoint {
         end.next = want;
     }
 
-    private void take(int from, int tag, DirectBuffer buffer, int offset, int length) {
+    private void onData(int from, int tag, DirectBuffer buffer, int offset, int length) {
         Transfer t = receives[from].oldest(tag);
         if (t == null || length > t.bytes.byteSize() - t.done || length > PAYLOAD) {
             return;
@@ -235,10 +235,10 @@ final class PointToPoint {
             fail(sends[rank], why);
             fail(receives[rank], why);
         }
-        underWay = 0;
+        pending = 0;
     }
 
-    private static void fail(List transfers, RuntimeException why) {
+    private static void fail(Transfers transfers, RuntimeException why) {
         for (Transfer t = transfers.first; t != null; t = t.next) {
             t.task.fail(why);
         }

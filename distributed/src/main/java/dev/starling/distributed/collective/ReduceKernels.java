@@ -7,9 +7,9 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Reductions of several memories element by element, in the order of the sources, so that whoever computes them gets
- * the same bits. One pass reads all sources and writes all targets, and targets may be sources: nothing is copied
- * twice. For one thread at a time.
+ * Reduces several memories element by element, in the order of the sources, so that the result has the same bits on
+ * every rank that computes it. One pass reads all sources and writes all targets; targets may be sources, so no element
+ * is copied twice. For one thread at a time.
  */
 public final class ReduceKernels {
     /** All of memory: base 0, so that a byte offset is an address. */
@@ -18,7 +18,7 @@ public final class ReduceKernels {
     /** Sources and targets that one pass takes. */
     static final int FAN = 4;
 
-    /** Elements reduced before the next ones are, so that a partial result stays in the nearest cache. */
+    /** Number of elements reduced at a time, so that a partial result stays in the first-level cache. */
     private static final int BLOCK = 2048;
 
     private static final boolean VECTORISED = ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent();
@@ -44,7 +44,7 @@ public final class ReduceKernels {
      * Reduces {@code count} adjacent elements of each source, and writes the result to each target.
      *
      * @param sources addresses, in the order of the reduction; at least one
-     * @param targets addresses, each either that of a source or apart from all of them
+     * @param targets addresses; each target is one of the sources or overlaps none of them
      * @param offset bytes added to each address
      * @throws TensorException if the type {@linkplain #supports cannot be reduced}
      */
@@ -52,7 +52,7 @@ public final class ReduceKernels {
         reduce(type, op, sources, targets, offset, count, sources.length);
     }
 
-    /** As above, where a source may be of several ranks; {@code ranks} is the number that an average divides by. */
+    /** As above, if a source may be the sum over several ranks; {@code ranks} is the divisor of an average. */
     void reduce(DType type, ReduceOp op, long[] sources, long[] targets, long offset, long count, int ranks) {
         if (!supports(type)) {
             throw TensorException.argument("collective", "elements of " + type + " cannot be reduced",
@@ -68,29 +68,29 @@ public final class ReduceKernels {
                 ranks);
     }
 
-    /** Returns whether partial results must be wider than elements of this type, or they would be rounded each time. */
+    /** Returns whether partial results must be wider than the elements, because they would be rounded at each step. */
     static boolean needsWide(DType type, ReduceOp op) {
         return type.bytes() == 2 && op != ReduceOp.MIN && op != ReduceOp.MAX;
     }
 
     /**
-     * Reduces 16-bit floats in f32: all sources, after what is there already if it goes on, and writes the result to
-     * the targets; without targets it stays as it is, unrounded.
+     * Reduces 16-bit floats in f32, and writes the rounded result to the targets. Without targets the result stays in
+     * {@code partial}, unrounded.
      *
      * @param sources at most {@value #FAN} addresses
-     * @param goesOn whether there is a partial result to go on from
+     * @param continues whether the reduction starts from the values in {@code partial}
      * @param partial address of {@code count} f32 values
      * @param targets at most {@value #FAN} addresses
      */
-    void reduceWide(DType type, ReduceOp op, long[] sources, boolean goesOn, long partial, long[] targets, int count,
+    void reduceWide(DType type, ReduceOp op, long[] sources, boolean continues, long partial, long[] targets, int count,
             int ranks) {
         int lanes = VECTORISED ? VectorReduceLoops.lanes(type, op) : 0;
         int done = lanes == 0 ? 0 : count / lanes * lanes;
         if (done > 0) {
-            VectorReduceLoops.get(type, op, sources.length, targets.length, goesOn)
+            VectorReduceLoops.get(type, op, sources.length, targets.length, continues)
                 .run(sources, 0, targets, 0, partial, done, op == ReduceOp.AVERAGE ? 1.0 / ranks : 1);
         }
-        ScalarReduce.runWide(type, op, sources, goesOn, partial, targets, done, count, ranks);
+        ScalarReduce.runWide(type, op, sources, continues, partial, targets, done, count, ranks);
     }
 
     private static int blockLength(int sources) {

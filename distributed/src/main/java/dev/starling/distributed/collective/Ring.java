@@ -10,42 +10,44 @@ import java.util.Arrays;
 
 /**
  * Collectives around a ring: each rank only sends to its successor and receives from its predecessor, in pieces, so
- * that one is reduced while the next is on its way. (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms, 2009)
+ * that one piece is reduced while the next is in flight. (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms,
+ * 2009)
  *
- * <p>Partial sums travel to scratch slots of the successor, final values straight to where they belong. What a rank
- * receives it sends on a few pieces later, while that is still in the processor's cache.
+ * <p>Partial sums travel to scratch slots of the successor, final values directly to their destination. A rank forwards
+ * a received piece a few pieces later, while it is still in the processor's cache.
  *
- * <p><b>Why no slot is overwritten too early.</b> Slots are used in turns, and numbers of pieces only grow, from one
- * collective to the next. The predecessor sends piece n only when it was told that piece n - SLOTS was reduced; so it
- * does not matter how far ahead it is.
+ * <p><b>Why no slot is overwritten too early.</b> Slots are used cyclically, and piece numbers only grow, from one
+ * collective to the next. The predecessor sends piece n only after a credit says that piece n - SLOTS was reduced, no
+ * matter how many collectives it is ahead.
  *
- * <p><b>Why no elements are overwritten too early.</b> A final value in an all-reduce is computed from what every rank
- * has sent of that piece before; so when it comes, this rank has begun, and its own elements of the piece were sent and
- * have arrived. In an all-gather and a broadcast values are only sent after a READY of the successor.
+ * <p><b>Why no elements are overwritten too early.</b> A final value in an all-reduce depends on the contributions of
+ * every rank to that piece. When it arrives, this rank has therefore begun the collective, and its own elements of the
+ * piece were sent and have arrived. In an all-gather and a broadcast, a rank sends values only after a READY of its
+ * successor.
  *
- * <p><b>Why it does not stand still.</b> In an all-reduce partial sums go into the elements themselves, so that
- * reducing waits for nothing, and each rank may send its first chunk as its successor reduces. In a reduce-scatter
- * elements of others stay as they are, and partial sums wait in {@value #OUTGOING} outgoing slots: piece n, of which
- * the next step is SEGMENT pieces later, waits for an outgoing slot until piece n - OUTGOING has left one step later,
- * as number n - OUTGOING + SEGMENT, which is less than n; and for a slot of the successor until that has reduced n -
- * SLOTS. So it is with sums of 16-bit floats, too, which travel as f32 from the second rank on, to be rounded once:
- * they do not fit into the elements.
+ * <p><b>Why there is no deadlock.</b> In an all-reduce, partial sums replace the elements themselves, so reducing never
+ * waits for memory, and each rank can send its first chunk while its successor reduces. In a reduce-scatter, the
+ * elements of other chunks must not change, so partial sums wait in {@value #OUTGOING} outgoing slots. The next step of
+ * piece n is SEGMENT pieces later. Piece n waits for an outgoing slot until piece n - OUTGOING has been sent in its
+ * next step, as number n - OUTGOING + SEGMENT, which is less than n; and for a slot of the successor until that has
+ * reduced piece n - SLOTS. Both are earlier pieces, so some piece can always proceed. The same holds for sums of 16-bit
+ * floats, which travel as f32 from the second rank on, to be rounded once, and therefore do not fit into the elements.
  */
 final class Ring {
     /**
-     * Small enough to stay in a processor's cache until it is sent on, and with all that goes before it just within six
-     * of the largest packets of a loopback device (65,483 bytes of data each): what is left over would cost a packet
-     * and its answer more. A multiple of 128, so that half a piece ends on a cache line.
+     * Bytes of a piece. Small enough to stay in a processor's cache until it is forwarded. With its headers, a piece
+     * just fits into six of the largest packets of a loopback device (65,483 bytes of data each); a remainder would
+     * cost another packet and its acknowledgement. A multiple of 128, so that half a piece ends on a cache line.
      */
     static final int PIECE = 392_576;
-    /** Few, so that what is on its way stays in the processors' caches: four are faster than eight. */
+    /** Few, so that pieces in flight stay in the processors' caches: four are faster than eight. */
     static final int SLOTS = 4;
     static final int OUTGOING = 4;
     static final int SEGMENT = 2;
     static final long SCRATCH_BYTES = (long) (SLOTS + OUTGOING) * PIECE;
 
-    private static final int CREDIT_EVERY = SLOTS / 2;
-    private static final int AT_ONCE = 4;
+    private static final int CREDIT_INTERVAL = SLOTS / 2;
+    private static final int MAX_RECEIVES_PER_CALL = 4;
 
     private final Fabric fabric;
     private final int rank;
@@ -65,19 +67,19 @@ final class Ring {
     private RemoteRegion scratchThere;
     private long scratchOffset;
 
-    /** Numbers that only grow: pieces that arrived, and of them those dealt with. */
+    /** Numbers that only grow: pieces that arrived, and of them those processed. */
     private long arrived;
-    private long taken;
-    /** Pieces that went to slots of the successor, and those it has reduced. */
+    private long processed;
+    /** Pieces sent to slots of the successor, and of them those it has reduced. */
     private long slotsSent;
     private long slotsGranted;
-    /** Pieces in slots here that were reduced, and those the predecessor knows of. */
+    /** Pieces in this rank's slots that were reduced, and of them those for which a credit was sent. */
     private long reduced;
     private long credited;
-    /** Partial sums that went into outgoing slots, were sent from there, and left them for good. */
+    /** Partial sums written to outgoing slots, sent from them, and completely transferred. */
     private long filled;
     private long drained;
-    private long left;
+    private long released;
 
     private CollectiveCall call;
     private SymmetricMemory memory;
@@ -85,16 +87,17 @@ final class Ring {
     private int reductions;
     private boolean wide;
     private boolean keepsApart;
-    private int underWay;
-    /** Whether the ranks agree, and how much of the piece that comes next was reduced as it came. */
+    private int inFlight;
+    /** Whether the ranks agree on the call, so that the ring may access elements. */
     private boolean agreed;
+    /** How much of the next piece was reduced while it arrived. */
     private long reducedBytes;
 
     /**
-     * Makes a ring.
+     * Creates a ring.
      *
-     * @param ranks that it consists of, in order; this one is among them
-     * @param number 0 or 1, to tell apart two rings that a rank belongs to
+     * @param ranks of its members, in order; this rank is one of them
+     * @param number 0 or 1, which distinguishes two rings of one rank
      */
     Ring(Fabric fabric, int[] ranks, int number, ReduceKernels kernels) {
         this.fabric = fabric;
@@ -104,15 +107,15 @@ final class Ring {
         mark = fabric.epoch() << 1 | number;
         successor = ranks[(rank + 1) % world];
         predecessor = ranks[Math.floorMod(rank - 1, world)];
-        // A peer that is lost needs no value any more: whoever waits for one of its is told.
-        arrivedThere = success -> underWay--;
+        // Success is ignored: a lost peer needs no values, and its loss fails the collective.
+        arrivedThere = success -> inFlight--;
         leftSlot = success -> {
-            underWay--;
-            left++;
+            inFlight--;
+            released++;
         };
     }
 
-    /** Takes the memory for pieces on their way, from {@code at} on. */
+    /** Sets the scratch memory, which starts at {@code at}. */
     void open(SymmetricMemory control, long at) {
         scratch = control.region();
         scratchThere = control.remote(successor);
@@ -159,8 +162,8 @@ final class Ring {
         }
     }
 
-    /** Learns that a put has arrived. */
-    void told(int from, long immediate) {
+    /** Handles the arrival of a put. */
+    void onPut(int from, long immediate) {
         if (from == predecessor && immediate == mark) {
             arrived++;
         }
@@ -170,26 +173,27 @@ final class Ring {
         return predecessor;
     }
 
-    /** Learns how many pieces the successor has reduced. */
-    void granted(long count) {
+    /** Handles a credit: the number of pieces that the successor has reduced. */
+    void onCredit(long count) {
         slotsGranted = Math.max(slotsGranted, count);
     }
 
-    /** Returns the number of pieces reduced if the predecessor should be told, else -1. */
+    /** Returns the number of pieces reduced if a credit is due to the predecessor, else -1. */
     long dueCredit() {
-        return reduced - credited >= CREDIT_EVERY ? reduced : -1;
+        return reduced - credited >= CREDIT_INTERVAL ? reduced : -1;
     }
 
-    void credited(long count) {
+    /** Stores that a credit was sent. */
+    void onCreditSent(long count) {
         credited = count;
     }
 
     /**
-     * Reduces what comes for the slot that is next, where it is, so that it need not be written there; unless it comes
-     * too early, or there are others to be dealt with before.
+     * Reduces bytes that arrive for the next slot directly from the message, so that they need not be written to the
+     * slot. Returns false, so that they are written, if they arrive too early or other pieces must be processed before.
      */
-    boolean take(long at, long address, int bytes) {
-        if (!agreed || receiving.isAtEnd() || receiving.step() >= reductions || keepsApart || taken < arrived
+    boolean onWrite(long at, long address, int bytes) {
+        if (!agreed || receiving.isAtEnd() || receiving.step() >= reductions || keepsApart || processed < arrived
                 || at != slot(reduced) + reducedBytes || reducedBytes + bytes > receiving.length()
                 || bytes % call.dtype().bytes() != 0) {
             return false;
@@ -197,34 +201,34 @@ final class Ring {
         reduce(address, bytes);
         reducedBytes += bytes;
         if (reducedBytes == receiving.length()) {
-            // That it has arrived is told later.
+            // onPut counts the piece later.
             advance();
         }
         return true;
     }
 
-    /** Takes nothing any more: there may be no elements to reduce into. */
-    void breakOff() {
+    /** Stops accessing elements, whose memory may be closed. */
+    void stop() {
         agreed = false;
     }
 
-    /** Gets on; {@code ready} tells whether values may be sent that the successor does not wait for yet. */
+    /** Advances the collective; {@code ready} says whether final values may be written to the successor. */
     int doWork(boolean ready) {
         agreed = true;
         int work = send(ready);
-        for (int i = 0; i < AT_ONCE && receive(); i++) {
+        for (int i = 0; i < MAX_RECEIVES_PER_CALL && receive(); i++) {
             work += 1 + send(ready);
         }
         return work;
     }
 
     private boolean receive() {
-        if (receiving.isAtEnd() || taken >= arrived) {
+        if (receiving.isAtEnd() || processed >= arrived) {
             return false;
         }
         if (receiving.step() < reductions) {
             boolean apart = keepsApart && !isLastReduction();
-            if (apart && filled - left >= OUTGOING) {
+            if (apart && filled - released >= OUTGOING) {
                 return false;
             }
             long slot = scratch.memory().address() + slot(reduced);
@@ -242,7 +246,7 @@ final class Ring {
     private void advance() {
         reduced += receiving.step() < reductions ? 1 : 0;
         reducedBytes = 0;
-        taken++;
+        processed++;
         receiving.next();
     }
 
@@ -250,7 +254,7 @@ final class Ring {
         return receiving.step() == reductions - 1;
     }
 
-    /** Reduces so many bytes of a piece, after those that were reduced before. */
+    /** Reduces the next bytes of a piece. */
     private void reduce(long from, long bytes) {
         boolean last = isLastReduction();
         sources[0] = from;
@@ -264,18 +268,18 @@ final class Ring {
         return memory.own().address() + offset + receiving.offset();
     }
 
-    /** What comes first are elements of the predecessor, later ones are partial sums in f32. */
+    /** Reduces a piece in f32. In step 0 the predecessor sends its elements, later partial sums in f32. */
     private void reduceWide(long slot, boolean apart) {
         int count = (int) (receiving.length() / call.dtype().bytes());
-        boolean goesOn = receiving.step() > 0;
+        boolean continues = receiving.step() > 0;
         long partial = apart ? scratch.memory().address() + outgoing(filled) : slot;
-        if (goesOn && apart) {
+        if (continues && apart) {
             ReduceKernels.copy(slot, partial, (long) count * Float.BYTES);
         }
         sources[0] = slot;
         sources[1] = ownElements();
         target[0] = sources[1];
-        kernels.reduceWide(call.dtype(), call.op(), goesOn ? target : sources, goesOn, partial,
+        kernels.reduceWide(call.dtype(), call.op(), continues ? target : sources, continues, partial,
                 apart ? noTarget : target, count, fabric.world());
     }
 
@@ -299,12 +303,12 @@ final class Ring {
         long from = apart ? outgoing(drained) : offset + sending.offset();
         RemoteRegion to = partial ? scratchThere : memory.remote(successor);
         long at = partial ? slot(slotsSent) : from;
-        // The last tells of all before it.
+        // Puts arrive in order, so the completion of the last one covers all before it.
         Completion completion = apart ? leftSlot : sending.isLast() ? arrivedThere : null;
-        underWay += completion == null ? 0 : 1;
+        inFlight += completion == null ? 0 : 1;
         int code = fabric.endpoint(successor).putAndNotify(source, from, to, at, bytes, mark, completion);
         if (code != Endpoint.OK) {
-            underWay -= completion == null ? 0 : 1;
+            inFlight -= completion == null ? 0 : 1;
             return false;
         }
         slotsSent += partial ? 1 : 0;
@@ -320,13 +324,13 @@ final class Ring {
         return scratchOffset + (SLOTS + number % OUTGOING) * PIECE;
     }
 
-    /** Returns the rank that is waited for while it is not done. */
+    /** Returns the rank for which the collective waits while it is not done. */
     int awaited() {
         return receiving.isAtEnd() ? successor : predecessor;
     }
 
-    /** Returns whether all has come, and all that was sent has arrived. */
+    /** Returns whether all pieces were received, and all sent pieces have arrived. */
     boolean isDone() {
-        return receiving.isAtEnd() && sending.isAtEnd() && underWay == 0;
+        return receiving.isAtEnd() && sending.isAtEnd() && inFlight == 0;
     }
 }

@@ -6,7 +6,7 @@ import static dev.starling.distributed.collective.ReduceKernels.ALL;
 import dev.starling.tensor.DType;
 import java.lang.foreign.ValueLayout;
 
-/** Reductions element by element: what they mean, what runs without the Vector API, and the last few elements. */
+/** Scalar reductions: the reference, the path without the Vector API, and the remainder of the vectorised loops. */
 final class ScalarReduce {
     private static final ValueLayout.OfShort SHORT = ValueLayout.JAVA_SHORT_UNALIGNED;
     private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT_UNALIGNED;
@@ -29,7 +29,7 @@ final class ScalarReduce {
         }
     }
 
-    /** In double; rounded to float after each operation of the narrower types, which gives the bits of float's own. */
+    /** Computes in double; narrower types round to float after each operation, which equals float arithmetic. */
     private static void reduceReal(DType type, ReduceOp op, long[] sources, long[] targets, long at, int ranks) {
         boolean wide = type == DType.F64;
         double result = getReal(type, sources[0] + at);
@@ -47,13 +47,13 @@ final class ScalarReduce {
     }
 
     /** As {@link ReduceKernels#reduceWide}, for the elements from {@code from} on. */
-    static void runWide(DType type, ReduceOp op, long[] sources, boolean goesOn, long partial, long[] targets,
+    static void runWide(DType type, ReduceOp op, long[] sources, boolean continues, long partial, long[] targets,
             int from, int count, int ranks) {
         for (int i = from; i < count; i++) {
             long at = (long) i * type.bytes();
             long part = partial + (long) i * Float.BYTES;
-            float result = goesOn ? ALL.get(FLOAT, part) : (float) getReal(type, sources[0] + at);
-            for (int s = goesOn ? 0 : 1; s < sources.length; s++) {
+            float result = continues ? ALL.get(FLOAT, part) : (float) getReal(type, sources[0] + at);
+            for (int s = continues ? 0 : 1; s < sources.length; s++) {
                 result = (float) reduce(op, result, getReal(type, sources[s] + at));
             }
             if (targets.length == 0) {

@@ -6,16 +6,16 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * Small collectives: every rank gets the elements of all others in ⌈log₂ world⌉ rounds, and reduces them itself, in
- * the order of ranks. In round i a rank sends to the one 2^i behind it what it has gathered so far. (Bruck et al.,
- * Efficient algorithms for all-to-all communications, 1997) Without elements this is a barrier. (Hensgen, Finkel and
- * Manber, Two algorithms for barrier synchronization, 1988)
+ * Small collectives: every rank gathers the elements of all others in ⌈log₂ world⌉ rounds, and reduces them itself, in
+ * the order of ranks. In round i a rank sends the blocks that it has gathered so far to the rank 2^i after it. (Bruck
+ * et al., Efficient algorithms for all-to-all communications, 1997) Without elements this is a barrier. (Hensgen,
+ * Finkel and Manber, Two algorithms for barrier synchronization, 1988)
  *
- * <p>Blocks lie in two areas in turns, by the parity of the collective's number: nobody begins the one after the next
- * before all have begun the next, and thus are done with this one.
+ * <p>There are two areas of blocks, used alternately, by the parity of the collective's number. No rank begins the
+ * collective after the next before all ranks have begun the next, and have thus finished this one.
  */
 final class SmallGather implements AutoCloseable {
-    /** Most bytes in a message, whatever the wire. */
+    /** Maximum payload of a message, for any wire. */
     static final int MAX_PAYLOAD = 24 << 10;
 
     private static final int MAX_BYTES = 16 << 10;
@@ -46,18 +46,18 @@ final class SmallGather implements AutoCloseable {
         hashes = new long[2][rounds];
         sources = new long[world];
         for (int i = 0; i < areas.length; i++) {
-            MemorySegment area = arena.allocate((long) world * mostBytes(world), 64);
+            MemorySegment area = arena.allocate((long) world * maxBytes(world), 64);
             areas[i] = new UnsafeBuffer(area.address(), (int) area.byteSize());
         }
     }
 
-    private static int mostBytes(int world) {
+    private static int maxBytes(int world) {
         return Math.min(MAX_BYTES, MAX_PAYLOAD / Math.max(1, world / 2) / 64 * 64);
     }
 
-    /** Returns whether a collective is small; all ranks agree. */
-    static boolean takes(CollectiveCall call, int world) {
-        return blockBytes(call, world) <= mostBytes(world);
+    /** Returns whether a collective uses this algorithm; all ranks come to the same result. */
+    static boolean supports(CollectiveCall call, int world) {
+        return blockBytes(call, world) <= maxBytes(world);
     }
 
     private static long blockBytes(CollectiveCall call, int world) {
@@ -86,7 +86,7 @@ final class SmallGather implements AutoCloseable {
         return round;
     }
 
-    /** Returns who gets this round's message. */
+    /** Returns the receiver of this round's message. */
     int to() {
         return (rank + (1 << round)) % world;
     }
@@ -106,8 +106,8 @@ final class SmallGather implements AutoCloseable {
         return Math.min(1 << of, world - (1 << of));
     }
 
-    /** Takes a message of this collective or the next; drops what fits neither. */
-    void take(int from, long itsSequence, long hash, int itsRound, DirectBuffer buffer, int offset, int length) {
+    /** Handles a message of this collective or the next; drops messages that fit neither. */
+    void onMessage(int from, long itsSequence, long hash, int itsRound, DirectBuffer buffer, int offset, int length) {
         if (itsRound < 0 || itsRound >= rounds || from != Math.floorMod(rank - (1 << itsRound), world)
                 || length % blocks(itsRound) != 0) {
             return;
@@ -121,9 +121,9 @@ final class SmallGather implements AutoCloseable {
         }
     }
 
-    /** Goes on to the next round if this one's message has come; returns whether it did. */
+    /** Continues with the next round if this round's message was sent and received; returns whether it did. */
     boolean advance() {
-        if (round < rounds && sent && hasCome()) {
+        if (round < rounds && sent && hasArrived()) {
             round++;
             sent = false;
             return true;
@@ -131,7 +131,7 @@ final class SmallGather implements AutoCloseable {
         return false;
     }
 
-    private boolean hasCome() {
+    private boolean hasArrived() {
         return arrived[parity][round] == sequence && hashes[parity][round] == call.hash();
     }
 
@@ -139,16 +139,16 @@ final class SmallGather implements AutoCloseable {
         return round == rounds;
     }
 
-    /** Returns who is waited for, or -1. */
+    /** Returns the rank for which the collective waits, or -1. */
     int awaited() {
         if (isToSend()) {
-            // It cannot be done without what it has yet to get from here.
+            // The receiver cannot finish without this message, so a receiver that has left is missed.
             return to();
         }
-        return round < rounds && !hasCome() ? Math.floorMod(rank - (1 << round), world) : -1;
+        return round < rounds && !hasArrived() ? Math.floorMod(rank - (1 << round), world) : -1;
     }
 
-    /** Computes the result where it belongs. */
+    /** Computes the result into the own elements. */
     void finish(long own) {
         if (bytes == 0) {
             return;

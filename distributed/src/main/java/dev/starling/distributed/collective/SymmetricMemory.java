@@ -7,8 +7,9 @@ import dev.starling.transport.RemoteRegion;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Registered memory of the same size on every rank. Made in three moves, because nobody may wait in the middle: each
- * registers and sends its key, opens the others' by their keys, and learns who could map whom.
+ * Registered memory of the same size on every rank. It is set up in three steps, so that the group's thread never
+ * waits: each rank registers its memory and sends the key; opens the other ranks' memory by their keys and sends which
+ * it could map; and decides from all ranks' answers whether the memory is used directly ({@link #settle}).
  */
 public final class SymmetricMemory implements AutoCloseable {
     private final Engine engine;
@@ -21,7 +22,7 @@ public final class SymmetricMemory implements AutoCloseable {
     private boolean direct;
     private boolean hosted;
 
-    /** {@code number} of the memory in its epoch: the same on all ranks, as they register in the same order. */
+    /** {@code number} counts the memories of an epoch; ranks register in the same order, so it is equal on all. */
     SymmetricMemory(Engine engine, long number, long bytes) {
         this.engine = engine;
         this.number = number;
@@ -38,54 +39,54 @@ public final class SymmetricMemory implements AutoCloseable {
     }
 
     /**
-     * Opens the regions of the other ranks, and tells them whether that gave memory.
+     * Opens the regions of the other ranks, and sends them which of these this rank could map.
      *
-     * @throws CollectiveMismatchException on every rank, if they are not of the same size; nothing is opened then
+     * @throws CollectiveMismatchException on every rank, if the sizes differ; no region is opened then
      */
     public void open() {
-        RegionKey[] heard = keysOfOneSize();
-        byte[] there = new byte[mapped.length];
+        RegionKey[] received = keysOfOneSize();
+        byte[] maps = new byte[mapped.length];
         for (int rank = 0; rank < mapped.length; rank++) {
             if (rank == engine.fabric().rank()) {
                 mapped[rank] = own.memory();
-                there[rank] = 1;
+                maps[rank] = 1;
                 continue;
             }
             boolean near = engine.fabric().host(rank).equals(engine.fabric().host(engine.fabric().rank()));
-            remotes[rank] = engine.fabric().endpoint(rank).open(heard[rank], near);
+            remotes[rank] = engine.fabric().endpoint(rank).open(received[rank], near);
             mapped[rank] = remotes[rank].memory();
-            there[rank] = (byte) (mapped[rank] != null ? 1 : 0);
+            maps[rank] = (byte) (mapped[rank] != null ? 1 : 0);
         }
-        allMapped = engine.exchange(there);
+        allMapped = engine.exchange(maps);
     }
 
     private RegionKey[] keysOfOneSize() {
-        RegionKey[] heard = new RegionKey[mapped.length];
+        RegionKey[] received = new RegionKey[mapped.length];
         for (int rank = 0; rank < mapped.length; rank++) {
-            heard[rank] = RegionKey.decode(keys.blobs()[rank]);
-            if (heard[rank].bytes() != bytes()) {
+            received[rank] = RegionKey.decode(keys.blobs()[rank]);
+            if (received[rank].bytes() != bytes()) {
                 int here = engine.fabric().rank();
                 throw new CollectiveMismatchException(here, rank, "buffer " + number + " of the group: rank " + here
-                        + " registers " + bytes() + " bytes, rank " + rank + " " + heard[rank].bytes()
-                        + "; let all ranks register buffers of the same sizes in the same order");
+                        + " registers " + bytes() + " bytes, rank " + rank + " registers " + received[rank].bytes()
+                        + "; register buffers of the same sizes in the same order on all ranks");
             }
         }
-        return heard;
+        return received;
     }
 
-    /** Returns the exchange of who could map whom. */
+    /** Returns the exchange of which ranks map which memory. */
     public Task mapped() {
         return allMapped;
     }
 
-    /** Decides, alike on all ranks, whether the memory is used directly. */
+    /** Decides whether the memory is used directly; all ranks come to the same result. */
     public void settle() {
         direct = true;
         hosted = true;
-        byte[][] said = allMapped.blobs();
+        byte[][] answers = allMapped.blobs();
         for (int from = 0; from < mapped.length; from++) {
             for (int to = 0; to < mapped.length; to++) {
-                boolean maps = said[from].length == mapped.length && said[from][to] == 1;
+                boolean maps = answers[from].length == mapped.length && answers[from][to] == 1;
                 direct &= maps;
                 hosted &= maps || !engine.fabric().host(from).equals(engine.fabric().host(to));
             }
@@ -97,7 +98,7 @@ public final class SymmetricMemory implements AutoCloseable {
         return direct;
     }
 
-    /** Returns whether every rank maps the memory of every other of its host. */
+    /** Returns whether every rank maps the memory of every other rank on its host. */
     boolean isHosted() {
         return hosted;
     }
@@ -122,7 +123,7 @@ public final class SymmetricMemory implements AutoCloseable {
         return own;
     }
 
-    /** Returns a rank's region as seen from here. */
+    /** Returns a rank's region as seen by this process. */
     RemoteRegion remote(int rank) {
         return remotes[rank];
     }

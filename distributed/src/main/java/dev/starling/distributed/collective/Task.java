@@ -3,12 +3,12 @@ package dev.starling.distributed.collective;
 import dev.starling.distributed.DistributedException;
 import java.util.function.BooleanSupplier;
 
-/** One collective of an {@link Engine}. Its user sees it through {@code Work}. */
+/** A collective, an exchange or a transfer of an {@link Engine}. Users see it as a {@code Work}. */
 public final class Task {
     final CollectiveCall call;
     final SymmetricMemory memory;
     final long offset;
-    /** Whether the memory holds what it is to, or {@code null} if it does from the start. */
+    /** Returns whether the elements have arrived in memory; {@code null} if they have when the task is started. */
     final BooleanSupplier ready;
     final byte[] blob;
     final Transfer transfer;
@@ -18,7 +18,7 @@ public final class Task {
     private volatile RuntimeException failure;
     private byte[][] blobs;
 
-    private enum State { IDLE, UNDER_WAY, DONE }
+    private enum State { IDLE, IN_PROGRESS, DONE }
 
     Task(CollectiveCall call, SymmetricMemory memory, long offset, BooleanSupplier ready, byte[] blob) {
         this.call = call;
@@ -40,19 +40,19 @@ public final class Task {
     }
 
     void begin() {
-        if (state == State.UNDER_WAY) {
-            throw new DistributedException(this + " is under way; wait for it before it is started again");
+        if (state == State.IN_PROGRESS) {
+            throw new DistributedException(this + " is in progress; wait for it before you start it again");
         }
         failure = null;
-        state = State.UNDER_WAY;
+        state = State.IN_PROGRESS;
     }
 
     boolean isReady() {
         return ready == null || ready.getAsBoolean();
     }
 
-    void succeed(byte[][] heard) {
-        blobs = heard;
+    void succeed(byte[][] received) {
+        blobs = received;
         state = State.DONE;
     }
 
@@ -61,17 +61,17 @@ public final class Task {
         state = State.DONE;
     }
 
-    /** Returns whether it is over. */
+    /** Returns whether the task is not in progress. */
     public boolean isDone() {
-        return state != State.UNDER_WAY;
+        return state != State.IN_PROGRESS;
     }
 
-    /** Returns why it failed, or {@code null}. */
+    /** Returns the failure, or {@code null}. */
     public RuntimeException failure() {
         return failure;
     }
 
-    /** Returns what each rank said in an exchange. */
+    /** Returns the bytes of each rank in an exchange. */
     public byte[][] blobs() {
         return blobs;
     }

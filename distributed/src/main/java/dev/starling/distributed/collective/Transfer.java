@@ -9,9 +9,9 @@ final class Transfer {
     final int tag;
     final MemorySegment bytes;
     Task task;
-    /** Bytes that were sent, or have come. */
+    /** Number of bytes sent or received. */
     long done;
-    /** Whether the receiver has been heard, or has said, that it waits. */
+    /** Whether the receiver has sent its WANT, and the sender has matched it. */
     boolean agreed;
     Transfer next;
 

@@ -15,7 +15,7 @@ import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorShape;
 import jdk.incubator.vector.VectorSpecies;
 
-/** A template: see {@link VectorReduceLoops}. Never initialised itself, only its copies are. */
+/** The template of {@link VectorReduceLoops}. Only its copies are initialised, never the class itself. */
 final class VectorReduceLoop implements VectorReduceLoops.Loop {
     private static final VectorReduceLoops.Kind KIND = kind();
     private static final boolean BRAIN = KIND.type() == DType.BF16;
@@ -126,7 +126,7 @@ final class VectorReduceLoop implements VectorReduceLoops.Loop {
         return SPECIES.fromMemorySegment(ALL, address, ORDER);
     }
 
-    /** The exponent is shifted into place and its bias made right by a product, which is exact, also below normal. */
+    /** Shifts the exponent into place and corrects its bias by a product, which is exact, also for subnormal values. */
     private static FloatVector fromHalf(IntVector bits) {
         IntVector magnitude = bits.and(0x7fff).lanewise(VectorOperators.LSHL, 13);
         IntVector finite = magnitude.reinterpretAsFloats().mul(0x1p112f).reinterpretAsInts();
@@ -135,8 +135,8 @@ final class VectorReduceLoop implements VectorReduceLoops.Loop {
     }
 
     /**
-     * Rounds to the nearest half float, ties to even; NaN stays NaN. What is below normal is rounded by adding a half,
-     * whose last bit is worth what the last bit of those is.
+     * Rounds to the nearest half float, ties to even; NaN stays NaN. Subnormal results are rounded by adding 0.5, whose
+     * last bit has the value of their last bit.
      */
     private static Vector<?> toHalf(Vector<?> value) {
         FloatVector v = (FloatVector) value;

@@ -12,8 +12,8 @@ import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorShape;
 
 /**
- * Vectorised loops by what they reduce. Each is a copy of {@link VectorReduceLoop} with a {@link Kind} of its own as a
- * constant: the compiler then leaves one tight loop, which it does only where operations are known to it.
+ * Vectorised loops, one for each {@link Kind} of reduction. Each is a copy of {@link VectorReduceLoop} with its kind as
+ * a constant, because the compiler produces a tight loop only if it knows the operations.
  */
 final class VectorReduceLoops {
     private static final int TYPES = DType.values().length;
@@ -25,7 +25,7 @@ final class VectorReduceLoops {
     private VectorReduceLoops() {
     }
 
-    /** Returns the number of elements that one step takes; 0 if there is no vectorised loop. */
+    /** Returns the number of elements of one vector; 0 if there is no vectorised loop. */
     static int lanes(DType type, ReduceOp op) {
         int bits = VectorShape.preferredShape().vectorBitSize();
         return switch (type) {
@@ -40,9 +40,9 @@ final class VectorReduceLoops {
     /**
      * Returns a loop.
      *
-     * @param sources how many, 1 to {@link ReduceKernels#FAN}
-     * @param targets how many, up to {@link ReduceKernels#FAN}; 0 if the result is a partial one
-     * @param continues whether it goes on from a partial result
+     * @param sources number of sources, 1 to {@link ReduceKernels#FAN}
+     * @param targets number of targets, up to {@link ReduceKernels#FAN}; 0 if the result is partial
+     * @param continues whether the loop starts from a partial result
      */
     static Loop get(DType type, ReduceOp op, int sources, int targets, boolean continues) {
         int way = ((sources - 1) * (ReduceKernels.FAN + 1) + targets) * 2 + (continues ? 1 : 0);
@@ -91,13 +91,13 @@ final class VectorReduceLoops {
          *
          * @param first index of the first source
          * @param offset bytes added to the addresses of sources and targets
-         * @param partial where partial results are: f32 for 16-bit floats, else the type itself
-         * @param scale what an average multiplies with
+         * @param partial address of partial results: f32 for 16-bit floats, else the type itself
+         * @param scale factor of an average
          */
         void run(long[] sources, int first, long[] targets, long offset, long partial, int n, double scale);
     }
 
-    /** What a loop is made for. */
+    /** The operation of a loop. */
     record Kind(DType type, VectorOperators.Associative operator, boolean scaled, int sources, int targets,
             boolean continues) { }
 }

@@ -171,13 +171,13 @@ public final class Gossip implements DistributionStrategy {
             boolean decided = group.await(() -> {
                 group.locked(this::findInitialWeights);
                 return initialised || hasInitialWeights() || failure != null || group.isEnded();
-            }, group.config().patience());
+            }, group.config().timeout());
             check();
             if (!decided && isFirst(p -> p.firstId == 0)) {
                 // The others have yet to start.
                 initialised = true;
             } else if (!decided) {
-                throw new DistributedException("rank " + rank() + " waited " + group.config().patience()
+                throw new DistributedException("rank " + rank() + " waited " + group.config().timeout()
                         + " for initial weights; no peer has sent any");
             }
             if (initialised) {
@@ -271,12 +271,12 @@ public final class Gossip implements DistributionStrategy {
                 all[0] = peers.stream().allMatch(p -> p.absent || condition.test(p));
             });
             return all[0] || failure != null || group.isEnded();
-        }, group.config().patience());
+        }, group.config().timeout());
         check();
         for (Peer peer : all[0] ? List.<Peer>of() : peers) {
             if (!peer.absent && !condition.test(peer)) {
                 LOG.log(Level.WARNING, "rank {0} has finished and waited {1} for rank {2} to {3}; it ends without it",
-                        group.rank(), group.config().patience(), peer.member.rank(), what);
+                        group.rank(), group.config().timeout(), peer.member.rank(), what);
             }
         }
     }

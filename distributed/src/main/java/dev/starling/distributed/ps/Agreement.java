@@ -14,11 +14,11 @@ import java.lang.System.Logger.Level;
 import java.util.stream.DoubleStream;
 
 /**
- * What workers that are at the same step agree on by way of the first server: sums of what they know, whether to end,
- * and which part of every batch each takes. Confined to the training thread.
+ * What synchronous workers agree on through server 0: sums of values, whether to stop, and the share of each batch that
+ * a worker computes. Confined to the training thread.
  */
 final class Agreement {
-    /** The most numbers that are summed at a time. */
+    /** Maximum number of values in one sum. */
     static final int MAX_SUMMED = 1024;
 
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
@@ -27,13 +27,13 @@ final class Agreement {
     private final int worker;
     private final int workers;
     private final boolean proportional;
-    /** {@code null} if parts stay even. */
+    /** {@code null} if shares stay equal. */
     private final Throughput throughput;
     private Share share;
-    private boolean isVoting;
-    private boolean isEnding;
+    private boolean voting;
+    private boolean ending;
 
-    /** Begins with even parts, which stay so unless {@code proportional}. */
+    /** Starts with equal shares; they change only if {@code proportional}. */
     Agreement(Client client, int worker, int workers, boolean proportional) {
         this.client = client;
         this.worker = worker;
@@ -43,37 +43,37 @@ final class Agreement {
         share = Share.part(worker, workers);
     }
 
-    /** Checks that all workers divide batches in one way, or rows would be taken twice or not at all. */
-    void requireAlike(boolean ownData) {
+    /** Checks that all workers divide batches in the same way; otherwise rows would be used twice or not at all. */
+    void requireSameSettings(boolean ownData) {
         double[] count = {proportional ? 1 : 0, ownData ? 1 : 0};
         sum(count);
-        requireAlike(count[0], "divide batches by measured speed", proportional);
-        requireAlike(count[1], "have rows of their own", ownData);
+        requireSameSetting(count[0], "proportional()", proportional);
+        requireSameSetting(count[1], "ownData()", ownData);
     }
 
-    private void requireAlike(double count, String what, boolean own) {
+    private void requireSameSetting(double count, String setting, boolean own) {
         if (count > 0 && count < workers) {
-            throw new DistributedException((int) count + " of " + workers + " workers " + what + ", worker " + worker
-                    + (own ? " among them" : " not") + "; set all workers up alike");
+            throw new DistributedException((int) count + " of " + workers + " workers use " + setting + ", worker "
+                    + worker + (own ? " does" : " does not") + "; give all workers the same settings");
         }
     }
 
-    /** Divides batches by the rows that each worker has for itself. */
-    void divideOwn(int rows) {
+    /** Divides batches in proportion to the number of rows that each worker has. */
+    void divideOwnRows(int rows) {
         double[] sizes = new double[workers];
         sizes[worker] = rows;
         sum(sizes);
         share = OwnRows.share(worker, DoubleStream.of(sizes).mapToObj(size -> (int) size).toList());
     }
 
-    /** Returns what this worker takes of every batch. */
+    /** Returns this worker's share of each batch. */
     Share share() {
         return share;
     }
 
-    // ---- how fast this worker is ----
+    // ---- measured speed ----
 
-    /** Goes on to measure: rows are computed now. */
+    /** Resumes the measurement: the worker computes rows from now on. */
     void compute(long rows) {
         if (throughput != null) {
             throughput.resume(client.nanoTime());
@@ -81,7 +81,7 @@ final class Agreement {
         }
     }
 
-    /** Measures no more: this worker waits, or does something else than steps. */
+    /** Pauses the measurement: the worker waits, or does other work than training steps. */
     void pause() {
         if (throughput != null) {
             throughput.pause(client.nanoTime());
@@ -90,40 +90,40 @@ final class Agreement {
 
     // ---- votes ----
 
-    /** Takes effect a step later, so that nobody waits for the votes of others. */
+    /** Votes on whether to stop. Takes effect one step later, so that a worker need not wait for the others' votes. */
     boolean stops(boolean wanted) {
         tally();
-        if (!isEnding) {
+        if (!ending) {
             double[] votes = new double[throughput == null ? 1 : 1 + workers];
             votes[0] = wanted ? 1 : 0;
             if (throughput != null) {
                 votes[1 + worker] = throughput.rate();
             }
             client.askSum(votes, 0, votes.length);
-            isVoting = true;
+            voting = true;
         }
         compute(0);
-        return isEnding;
+        return ending;
     }
 
-    /** Waits for votes that are under way, which all workers do at the same place. */
+    /** Waits for votes in flight. All workers call this at the same point of a step. */
     void tally() {
-        if (!isVoting) {
+        if (!voting) {
             return;
         }
-        isVoting = false;
+        voting = false;
         double[] votes = client.total("for the votes of all workers");
-        isEnding = votes[0] > 0;
+        ending = votes[0] > 0;
         for (int w = 1; w < votes.length; w++) {
             throughput.rate(w - 1, (float) votes[w]);
         }
         if (throughput != null && throughput.step()) {
             share = throughput.share(worker);
-            LOG.log(Level.DEBUG, "worker {0} now takes {1}", worker, share);
+            LOG.log(Level.DEBUG, "worker {0} now has the share {1}", worker, share);
         }
     }
 
-    /** Sums a model's running statistics over workers, each with its weight. */
+    /** Replaces a model's running statistics with their weighted sum over workers. */
     void sumBuffers(Layer model, double weight) {
         try (Scope scope = Scope.open("settle")) {
             for (Parameter p : model.state().values()) {
@@ -136,7 +136,7 @@ final class Agreement {
         }
     }
 
-    /** Adds numbers up over workers, in place. */
+    /** Sums values over workers, in place. */
     void sum(double[] values) {
         tally();
         for (int from = 0; from < values.length; from += MAX_SUMMED) {

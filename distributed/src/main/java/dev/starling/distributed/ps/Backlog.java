@@ -6,8 +6,8 @@ import org.agrona.DirectBuffer;
 import org.agrona.ExpandableArrayBuffer;
 
 /**
- * Requests that came while the ring was full. As many as workers have under way, which is at most one for each unit and
- * worker. Keeps its buffers.
+ * Requests that arrived while the ring was full. Their number is bounded by that of the requests in flight, at most one
+ * for each unit and worker. Reuses its buffers.
  */
 final class Backlog {
     private final Deque<Entry> waiting = new ArrayDeque<>();
@@ -29,7 +29,7 @@ final class Backlog {
         return waiting.isEmpty();
     }
 
-    /** Hands over as many as there is room for; returns how many. */
+    /** Offers requests to the core until the ring is full again; returns the number accepted. */
     int drainTo(ServerCore core) {
         int n = 0;
         while (!waiting.isEmpty() && core.offer(waiting.peek().bytes, 0, waiting.peek().length)) {

@@ -13,8 +13,8 @@ import java.nio.file.StandardOpenOption;
 import java.util.zip.CRC32C;
 
 /**
- * A file of numbers that ends with its CRC-32C. Written under another name and renamed when it is complete and on the
- * disk: it is there as a whole or not at all.
+ * A binary file that ends with its CRC-32C. The writer writes under a temporary name and renames the file when it is
+ * complete and on the disk, so the file exists completely or not at all.
  */
 final class CheckedFile implements Closeable {
     private static final int BUFFER = 1 << 20;
@@ -39,7 +39,7 @@ final class CheckedFile implements Closeable {
 
     // ---- writing ----
 
-    /** Returns where a file is written before it is complete. */
+    /** Returns the temporary name of a file that is being written. */
     static Path draft(Path path) {
         return path.resolveSibling(path.getFileName() + ".tmp");
     }
@@ -50,7 +50,7 @@ final class CheckedFile implements Closeable {
                 StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING));
     }
 
-    private void room(int bytes) throws IOException {
+    private void reserve(int bytes) throws IOException {
         if (buffer.remaining() < bytes) {
             drain();
         }
@@ -66,19 +66,19 @@ final class CheckedFile implements Closeable {
     }
 
     void putInt(int value) throws IOException {
-        room(4);
+        reserve(4);
         buffer.putInt(value);
     }
 
     void putLong(long value) throws IOException {
-        room(8);
+        reserve(8);
         buffer.putLong(value);
     }
 
     void put(byte[] bytes) throws IOException {
         putInt(bytes.length);
         for (byte b : bytes) {
-            room(1);
+            reserve(1);
             buffer.put(b);
         }
     }
@@ -91,18 +91,18 @@ final class CheckedFile implements Closeable {
 
     void put(float[] values) throws IOException {
         for (float value : values) {
-            room(4);
+            reserve(4);
             buffer.putFloat(value);
         }
     }
 
-    /** Writes the first bytes as they are, without their number: at most a mebibyte. */
+    /** Writes the first {@code n} bytes, at most a mebibyte, without a length prefix. */
     void putAll(byte[] bytes, int n) throws IOException {
-        room(n);
+        reserve(n);
         buffer.put(bytes, 0, n);
     }
 
-    /** Makes the file appear, on the disk; returns its checksum. */
+    /** Forces the file to the disk and renames it; returns its checksum. */
     int commit() throws IOException {
         drain();
         int checksum = (int) crc.getValue();
@@ -119,66 +119,66 @@ final class CheckedFile implements Closeable {
 
     // ---- reading ----
 
-    /** Opens a file; {@link #verify} tells whether what was read is what was written. */
+    /** Opens a file for reading. The contents are valid only if {@link #verify} succeeds after the last read. */
     static CheckedFile read(Path path) throws IOException {
         CheckedFile opened = new CheckedFile(path, null, FileChannel.open(path, StandardOpenOption.READ));
         opened.buffer.flip();
         return opened;
     }
 
-    private void need(int bytes) throws IOException {
+    private void require(int bytes) throws IOException {
         if (buffer.remaining() >= bytes) {
             return;
         }
         buffer.compact();
         while (buffer.position() < bytes) {
             if (file.read(buffer) < 0) {
-                throw new EOFException(path + " ends too early; put an intact copy back");
+                throw new EOFException(path + " is truncated; put an intact copy back");
             }
         }
         buffer.flip();
     }
 
-    /** Counts the bytes before the buffer's position into the checksum. */
-    private void checked(int bytes) {
+    /** Adds the bytes before the buffer's position to the checksum. */
+    private void updateChecksum(int bytes) {
         int limit = buffer.limit();
         crc.update(buffer.position(buffer.position() - bytes).limit(buffer.position() + bytes));
         buffer.limit(limit);
     }
 
     int getInt() throws IOException {
-        need(4);
+        require(4);
         int value = buffer.getInt();
-        checked(4);
+        updateChecksum(4);
         return value;
     }
 
     long getLong() throws IOException {
-        need(8);
+        require(8);
         long value = buffer.getLong();
-        checked(8);
+        updateChecksum(8);
         return value;
     }
 
     byte[] getBytes() throws IOException {
         int n = getInt();
         if (n < 0 || n > file.size()) {
-            throw new IOException(path + " says that it holds " + n + " bytes; put an intact copy back");
+            throw new IOException(path + " has the invalid length " + n + "; put an intact copy back");
         }
         byte[] bytes = new byte[n];
         for (int i = 0; i < n; i++) {
-            need(1);
+            require(1);
             bytes[i] = buffer.get();
-            checked(1);
+            updateChecksum(1);
         }
         return bytes;
     }
 
-    /** Reads bytes as they are, at most a mebibyte. */
+    /** Reads bytes without a length prefix, at most a mebibyte. */
     void getAll(byte[] into) throws IOException {
-        need(into.length);
+        require(into.length);
         buffer.get(into);
-        checked(into.length);
+        updateChecksum(into.length);
     }
 
     void get(long[] into) throws IOException {
@@ -193,9 +193,9 @@ final class CheckedFile implements Closeable {
         }
     }
 
-    /** Compares the checksum after all was read, and returns it. */
+    /** Verifies the checksum after everything was read, and returns it. */
     int verify() throws IOException {
-        need(4);
+        require(4);
         if (buffer.getInt() != (int) crc.getValue()) {
             throw new IOException(path + " does not match its checksum; put an intact copy back");
         }

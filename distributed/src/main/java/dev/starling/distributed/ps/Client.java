@@ -16,14 +16,14 @@ import java.util.Map;
 import org.agrona.DirectBuffer;
 
 /**
- * What a worker asks its servers, and the waiting for their answers. Whatever was asked is asked again of a server that
- * was away, until it answers. Asked and waited for by the training thread; answers are taken under the group's lock.
+ * A worker's requests to its servers. When a server returns after a loss, the client repeats all requests that the
+ * server has not answered. The training thread makes requests and waits; replies are processed under the group's lock.
  */
 final class Client {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
-    private static final Duration TURN = Duration.ofMillis(200);
-    private static final Duration TASK_TURN = Duration.ofMillis(50);
+    private static final Duration CHECK_INTERVAL = Duration.ofMillis(200);
+    private static final Duration JOB_INTERVAL = Duration.ofMillis(50);
 
     final ServerLink[] servers;
 
@@ -31,26 +31,26 @@ final class Client {
     private final Runnable pumping = this::pump;
     private final int worker;
     private final int workers;
-    private final boolean isSynchronous;
+    private final boolean synchronous;
     private final SecureRandom random;
-    /** {@code null} before {@link #open}, and where nobody waits for all others. */
-    private volatile Attendance attendance;
+    /** {@code null} before {@link #open}, and unless training is synchronous. */
+    private volatile RunMembership membership;
     private volatile int awaited;
     private volatile DistributedException failure;
     private volatile Map<String, String> furthest;
     private volatile boolean awaitsNotes;
     private volatile double[] total;
-    private volatile RowErrand errand;
-    /** When a server last told that it is at a task for which workers may have to wait. */
+    private volatile RowJob job;
+    /** When a server last reported progress of a task with rows, during which it may not reply. */
     private volatile long workingNs = Long.MIN_VALUE;
     private long round;
 
-    /** Makes links to all servers of a plan; nothing is sent before {@link #open}. */
-    Client(Group group, int worker, Plan plan, boolean isSynchronous, SecureRandom random) {
+    /** Creates a link for each server of a plan; the client sends nothing before {@link #open}. */
+    Client(Group group, int worker, Plan plan, boolean synchronous, SecureRandom random) {
         this.group = group;
         this.worker = worker;
         this.workers = plan.workers();
-        this.isSynchronous = isSynchronous;
+        this.synchronous = synchronous;
         this.random = random;
         byte[] encoded = plan.encode();
         servers = new ServerLink[plan.servers()];
@@ -59,52 +59,55 @@ final class Client {
         }
     }
 
-    /** Begins to listen; where all wait for all, when the epoch has begun. */
+    /** Starts to receive messages; in synchronous training after the membership epoch has started. */
     void open() {
-        if (isSynchronous) {
-            group.await(() -> group.failure() == null || group.isEnded(), group.config().patience());
+        if (synchronous) {
+            group.await(() -> group.failure() == null || group.isEnded(), group.config().timeout());
         }
         group.locked(() -> {
-            attendance = isSynchronous ? new Attendance(group, workers + servers.length, _ -> true) : null;
-            group.channel(Channels.PARAMETERS, this::take);
+            membership = synchronous ? new RunMembership(group, workers + servers.length, _ -> true) : null;
+            group.channel(Channels.PARAMETERS, this::onMessage);
         });
     }
 
-    /** Listens no more. Who ends because of a loss says so first, or it would be taken for the one that is lost. */
+    /**
+     * Stops receiving. A worker that ends because of a loss first sends the loss to all servers; otherwise they would
+     * take this worker for the lost one.
+     */
     void close() {
-        if (attendance != null && attendance.failure() instanceof PeerLostException loss && !group.isEnded()) {
-            group.await(() -> tell(loss), TURN);
+        if (membership != null && membership.failure() instanceof PeerLostException loss && !group.isEnded()) {
+            group.await(() -> sendLoss(loss), CHECK_INTERVAL);
         }
         group.channel(Channels.PARAMETERS, null);
-        if (attendance != null) {
-            attendance.close();
+        if (membership != null) {
+            membership.close();
         }
     }
 
-    /** Tells all servers of a loss; returns whether there was room. */
-    private boolean tell(PeerLostException loss) {
-        boolean[] isTold = {true};
+    /** Sends a loss to all servers; returns whether each connected server accepted the message. */
+    private boolean sendLoss(PeerLostException loss) {
+        boolean[] sent = {true};
         group.locked(() -> {
             for (ServerLink server : servers) {
-                isTold[0] &= server.tell(loss);
+                sent[0] &= server.sendLoss(loss);
             }
         });
-        return isTold[0];
+        return sent[0];
     }
 
-    // ---- asking ----
+    // ---- requests ----
 
-    /** Asks the first server, which is the one that keeps what concerns all. */
+    /** Sends a request to server 0, which keeps the run's notes and computes sums over workers. */
     void askFirst(int kind, byte[] body) {
         group.locked(() -> servers[0].ask(kind, body));
     }
 
-    /** Tells the first server something that has no answer. */
-    void tellFirst(int kind, byte[] body) {
-        group.locked(() -> servers[0].tell(kind, body));
+    /** Sends server 0 a message that has no reply. */
+    void notifyFirst(int kind, byte[] body) {
+        group.locked(() -> servers[0].send(kind, body));
     }
 
-    /** Asks every server. */
+    /** Sends a request to every server. */
     void askServers(int kind) {
         group.locked(() -> {
             for (ServerLink server : servers) {
@@ -113,26 +116,26 @@ final class Client {
         });
     }
 
-    /** Asks for each block of the parameters. */
-    void ask(Unit[][] parameters, int kind) {
+    /** Sends a request for each block of the parameters. */
+    void ask(BlockRequest[][] parameters, int kind) {
         group.locked(() -> {
-            for (Unit[] each : parameters) {
-                for (Unit unit : each) {
-                    ask(unit, kind);
+            for (BlockRequest[] each : parameters) {
+                for (BlockRequest request : each) {
+                    ask(request, kind);
                 }
             }
             pump();
         });
     }
 
-    /** Asks for that which the rule keeps of each block, if it keeps so much. */
-    void askKept(Unit[][] parameters, int which) {
+    /** Requests one slot of the rule's state for each block whose rule has it; {@code which} counts from 1. */
+    void askKept(BlockRequest[][] parameters, int which) {
         group.locked(() -> {
-            for (Unit[] each : parameters) {
-                for (Unit unit : each) {
-                    if (unit.kept.length >= which) {
-                        unit.which = which;
-                        ask(unit, Message.PULL);
+            for (BlockRequest[] each : parameters) {
+                for (BlockRequest request : each) {
+                    if (request.kept.length >= which) {
+                        request.which = which;
+                        ask(request, Message.PULL);
                     }
                 }
             }
@@ -140,20 +143,20 @@ final class Client {
         });
     }
 
-    /** Queues a gradient, or that there is none, and sends what there is room for. */
-    void push(Unit[] units, double rate, long address) {
+    /** Queues a gradient, or a push without one if {@code address} is 0, and sends as much as the links accept. */
+    void push(BlockRequest[] requests, double rate, long address) {
         group.locked(() -> {
-            for (Unit unit : units) {
-                unit.rate = rate;
-                unit.gradient.wrap(address + 4 * unit.block.from(), address == 0 ? 0 : unit.bytes());
-                ask(unit, Message.PUSH);
+            for (BlockRequest request : requests) {
+                request.rate = rate;
+                request.gradient.wrap(address + 4 * request.block.from(), address == 0 ? 0 : request.bytes());
+                ask(request, Message.PUSH);
             }
             pump();
         });
         group.wake();
     }
 
-    /** Asks for rows of tables. */
+    /** Sends requests for rows of tables. */
     void ask(TablePart[] parts, int kind) {
         group.locked(() -> {
             for (TablePart part : parts) {
@@ -164,12 +167,12 @@ final class Client {
         group.wake();
     }
 
-    private void ask(Unit unit, int kind) {
+    private void ask(BlockRequest request, int kind) {
         awaited++;
-        unit.server.ask(unit, kind);
+        request.server.ask(request, kind);
     }
 
-    /** Asks for the sum over workers of some numbers; {@link #total} has it when it is there. */
+    /** Requests the sum over workers of {@code n} values; {@link #total} waits for it. */
     void askSum(double[] values, int from, int n) {
         ByteBuffer body = ByteBuffer.allocate(12 + 8 * n).order(ORDER).putLong(round).putInt(n);
         for (int i = 0; i < n; i++) {
@@ -183,27 +186,27 @@ final class Client {
         group.wake();
     }
 
-    /** Waits for the sum that was asked for. */
+    /** Waits for the sum that {@link #askSum} requested. */
     double[] total(String what) {
         await(what);
         round++;
         return total;
     }
 
-    /** Returns the notes of the worker that is furthest, or {@code null} if none came. */
+    /** Returns the notes of the worker that is furthest ahead, or {@code null} if none have arrived. */
     Map<String, String> furthest() {
         return furthest;
     }
 
-    /** Tells those servers that have not done their part of an errand. Any thread may. */
-    void ask(RowErrand asked) {
+    /** Sends a job to the servers that have not finished it. Safe from any thread. */
+    void ask(RowJob newJob) {
         group.locked(() -> {
-            errand = asked;
+            job = newJob;
             pump();
             for (ServerLink server : servers) {
-                byte[] wish = asked.wish(server.number);
-                if (wish != null) {
-                    server.tell(Message.TASK, wish);
+                byte[] request = newJob.request(server.number);
+                if (request != null) {
+                    server.send(Message.TASK, request);
                 }
             }
         });
@@ -211,14 +214,14 @@ final class Client {
 
     // ---- waiting ----
 
-    /** Works until all servers are so far with an errand, or one has failed. */
-    void pursue(RowErrand asked, int state, String what) {
-        while (!asked.isAt(state)) {
-            ask(asked);
-            group.await(() -> asked.isAt(state) || failure != null || isOver(), TASK_TURN);
+    /** Works until all servers have reached a state of a job, or one has failed. */
+    void await(RowJob newJob, int state, String what) {
+        while (!newJob.hasReached(state)) {
+            ask(newJob);
+            group.await(() -> newJob.hasReached(state) || failure != null || isOver(), JOB_INTERVAL);
             throwIfOver();
-            if (isLate(asked.heardNs()) && !asked.isAt(state)) {
-                throw late(what);
+            if (isTimedOut(newJob.lastChangeNs()) && !newJob.hasReached(state)) {
+                throw timeout(what);
             }
         }
     }
@@ -227,13 +230,13 @@ final class Client {
         return group.transport().nanoTime();
     }
 
-    /** Tells whether it is longer ago than one waits. */
-    boolean isLate(long sinceNs) {
-        return nanoTime() - sinceNs > group.config().patience().toNanos();
+    /** Returns whether the group's timeout has passed since a moment. */
+    boolean isTimedOut(long sinceNs) {
+        return nanoTime() - sinceNs > group.config().timeout().toNanos();
     }
 
     private void throwIfOver() {
-        Attendance present = attendance;
+        RunMembership present = membership;
         if (present != null && present.failure() != null) {
             throw present.failure();
         }
@@ -247,14 +250,14 @@ final class Client {
 
     private void pump() {
         for (ServerLink server : servers) {
-            if (attendance != null && server.isMissed()) {
-                attendance.miss(server.endpoint);
+            if (membership != null && server.isMissed()) {
+                membership.reportMissing(server.endpoint);
             }
             server.pump();
         }
     }
 
-    private boolean isThere() {
+    private boolean isComplete() {
         if (awaited > 0 || awaitsNotes && furthest == null) {
             return false;
         }
@@ -266,67 +269,67 @@ final class Client {
         return true;
     }
 
-    /** Works until all that was asked is answered, and somebody has told where the run stands. */
+    /** Works until servers have answered all requests and one has sent the notes of the run. */
     void awaitWithNotes(String what) {
         awaitsNotes = true;
         await(what);
         awaitsNotes = false;
     }
 
-    /** Works until all that was asked is answered. */
+    /** Works until servers have answered all requests; {@code what} completes "waited ..." in the error message. */
     void await(String what) {
         long begin = nanoTime();
-        while (!isThere()) {
+        while (!isComplete()) {
             group.await(() -> {
-                // What there was no room for goes as soon as there is.
+                // Sends what a link has refused because of back-pressure.
                 group.locked(pumping);
-                return isThere() || failure != null || isOver();
-            }, TURN);
+                return isComplete() || failure != null || isOver();
+            }, CHECK_INTERVAL);
             throwIfOver();
-            keepTouch();
-            if (isLate(Math.max(begin, workingNs)) && !isThere()) {
-                throw late(what);
+            rejoinIfExcluded();
+            if (isTimedOut(Math.max(begin, workingNs)) && !isComplete()) {
+                throw timeout(what);
             }
         }
     }
 
-    /** Asks to be let back in by those who have gone on without this worker, perhaps because it was stopped. */
-    private void keepTouch() {
+    /** Rejoins the group if it continued without this worker, perhaps because the worker's process was stopped. */
+    private void rejoinIfExcluded() {
         group.locked(() -> {
-            if (!isSynchronous && group.isCoordinatorLost() && Arrays.stream(servers).noneMatch(
+            if (!synchronous && group.isCoordinatorLost() && Arrays.stream(servers).noneMatch(
                     server -> server.endpoint != null && server.endpoint.isConnected())) {
                 group.rejoin();
             }
         });
     }
 
-    /** Tells whether there is no hope left; servers are reached while a new epoch forms, too. */
+    /** Returns whether no reply can arrive any more. A worker reaches servers also while a new epoch forms. */
     boolean isOver() {
-        Attendance present = attendance;
+        RunMembership present = membership;
         return group.isEnded() || present != null && present.failure() != null;
     }
 
-    private DistributedException late(String what) {
-        StringBuilder who = new StringBuilder("worker " + worker + " waited " + group.config().patience() + " "
+    private DistributedException timeout(String what) {
+        StringBuilder message = new StringBuilder("worker " + worker + " waited " + group.config().timeout() + " "
                 + what + ":");
         for (ServerLink server : servers) {
             Endpoint endpoint = server.endpoint;
             if (server.isMissed()) {
-                Duration unheard = Duration.ofNanos(group.transport().nanoTime() - endpoint.lastReceivedNs());
-                return new PeerLostException(workers + server.number, unheard, "it is " + server
-                        + ", and has not come back within " + group.config().patience());
+                Duration silent = Duration.ofNanos(group.transport().nanoTime() - endpoint.lastReceivedNs());
+                return new PeerLostException(workers + server.number, silent, "it is " + server
+                        + ", and did not return within " + group.config().timeout());
             }
-            who.append(' ').append(server);
+            message.append(' ').append(server);
         }
-        return new DistributedException(who.toString());
+        return new DistributedException(message.toString());
     }
 
     // ---- under the group's lock ----
 
-    private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
+    private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
         int kind = length < 8 ? 0 : buffer.getInt(offset, ORDER);
         if (kind == Message.DONE || kind == Message.UNKNOWN_SESSION || kind == Message.NOT_FINITE) {
-            reply(kind, buffer, offset, length);
+            onReply(kind, buffer, offset, length);
             return;
         }
         int number = length < 8 ? -1 : buffer.getInt(offset + 4, ORDER);
@@ -335,18 +338,18 @@ final class Client {
         }
         ServerLink server = servers[number];
         switch (kind) {
-            case Message.HERE -> server.connect(from);
+            case Message.ANNOUNCE -> server.connect(from);
             case Message.WELCOME -> {
                 if (length >= 20) {
-                    if (server.hasForgotten(buffer.getLong(offset + 12, ORDER),
+                    if (server.hasLostState(buffer.getLong(offset + 12, ORDER),
                             buffer.getInt(offset + 8, ORDER) != 0)) {
-                        LOG.log(Level.WARNING, "server {0} has begun anew, and updates that it had acknowledged are "
-                                + "lost: it goes on with the weights of the first worker that comes back to it; so "
-                                + "that it keeps what it holds, give servers a directory (ServerConfig.in, or "
-                                + "--server-data)", number);
+                        LOG.log(Level.WARNING, "server {0} was restarted without its state, and updates that it had "
+                                + "acknowledged are lost: it continues with the weights of the first worker that "
+                                + "rejoins it; to make servers keep their state, give them a directory "
+                                + "(ServerConfig.in, or --server-data)", number);
                     }
-                    hear(buffer.getStringWithoutLengthUtf8(offset + 20, length - 20));
-                    server.welcome();
+                    readNotes(buffer.getStringWithoutLengthUtf8(offset + 20, length - 20));
+                    server.onWelcome();
                 }
             }
             case Message.REFUSED -> failure = new DistributedException("server " + number + " refused worker "
@@ -359,30 +362,30 @@ final class Client {
                         values[i] = buffer.getDouble(offset + 20 + 8 * i, ORDER);
                     }
                     total = values;
-                    server.answered();
+                    server.onAnswer();
                 }
             }
             case Message.TASK_STATE -> {
-                RowErrand asked = errand;
-                if (length >= 28 && asked != null && buffer.getLong(offset + 8, ORDER) == asked.id) {
-                    asked.hear(number, buffer.getInt(offset + 16, ORDER), buffer.getLong(offset + 20, ORDER),
+                RowJob present = job;
+                if (length >= 28 && present != null && buffer.getLong(offset + 8, ORDER) == present.id) {
+                    present.onState(number, buffer.getInt(offset + 16, ORDER), buffer.getLong(offset + 20, ORDER),
                             buffer.getStringWithoutLengthUtf8(offset + 28, length - 28));
                 }
             }
             case Message.LOST -> {
-                if (attendance != null) {
-                    attendance.lose(from, buffer, offset + 8, length - 8);
+                if (membership != null) {
+                    membership.onLossMessage(from, buffer, offset + 8, length - 8);
                 }
             }
             case Message.WORKING -> workingNs = nanoTime();
-            case Message.BEGUN -> server.answered();
-            case Message.FAREWELL -> server.part();
+            case Message.BEGUN -> server.onAnswer();
+            case Message.FAREWELL -> server.onFarewell();
             default -> { }
         }
         server.pump();
     }
 
-    private void reply(int kind, DirectBuffer buffer, int offset, int length) {
+    private void onReply(int kind, DirectBuffer buffer, int offset, int length) {
         if (length < Message.REPLY_HEADER) {
             return;
         }
@@ -391,66 +394,66 @@ final class Client {
                     + " refused a gradient of worker " + worker + " that is infinite or NaN; find the first operation "
                     + "that is not finite with Tape.detectAnomalies");
         } else {
-            answer(buffer, offset, length);
+            onUnitReply(buffer, offset, length);
         }
     }
 
-    private void hear(String notes) {
-        if (!notes.isEmpty()) {
-            Map<String, String> heard = new LinkedHashMap<>();
-            for (String line : notes.split("\n")) {
+    private void readNotes(String text) {
+        if (!text.isEmpty()) {
+            Map<String, String> notes = new LinkedHashMap<>();
+            for (String line : text.split("\n")) {
                 int equals = line.indexOf('=');
-                heard.put(line.substring(0, Math.max(0, equals)), line.substring(equals + 1));
+                notes.put(line.substring(0, Math.max(0, equals)), line.substring(equals + 1));
             }
-            furthest = heard;
+            furthest = notes;
         }
     }
 
-    private void answer(DirectBuffer buffer, int offset, int length) {
+    private void onUnitReply(DirectBuffer buffer, int offset, int length) {
         int number = buffer.getInt(offset + Message.SERVER, ORDER);
         int index = buffer.getInt(offset + Message.REPLY_UNIT, ORDER);
         if (number < 0 || number >= servers.length || index < 0) {
             return;
         }
         ServerLink server = servers[number];
-        int table = index - server.units.length;
+        int table = index - server.requests.length;
         if (table < 0) {
-            answer(server.units[index], buffer, offset, length);
-        } else if (table < server.tables.size() && server.tables.get(table).answer(buffer, offset, length)) {
+            onBlockReply(server.requests[index], buffer, offset, length);
+        } else if (table < server.tables.size() && server.tables.get(table).onReply(buffer, offset, length)) {
             awaited--;
         }
         server.pump();
     }
 
-    private void answer(Unit unit, DirectBuffer buffer, int offset, int length) {
-        boolean isPull = buffer.getInt(offset + Message.REPLY_KIND, ORDER) == Message.PULL;
-        if (unit.asked == 0 || buffer.getLong(offset + Message.REPLY_SESSION, ORDER) != unit.session
-                || isPull != (unit.asked == Message.PULL)) {
+    private void onBlockReply(BlockRequest request, DirectBuffer buffer, int offset, int length) {
+        boolean pull = buffer.getInt(offset + Message.REPLY_KIND, ORDER) == Message.PULL;
+        if (request.asked == 0 || buffer.getLong(offset + Message.REPLY_SESSION, ORDER) != request.session
+                || pull != (request.asked == Message.PULL)) {
             return;
         }
         long done = buffer.getLong(offset + Message.REPLY_SEQUENCE, ORDER);
         if (buffer.getInt(offset, ORDER) == Message.UNKNOWN_SESSION) {
-            if (unit.asked != Message.JOIN && done == unit.sequence) {
-                LOG.log(Level.DEBUG, "server {0} does not know worker {1} any more in block {2}; joins again",
-                        unit.server.number, worker, unit.number);
-                unit.session = random.nextLong();
-                unit.sequence = 0;
-                unit.next = unit.asked;
-                unit.server.ask(unit, Message.JOIN);
+            if (request.asked != Message.JOIN && done == request.sequence) {
+                LOG.log(Level.DEBUG, "server {0} no longer knows the session of worker {1} in block {2}; rejoining",
+                        request.server.number, worker, request.number);
+                request.session = random.nextLong();
+                request.sequence = 0;
+                request.next = request.asked;
+                request.server.ask(request, Message.JOIN);
             }
-        } else if (unit.asked == Message.JOIN || done == unit.sequence) {
-            if (length - Message.REPLY_HEADER != unit.bytes()) {
+        } else if (request.asked == Message.JOIN || done == request.sequence) {
+            if (length - Message.REPLY_HEADER != request.bytes()) {
                 return;
             }
-            unit.target().putBytes(0, buffer, offset + Message.REPLY_HEADER, unit.bytes());
-            if (unit.next != 0) {
-                unit.server.ask(unit, unit.next);
-                unit.next = 0;
+            request.target().putBytes(0, buffer, offset + Message.REPLY_HEADER, request.bytes());
+            if (request.next != 0) {
+                request.server.ask(request, request.next);
+                request.next = 0;
             } else {
-                unit.sequence += unit.asked == Message.PUSH ? 1 : 0;
-                unit.asked = 0;
-                unit.which = 0;
-                unit.keptSteps = 0;
+                request.sequence += request.asked == Message.PUSH ? 1 : 0;
+                request.asked = 0;
+                request.which = 0;
+                request.keptSteps = 0;
                 awaited--;
             }
         }

@@ -3,23 +3,23 @@ package dev.starling.distributed.ps;
 import java.util.Arrays;
 
 /**
- * How far each worker is with each unit. A place, {@link #slot}, for every pair. A worker numbers its pushes to a unit
- * from 0 in each session: what has a number below {@link #counts} is a repetition and changes nothing.
+ * The progress of each worker in each unit, one {@link #slot} for each pair. A worker numbers its pushes to a unit from
+ * 0 in each session. A push whose number is below {@link #counts} is a repetition and has no effect.
  */
 final class Clocks {
-    /** Was never there; the others wait for it as if it stood at 0. */
+    /** The worker has not joined yet; others wait for it as if its clock were 0. */
     static final byte AWAITED = 0;
     static final byte ACTIVE = 1;
-    static final byte GONE = 2;
+    static final byte LEFT = 2;
 
     final int workers;
     final byte[] states;
     final long[] sessions;
-    /** Pushes that were applied in this session. */
+    /** Number of pushes applied in the session. */
     final long[] counts;
-    /** Steps done, counted from where the worker came in. */
+    /** Number of steps done; a worker that joins starts at the clock of the slowest. */
     final long[] clocks;
-    /** Whether the worker waits for an answer; not kept: who waits asks again. */
+    /** Whether the worker waits for a reply. Not part of snapshots, because workers repeat open requests. */
     final boolean[] waiting;
 
     Clocks(int units, int workers) {
@@ -40,12 +40,12 @@ final class Clocks {
         return states[slot] == ACTIVE && sessions[slot] == session;
     }
 
-    /** Lets a worker in where the slowest stands. */
+    /** Admits a worker in a new session, with the clock of the slowest worker. */
     void join(int unit, int worker, long session) {
         int slot = slot(unit, worker);
         if (states[slot] != AWAITED) {
-            states[slot] = GONE;
-            letIn(unit, slot);
+            states[slot] = LEFT;
+            catchUp(unit, slot);
         }
         states[slot] = ACTIVE;
         sessions[slot] = session;
@@ -53,30 +53,30 @@ final class Clocks {
         waiting[slot] = false;
     }
 
-    /** Lets a worker in again, if it was taken for gone, as one whose pushes are known up to then. */
-    void takeBack(int unit, int worker, long session) {
+    /** Readmits a worker that was considered lost, in the same session: its counts remain. */
+    void readmit(int unit, int worker, long session) {
         int slot = slot(unit, worker);
-        if (states[slot] == GONE && sessions[slot] == session) {
-            letIn(unit, slot);
+        if (states[slot] == LEFT && sessions[slot] == session) {
+            catchUp(unit, slot);
             states[slot] = ACTIVE;
         }
     }
 
-    private void letIn(int unit, int slot) {
+    private void catchUp(int unit, int slot) {
         long slowest = slowest(unit);
         clocks[slot] = slowest == Long.MAX_VALUE ? furthest(unit) : slowest;
     }
 
     void leave(int slot) {
-        states[slot] = GONE;
+        states[slot] = LEFT;
         waiting[slot] = false;
     }
 
-    /** Returns where the slowest worker stands that is not gone; the greatest number if all are. */
+    /** Returns the clock of the slowest worker that has not left; {@link Long#MAX_VALUE} if all have. */
     long slowest(int unit) {
         long slowest = Long.MAX_VALUE;
         for (int slot = slot(unit, 0); slot < slot(unit + 1, 0); slot++) {
-            slowest = states[slot] == GONE ? slowest : Math.min(slowest, clocks[slot]);
+            slowest = states[slot] == LEFT ? slowest : Math.min(slowest, clocks[slot]);
         }
         return slowest;
     }

@@ -19,25 +19,27 @@ import net.openhft.chronicle.map.MapSegmentContext;
 import org.agrona.collections.Long2LongHashMap;
 
 /**
- * The rows of a table that this server has, with what the rule keeps of them beside: in a map in a file, which may be
- * larger than memory, and in front of it the rows that changed since the last snapshot.
+ * A server's rows of one table, each with the state of the rule: a map in a file, which may be larger than memory, and
+ * in front of it, in memory, the rows that changed since the last snapshot.
  *
- * <p>Why both: a process that dies while it writes into the map leaves a torn row. Rows go into the map only in
- * {@link #spill}, when the journal holds each of them as a whole; replaying it mends what was torn.
+ * <p><b>Why changed rows are kept apart.</b> A process that dies while it writes into the map leaves a torn row. Rows
+ * move into the map only in {@link #spill}, when the journal contains each of them completely; replaying the journal
+ * repairs torn rows.
  *
- * <p>In the map a row bears the number of the journal's last record when it was put there, its stamp. That is what a
- * {@link #cut} stands on: all rows are in the map then, and those with a greater stamp came later. While another
- * thread goes through the map, segment by segment, a row that it has not come to is handed over before it is replaced.
+ * <p><b>How a cut works.</b> Each row in the map carries a stamp: the number of the journal's last record at the time
+ * it was moved there. At a {@link #cut} all rows are in the map, and a row with a greater stamp is newer than the cut.
+ * Another thread then scans the map, segment by segment. Before a row that the scan has not reached is replaced, the
+ * replacing thread delivers the old row.
  */
 final class EmbeddingRows implements AutoCloseable {
     private static final long MISSING = -1;
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final VarHandle LONG = MethodHandles.byteArrayViewVarHandle(long[].class, ORDER);
 
-    /** Takes the rows of a cut, from two threads; now and then one comes twice, as it was both times. */
+    /** Receives the rows of a cut from two threads. A row may arrive twice, with the same contents. */
     interface Cut {
-        /** Takes a row. The array is used again; only the first {@link #rowBytes} are the row. */
-        void take(long rowKey, byte[] row);
+        /** Receives a row: the first {@link #rowBytes} of the array, which the caller reuses. */
+        void onRow(long rowKey, byte[] row);
     }
 
     private final Plan.Table table;
@@ -46,7 +48,7 @@ final class EmbeddingRows implements AutoCloseable {
     private final ChronicleMap<byte[], byte[]> map;
     private final byte[] key = new byte[8];
     private final ByteBuffer keyView = ByteBuffer.wrap(key);
-    /** A row and its stamp. */
+    /** A row, followed by its stamp. */
     private final byte[] value;
     private final ByteBuffer valueBytes;
     private final FloatBuffer valueView;
@@ -54,7 +56,7 @@ final class EmbeddingRows implements AutoCloseable {
     private final byte[] scannedValue;
     private volatile Cut cut;
     private volatile long cutAt;
-    /** How many segments of the map the cut has. */
+    /** Number of segments of the map that were scanned for the cut. */
     private volatile int scanned;
 
     private final Long2LongHashMap places;
@@ -69,9 +71,9 @@ final class EmbeddingRows implements AutoCloseable {
     private final float[] g;
 
     /**
-     * Opens the file, or makes one.
+     * Opens the file, or creates it.
      *
-     * @param cacheBytes how much memory changed rows may take before a snapshot is due
+     * @param cacheBytes memory for changed rows; when it is used up, a snapshot is due
      */
     EmbeddingRows(Plan.Table table, Path file, long cacheBytes) throws IOException {
         this.table = table;
@@ -98,7 +100,7 @@ final class EmbeddingRows implements AutoCloseable {
         g = new float[table.width()];
     }
 
-    /** Tells whether {@code n} more rows may change before a snapshot is due. */
+    /** Returns whether {@code n} more rows may change before a snapshot is due. */
     boolean hasRoom(int n) {
         return changes == 0 || changes + (long) n <= capacity;
     }
@@ -127,15 +129,15 @@ final class EmbeddingRows implements AutoCloseable {
     private void initial(long rowKey, float[] into, int at) {
         for (int i = 0; i < table.width(); i++) {
             long bits = Plan.mix(Plan.mix(rowKey) + i);
-            // Adding 0 makes 0 of -0.
+            // Adding 0 turns -0 into 0.
             into[at + i] = (float) (table.scale() * (2 * ((bits >>> 11) * 0x1p-53) - 1)) + 0f;
         }
     }
 
     /**
-     * Takes a step on a row.
+     * Applies the rule to a row.
      *
-     * @return where in {@link #changed} the row now is
+     * @return index of the row in {@link #changed}
      */
     int step(long rowKey, float[] gradients, int at, double rate) {
         int row = place(rowKey) * stride;
@@ -183,9 +185,9 @@ final class EmbeddingRows implements AutoCloseable {
     }
 
     /**
-     * Puts a whole row into the map: for replaying, where it does not matter if it is torn.
+     * Puts a complete row into the map. Used where a torn row does no harm, because the journal contains it.
      *
-     * @param stamp number of the journal's record that it is from
+     * @param stamp number of the journal's record from which the row is
      */
     void restore(long rowKey, float[] row, int at, long stamp) {
         keyView.putLong(0, rowKey);
@@ -194,37 +196,37 @@ final class EmbeddingRows implements AutoCloseable {
         map.put(key, value);
     }
 
-    /** Puts a row of a cut into the map, by another thread than the one that changes rows, when that does not. */
+    /** Puts a row of a checkpoint into the map. Called by the restoring thread, while no other thread changes rows. */
     void restore(byte[] rowKey, byte[] stamped) {
         map.put(rowKey, stamped);
     }
 
-    /** Moves all changed rows into the file, and the file to the disk. */
+    /** Moves all changed rows into the map, and forces the map to the disk. */
     void flush(long stamp) throws IOException {
         spill(stamp);
         sync();
     }
 
     /**
-     * Moves all changed rows into the file.
+     * Moves all changed rows into the map.
      *
      * @param stamp number of the journal's last record
      */
     private void spill(long stamp) {
-        Cut taker = cut;
-        if (taker == null) {
+        Cut receiver = cut;
+        if (receiver == null) {
             for (int i = 0; i < changes; i++) {
                 restore(changedKeys[i], changed, i * stride, stamp);
             }
         } else {
-            spillBackwards(stamp, taker);
+            spillBackwards(stamp, receiver);
         }
         changes = 0;
         places.clear();
     }
 
-    /** Goes through the segments against the direction of {@link #scan}, so that one waits for the other once. */
-    private void spillBackwards(long stamp, Cut taker) {
+    /** Visits segments in the reverse order of {@link #scan}, so that the two threads wait for each other only once. */
+    private void spillBackwards(long stamp, Cut receiver) {
         long[] bySegment = new long[changes];
         for (int i = 0; i < changes; i++) {
             keyView.putLong(0, changedKeys[i]);
@@ -235,47 +237,48 @@ final class EmbeddingRows implements AutoCloseable {
         Arrays.sort(bySegment);
         for (int i = changes - 1; i >= 0; i--) {
             int place = (int) bySegment[i];
-            handOver(changedKeys[place], taker);
+            deliver(changedKeys[place], receiver);
             restore(changedKeys[place], changed, place * stride, stamp);
         }
     }
 
     // ---- a cut ----
 
-    /** Returns how many bytes a row has: its floats, little-endian. */
+    /** Returns the size of a row in bytes: its floats, little-endian. */
     int rowBytes() {
         return 4 * stride;
     }
 
     /**
-     * Has all rows as they are now handed over, as far as another thread calls {@link #scan}, until {@link #endCut}.
+     * Takes a cut: delivers all rows with their present contents while another thread calls {@link #scan}, until
+     * {@link #endCut}.
      *
      * @param stamp number of the journal's last record, which is on the disk
      */
-    void cut(long stamp, Cut taker) {
+    void cut(long stamp, Cut receiver) {
         spill(stamp);
         scanned = 0;
         cutAt = stamp;
-        cut = taker;
+        cut = receiver;
     }
 
-    /** Hands over a row that is about to change, unless it was handed over or came after the cut. */
-    private void handOver(long rowKey, Cut taker) {
+    /** Delivers a row that is about to change, unless it was delivered or is newer than the cut. */
+    private void deliver(long rowKey, Cut receiver) {
         keyView.putLong(0, rowKey);
         try (ExternalMapQueryContext<byte[], byte[], ?> row = map.queryContext(key)) {
-            // Should the other thread be done with the segment meanwhile, the row comes twice: it has not changed.
+            // If the scanning thread finishes the segment meanwhile, it delivers the same, unchanged row again.
             if (row.segmentIndex() >= scanned) {
                 row.readLock().lock();
                 MapEntry<byte[], byte[]> entry = row.entry();
                 if (entry != null && stamp(entry.value().getUsing(replaced)) <= cutAt) {
-                    taker.take(rowKey, replaced);
+                    receiver.onRow(rowKey, replaced);
                 }
             }
         }
     }
 
-    /** Hands over the rows of the map's next segment, which stays as it is meanwhile; returns whether there is one. */
-    boolean scan(Cut taker) {
+    /** Delivers the rows of the map's next segment, which is locked meanwhile; returns false if none is left. */
+    boolean scan(Cut receiver) {
         if (scanned == map.segments()) {
             return false;
         }
@@ -285,7 +288,7 @@ final class EmbeddingRows implements AutoCloseable {
             segment.forEachSegmentEntry(entry -> {
                 entry.key().getUsing(scannedKey);
                 if (stamp(entry.value().getUsing(scannedValue)) <= cutAt) {
-                    taker.take(keys.getLong(0), scannedValue);
+                    receiver.onRow(keys.getLong(0), scannedValue);
                 }
             });
         }
@@ -297,24 +300,24 @@ final class EmbeddingRows implements AutoCloseable {
         return (long) LONG.get(stamped, 4 * stride);
     }
 
-    /** Hands over no more. */
+    /** Ends the delivery of rows. */
     void endCut() {
         cut = null;
     }
 
-    /** Forgets all rows. */
+    /** Removes all rows. */
     void clear() {
         map.clear();
     }
 
-    /** Forces what was written through the mapping: the system writes all changed pages of the file. */
+    /** Forces the map to the disk: the system writes all changed pages of the mapped file. */
     void sync() throws IOException {
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
             channel.force(true);
         }
     }
 
-    /** Returns how many rows are in the file. */
+    /** Returns the number of rows in the map. */
     long size() {
         return map.longSize();
     }

@@ -15,9 +15,9 @@ import dev.starling.tensor.TensorException;
 import java.util.List;
 
 /**
- * A table of rows that is larger than memory: {@link ParameterServer} servers hold it on their disks, each row on one
- * of them, and a worker has only those that its batch names. As a layer it takes the place of {@link Embedding}:
- * integers {@code [..]} to {@code [.., width]}.
+ * A table of rows that may be larger than memory. {@link ParameterServer} servers hold it on their disks, each row on
+ * one server; a worker has only the rows of its batch. As a layer it replaces {@link Embedding}: integers {@code [..]}
+ * to {@code [.., width]}.
  *
  * <pre>{@code
  * EmbeddingTable items = EmbeddingTable.of("items", 100_000_000, 32).scale(0.05).build();
@@ -26,35 +26,37 @@ import java.util.List;
  *         ParameterServer.worker(group, number).workers(4).servers(2).build()).build().run();
  * }</pre>
  *
- * <p>The forward pass fetches each row of the batch once; their gradients leave at the end of the step, summed by row,
- * and the servers take a step of the optimiser on each of these rows. A row that is in no batch stays as it is, also
- * where the optimiser would change a dense one without a gradient (momentum, decay). {@link Consistency} holds as for
- * other parameters.
+ * <p>The forward pass fetches each row of the batch once. At the end of the step the worker pushes the gradients,
+ * summed by row, and the servers apply the optimiser's rule to these rows. A row that is in no batch does not change,
+ * even if the optimiser would change a dense parameter without a gradient (momentum, decay). {@link Consistency}
+ * applies as to other parameters.
  *
- * <p>Works between {@link ParameterServer#start} and {@link ParameterServer#close}, on the training thread; also for
- * measuring. Servers that have tables need a directory, where rows outlive them; checkpoints of the run have them, too.
+ * <p>Usable between {@link ParameterServer#start} and {@link ParameterServer#close}, on the training thread, for
+ * training and for evaluation. Servers that have tables need a directory, in which rows survive the process.
+ * Checkpoints of the run contain the rows as well.
  */
 public final class EmbeddingTable implements Layer {
     private final Plan.Table plan;
     private final ServerOptimizer rule;
     /**
-     * Always 0, and added to the rows, so that a gradient flows to them: rows are of no fixed number or place, as a
-     * parameter must be.
+     * Always 0, and added to the fetched rows so that the tape records a gradient for them: the rows of a batch cannot
+     * be a parameter, which has a fixed shape.
      */
     private final Parameter anchor = Parameter.filled(0, 1);
     private RemoteTable remote;
 
-    private EmbeddingTable(Builder how) {
-        plan = new Plan.Table(how.name, how.width, how.rows, how.scale, new ServerOptimizer.Sgd(0, 0, 0, false));
-        rule = how.rule;
+    private EmbeddingTable(Builder builder) {
+        plan = new Plan.Table(builder.name, builder.width, builder.rows, builder.scale,
+                new ServerOptimizer.Sgd(0, 0, 0, false));
+        rule = builder.rule;
     }
 
     /**
-     * Begins a table.
+     * Returns a builder of a table.
      *
-     * @param name the same on all workers; no two tables have the same
-     * @param rows how many there is room for on all servers together; ids may be larger
-     * @param width elements of a row
+     * @param name unique among the tables of a run, and the same on all workers
+     * @param rows capacity of all servers together; ids may be larger
+     * @param width number of elements in a row
      */
     public static Builder of(String name, long rows, int width) {
         return new Builder(name, rows, width);
@@ -65,16 +67,16 @@ public final class EmbeddingTable implements Layer {
         return plan.name();
     }
 
-    /** Returns how many elements a row has. */
+    /** Returns the number of elements in a row. */
     public int width() {
         return plan.width();
     }
 
     /**
-     * Fetches rows as they are now; one that was never pushed has its initial elements.
+     * Fetches the current rows. A row that was never pushed has its initial elements.
      *
-     * @param ids 0 or more each, in any order, also several times
-     * @return {@code [ids, width]}, f32 on the CPU, the caller's
+     * @param ids each 0 or more, in any order; may contain duplicates
+     * @return {@code [ids, width]}, f32 on the CPU, owned by the caller
      */
     public Tensor pull(long... ids) {
         long[] positions = new long[ids.length];
@@ -85,9 +87,9 @@ public final class EmbeddingTable implements Layer {
     }
 
     /**
-     * Adds to the gradients that leave at the end of this step, for those who do not use the layer.
+     * Adds gradients to those that are pushed at the end of this step. For code that does not use the table as a layer.
      *
-     * @param ids 0 or more each; gradients of one that comes several times are summed
+     * @param ids each 0 or more; the gradients of duplicates are summed
      * @param gradients {@code [ids, width]}, weighted as those of {@link ParameterServer#gradient}
      */
     public void push(long[] ids, Tensor gradients) {
@@ -130,7 +132,8 @@ public final class EmbeddingTable implements Layer {
     private RemoteTable connected() {
         if (remote == null) {
             throw new DistributedException("table " + name() + " is not connected to servers; train its model with a "
-                    + "ParameterServer strategy, or give the table to its builder, and use it between start and close");
+                    + "ParameterServer strategy or add the table to the strategy's builder, and use the table between "
+                    + "start and close");
         }
         return remote;
     }
@@ -141,9 +144,9 @@ public final class EmbeddingTable implements Layer {
         return anchor;
     }
 
-    /** Returns what servers are to hold, which follows a rule unless this table has its own. */
+    /** Returns the table's plan, with {@code otherwise} as the rule unless the table has its own. */
     Plan.Table plan(int servers, ServerOptimizer otherwise) {
-        // Ids are spread evenly, but for chance.
+        // Ids are hashed, so the servers' shares differ only by chance.
         long each = plan.rows() / servers;
         return new Plan.Table(plan.name(), plan.width(), servers == 1 ? each : each + each / 16 + 256, plan.scale(),
                 rule == null ? otherwise : rule);
@@ -157,7 +160,7 @@ public final class EmbeddingTable implements Layer {
         remote = to;
     }
 
-    /** Gathers what a table is made of. */
+    /** Builds a table. */
     public static final class Builder {
         private final String name;
         private final long rows;
@@ -167,31 +170,31 @@ public final class EmbeddingTable implements Layer {
 
         private Builder(String name, long rows, int width) {
             if (name.isEmpty() || rows < 1 || width < 1) {
-                throw TensorException.argument("embedding table", "a name, rows >= 1 and width >= 1 are needed, got \""
-                        + name + "\", " + rows + " and " + width, "change them");
+                throw TensorException.argument("embedding table", "the name must not be empty, rows >= 1 and width >= "
+                        + "1 must hold; got \"" + name + "\", " + rows + " and " + width, "correct the arguments");
             }
             this.name = name;
             this.rows = rows;
             this.width = width;
         }
 
-        /** Sets what new rows are made of: uniform in ±{@code bound}, from the id alone; 0 unless told. */
+        /** Sets the range of new rows: uniform in ±{@code bound}, a function of the id only; default 0. */
         public Builder scale(double bound) {
             if (!(bound >= 0 && bound < Float.MAX_VALUE)) {
                 throw TensorException.argument("embedding table", "the scale of new rows must be finite and >= 0, got "
-                        + bound, "change it");
+                        + bound, "pass a finite bound >= 0");
             }
             scale = bound;
             return this;
         }
 
-        /** Sets the rule by which rows change; that of the worker's optimiser unless told. */
-        public Builder optimizer(ServerOptimizer changes) {
-            rule = changes;
+        /** Sets the rule that servers apply to rows; default that of the worker's optimiser. */
+        public Builder optimizer(ServerOptimizer newRule) {
+            rule = newRule;
             return this;
         }
 
-        /** Makes the table. */
+        /** Returns a table with the present settings. */
         public EmbeddingTable build() {
             return new EmbeddingTable(this);
         }

@@ -19,8 +19,8 @@ import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Gradients on their way from a device to memory of the host, which the device copies to by itself while the backward
- * pass goes on.
+ * Copies of gradients from a device to the host's memory. The device copies them asynchronously while the backward pass
+ * continues.
  */
 final class GradientCopies implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
@@ -37,10 +37,10 @@ final class GradientCopies implements AutoCloseable {
     private final long[] addresses;
     /** Gradients as f32 on the device. */
     private final Tensor[] dense;
-    /** Parameters in the order in which their gradients set off. */
+    /** Parameters in the order in which their copies started. */
     private final int[] order;
-    private int begun;
-    private int taken;
+    private int started;
+    private int consumed;
 
     private GradientCopies(Group group, Device device, List<Parameter> parameters) {
         this.group = group;
@@ -69,58 +69,59 @@ final class GradientCopies implements AutoCloseable {
         return parameter.shape().count() * Float.BYTES;
     }
 
-    /** Returns copies for parameters that are all on one device that the host does not see, else {@code null}. */
+    /** Returns copies if all parameters are on one device whose memory the host cannot read, else {@code null}. */
     static GradientCopies of(Group group, List<Parameter> parameters) {
         List<Device> devices = parameters.stream().map(p -> p.value().device()).distinct().toList();
         return devices.size() != 1 || devices.getFirst().backend().hostVisible() ? null
                 : new GradientCopies(group, devices.getFirst(), parameters);
     }
 
-    /** Begins to copy a gradient, as f32. */
+    /** Starts to copy a gradient, converted to f32. */
     void begin(int index, Tensor gradient) {
-        if (begun == order.length) {
-            throw new DistributedException("gradient " + index + " came twice; after a step that failed, start anew");
+        if (started == order.length) {
+            throw new DistributedException("gradient " + index + " was copied twice in one step; after a failed step, "
+                    + "start the strategy again");
         }
         Tensor.apply(ASSIGN, dense[index], gradient);
         parts[index].download(dense[index].address());
-        order[begun++] = index;
+        order[started++] = index;
     }
 
-    /** Tells whether the gradient that set off first of those that were not taken is there. */
-    boolean isThere() {
-        return taken < begun && parts[order[taken]].isDone();
+    /** Returns whether the oldest copy that was not consumed is complete. */
+    boolean isReady() {
+        return consumed < started && parts[order[consumed]].isDone();
     }
 
-    /** Takes that gradient, which is there: returns its number. */
-    int take() {
-        return order[taken++];
+    /** Consumes the oldest copy, which must be complete; returns the index of its parameter. */
+    int next() {
+        return order[consumed++];
     }
 
-    /** Returns where a gradient is, as long as no other is begun for the parameter. */
+    /** Returns the address of a gradient's copy; valid until the next copy for the same parameter starts. */
     long address(int index) {
         return addresses[index];
     }
 
-    /** Waits until one is there; returns false if none is under way, for the next step then. */
+    /** Waits for the oldest copy; returns false, and prepares for the next step, if all copies were consumed. */
     boolean await() {
-        if (taken == begun) {
-            taken = 0;
-            begun = 0;
+        if (consumed == started) {
+            consumed = 0;
+            started = 0;
             return false;
         }
-        if (!group.await(this::isThere, group.config().patience())) {
-            throw new DistributedException("waited " + group.config().patience() + " for gradient " + order[taken]
+        if (!group.await(this::isReady, group.config().timeout())) {
+            throw new DistributedException("waited " + group.config().timeout() + " for gradient " + order[consumed]
                     + " to be copied from " + device);
         }
         return true;
     }
 
-    /** Waits until the host's memory is its own again; returns whether it is. */
+    /** Waits until the device writes no more to the host's memory; returns false after a timeout. */
     private boolean awaitAll() {
         long begin = System.nanoTime();
         for (PinnedMemory.Part part : parts) {
             while (!part.isDone()) {
-                if (System.nanoTime() - begin > group.config().patience().toNanos()) {
+                if (System.nanoTime() - begin > group.config().timeout().toNanos()) {
                     return false;
                 }
                 LockSupport.parkNanos(POLL_NS);
@@ -133,12 +134,12 @@ final class GradientCopies implements AutoCloseable {
     public void close() {
         try {
             if (!awaitAll()) {
-                LOG.log(Level.ERROR, "{0} still copies gradients to the host after {1}: their memory is not given back",
-                        device, group.config().patience());
+                LOG.log(Level.ERROR, "{0} still copies gradients to the host after {1}: their memory is not released",
+                        device, group.config().timeout());
                 return;
             }
         } catch (TensorException e) {
-            // A device that is broken copies no more.
+            // A failed device writes no more, so the memory can be released.
             LOG.log(Level.WARNING, "{0}", e.getMessage());
         }
         try {
@@ -154,7 +155,7 @@ final class GradientCopies implements AutoCloseable {
         }
     }
 
-    /** Requires a gradient to be finite, at {@code address} as f32, before servers see it. */
+    /** Checks that a gradient, f32 at {@code address}, is finite before it is sent to servers. */
     static void requireFinite(Optimizer optimizer, int index, long address, int worker) {
         long count = optimizer.parameters().get(index).shape().count();
         try (Scope scope = Scope.open("gradient")) {
@@ -163,8 +164,8 @@ final class GradientCopies implements AutoCloseable {
             if (!all.device().backend().isFinite(all)) {
                 throw new TensorException(TensorException.Problem.ANOMALY, "parameter server", List.of(all.spec()),
                         "the gradient of " + optimizer.path(index) + " on worker " + worker
-                        + " has an element that is infinite or NaN", "lower the rate, or find the first operation "
-                        + "that is not finite with Tape.detectAnomalies; servers have not been sent it");
+                        + " has an element that is infinite or NaN; it was not sent to servers", "lower the rate, or "
+                        + "find the first operation that is not finite with Tape.detectAnomalies");
             }
         }
     }

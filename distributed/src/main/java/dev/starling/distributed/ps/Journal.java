@@ -14,8 +14,9 @@ import java.util.stream.Stream;
 import java.util.zip.CRC32C;
 
 /**
- * The changes since the last snapshot, one record for each, in a file that is named by the first. A record begins with
- * its length, the CRC-32C of what follows, and its number; where that does not hold, the journal ends.
+ * The changes since the last snapshot, one record each, in a file named by the number of its first record. A record
+ * starts with its length, the CRC-32C of the bytes after that field, and its number. The journal ends at the first
+ * record whose length or checksum is wrong.
  */
 final class Journal implements AutoCloseable {
     /** Only clocks change. */
@@ -28,9 +29,9 @@ final class Journal implements AutoCloseable {
     static final int NO_GRADIENT = 3;
     /** Rows as they are after a step. */
     static final int ROWS = 4;
-    /** What the rule keeps, at the beginning; {@link #STRIDE} tells which, {@link #RATE} after how many steps. */
+    /** Initial state of the rule; {@link #STRIDE} holds its slot, {@link #RATE} the number of steps taken. */
     static final int KEPT = 5;
-    /** Tables have their first rows: none, or those of a checkpoint. */
+    /** Tables have their initial rows: none, or those of a checkpoint. */
     static final int ROWS_READY = 6;
 
     static final int LENGTH = 0;
@@ -43,7 +44,7 @@ final class Journal implements AutoCloseable {
     static final int STRIDE = 36;
     static final int MOVED_COUNT = 40;
     static final int RECORD_HEADER = 48;
-    /** Bytes for each worker whose clock is noted: worker, state, session, counts, clock. */
+    /** Bytes for each changed worker clock: worker, state, session, count, clock. */
     static final int MOVED = 32;
 
     private static final String PREFIX = "journal-";
@@ -56,7 +57,7 @@ final class Journal implements AutoCloseable {
     private FloatBuffer floats;
     private LongBuffer longs;
     private int at;
-    private boolean isDirty;
+    private boolean dirty;
 
     Journal(Path directory, long first) throws IOException {
         this.directory = directory;
@@ -70,7 +71,7 @@ final class Journal implements AutoCloseable {
         longs = buffer.asLongBuffer();
     }
 
-    /** Begins a new file and deletes those before, whose records are in a snapshot. */
+    /** Starts a new file and deletes the previous ones, whose records are in a snapshot. */
     private void begin(long first) throws IOException {
         Path path = directory.resolve("%s%019d".formatted(PREFIX, first));
         List<Path> old = files(directory);
@@ -84,21 +85,21 @@ final class Journal implements AutoCloseable {
         CheckedFile.forceDirectory(directory);
     }
 
-    /** Returns the files of a directory, oldest first. */
+    /** Returns the journal files of a directory, oldest first. */
     static List<Path> files(Path directory) throws IOException {
         try (Stream<Path> all = Files.list(directory)) {
             return all.filter(p -> p.getFileName().toString().startsWith(PREFIX)).sorted().toList();
         }
     }
 
-    /** Goes on in a new file; a snapshot holds what was before. */
+    /** Continues in a new file; a snapshot contains all earlier records. */
     void rotate(long first) throws IOException {
         force();
         file.close();
         begin(first);
     }
 
-    /** Adds a record; it lasts when {@link #force} has returned. */
+    /** Appends a record; it is durable when {@link #force} has returned. */
     void append(Request e) throws IOException {
         int length = e.recordLength();
         if (at + length > buffer.capacity()) {
@@ -138,16 +139,16 @@ final class Journal implements AutoCloseable {
             file.write(buffer);
         }
         buffer.clear();
-        isDirty |= at > 0;
+        dirty |= at > 0;
         at = 0;
     }
 
-    /** Waits until all that was added is on the disk. */
+    /** Writes all appended records to the disk. */
     void force() throws IOException {
         write();
-        if (isDirty) {
+        if (dirty) {
             file.force(false);
-            isDirty = false;
+            dirty = false;
         }
     }
 

@@ -10,20 +10,21 @@ import java.nio.file.StandardOpenOption;
 import java.util.List;
 import java.util.zip.CRC32C;
 
-/** Plays a journal back. */
+/** Replays a journal. */
 final class JournalReader {
     private static final System.Logger LOG = System.getLogger(JournalReader.class.getName());
 
     private final CRC32C crc = new CRC32C();
     private ByteBuffer buffer = ByteBuffer.allocate(1 << 20).order(ByteOrder.LITTLE_ENDIAN);
 
-    /** Takes a record, which begins at 0. */
+    /** Receives records. */
     interface Replay {
+        /** Applies a record, which starts at index 0 of the buffer. */
         void onRecord(ByteBuffer record) throws IOException;
     }
 
     /**
-     * Hands over the records after a number, up to where the journal ends or is torn.
+     * Delivers the records after a number, up to the end of the journal or the first torn record.
      *
      * @return the number of the last record, or {@code after} if there is none
      */
@@ -36,8 +37,8 @@ final class JournalReader {
                 while (next(file, at)) {
                     long sequence = buffer.getLong(Journal.SEQUENCE);
                     if (sequence > last + 1) {
-                        throw new IOException(path + " goes on with record " + sequence + ", but record " + (last + 1)
-                                + " is missing; put the file that holds it back");
+                        throw new IOException(path + " continues with record " + sequence + ", but record "
+                                + (last + 1) + " is missing; put the file that contains it back");
                     }
                     if (sequence == last + 1) {
                         replay.onRecord(buffer);
@@ -46,15 +47,15 @@ final class JournalReader {
                     at += buffer.getInt(Journal.LENGTH);
                 }
                 if (at < file.size()) {
-                    LOG.log(Level.WARNING, "{0} is torn after record {1}: {2} bytes, which nobody was told are safe, "
-                            + "are cut", path, last, file.size() - at);
+                    LOG.log(Level.WARNING, "{0} is torn after record {1}: dropping {2} bytes of updates that the "
+                            + "server had not acknowledged", path, last, file.size() - at);
                 }
             }
         }
         return last;
     }
 
-    /** Reads the record at a place of a file; returns whether there is a whole one. */
+    /** Reads the record at a position of a file; returns whether it is complete and intact. */
     private boolean next(FileChannel file, long at) throws IOException {
         long left = file.size() - at;
         if (left < Journal.RECORD_HEADER || !read(file, at, Journal.RECORD_HEADER)) {

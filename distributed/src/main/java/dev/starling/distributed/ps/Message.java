@@ -1,35 +1,35 @@
 package dev.starling.distributed.ps;
 
 /**
- * Where things are in requests and replies. All numbers are little-endian. A request's header is followed by floats,
- * or by keys and then floats. What workers and servers tell each other beside these begins with a kind from 20 on.
+ * Layout of the messages between workers and servers. All numbers are little-endian. A request's header is followed by
+ * floats, or by keys and then floats. Messages that are neither requests nor replies have kinds from 20 on.
  */
 final class Message {
     // ---- requests ----
 
-    /** A worker comes (back) to a unit; with floats, they are the weights if the unit has none. */
+    /** A worker joins, or rejoins, a unit. Floats, if any, become the weights of a unit that has none. */
     static final int JOIN = 1;
-    /** A gradient of a block; without floats there is none in this step. */
+    /** The gradient of a block; without floats, the block has no gradient in this step. */
     static final int PUSH = 2;
     /** Gradients of rows. */
     static final int PUSH_ROWS = 3;
-    /** Asks for the weights of a block, or for what the rule keeps of each: the flags tell which of these, from 1. */
+    /** Requests the weights of a block if the flags are 0, else the slot of the rule's state that they number. */
     static final int PULL = 4;
-    /** Asks for rows. */
+    /** Requests rows. */
     static final int PULL_ROWS = 5;
-    /** A worker is gone. Never comes from outside. */
+    /** A worker was lost or has left. Internal: never received from the network. */
     static final int LEAVE = 6;
-    /** Asks for a snapshot. Never comes from outside. */
+    /** Requests a snapshot. Internal. */
     static final int SNAPSHOT = 7;
 
     /**
-     * What the rule has kept of each weight, where the flags tell which of these, from 1; the rate is how many steps
-     * there were. For a block that has no weights yet; those follow.
+     * One slot of the rule's state; the flags number it, from 1, and the rate field holds the number of steps taken.
+     * Precedes the weights of a block that has none.
      */
     static final int KEPT = 8;
-    /** Asks for a cut of all rows. Never comes from outside. */
+    /** Requests a cut of all rows. Internal. */
     static final int CUT = 9;
-    /** All rows of a checkpoint are there. Never comes from outside. */
+    /** All rows of a checkpoint were read. Internal. */
     static final int ROWS_READY = 10;
 
     /** Flag: the last push of rows of this step. */
@@ -51,11 +51,11 @@ final class Message {
 
     // ---- replies ----
 
-    /** Weights as they are now; or all pushes of this session up to this sequence are done. */
+    /** Success: the current weights, or the acknowledgement of all pushes of the session up to the sequence number. */
     static final int DONE = 1;
-    /** The server does not know this session: the worker was taken for dead, or the server lost its state. */
+    /** The server does not know the session: it considered the worker lost, or has lost its own state. */
     static final int UNKNOWN_SESSION = 2;
-    /** The push has a number that is infinite or NaN: nothing was changed, and nothing will come of it. */
+    /** The gradient has an element that is infinite or NaN; the server has not applied it and will not. */
     static final int NOT_FINITE = 3;
 
     static final int STATUS = 0;
@@ -64,49 +64,49 @@ final class Message {
     static final int REPLY_SEQUENCE = 16;
     static final int REPLY_UNIT = 24;
     static final int REPLY_COUNT = 28;
-    /** The kind of the request, except that the reply to a join or a push may come late. */
+    /** The kind of the request that caused the reply; for a join or a push this may be another worker's request. */
     static final int REPLY_KIND = 32;
     static final int SERVER = 36;
     static final int REPLY_HEADER = 40;
 
-    // ---- around them ----
+    // ---- session and control messages: sender, fields; rest ----
 
-    /** Server to all: kind, server's number. */
-    static final int HERE = 20;
-    /** Worker: kind, number, length of the plan, offset; part of the plan. */
+    /** Server to all members: kind, server number. Announces the server. */
+    static final int ANNOUNCE = 20;
+    /** Worker: kind, worker, length of the plan, offset; part of the plan. Opens a session. */
     static final int HELLO = 21;
     /**
-     * Server: kind, server, 1 if it went on with what its directory held, a number that another process in its place
-     * does not have; the notes of the worker that is furthest.
+     * Server: kind, server, 1 if it continued with the contents of its directory, random number of its process; notes
+     * of the worker that is furthest ahead.
      */
     static final int WELCOME = 22;
-    /** Server: kind, server; why. */
+    /** Server: kind, server; reason. */
     static final int REFUSED = 23;
-    /** Worker: kind, number, round, how many; doubles to be summed over workers. */
+    /** Worker: kind, worker, round, count; doubles to be summed over workers. */
     static final int SUM = 24;
-    /** Server: kind, server, round, how many; doubles. */
+    /** Server: kind, server, round, count; the sums. */
     static final int TOTAL = 25;
-    /** Worker: kind, number, step; notes of its place in the run. */
+    /** Worker: kind, worker, step; notes of its position in the run. */
     static final int NOTES = 26;
-    /** Worker: kind, number; it is done. */
-    static final int BYE = 27;
-    /** Server: kind, server. */
+    /** Worker: kind, worker. The worker is done. */
+    static final int GOODBYE = 27;
+    /** Server: kind, server. Answers GOODBYE. */
     static final int FAREWELL = 28;
-    /** Worker 0: kind, number, step; notes of where the run begins. */
+    /** Worker 0: kind, worker, step; notes of the position at which the run starts. */
     static final int BEGIN = 29;
-    /** Server: kind, server. */
+    /** Server: kind, server. Answers BEGIN. */
     static final int BEGUN = 30;
-    /** Worker 0: kind, number, id, what of {@link RowTask}; what that needs. */
+    /** Worker 0: kind, worker, id, request of {@link RowTask}; its arguments. */
     static final int TASK = 31;
-    /** Server: kind, server, id, state of {@link RowTask}, progress; a text. */
+    /** Server: kind, server, id, state of {@link RowTask}, progress; result or error text. */
     static final int TASK_STATE = 32;
-    /** Server: kind, server; a task with rows goes on, for which workers may have to wait. */
+    /** Server: kind, server. A task with rows makes progress; workers may have to wait for it. */
     static final int WORKING = 33;
-    /** Both: kind, number, rank, for how many nanoseconds it was not heard; why synchronous training ends. */
+    /** Both: kind, number, lost rank, nanoseconds since it was last heard; reason why synchronous training ends. */
     static final int LOST = 34;
 
-    /** Worker: kind, number; it has heard the farewell. */
-    static final int PARTED = 35;
+    /** Worker: kind, worker. Confirms FAREWELL. */
+    static final int FAREWELL_CONFIRMED = 35;
 
     private Message() {
     }

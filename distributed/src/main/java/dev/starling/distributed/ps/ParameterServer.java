@@ -29,7 +29,8 @@ import java.util.Map;
 
 /**
  * Training with servers that hold the weights and take the optimiser's steps: workers push each gradient as soon as it
- * is final and get the new weights back. Servers and workers are members of one group; each says what it is.
+ * is final and get the new weights back. Servers and workers are members of one group; a process chooses its role by
+ * calling {@link #serve} or {@link #worker}.
  *
  * <pre>{@code
  * // in a server, until training ends:
@@ -42,58 +43,63 @@ import java.util.Map;
  * }
  * }</pre>
  *
- * <p>The servers follow the rule of the worker's {@link Optimizer}, or one of their own ({@link Builder#optimizer});
- * the rate goes with each gradient. What the rule learns stays with them, but for worker 0, which takes it to
- * checkpoints and from there to servers of any number; what an optimiser's rule learned also to training without any.
- * The rows of tables servers write to checkpoints themselves, each its own, while training goes on, and read what is
- * theirs from there: all of them need to see the directory of checkpoints, at the same path. The weights at the
- * beginning are those of worker 0; servers that find weights in their directory go on with those, and worker 0 warns if
- * it has read a checkpoint that was to be gone on from.
+ * <p><b>Optimiser.</b> Servers apply the rule of the worker's {@link Optimizer}, or the one given to
+ * {@link Builder#optimizer}. Each gradient carries the learning rate. The rule's state (momentum, moments) stays on the
+ * servers; only worker 0 fetches it, to write it to checkpoints. A run that resumes from such a checkpoint may have
+ * another number of servers, or none if the rule is the optimiser's.
  *
- * <p>A server that is lost is waited for, and asked again for what it did not acknowledge. A worker that is lost is
- * missed by nobody. Not so with {@link Consistency.Synchronous}: there training ends on all others, servers too, with
- * a {@link PeerLostException} that names who was lost first, even where the group goes on without that one, and nobody
- * can take its place. Confined to the training thread.
+ * <p><b>Checkpoints and initial weights.</b> Each server writes its rows of tables to checkpoints itself, while
+ * training continues, and reads its rows from there. All servers and worker 0 therefore need the checkpoint directory
+ * at the same path. Worker 0 provides the initial weights. A server that finds weights in its own directory continues
+ * with those instead, and worker 0 logs a warning if it resumed from a checkpoint.
+ *
+ * <p><b>Failures.</b> Workers wait for a lost server to return and repeat the requests that it did not acknowledge.
+ * Other workers continue without a lost worker. With {@link Consistency.Synchronous}, the loss of any member ends
+ * training on all members, servers included, with a {@link PeerLostException} that names the member lost first, even
+ * if the group continues without it; no process can replace it.
+ *
+ * <p>Confined to the training thread.
  */
 public final class ParameterServer implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final int BLOCK_LENGTH = 16_384;
-    private static final int NOTE_EVERY = 16;
+    private static final int NOTES_INTERVAL_STEPS = 16;
 
     private final Group group;
-    private final Builder how;
-    private final boolean isSynchronous;
+    private final WorkerConfig config;
+    private final boolean synchronous;
     private final SecureRandom random = new SecureRandom();
     private TrainingState state;
-    /** {@code null} before the start, and where nobody waits for all others. */
+    /** {@code null} before the start, and unless training is synchronous. */
     private Agreement agreement;
     private Client client;
-    private Replica replica;
-    /** {@code null} where the host sees gradients. */
+    private WorkerWeights localWeights;
+    /** {@code null} if gradients are in the host's memory. */
     private GradientCopies copies;
-    /** Gradients of other types as f32, which have to stay until servers have them. */
+    /** F32 copies of gradients of other types; open until the servers have acknowledged them. */
     private final List<Tensor> held = new ArrayList<>();
     private final Map<EmbeddingTable, RemoteTable> tables = new LinkedHashMap<>();
-    /** What servers' own rules keep, where this worker takes that to checkpoints. */
-    private final List<Parameter> own = new ArrayList<>();
-    private RowErrand saving;
-    private boolean[] isPushed;
+    /** State of {@link Builder#optimizer}'s rule; only worker 0 has it, for checkpoints. */
+    private final List<Parameter> ruleState = new ArrayList<>();
+    /** The last checkpoint of rows, or {@code null}. */
+    private RowJob save;
+    private boolean[] pushed;
     private long steps;
 
-    private ParameterServer(Group group, Builder how) {
+    private ParameterServer(Group group, WorkerConfig config) {
         this.group = group;
-        this.how = how;
-        isSynchronous = how.consistency instanceof Consistency.Synchronous;
+        this.config = config;
+        synchronous = config.consistency() instanceof Consistency.Synchronous;
     }
 
     /**
-     * Serves until all workers are done.
+     * Runs a server in the calling thread until all workers are done.
      *
      * @param number of this server, from 0
-     * @param config its directory, if any, is shared by servers: each keeps a directory of its own in it
-     * @throws ServerException if its files cannot be used
-     * @throws PeerLostException if another was lost of those who take steps together
+     * @param config storage; servers may share its directory, in which each creates a subdirectory of its own
+     * @throws ServerException if the server cannot use its files
+     * @throws PeerLostException if a member of a synchronous run is lost
      * @throws DistributedException if the group ends, or no worker is left
      */
     public static void serve(Group group, int number, ServerConfig config) {
@@ -101,9 +107,9 @@ public final class ParameterServer implements DistributionStrategy {
     }
 
     /**
-     * Begins a worker.
+     * Returns a builder of a worker's strategy.
      *
-     * @param number of this worker, from 0; a process that replaces another takes its number
+     * @param number of this worker, from 0; a process that replaces another worker uses that worker's number
      */
     public static Builder worker(Group group, int number) {
         return new Builder(group, number);
@@ -111,12 +117,12 @@ public final class ParameterServer implements DistributionStrategy {
 
     @Override
     public int rank() {
-        return how.number;
+        return config.number();
     }
 
     @Override
     public int world() {
-        return how.workers;
+        return config.workers();
     }
 
     @Override
@@ -126,125 +132,127 @@ public final class ParameterServer implements DistributionStrategy {
 
     @Override
     public Share share() {
-        return agreement != null ? agreement.share() : how.ownData ? new Share.Own()
-                : isSynchronous ? Share.part(how.number, how.workers) : Share.shard(how.number, how.workers);
+        return agreement != null ? agreement.share() : config.ownData() ? new Share.Own()
+                : synchronous ? Share.part(rank(), world()) : Share.shard(rank(), world());
     }
 
-    // ---- beginning ----
+    // ---- start ----
 
     @Override
     public void start(TrainingState newState) {
         state = newState;
-        List<EmbeddingTable> used = Rules.tables(state.model(), how.tables);
-        int room = Math.min(BLOCK_LENGTH, (group.transport().maxMessageLength() - 128) / 4);
-        Plan plan = new Plan(how.servers, how.workers, room, how.consistency, Rules.of(state, how.optimizer, used),
-                Rules.ofTables(state, how.optimizer, used, how.servers));
-        client = new Client(group, how.number, plan, isSynchronous, random);
-        agreement = isSynchronous ? new Agreement(client, how.number, how.workers, how.proportional) : null;
+        List<EmbeddingTable> used = Rules.tables(state.model(), config.tables());
+        int blockLength = Math.min(BLOCK_LENGTH, (group.transport().maxMessageLength() - 128) / 4);
+        Plan plan = new Plan(config.servers(), world(), blockLength, config.consistency(),
+                Rules.of(state, config.optimizer(), used),
+                Rules.ofTables(state, config.optimizer(), used, config.servers()));
+        client = new Client(group, rank(), plan, synchronous, random);
+        agreement = synchronous ? new Agreement(client, rank(), world(), config.proportional()) : null;
         List<Parameter> parameters = state.optimizer().parameters();
-        isPushed = new boolean[parameters.size()];
-        replica = new Replica(parameters, plan, client.servers, random);
+        pushed = new boolean[parameters.size()];
+        localWeights = new WorkerWeights(parameters, plan, client.servers, random);
         copies = GradientCopies.of(group, parameters);
         for (int t = 0; t < used.size(); t++) {
             connect(used.get(t), plan, t);
         }
-        if (how.number == 0) {
-            carry(plan);
+        if (rank() == 0) {
+            prepareRuleState(plan);
         }
         client.open();
-        if (how.number == 0) {
+        if (rank() == 0) {
             restoreRows(used);
         }
-        client.ask(replica.units(), Message.JOIN);
+        client.ask(localWeights.requests(), Message.JOIN);
         for (RemoteTable table : tables.values()) {
             client.ask(table.parts(), Message.JOIN);
         }
-        if (isSynchronous && how.number > 0) {
-            client.awaitWithNotes("to begin, with the weights of worker 0");
+        if (synchronous && rank() > 0) {
+            client.awaitWithNotes("for the initial weights of worker 0");
         } else {
-            client.await(how.number == 0 ? "to begin" : "to begin, with the weights of worker 0");
+            client.await(rank() == 0 ? "for the servers to store the initial weights"
+                    : "for the initial weights of worker 0");
         }
-        replica.adopt();
-        if (how.number == 0 && state.step() > 0) {
+        localWeights.adopt();
+        if (rank() == 0 && state.step() > 0) {
             compareToCheckpoint(used);
         }
         Map<String, String> furthest = client.furthest();
         if (furthest != null && state.step() == 0 && !furthest.get("step").equals("0")) {
             state.restore(furthest);
         }
-        if (isSynchronous && state.step() > 0) {
-            // Worker 0 alone has read the checkpoint.
-            agreement.sumBuffers(state.model(), how.number == 0 ? 1 : 0);
+        if (synchronous && state.step() > 0) {
+            // Only worker 0 has read the checkpoint's running statistics.
+            agreement.sumBuffers(state.model(), rank() == 0 ? 1 : 0);
         }
-        if (isSynchronous) {
-            agreement.requireAlike(how.ownData);
-            if (how.ownData) {
-                agreement.divideOwn(state.rows());
+        if (synchronous) {
+            agreement.requireSameSettings(config.ownData());
+            if (config.ownData()) {
+                agreement.divideOwnRows(state.rows());
             }
         }
     }
 
-    /** Has worker 0 carry what rules keep between checkpoints and servers, and tell where the run begins. */
-    private void carry(Plan plan) {
+    /** On worker 0: connects the rule's state with checkpoints, and notifies server 0 at which step the run starts. */
+    private void prepareRuleState(Plan plan) {
         Optimizer optimizer = state.optimizer();
         List<List<Parameter>> keepers = new ArrayList<>();
         for (int i = 0; i < plan.dense().size(); i++) {
-            boolean isKnown = how.optimizer == null;
-            if (isKnown) {
+            boolean restored = config.optimizer() == null;
+            if (restored) {
                 keepers.add(optimizer.stateOf(i));
             } else {
                 keepers.add(new ArrayList<>());
-                isKnown = keep(plan.dense().get(i), optimizer.parameters().get(i), keepers.getLast());
+                restored = keep(plan.dense().get(i), optimizer.parameters().get(i), keepers.getLast());
             }
-            for (Unit unit : replica.units()[i]) {
+            for (BlockRequest request : localWeights.requests()[i]) {
                 // Servers count the steps of all workers.
-                unit.keptSteps = isKnown ? optimizer.steps() * (isSynchronous ? 1 : how.workers) : 0;
+                request.keptSteps = restored ? optimizer.steps() * (synchronous ? 1 : world()) : 0;
             }
         }
-        replica.keep(keepers);
-        if (isSynchronous || state.step() > 0) {
+        localWeights.keep(keepers);
+        if (synchronous || state.step() > 0) {
             client.askFirst(Message.BEGIN, notes());
         }
     }
 
-    /** Makes room for what a rule of servers' own keeps; returns whether a checkpoint told what that was. */
+    /** Allocates state for a rule of {@link Builder#optimizer}; returns whether a checkpoint has restored it. */
     private boolean keep(Plan.Dense dense, Parameter weights, List<Parameter> into) {
-        boolean isKnown = true;
+        boolean restored = true;
         for (int k = 0; k < dense.rule().slots() && dense.count() > 0; k++) {
             Parameter kept;
             try (Tensor zeros = Tensor.zeros(weights.shape().dims())) {
                 kept = Parameter.buffer(zeros);
             }
             into.add(kept);
-            own.add(kept);
-            isKnown &= state.keep(dense.rule().getClass().getSimpleName() + k + '.' + dense.name(), kept);
+            ruleState.add(kept);
+            restored &= state.keep(dense.rule().getClass().getSimpleName() + k + '.' + dense.name(), kept);
         }
-        return isKnown;
+        return restored;
     }
 
-    /** Has servers read their rows before anybody asks for one. */
+    /** Makes servers read their rows from the checkpoint, before any worker pulls a row. */
     private void restoreRows(List<EmbeddingTable> used) {
         Checkpoint source = state.source().orElse(null);
         if (source == null || source.parts().isEmpty()) {
             return;
         }
         if (used.isEmpty()) {
-            throw new CheckpointException(source.path(), "has rows of tables, and this run has no table", "give the "
-                    + "model or the builder the tables that it was saved with", null);
+            throw new CheckpointException(source.path(), "has rows of tables, but this run has no table", "add the "
+                    + "tables that it was saved with to the model or to ParameterServer.Builder.tables", null);
         }
-        RowErrand.restore(client, random, source);
+        RowJob.restore(client, random, source);
     }
 
-    /** Warns of what servers hold that is not the checkpoint's, which worker 0 has read. */
+    /** Logs a warning for each server whose weights or rows are not those of the checkpoint that worker 0 read. */
     private void compareToCheckpoint(List<EmbeddingTable> used) {
         for (ServerLink server : client.servers) {
             if (server.holds) {
-                LOG.log(Level.WARNING, "server {0} goes on with what its directory holds, not with the checkpoint of "
-                        + "step {1}; if that is not as it should be, give it an empty directory", server.number,
-                        state.step());
+                LOG.log(Level.WARNING, "server {0} continues with the weights in its own directory and ignores the "
+                        + "checkpoint of step {1}; to resume from the checkpoint, give the server an empty directory",
+                        server.number, state.step());
             } else if (!used.isEmpty() && state.source().isPresent() && state.source().get().parts().isEmpty()) {
-                LOG.log(Level.WARNING, "server {0} begins with new rows: the checkpoint of step {1} has none; to go on "
-                        + "with rows, give it the directory that it had", server.number, state.step());
+                LOG.log(Level.WARNING, "server {0} starts with new rows: the checkpoint of step {1} has none; to keep "
+                        + "the rows, give the server the directory that it had", server.number, state.step());
             }
         }
     }
@@ -254,7 +262,7 @@ public final class ParameterServer implements DistributionStrategy {
         ServerLink[] servers = client.servers;
         TablePart[] parts = new TablePart[servers.length];
         for (int s = 0; s < parts.length; s++) {
-            parts[s] = new TablePart(servers[s], servers[s].units.length + number, plan, planned, random);
+            parts[s] = new TablePart(servers[s], servers[s].requests.length + number, plan, planned, random);
             servers[s].tables.add(parts[s]);
         }
         RemoteTable remote = new RemoteTable(plan, planned, parts, this::pull);
@@ -266,14 +274,14 @@ public final class ParameterServer implements DistributionStrategy {
 
     @Override
     public void beforeForward(Tensor input) {
-        if (isSynchronous) {
+        if (synchronous) {
             agreement.compute(input.size(0));
         }
     }
 
     @Override
     public void gradient(int index, Tensor gradient) {
-        isPushed[index] = true;
+        pushed[index] = true;
         if (copies == null) {
             Tensor dense = gradient.to(Device.cpu()).to(DType.F32).contiguous();
             if (dense != gradient) {
@@ -283,42 +291,41 @@ public final class ParameterServer implements DistributionStrategy {
             return;
         }
         copies.begin(index, gradient);
-        while (copies.isThere()) {
+        while (copies.isReady()) {
             pushCopied();
         }
     }
 
     private void pushCopied() {
-        int index = copies.take();
+        int index = copies.next();
         push(index, copies.address(index));
     }
 
     private void push(int index, long address) {
         if (address != 0) {
-            GradientCopies.requireFinite(state.optimizer(), index, address, how.number);
+            GradientCopies.requireFinite(state.optimizer(), index, address, rank());
         }
-        client.push(replica.units()[index], state.optimizer().rate(), address);
+        client.push(localWeights.requests()[index], state.optimizer().rate(), address);
     }
 
-
-    private void pull(TablePart[] parts, String why) {
+    private void pull(TablePart[] parts, String what) {
         client.ask(parts, Message.PULL_ROWS);
-        client.await(why);
+        client.await(what);
     }
 
     @Override
     public boolean beforeStep(Tensor[] gradients) {
-        if (isSynchronous) {
+        if (synchronous) {
             agreement.pause();
         }
         while (copies != null && copies.await()) {
             pushCopied();
         }
-        for (int i = 0; i < isPushed.length; i++) {
-            if (!isPushed[i]) {
+        for (int i = 0; i < pushed.length; i++) {
+            if (!pushed[i]) {
                 push(i, 0);
             }
-            isPushed[i] = false;
+            pushed[i] = false;
         }
         for (RemoteTable table : tables.values()) {
             client.ask(table.gather(state.optimizer().rate()), Message.PUSH_ROWS);
@@ -326,22 +333,22 @@ public final class ParameterServer implements DistributionStrategy {
         client.await("for the weights after a step");
         held.forEach(Tensor::close);
         held.clear();
-        replica.adoptTrained();
+        localWeights.adoptTrained();
         state.optimizer().resume(state.optimizer().steps() + 1);
         return false;
     }
 
     @Override
     public void afterStep() {
-        if (!isSynchronous && steps++ % NOTE_EVERY == 0) {
-            client.tellFirst(Message.NOTES, notes());
+        if (!synchronous && steps++ % NOTES_INTERVAL_STEPS == 0) {
+            client.notifyFirst(Message.NOTES, notes());
         }
     }
 
-    /** Takes effect a step later where all stop together, so that nobody waits for the votes of others. */
+    /** In synchronous training takes effect one step later, so that a worker need not wait for the others' votes. */
     @Override
     public boolean stops(boolean wanted) {
-        return isSynchronous ? agreement.stops(wanted) : wanted;
+        return synchronous ? agreement.stops(wanted) : wanted;
     }
 
     private byte[] notes() {
@@ -355,30 +362,30 @@ public final class ParameterServer implements DistributionStrategy {
 
     @Override
     public void settle() {
-        if (isSynchronous) {
+        if (synchronous) {
             agreement.pause();
-            // Each weighs as much as it has seen of each batch.
+            // The weight of a worker is its share of each batch.
             agreement.sumBuffers(state.model(), agreement.share().weight());
         } else {
-            client.ask(replica.units(), Message.PULL);
+            client.ask(localWeights.requests(), Message.PULL);
             client.await("for the weights");
-            replica.adoptTrained();
+            localWeights.adoptTrained();
         }
-        for (int which = 1; which <= replica.mostKept(); which++) {
-            client.askKept(replica.units(), which);
-            client.await("for what the rule keeps of the weights");
+        for (int which = 1; which <= localWeights.maxSlots(); which++) {
+            client.askKept(localWeights.requests(), which);
+            client.await("for the state of the optimiser's rule");
         }
-        replica.adoptKept();
+        localWeights.adoptKept();
     }
 
-    /** Has servers take a cut of their rows, which they write while training goes on. */
+    /** Makes servers take a consistent cut of their rows, which they write while training continues. */
     @Override
     public Parts saveParts(Path directory) {
         if (tables.isEmpty()) {
             return Parts.NONE;
         }
-        saving = RowErrand.save(client, random, directory, state.step());
-        return saving;
+        save = RowJob.save(client, random, directory, state.step());
+        return save;
     }
 
     @Override
@@ -388,18 +395,18 @@ public final class ParameterServer implements DistributionStrategy {
 
     @Override
     public void finish() {
-        if (isSynchronous) {
+        if (synchronous) {
             agreement.tally();
         }
-        if (saving != null) {
-            // Servers must not be let go while they write; who waits for the checkpoint learns what comes of it.
-            saving.awaitServers();
+        if (save != null) {
+            // Servers must not end while they write. The thread that waits for the checkpoint reports a failure.
+            save.awaitServers();
         }
-        client.askServers(Message.BYE);
-        client.await("to say goodbye");
+        client.askServers(Message.GOODBYE);
+        client.await("for the servers to confirm the end of training");
     }
 
-    /** Gives the memory back. */
+    /** Releases the memory. */
     @Override
     public void close() {
         if (client != null) {
@@ -411,19 +418,19 @@ public final class ParameterServer implements DistributionStrategy {
             remote.close();
         });
         tables.clear();
-        own.forEach(Parameter::close);
-        own.clear();
+        ruleState.forEach(Parameter::close);
+        ruleState.clear();
         if (copies != null) {
             copies.close();
             copies = null;
         }
-        if (replica != null) {
-            replica.close();
-            replica = null;
+        if (localWeights != null) {
+            localWeights.close();
+            localWeights = null;
         }
     }
 
-    /** Gathers how a worker trains; the same for all workers but for the number. */
+    /** Builds a worker's strategy. All workers must use the same settings, except for their number. */
     public static final class Builder {
         private final Group group;
         private final int number;
@@ -441,27 +448,27 @@ public final class ParameterServer implements DistributionStrategy {
             workers = Math.max(1, group.world() - 1);
         }
 
-        /** Sets how many workers there are; all members but one unless told. */
+        /** Sets the number of workers; default all members but one. */
         public Builder workers(int count) {
             workers = count;
             return this;
         }
 
-        /** Sets how many servers there are; 1 unless told. */
+        /** Sets the number of servers; default 1. */
         public Builder servers(int count) {
             servers = count;
             return this;
         }
 
-        /** Sets how far workers may be apart; {@link Consistency.Asynchronous} unless told. */
-        public Builder consistency(Consistency together) {
-            consistency = together;
+        /** Sets how many steps workers may be apart; default {@link Consistency.Asynchronous}. */
+        public Builder consistency(Consistency newConsistency) {
+            consistency = newConsistency;
             return this;
         }
 
         /**
-         * Divides batches in proportion to what each worker was measured to compute, instead of evenly, where workers
-         * are {@link Consistency.Synchronous}. Two runs are then equal to within rounding only.
+         * Divides each batch in proportion to the measured speed of the workers instead of evenly. Needs
+         * {@link Consistency.Synchronous}. Two runs are then equal only to within rounding.
          */
         public Builder proportional() {
             proportional = true;
@@ -469,48 +476,34 @@ public final class ParameterServer implements DistributionStrategy {
         }
 
         /**
-         * Trains on rows that each worker has for itself. Where workers are {@link Consistency.Synchronous}, a batch
-         * takes of each worker's rows the same fraction ({@link Share.OwnPart}); else each takes batches of its own.
+         * Trains on data of which each worker has its own rows. With {@link Consistency.Synchronous}, a batch contains
+         * the same fraction of each worker's rows ({@link Share.OwnPart}); otherwise each worker forms its own batches.
          */
         public Builder ownData() {
             ownData = true;
             return this;
         }
 
-        /** Sets the rule that servers follow, in place of that of the worker's optimiser, which gives the rate only. */
+        /** Sets the rule that servers apply. The worker's optimiser then provides only the learning rate. */
         public Builder optimizer(ServerOptimizer rule) {
             optimizer = rule;
             return this;
         }
 
-        /** Adds tables that are not layers of the model; those that are, are found. The same on all workers. */
+        /** Adds tables that are not layers of the model. The strategy finds tables that are layers by itself. */
         public Builder tables(EmbeddingTable... others) {
             tables = List.of(others);
             return this;
         }
 
         /**
-         * Makes the strategy.
+         * Returns a strategy with the present settings; later changes of this builder do not affect it.
          *
-         * @throws TensorException if batches are to be divided that workers do not share, or numbers do not fit
+         * @throws TensorException if a number is out of range, or {@link #proportional} contradicts another setting
          */
         public ParameterServer build() {
-            require(number >= 0 && number < workers && servers > 0, "0 <= number < workers and servers > 0 must hold, "
-                    + "got number " + number + ", " + workers + " workers and " + servers + " servers", "change them");
-            require(!proportional || consistency instanceof Consistency.Synchronous, "proportional() divides batches "
-                    + "that all workers share, but with consistency " + consistency + " each takes batches of its own",
-                    "use Consistency.Synchronous, or leave proportional() away");
-            require(!proportional || !ownData, "proportional() divides batches by speed, but with ownData() each worker"
-                    + " takes its own rows", "leave one of them out");
-            require(!proportional || workers < Agreement.MAX_SUMMED, "proportional() needs workers < "
-                    + Agreement.MAX_SUMMED + ", got " + workers, "use fewer, or leave it away");
-            return new ParameterServer(group, this);
-        }
-
-        private static void require(boolean holds, String relation, String remedy) {
-            if (!holds) {
-                throw TensorException.argument("parameter server", relation, remedy);
-            }
+            return new ParameterServer(group, new WorkerConfig(number, workers, servers, consistency, proportional,
+                    ownData, optimizer, tables));
         }
     }
 }

@@ -11,24 +11,24 @@ import java.util.List;
 import java.util.zip.CRC32C;
 
 /**
- * What the servers hold and which of them holds what: a function of what all know, so that all come to the same. A
- * large parameter is cut into as many parts as there are servers, a small one goes to the server that has least; parts
- * are cut into blocks. The rows of a table belong to the server that {@link #serverOf} names.
+ * The division of parameters and tables among servers. All members compute the same plan from the same settings. A
+ * large parameter is split into one part for each server; a small one goes to the server with the fewest elements.
+ * Parts are divided into blocks. {@link #serverOf} returns the server of a table's row.
  *
- * @param servers how many there are
- * @param workers how many are waited for at the beginning
- * @param blockLength the most elements of a block
- * @param consistency how far workers may be apart
+ * @param servers number of servers
+ * @param workers number of workers for which servers wait at the start
+ * @param blockLength maximum number of elements in a block
+ * @param consistency how many steps workers may be apart
  * @param dense parameters, in the order of the optimiser
  * @param tables of rows
  */
 record Plan(int servers, int workers, int blockLength, Consistency consistency, List<Dense> dense,
         List<Table> tables) {
-    /** The least elements of a part. */
+    /** Minimum number of elements in a part. */
     private static final int MIN_PART = 1024;
     private static final int ALIGNMENT = 16;
     private static final int VERSION = 2;
-    /** The most elements that are kept for a row: three times those of a message, and one. */
+    /** Maximum number of elements stored for a row: three times those of a message, and one. */
     static final int MAX_STRIDE = 1 << 17;
 
     /** A parameter. */
@@ -38,11 +38,11 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
      * A table of rows, found by 64-bit keys.
      *
      * @param width elements of a row
-     * @param rows how many a server has room for
-     * @param scale rows that were never written are uniform in ±scale
+     * @param rows capacity of one server
+     * @param scale initial rows are uniform in ±scale
      */
     record Table(String name, int width, long rows, double scale, ServerOptimizer rule) {
-        /** Elements that are kept for a row: weights, what the rule keeps, and the number of its updates. */
+        /** Returns the number of elements stored for a row: weights, state of the rule, and number of updates. */
         int stride() {
             return width * (1 + rule.slots()) + 1;
         }
@@ -53,22 +53,23 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
 
     Plan {
         if (servers < 1 || workers < 1 || blockLength < 1) {
-            throw TensorException.argument("parameter server", "servers, workers and the length of blocks must be >= 1,"
-                    + " got " + servers + ", " + workers + " and " + blockLength, "change them");
+            throw TensorException.argument("parameter server", "servers, workers and blockLength must be >= 1, got "
+                    + servers + ", " + workers + " and " + blockLength, "correct the builder's settings");
         }
         dense = List.copyOf(dense);
         tables = List.copyOf(tables);
         for (Table t : tables) {
             if (t.width < 1 || t.width + 2 > blockLength || t.rows < 1) {
-                throw TensorException.argument("parameter server", "the rows of " + t.name + " must have 1 to "
-                        + (blockLength - 2) + " elements and there must be 1 or more, got width " + t.width + ", "
-                        + t.rows + " rows", "change them");
+                throw TensorException.argument("parameter server", "the rows of table " + t.name + " must have 1 to "
+                        + (blockLength - 2) + " elements and there must be at least 1 row, got width " + t.width
+                        + " and " + t.rows + " rows", "correct the table's builder");
             }
         }
     }
 
     /**
-     * Returns the blocks of a server, in the order of parameters. Units of a server are its blocks, then all tables.
+     * Returns the blocks of a server, in the order of parameters. The units of a server are its blocks, followed by all
+     * tables.
      */
     List<Block> blocks(int server) {
         List<Block> blocks = new ArrayList<>();
@@ -76,12 +77,12 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
         for (int p = 0; p < dense.size(); p++) {
             long count = dense.get(p).count;
             if (count < (long) MIN_PART * servers) {
-                int least = 0;
+                int leastLoaded = 0;
                 for (int s = 1; s < servers; s++) {
-                    least = load[s] < load[least] ? s : least;
+                    leastLoaded = load[s] < load[leastLoaded] ? s : leastLoaded;
                 }
-                load[least] += count;
-                if (least == server) {
+                load[leastLoaded] += count;
+                if (leastLoaded == server) {
                     cut(blocks, p, 0, count);
                 }
             } else {
@@ -104,7 +105,7 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
         }
     }
 
-    /** Returns which server has the row of a key. */
+    /** Returns the server that holds the row of a key. */
     int serverOf(long key) {
         return (int) Math.floorMod(mix(key), (long) servers);
     }
@@ -144,7 +145,7 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
                 t.rule.write(out);
             }
         } catch (IOException e) {
-            throw new AssertionError("a byte array takes everything", e);
+            throw new AssertionError("writing to a byte array cannot fail", e);
         }
         return bytes.toByteArray();
     }
@@ -152,7 +153,7 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
     static Plan decode(byte[] bytes) throws IOException {
         DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes));
         if (in.readInt() != VERSION) {
-            throw new IOException("the plan is of another version");
+            throw new IOException("the plan has another version; use the same version of Starling everywhere");
         }
         int servers = in.readInt();
         int workers = in.readInt();
@@ -171,7 +172,7 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
                 : bound == -2 ? new Consistency.Synchronous() : new Consistency.Stale(bound), dense, tables);
     }
 
-    /** Says where another plan differs from this, or returns an empty text. */
+    /** Describes the first difference of another plan from this one, or returns an empty text. */
     String difference(Plan other) {
         if (servers != other.servers || workers != other.workers) {
             return other.workers + " workers and " + other.servers + " servers, not " + workers + " and " + servers;
@@ -183,7 +184,7 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
             return first("parameter", dense, other.dense);
         }
         return !tables.equals(other.tables) ? first("table", tables, other.tables)
-                : blockLength != other.blockLength ? "another transport or another size of messages" : "";
+                : blockLength != other.blockLength ? "another transport or another message size" : "";
     }
 
     private static String first(String what, List<?> mine, List<?> others) {
@@ -191,11 +192,11 @@ record Plan(int servers, int workers, int blockLength, Consistency consistency, 
         while (i < mine.size() && i < others.size() && mine.get(i).equals(others.get(i))) {
             i++;
         }
-        return (i < others.size() ? others.get(i) : "no " + what + " " + i) + ", where the first has "
+        return (i < others.size() ? others.get(i) : "no " + what + " " + i) + ", not "
                 + (i < mine.size() ? mine.get(i) : "no " + what + " " + i);
     }
 
-    /** Returns a number that tells plans apart. */
+    /** Returns a checksum by which plans are distinguished. */
     static int digest(byte[] encoded) {
         CRC32C crc = new CRC32C();
         crc.update(encoded);

@@ -7,7 +7,7 @@ import java.util.HashMap;
 import java.util.Map;
 import org.agrona.DirectBuffer;
 
-/** Plans that arrive in parts: of each, its length, where the part begins, and the bytes. */
+/** Assembles plans that arrive in parts: total length, offset of the part, bytes. */
 final class PlanParts {
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final int MAX_BYTES = 64 << 20;
@@ -15,10 +15,10 @@ final class PlanParts {
     private final Map<Endpoint, byte[]> arriving = new HashMap<>();
 
     /**
-     * Takes a part.
+     * Adds a part.
      *
-     * @return the plan if it is whole now, or {@code null}
-     * @throws IOException if it is no part of one; says why
+     * @return the encoded plan if the part completes it, or {@code null}
+     * @throws IOException if the part is malformed or does not follow the previous ones
      */
     byte[] add(Endpoint from, DirectBuffer buffer, int offset, int length) throws IOException {
         int total = length < 8 ? -1 : buffer.getInt(offset, ORDER);

@@ -11,11 +11,11 @@ import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import org.agrona.collections.Long2LongHashMap;
 
-/** A worker's way to a table: which rows to ask which server for, and the gradients of a step. */
+/** A worker's access to a table: distributes row requests among servers, and sums the gradients of a step. */
 final class RemoteTable implements AutoCloseable {
     private static final long MISSING = -1;
 
-    /** Fetches rows, and waits for them. */
+    /** Requests rows and waits for them; {@code why} completes "waited ..." in the error message. */
     interface Puller {
         void pull(TablePart[] parts, String why);
     }
@@ -29,7 +29,7 @@ final class RemoteTable implements AutoCloseable {
     private final RowSum sum = new RowSum();
     private long[] keys = new long[64];
     private int size;
-    /** Rows on their way: in {@code keys}' order, or those of {@code sum}. */
+    /** Rows in transit: pulled rows in the order of {@code keys}, or pushed gradients in that of {@code sum}. */
     private Arena arena = Arena.ofShared();
     private MemorySegment memory = arena.allocate(64, 64);
     private float[] scratch = {};
@@ -45,7 +45,7 @@ final class RemoteTable implements AutoCloseable {
     /**
      * Fetches each row once.
      *
-     * @param positions is filled with the place of each id's row
+     * @param positions receives the index of each id's row in the result
      * @return {@code [keys(), width]}, valid until the next call
      */
     Tensor pull(long[] ids, long[] positions) {
@@ -76,16 +76,16 @@ final class RemoteTable implements AutoCloseable {
         return ids[at];
     }
 
-    /** Returns the ids of the rows that were fetched last. */
+    /** Returns the ids of the rows fetched last. */
     long[] keys() {
         return Arrays.copyOf(keys, size);
     }
 
-    /** Tells each server's part which rows are its. */
+    /** Assigns each key to the part of the server that holds it. */
     private void distribute(long[] all, int n, double rate) {
         int bytes = Math.multiplyExact(4 * n, table.width());
         if (memory.byteSize() < bytes) {
-            // Nobody looks at it: what was fetched is copied before the next call.
+            // The caller has copied the rows fetched before, so the old memory is unused.
             arena.close();
             arena = Arena.ofShared();
             memory = arena.allocate(Math.clamp(2L * memory.byteSize(), bytes, Integer.MAX_VALUE), 64);
@@ -98,7 +98,7 @@ final class RemoteTable implements AutoCloseable {
         }
     }
 
-    /** Adds to the gradients of this step. */
+    /** Adds gradients to those of this step; each id of several occurrences gets the sum. */
     void add(long[] ids, int n, Tensor gradients) {
         for (int i = 0; i < n; i++) {
             check(ids, i);
@@ -114,7 +114,7 @@ final class RemoteTable implements AutoCloseable {
         sum.add(ids, n, scratch, 1);
     }
 
-    /** Makes ready to push what was added, and forgets it. */
+    /** Prepares the summed gradients for a push, and starts the sums of the next step. */
     TablePart[] gather(double rate) {
         distribute(sum.keys, sum.size, rate);
         MemorySegment.copy(sum.sums, 0, memory, ValueLayout.JAVA_FLOAT, 0, sum.size * table.width());

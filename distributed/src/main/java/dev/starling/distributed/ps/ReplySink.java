@@ -2,15 +2,14 @@ package dev.starling.distributed.ps;
 
 import org.agrona.DirectBuffer;
 
-/** Takes a server's answers. Called from the thread of the reply stage alone. */
+/** Receives a server's replies. Called only by the thread of the reply stage. */
 @FunctionalInterface
 interface ReplySink {
     /**
-     * Takes an answer.
+     * Queues a reply. Replies to workers that have left are accepted and dropped.
      *
-     * @param buffer is valid during the call only
-     * @return false if there is no room now; the same answer comes again then. An answer to who is gone is taken, and
-     *     dropped
+     * @param buffer valid during the call only
+     * @return false if there is no room now; the caller then offers the same reply again
      */
     boolean offer(int worker, DirectBuffer buffer, int length);
 }

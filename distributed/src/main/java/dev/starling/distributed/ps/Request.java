@@ -7,14 +7,14 @@ import java.nio.LongBuffer;
 import java.util.Arrays;
 import org.agrona.DirectBuffer;
 
-/** A place in the ring: a request on its way, what is written of it in the journal, and who is answered what. */
+/** A slot of the ring: a request on its way through the stages, its journal record and its replies. */
 final class Request {
     private final ByteBuffer raw;
     private final FloatBuffer rawFloats;
     private final LongBuffer rawKeys;
     int length;
 
-    // What decode finds.
+    // Set by decode.
     int kind;
     int worker;
     long session;
@@ -27,20 +27,20 @@ final class Request {
     float[] gradient;
     long[] keys;
 
-    // What apply finds.
-    /** Number of the record in the journal, or 0 if there is none. */
+    // Set by apply.
+    /** Number of the journal record, or 0 if there is none. */
     long record;
-    /** What the record holds: one of the kinds of {@link Journal}. */
+    /** One of the record kinds of {@link Journal}. */
     int recordKind;
-    /** Whether a snapshot was just made and the journal begins anew. */
+    /** Whether a snapshot was just written, so that the journal starts a new file. */
     boolean rotate;
-    /** The first record that is not in the snapshot. */
+    /** Number of the first record that is not in the snapshot. */
     long firstRecord;
-    /** Elements of {@link #gradient}, or rows of {@link #rows}, that the record holds. */
+    /** Number of elements of {@link #gradient}, or of rows of {@link #rows}, in the record. */
     int recorded;
     int stride;
     float[] rows;
-    /** Where the clocks of workers stand after the record. */
+    /** Worker clocks that the request has changed, with their new values. */
     int movedCount;
     final int[] moved;
     final byte[] movedStates;
@@ -75,13 +75,13 @@ final class Request {
         replySequence = new long[workers];
     }
 
-    /** Takes a copy of the bytes. */
+    /** Copies the bytes of a request. */
     void receive(DirectBuffer buffer, int offset, int bytes) {
         buffer.getBytes(offset, raw.clear(), bytes);
         length = bytes;
     }
 
-    /** Makes a request of this process's own. */
+    /** Makes this an internal request. */
     void internal(int newKind, int newWorker, int newUnit) {
         raw.clear();
         raw.putInt(Message.KIND, newKind).putInt(Message.WORKER, newWorker).putInt(Message.UNIT, newUnit)
@@ -91,7 +91,7 @@ final class Request {
 
     // ---- decode ----
 
-    /** Reads the header and, if the request fits the plan, what follows; else the kind is 0. */
+    /** Decodes header and payload; the kind is 0 if the request is malformed or does not fit the plan. */
     void decode(Shard shard) {
         kind = 0;
         record = 0;
@@ -121,36 +121,36 @@ final class Request {
     }
 
     private boolean payload(int asked, Shard shard) {
-        boolean isTable = unit >= shard.blocks;
+        boolean ofTable = unit >= shard.blocks;
         long bytes = length - Message.HEADER;
         switch (asked) {
             case Message.JOIN, Message.PUSH, Message.PULL -> {
-                if (isTable && (asked != Message.JOIN || count != 0)
-                        || !isTable && count != 0 && (asked == Message.PULL || count != shard.lengthOf(unit))
+                if (ofTable && (asked != Message.JOIN || count != 0)
+                        || !ofTable && count != 0 && (asked == Message.PULL || count != shard.lengthOf(unit))
                         || bytes != 4L * count || asked == Message.PULL && !shard.keeps(unit, flags)) {
                     return false;
                 }
                 rawFloats.get(0, gradient, 0, count);
             }
             case Message.KEPT -> {
-                if (isTable || count != shard.lengthOf(unit) || bytes != 4L * count || flags == 0
+                if (ofTable || count != shard.lengthOf(unit) || bytes != 4L * count || flags == 0
                         || !shard.keeps(unit, flags) || !(rate >= 0 && rate < Long.MAX_VALUE)) {
                     return false;
                 }
                 rawFloats.get(0, gradient, 0, count);
             }
             case Message.PUSH_ROWS, Message.PULL_ROWS -> {
-                if (!isTable) {
+                if (!ofTable) {
                     return false;
                 }
                 int width = shard.tableOf(unit).width();
-                boolean isPush = asked == Message.PUSH_ROWS;
-                if (bytes != count * (isPush ? 8L + 4L * width : 8L) || bytes > 4L * weights.length
+                boolean pushing = asked == Message.PUSH_ROWS;
+                if (bytes != count * (pushing ? 8L + 4L * width : 8L) || bytes > 4L * weights.length
                         || (long) count * width > weights.length) {
                     return false;
                 }
                 rawKeys.get(0, keys, 0, count);
-                if (isPush) {
+                if (pushing) {
                     rawFloats.get(2 * count, gradient, 0, count * width);
                 }
             }
@@ -167,10 +167,10 @@ final class Request {
 
     // ---- apply ----
 
-    /** Notes where a worker's clock stands. */
-    void move(Clocks clocks, int whose) {
-        int slot = clocks.slot(unit, whose);
-        moved[movedCount] = whose;
+    /** Adds a worker's clock to the record. */
+    void move(Clocks clocks, int ofWorker) {
+        int slot = clocks.slot(unit, ofWorker);
+        moved[movedCount] = ofWorker;
         movedStates[movedCount] = clocks.states[slot];
         movedSessions[movedCount] = clocks.sessions[slot];
         movedCounts[movedCount] = clocks.counts[slot];
@@ -193,7 +193,7 @@ final class Request {
         replySequence[replies++] = toSequence;
     }
 
-    /** Makes room for rows as they are after the update. */
+    /** Allocates memory for the updated rows of the record. */
     void reserveRows(int n, int newStride) {
         stride = newStride;
         if (rows.length < (long) n * newStride) {

@@ -12,16 +12,16 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * The rows of one server in a checkpoint, as they are read. After a header that tells what tables there are come rows
- * of all of them, in any order: number of the table, key, floats; at the end -1, how many rows there were, and the
- * checksum. A row that is there twice is the same both times.
+ * Reads and writes the rows of one server in a checkpoint. A header lists the tables. Rows of all tables follow in any
+ * order: table number, key, floats. The file ends with -1, the number of rows and the checksum. A row may occur twice,
+ * with the same contents.
  */
 final class RowFile implements Closeable {
     private static final long MAGIC = 0x31_57_4f_52_4c_52_54_53L;
     private static final int MAX_TABLES = 1 << 16;
     private static final int END = -1;
 
-    /** A table as the file has it. */
+    /** A table as the file describes it. */
     record Table(String name, int width, int slots, double scale, String rule) {
         static Table of(Plan.Table table) {
             return new Table(table.name(), table.width(), table.rule().slots(), table.scale(),
@@ -41,7 +41,7 @@ final class RowFile implements Closeable {
     final List<Table> tables = new ArrayList<>();
     private final byte[][] rows;
     private long count;
-    /** Of the row that was read. */
+    /** Table and key of the last row read. */
     int table;
     long key;
 
@@ -74,20 +74,20 @@ final class RowFile implements Closeable {
         out.putLong(rows);
     }
 
-    /** Writes a checksum as it stands in manifests. */
+    /** Returns the text of a checksum in manifests. */
     static String checksum(int crc) {
         return "crc32c:%08x".formatted(crc);
     }
 
     // ---- reading ----
 
-    /** Opens a file and reads what tables it has. */
+    /** Opens a file and reads its header. */
     RowFile(Path path) throws IOException {
         this.path = path;
         in = CheckedFile.read(path);
         try {
             if (in.getLong() != MAGIC) {
-                throw new RowException(path, "is no file of a server's rows");
+                throw new RowException(path, "is not a file of table rows");
             }
             step = in.getLong();
             server = in.getInt();
@@ -121,7 +121,7 @@ final class RowFile implements Closeable {
         return new RowException(path, "is damaged");
     }
 
-    /** Goes to the next row; returns whether there is one. */
+    /** Reads the next row; returns false at the end of the rows. */
     boolean next() throws IOException {
         try {
             table = in.getInt();
@@ -143,22 +143,22 @@ final class RowFile implements Closeable {
         }
     }
 
-    /** Returns the floats of the row that was read, little-endian, until the next. */
+    /** Returns the floats of the last row read, little-endian; valid until {@link #next}. */
     ByteBuffer row() {
         return ByteBuffer.wrap(rows[table]).order(ByteOrder.LITTLE_ENDIAN);
     }
 
-    /** Compares the checksum when all rows were read. */
+    /** Verifies the checksum; call this when all rows were read. */
     void verify(String expected) throws IOException {
         int crc;
         try {
             crc = in.verify();
         } catch (IOException e) {
-            throw new RowException(path, "is damaged: its checksum does not hold");
+            throw new RowException(path, "is damaged: its checksum does not match");
         }
         if (!checksum(crc).equals(expected)) {
-            throw new RowException(path, "is of another checkpoint: it has the checksum " + checksum(crc)
-                    + ", the manifest says " + expected);
+            throw new RowException(path, "belongs to another checkpoint: its checksum is " + checksum(crc)
+                    + ", the manifest has " + expected);
         }
     }
 

@@ -5,34 +5,34 @@ import java.nio.file.FileSystemException;
 import java.nio.file.Path;
 
 /**
- * What a server does with all its rows at once, at worker 0's wish: takes a cut and writes it, or reads what was
- * written. On a thread of its own, as it may take long; known by a number, so that it can be asked for again and again.
+ * A server's part of a {@link RowJob}: takes a cut of all rows and writes it, or reads rows of a checkpoint. Runs on
+ * a thread of its own, because it may take long. Worker 0 identifies it by a number, so it can repeat its request.
  */
 final class RowTask {
-    // ---- what worker 0 wishes ----
+    // ---- requests of worker 0 ----
 
-    /** Take a cut and write it: the file, and the step. */
+    /** Take a cut and write it. Arguments: file, step. */
     static final int SAVE = 1;
-    /** Only tell how far the task is. */
-    static final int ASK = 2;
-    /** Read parts: how many, and of each the file, its length and its checksum. */
+    /** Only report the state. */
+    static final int QUERY = 2;
+    /** Read parts. Arguments: number of parts; of each, file and checksum. */
     static final int RESTORE = 3;
 
-    // ---- how far a server is ----
+    // ---- states ----
 
-    /** It knows nothing of this task. */
+    /** The server does not know the task. */
     static final int UNKNOWN = 0;
-    /** It has not begun. */
+    /** The task has not started. */
     static final int WAITING = 1;
-    /** The cut is taken, or reading has begun. */
-    static final int UNDER_WAY = 2;
-    /** All is on the disk. */
+    /** The cut is taken, or reading has started. */
+    static final int RUNNING = 2;
+    /** All rows are on the disk. */
     static final int DONE = 3;
     static final int FAILED = 4;
 
-    /** What is done; the text that it returns is told to worker 0. */
+    /** The work of a task. */
     interface Body {
-        /** Does it. */
+        /** Does the work; returns the result, a text that the server sends to worker 0. */
         String run(RowTask task) throws IOException;
     }
 
@@ -40,23 +40,23 @@ final class RowTask {
     private final Path file;
     private volatile int state = WAITING;
     private volatile long progress;
-    private volatile boolean isCancelled;
+    private volatile boolean cancelled;
     private volatile String text = "";
     private Thread thread;
 
     /**
-     * Makes a task that has not begun.
+     * Creates a task that has not started.
      *
-     * @param file is named if it fails, unless the failure names another
+     * @param file that the error text names, unless the failure names another
      */
     RowTask(long id, Path file) {
         this.id = id;
         this.file = file;
     }
 
-    /** Begins; returns at once if there is a thread, else when it is done. */
+    /** Starts the body on a new thread, or runs it in the calling thread if {@code threadName} is {@code null}. */
     synchronized void begin(Body body, String threadName) {
-        state = UNDER_WAY;
+        state = RUNNING;
         if (threadName == null) {
             run(body);
         } else {
@@ -78,13 +78,13 @@ final class RowTask {
         }
     }
 
-    /** Ends it without success. */
+    /** Marks the task as failed. */
     void fail(Path path, String problem) {
         text = path + "\n" + problem;
         state = FAILED;
     }
 
-    /** A file that is not as it should be. */
+    /** A file of rows is damaged, missing or of another run. */
     static final class RowException extends IOException {
         private static final long serialVersionUID = 1L;
 
@@ -104,12 +104,12 @@ final class RowTask {
         return state == DONE || state == FAILED;
     }
 
-    /** Returns what the body returned; of a task that failed, the file and what is wrong. */
+    /** Returns the body's result; of a failed task, the file and the problem. */
     String text() {
         return text;
     }
 
-    /** Counts rows, so that those who wait see that it goes on. */
+    /** Counts a row, so that worker 0 sees progress. */
     void advance() {
         progress++;
     }
@@ -118,13 +118,13 @@ final class RowTask {
         return progress;
     }
 
-    /** Has the body end soon. */
+    /** Requests the body to end early. */
     void cancel() {
-        isCancelled = true;
+        cancelled = true;
     }
 
     boolean isCancelled() {
-        return isCancelled;
+        return cancelled;
     }
 
     /** Waits until the body has ended. */

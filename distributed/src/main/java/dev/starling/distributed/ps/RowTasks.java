@@ -9,26 +9,26 @@ import java.util.List;
 import java.util.regex.Pattern;
 
 /**
- * The task with rows that a server was last asked for. Who asks again is told how far it is; a new one begins when the
- * one before, which nobody waits for any more, has ended. To be used under the group's lock.
+ * The {@link RowTask} that worker 0 requested last. A repeated request only makes the server report the task's state. A
+ * new task starts when the previous one, which worker 0 no longer waits for, has ended. Used under the group's lock.
  */
 final class RowTasks {
-    /** A server writes nothing else at the wish of others. */
+    /** The only file names that a server accepts from a worker. */
     private static final Pattern PART = Pattern.compile("step-\\d{1,18}-[0-9a-f]{8}-\\d{1,9}\\.rows");
     private static final int MAX_PARTS = 1 << 16;
 
     private RowTask task;
-    private long asked;
-    private int toldState;
-    private long toldProgress;
+    private long requested;
+    private int reportedState;
+    private long reportedProgress;
 
-    /** Takes a wish of worker 0, which begins with its number and kind. */
-    void take(ServerCore core, byte[] wish) throws IOException {
-        DataInputStream in = new DataInputStream(new ByteArrayInputStream(wish));
-        asked = in.readLong();
+    /** Handles a request of worker 0: id, kind, arguments. */
+    void onRequest(ServerCore core, byte[] request) throws IOException {
+        DataInputStream in = new DataInputStream(new ByteArrayInputStream(request));
+        requested = in.readLong();
         int what = in.readInt();
-        toldState = -1;
-        if (core == null || task != null && task.id == asked || what == RowTask.ASK) {
+        reportedState = -1;
+        if (core == null || task != null && task.id == requested || what == RowTask.QUERY) {
             return;
         }
         if (task != null && !task.isOver()) {
@@ -39,45 +39,46 @@ final class RowTasks {
             Path file = Path.of(in.readUTF());
             long step = in.readLong();
             if (PART.matcher(file.getFileName().toString()).matches()) {
-                RowTask begun = new RowTask(asked, file);
-                task = core.save(begun, file, step) ? begun : null;
+                RowTask started = new RowTask(requested, file);
+                task = core.save(started, file, step) ? started : null;
             }
         } else if (what == RowTask.RESTORE) {
             int n = in.readInt();
             if (n < 1 || n > MAX_PARTS) {
                 return;
             }
-            List<RowRestoring.Source> parts = new ArrayList<>();
+            List<RowRestorer.Source> parts = new ArrayList<>();
             for (int p = 0; p < n; p++) {
-                parts.add(new RowRestoring.Source(Path.of(in.readUTF()), in.readUTF()));
+                parts.add(new RowRestorer.Source(Path.of(in.readUTF()), in.readUTF()));
             }
-            task = new RowTask(asked, parts.getFirst().path());
+            task = new RowTask(requested, parts.getFirst().path());
             core.restore(task, parts);
         }
     }
 
-    /** Returns whether who asks is to be told something new, and notes that it is. */
-    boolean isNews() {
-        boolean isNews = asked != 0 && state() != toldState;
-        toldState = isNews ? state() : toldState;
-        return isNews;
+    /** Returns whether worker 0 requested a report, or the state changed, since the last call. */
+    boolean pollChange() {
+        boolean changed = requested != 0 && state() != reportedState;
+        reportedState = changed ? state() : reportedState;
+        return changed;
     }
 
-    /** Returns whether a task went on since this was last asked. */
-    boolean isWorking() {
+    /** Returns whether a task has made progress since the last call. */
+    boolean pollProgress() {
         long progress = task == null ? 0 : task.progress();
-        boolean isWorking = progress != toldProgress;
-        toldProgress = progress;
-        return isWorking;
+        boolean advanced = progress != reportedProgress;
+        reportedProgress = progress;
+        return advanced;
     }
 
-    long asked() {
-        return asked;
+    /** Returns the id of the requested task. */
+    long requested() {
+        return requested;
     }
 
-    /** Returns how far the task is that was asked for. */
+    /** Returns the state of the requested task. */
     int state() {
-        return task == null || task.id != asked ? RowTask.UNKNOWN : task.state();
+        return task == null || task.id != requested ? RowTask.UNKNOWN : task.state();
     }
 
     long progress() {

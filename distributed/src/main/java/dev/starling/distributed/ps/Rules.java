@@ -13,50 +13,50 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Which parameters and tables servers keep, and by which rule they change each. */
+/** Determines which parameters and tables servers hold, and which rule they apply to each. */
 final class Rules {
     private Rules() { }
 
     /**
-     * Returns the parameters in the optimiser's order; of the anchor of a table servers keep nothing.
+     * Returns the parameters in the optimiser's order. The anchor of a table has no elements on servers.
      *
-     * @param given the rule for all, or {@code null} for that of the worker's optimiser
-     * @throws DistributedException if servers do not know the optimiser's rule
+     * @param common the rule for all parameters, or {@code null} for that of the worker's optimiser
+     * @throws DistributedException if servers do not support the optimiser's rule
      */
-    static List<Plan.Dense> of(TrainingState state, ServerOptimizer given, List<EmbeddingTable> tables) {
+    static List<Plan.Dense> of(TrainingState state, ServerOptimizer common, List<EmbeddingTable> tables) {
         List<Plan.Dense> dense = new ArrayList<>();
         List<Parameter> parameters = state.optimizer().parameters();
         Map<Parameter, String> paths = new IdentityHashMap<>();
         state.model().parameters().forEach((path, p) -> paths.put(p, path));
         for (int i = 0; i < parameters.size(); i++) {
             Parameter p = parameters.get(i);
-            boolean isAnchor = tables.stream().anyMatch(t -> t.anchor() == p);
-            dense.add(new Plan.Dense(paths.getOrDefault(p, "parameter " + i), isAnchor ? 0 : p.shape().count(),
-                    given != null ? given : ofOptimizer(state.optimizer(), i)));
+            boolean anchor = tables.stream().anyMatch(t -> t.anchor() == p);
+            dense.add(new Plan.Dense(paths.getOrDefault(p, "parameter " + i), anchor ? 0 : p.shape().count(),
+                    common != null ? common : ofOptimizer(state.optimizer(), i)));
         }
         return dense;
     }
 
-    /** Returns what servers keep of tables; one that is not in the model follows the rule of the first parameter. */
-    static List<Plan.Table> ofTables(TrainingState state, ServerOptimizer given, List<EmbeddingTable> tables,
+    /** Returns the tables that servers hold. A table that is not in the model gets the rule of the first parameter. */
+    static List<Plan.Table> ofTables(TrainingState state, ServerOptimizer common, List<EmbeddingTable> tables,
             int servers) {
-        return tables.stream().map(table -> table.plan(servers, given != null ? given : ofOptimizer(state.optimizer(),
+        return tables.stream().map(table -> table.plan(servers, common != null ? common : ofOptimizer(state.optimizer(),
                 Math.max(0, state.optimizer().parameters().indexOf(table.anchor()))))).toList();
     }
 
     private static ServerOptimizer ofOptimizer(Optimizer optimizer, int parameter) {
         Update rule = optimizer.rule(parameter);
         if (rule == null) {
-            throw new DistributedException("servers cannot take the steps of a " + optimizer.getClass()
-                    .getSimpleName() + "; train with Sgd, Adam or AdamW, or give the builder an optimizer");
+            throw new DistributedException("parameter servers do not support the rule of " + optimizer.getClass()
+                    .getSimpleName() + "; train with Sgd, Adam or AdamW, or set ParameterServer.Builder.optimizer");
         }
         return ServerOptimizer.of(rule);
     }
 
     /**
-     * Returns the tables of a model and others, each once, in an order that is the same in all workers.
+     * Returns the tables of a model and other tables, each once, in an order that is the same on all workers.
      *
-     * @throws TensorException if two have one name, or one is in use
+     * @throws TensorException if two tables have the same name, or another run uses one of them
      */
     static List<EmbeddingTable> tables(Layer model, List<EmbeddingTable> others) {
         Map<String, EmbeddingTable> found = new LinkedHashMap<>();
@@ -84,7 +84,7 @@ final class Rules {
     private static void add(EmbeddingTable table, Map<String, EmbeddingTable> found) {
         EmbeddingTable other = found.putIfAbsent(table.name(), table);
         if (other != null && other != table) {
-            throw TensorException.argument("parameter server", "two tables are called " + table.name(),
+            throw TensorException.argument("parameter server", "two tables have the name " + table.name(),
                     "rename one, or use one table in both places");
         }
         if (table.isConnected()) {

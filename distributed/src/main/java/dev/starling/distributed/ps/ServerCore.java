@@ -26,17 +26,17 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * A server without its network: requests go in by {@link #offer}, answers come out at the {@link ReplySink}. Four
- * threads, one for each stage: decode, apply, journal, reply; or none.
+ * A server without its network: {@link #offer} adds requests, and the {@link ReplySink} receives replies. Each of the
+ * four stages (decode, apply, journal, reply) has a thread; without a ring, the caller's thread runs all stages.
  *
- * <p>What holds it together: a stage sees a request only after the stage before is done with it, and the journal is
- * done with a batch only when it is on the disk. So an answer goes out only when a restart would find the update; and
- * as many updates as came while the disk was busy go to it at once.
+ * <p>A stage sees a request only after the previous stage has finished it, and the journal stage finishes a batch only
+ * when it is on the disk. The server therefore replies only when a restart would find the update. Updates that arrive
+ * while the disk is busy are written to it together.
  */
 final class ServerCore implements AutoCloseable {
     private static final String SNAPSHOT = "snapshot";
     private static final String[] STAGES = {"decode", "apply", "journal", "reply"};
-    private static final long NAP_NS = 50_000;
+    private static final long PARK_NS = 50_000;
 
     private final ServerConfig config;
     private final Shard shard;
@@ -46,28 +46,28 @@ final class ServerCore implements AutoCloseable {
     private final Journal journal;
     private final Disruptor<Request> disruptor;
     private final RingBuffer<Request> ring;
-    /** In place of the ring if there is none. */
+    /** The only request, used in place of the ring if there is none. */
     private final Request only;
     private final ApplyStage applyStage = new ApplyStage();
     private final EventHandler<Request> journalStage = this::journal;
     private final EventHandler<Request> replyStage = this::reply;
     private final List<Thread> threads = new ArrayList<>();
     private final int requestCapacity;
-    private final ByteBuffer answer;
-    private final FloatBuffer answerFloats;
-    private final UnsafeBuffer answerBuffer;
+    private final ByteBuffer reply;
+    private final FloatBuffer replyFloats;
+    private final UnsafeBuffer replyBuffer;
     private final boolean holdsEarlier;
     private long journalBytes;
-    /** What is to be saved at the next cut. */
-    private volatile RowSaving saving;
+    /** The save that the next cut starts. */
+    private volatile RowSaver saving;
     private volatile RowTask task;
     private volatile Throwable failure;
     private volatile boolean closing;
 
     /**
-     * Brings a server to where its directory says that it was, and begins.
+     * Restores a server from its directory, and starts its stages.
      *
-     * @throws ServerException if its files cannot be read, are of another run or are in use
+     * @throws ServerException if its files are unreadable, of another run or in use
      */
     static ServerCore open(ServerConfig config, Plan plan, int server, ReplySink sink) {
         FileChannel lock = null;
@@ -76,7 +76,8 @@ final class ServerCore implements AutoCloseable {
             Path directory = config.directory();
             if (directory == null) {
                 if (!plan.tables().isEmpty()) {
-                    throw new ServerException("tables of rows need a directory; give one in ServerConfig.in", null);
+                    throw new ServerException("a server with tables needs a directory; set one with ServerConfig.in",
+                            null);
                 }
                 return new ServerCore(config, plan, new Shard(plan, server, null, 0), sink, null, null);
             }
@@ -86,7 +87,7 @@ final class ServerCore implements AutoCloseable {
             Path snapshot = directory.resolve(SNAPSHOT);
             shard.load(snapshot);
             new JournalReader().read(directory, shard.sequence(), shard::replay);
-            shard.dropHalfRestored();
+            shard.dropIncompleteRows();
             shard.save(snapshot);
             return new ServerCore(config, plan, shard, sink, lock, new Journal(directory, shard.sequence() + 1));
         } catch (IOException | RuntimeException e) {
@@ -94,7 +95,7 @@ final class ServerCore implements AutoCloseable {
                 shard.close();
             }
             closeQuietly(lock, e);
-            throw e instanceof ServerException already ? already : failed(config, "cannot begin", e);
+            throw e instanceof ServerException already ? already : failed(config, "cannot start", e);
         }
     }
 
@@ -107,10 +108,10 @@ final class ServerCore implements AutoCloseable {
                 return channel;
             }
         } catch (OverlappingFileLockException inThisProcess) {
-            // the same as a lock that another process holds
+            // handled like a lock that another process holds
         }
         channel.close();
-        throw new ServerException("another server uses " + directory + "; give each its own directory", null);
+        throw new ServerException("another server uses " + directory + "; give each server its own directory", null);
     }
 
     private static void closeQuietly(FileChannel channel, Throwable because) {
@@ -137,11 +138,11 @@ final class ServerCore implements AutoCloseable {
         this.journal = journal;
         holdsEarlier = shard.isFilled();
         snapshot = config.directory() == null ? null : config.directory().resolve(SNAPSHOT);
-        answer = ByteBuffer.allocateDirect(Message.REPLY_HEADER + 4 * plan.blockLength())
+        reply = ByteBuffer.allocateDirect(Message.REPLY_HEADER + 4 * plan.blockLength())
                 .order(ByteOrder.LITTLE_ENDIAN);
-        answerFloats = answer.slice(Message.REPLY_HEADER, 4 * plan.blockLength()).order(ByteOrder.LITTLE_ENDIAN)
+        replyFloats = reply.slice(Message.REPLY_HEADER, 4 * plan.blockLength()).order(ByteOrder.LITTLE_ENDIAN)
                 .asFloatBuffer();
-        answerBuffer = new UnsafeBuffer(answer);
+        replyBuffer = new UnsafeBuffer(reply);
         requestCapacity = Message.HEADER + 4 * plan.blockLength();
         if (config.ringSize() == 0) {
             only = new Request(plan.blockLength(), plan.workers());
@@ -151,7 +152,7 @@ final class ServerCore implements AutoCloseable {
         }
         only = null;
         disruptor = new Disruptor<>(() -> new Request(plan.blockLength(), plan.workers()), config.ringSize(),
-                this::thread, ProducerType.MULTI, new PoliteWait());
+                this::thread, ProducerType.MULTI, new BackoffWaitStrategy());
         disruptor.setDefaultExceptionHandler(new Failures());
         disruptor.handleEventsWith((EventHandler<Request>) (e, at, end) -> e.decode(shard))
                 .then(applyStage).then(journalStage).then(replyStage);
@@ -166,7 +167,7 @@ final class ServerCore implements AutoCloseable {
         return thread;
     }
 
-    /** Ends the stage that failed, before the request counts as done: what comes after it is not answered. */
+    /** Stops the pipeline before the failed request counts as done, so that no later request is answered. */
     private final class Failures implements ExceptionHandler<Request> {
         @Override
         public void handleEventException(Throwable e, long at, Request request) {
@@ -189,15 +190,15 @@ final class ServerCore implements AutoCloseable {
     // ---- receiving ----
 
     /**
-     * Takes a copy of a request.
+     * Adds a copy of a request.
      *
-     * @return false if there is no room now
-     * @throws ServerException if the server cannot go on
+     * @return false if the ring is full
+     * @throws ServerException if the server has failed
      */
     boolean offer(DirectBuffer buffer, int offset, int length) {
         check();
         if (length > requestCapacity) {
-            // A request that fits no place is none: an empty one is refused and counted.
+            // Too long for a valid request: an empty one in its place is refused and counted.
             return offer(buffer, offset, 0);
         }
         if (only != null) {
@@ -214,7 +215,7 @@ final class ServerCore implements AutoCloseable {
         return true;
     }
 
-    /** Does in this thread what the stages do. */
+    /** Runs all stages in the calling thread. */
     private void process() {
         try {
             only.decode(shard);
@@ -236,7 +237,7 @@ final class ServerCore implements AutoCloseable {
     }
 
     /**
-     * Counts a worker as gone in one unit, which may free those that wait for it; returns false if there is no room.
+     * Removes a worker from one unit, which may release workers that wait for it; returns false if the ring is full.
      */
     boolean leave(int worker, int unit) {
         check();
@@ -253,12 +254,12 @@ final class ServerCore implements AutoCloseable {
         return at >= 0;
     }
 
-    /** Makes a snapshot, and waits until it is on the disk. */
+    /** Writes a snapshot, and waits until it is on the disk. */
     void snapshot() {
         perform(Message.SNAPSHOT);
     }
 
-    /** Has a request of this process's own done, and what it changes on the disk. */
+    /** Processes an internal request, and waits until its changes are on the disk. */
     private void perform(int kind) {
         if (only != null) {
             only.internal(kind, 0, 0);
@@ -278,15 +279,15 @@ final class ServerCore implements AutoCloseable {
     // ---- tasks with rows; one at a time ----
 
     /**
-     * Begins to save all rows as they are between two requests; returns whether there was room to ask for that.
+     * Starts to save all rows as they are between two requests; returns false if the ring is full.
      *
      * @param file to be written
-     * @param step is noted in it
+     * @param step written to the file's header
      */
     boolean save(RowTask newTask, Path file, long step) {
         check();
         task = newTask;
-        saving = new RowSaving(newTask, file, step, only == null);
+        saving = new RowSaver(newTask, file, step, only == null);
         if (only != null) {
             only.internal(Message.CUT, 0, 0);
             process();
@@ -301,8 +302,8 @@ final class ServerCore implements AutoCloseable {
         return true;
     }
 
-    /** Begins to fill tables with rows of a checkpoint, unless they have rows of this run. */
-    void restore(RowTask newTask, List<RowRestoring.Source> parts) {
+    /** Starts to fill tables with rows of a checkpoint, unless they have rows of this run. */
+    void restore(RowTask newTask, List<RowRestorer.Source> parts) {
         check();
         task = newTask;
         newTask.begin(shard.hasRows() ? t -> "0\n" : shard.restoring(parts, () -> perform(Message.ROWS_READY)),
@@ -321,17 +322,17 @@ final class ServerCore implements AutoCloseable {
         if (System.nanoTime() - deadlineNs > 0) {
             throw new ServerException("the parameter server made no progress for " + config.deadline(), null);
         }
-        LockSupport.parkNanos(NAP_NS);
+        LockSupport.parkNanos(PARK_NS);
     }
 
-    /** Throws if the server cannot go on. */
+    /** Throws if the server has failed. */
     void check() {
         if (failure != null) {
             throw failed(config, "stopped", failure);
         }
     }
 
-    /** Returns how many requests were refused. */
+    /** Returns the number of refused requests. */
     long refused() {
         return shard.refused();
     }
@@ -340,7 +341,7 @@ final class ServerCore implements AutoCloseable {
         return shard.units;
     }
 
-    /** Returns whether weights or rows were in its directory when it began. */
+    /** Returns whether the directory contained weights or rows when the server started. */
     boolean holdsEarlier() {
         return holdsEarlier;
     }
@@ -376,8 +377,8 @@ final class ServerCore implements AutoCloseable {
         }
 
         /**
-         * All that rows are changed to must be in the journal before a row in the map may be torn. The journal sees
-         * what comes before only when it counts as done, which is at the end of the batch unless told.
+         * Waits until the journal contains all earlier requests: a row in the map may be torn only after that. The
+         * Disruptor publishes finished requests to the journal stage at the end of a batch, so this sets the sequence.
          */
         private void awaitJournal(long at) {
             if (only == null) {
@@ -406,24 +407,24 @@ final class ServerCore implements AutoCloseable {
         if (e.replies == 0) {
             return;
         }
-        answer.putInt(Message.STATUS, e.status).putInt(Message.REPLY_UNIT, e.unit)
+        reply.putInt(Message.STATUS, e.status).putInt(Message.REPLY_UNIT, e.unit)
                 .putInt(Message.REPLY_COUNT, e.weightsCount).putInt(Message.REPLY_KIND, e.kind)
                 .putInt(Message.SERVER, shard.server());
-        answerFloats.put(0, e.weights, 0, e.weightsCount);
+        replyFloats.put(0, e.weights, 0, e.weightsCount);
         for (int i = 0; i < e.replies; i++) {
-            answer.putInt(Message.REPLY_WORKER, e.replyTo[i]).putLong(Message.REPLY_SESSION, e.replySession[i])
+            reply.putInt(Message.REPLY_WORKER, e.replyTo[i]).putLong(Message.REPLY_SESSION, e.replySession[i])
                     .putLong(Message.REPLY_SEQUENCE, e.replySequence[i]);
             int length = Message.REPLY_HEADER + 4 * e.weightsCount;
-            while (!sink.offer(e.replyTo[i], answerBuffer, length) && !closing) {
+            while (!sink.offer(e.replyTo[i], replyBuffer, length) && !closing) {
                 if (only != null) {
-                    throw new ServerException("there is no room for an answer", null);
+                    throw new ServerException("the reply buffer is full", null);
                 }
-                LockSupport.parkNanos(NAP_NS);
+                LockSupport.parkNanos(PARK_NS);
             }
         }
     }
 
-    /** Ends the stages when they are done with what is in the ring, makes a last snapshot, and closes all files. */
+    /** Lets the stages finish the requests in the ring, writes a last snapshot, and closes all files. */
     @Override
     public void close() {
         closing = true;
@@ -455,17 +456,17 @@ final class ServerCore implements AutoCloseable {
         }
     }
 
-    /** Waits until a thread has ended, interrupted or not. */
+    /** Waits until a thread has ended, even if the calling thread is interrupted. */
     static void join(Thread thread) {
-        boolean isInterrupted = false;
+        boolean interrupted = false;
         while (thread.isAlive()) {
             try {
                 thread.join();
             } catch (InterruptedException e) {
-                isInterrupted = true;
+                interrupted = true;
             }
         }
-        if (isInterrupted) {
+        if (interrupted) {
             Thread.currentThread().interrupt();
         }
     }

@@ -15,12 +15,13 @@ import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.NanoClock;
 
 /**
- * A worker's way to one server, which may go away and come back, in another process even: then all that is under way is
- * asked for again, and the server sees by the numbers what it has done already. To be used under the group's lock.
+ * A worker's connection to one server. The server may be lost and return, even as another process; the link then
+ * repeats all open requests, and the server recognises by their sequence numbers which of them it has already applied.
+ * Used under the group's lock.
  */
 final class ServerLink {
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
-    private static final int PART = 16_000;
+    private static final int PLAN_PART_BYTES = 16_000;
     private static final long RETRY_NS = 1_000_000_000L;
     private static final byte[] NOTHING = new byte[0];
 
@@ -29,22 +30,23 @@ final class ServerLink {
     private final byte[] plan;
     private final NanoClock clock;
     private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
-    private final Deque<Unit> queue = new ArrayDeque<>();
-    Unit[] units;
+    private final Deque<BlockRequest> queue = new ArrayDeque<>();
+    BlockRequest[] requests;
     final List<TablePart> tables = new ArrayList<>();
     Endpoint endpoint;
-    private int greeted;
+    /** Bytes of the plan that were sent to the present process. */
+    private int planBytesSent;
     private boolean welcomed;
-    /** Whether the server went on with what its directory held. */
+    /** Whether the server continued with the weights or rows in its directory. */
     volatile boolean holds;
-    /** Tells the server's process from one before it; 0 before the first. */
+    /** Random number of the server's process, by which a restart is recognised; 0 before the first welcome. */
     private long process;
     private long triedNs;
-    /** The last thing said beside requests that an answer is awaited to, or nothing. */
+    /** The open request that is neither for a block nor for a table; empty if there is none. */
     private volatile byte[] question = NOTHING;
-    private boolean isAsking;
-    /** Whether the server has said farewell, and waits to hear that this is known. */
-    private boolean isParting;
+    private boolean questionUnsent;
+    /** Whether the server has sent its farewell and waits for the confirmation. */
+    private boolean farewellReceived;
 
     ServerLink(int number, int worker, byte[] plan, NanoClock clock) {
         this.clock = clock;
@@ -53,91 +55,92 @@ final class ServerLink {
         this.plan = plan;
     }
 
-    /** Begins anew with a process that says that it is this server. */
+    /** Connects to a process that has announced itself as this server. */
     void connect(Endpoint to) {
         if (endpoint != to) {
             endpoint = to;
-            greet();
+            restartHello();
         }
     }
 
-    private void greet() {
-        greeted = 0;
+    private void restartHello() {
+        planBytesSent = 0;
         welcomed = false;
         triedNs = clock.nanoTime();
     }
 
-    /** Notes what a process says that is this server; returns whether it lacks what one before it acknowledged. */
-    boolean hasForgotten(long newProcess, boolean newHolds) {
-        boolean isAnother = process != 0 && newProcess != process;
+    /** Stores which process is the server; returns whether it lacks updates that an earlier process acknowledged. */
+    boolean hasLostState(long newProcess, boolean newHolds) {
+        boolean restarted = process != 0 && newProcess != process;
         process = newProcess;
         holds = newHolds;
-        return isAnother && !newHolds && (Arrays.stream(units).anyMatch(unit -> unit.sequence > 0)
+        return restarted && !newHolds && (Arrays.stream(requests).anyMatch(request -> request.sequence > 0)
                 || tables.stream().anyMatch(TablePart::hasPushed));
     }
 
-    void welcome() {
+    /** Queues all open requests again, as the server may not have received them. */
+    void onWelcome() {
         if (welcomed) {
             return;
         }
         welcomed = true;
         queue.clear();
-        for (Unit unit : units) {
-            unit.isQueued = unit.asked != 0;
-            if (unit.isQueued) {
-                queue.add(unit);
+        for (BlockRequest request : requests) {
+            request.queued = request.asked != 0;
+            if (request.queued) {
+                queue.add(request);
             }
         }
-        tables.forEach(TablePart::askAgain);
-        isAsking = question.length > 0;
+        tables.forEach(TablePart::resend);
+        questionUnsent = question.length > 0;
     }
 
-    /** Returns whether the server went away while something is awaited of it. */
+    /** Returns whether the connection is lost while a request is open. */
     boolean isMissed() {
-        return endpoint != null && !endpoint.isConnected() && (question.length > 0 && !isParting
-                || Arrays.stream(units).anyMatch(unit -> unit.asked != 0)
-                || tables.stream().anyMatch(TablePart::isAsking));
+        return endpoint != null && !endpoint.isConnected() && (question.length > 0 && !farewellReceived
+                || Arrays.stream(requests).anyMatch(request -> request.asked != 0)
+                || tables.stream().anyMatch(TablePart::isPending));
     }
 
     boolean isConnected() {
         return endpoint != null && endpoint.isConnected();
     }
 
-    /** Puts a unit's request in the queue. */
-    void ask(Unit unit, int kind) {
-        unit.asked = kind;
-        if (!unit.isQueued) {
-            unit.isQueued = true;
-            queue.add(unit);
+    /** Queues a request for a block. */
+    void ask(BlockRequest request, int kind) {
+        request.asked = kind;
+        if (!request.queued) {
+            request.queued = true;
+            queue.add(request);
         }
     }
 
-    /** Asks something that is asked again until {@link #answered}; the bytes come after kind and worker. */
+    /** Sends a request, and repeats it until {@link #onAnswer}; the body follows kind and worker. */
     void ask(int kind, byte[] body) {
         byte[] whole = new byte[Channels.HEADER + 8 + body.length];
         int at = header(kind);
         message.getBytes(0, whole, 0, at);
         System.arraycopy(body, 0, whole, at, body.length);
         question = whole;
-        isAsking = true;
+        questionUnsent = true;
     }
 
-    void answered() {
+    void onAnswer() {
         question = NOTHING;
-        isAsking = false;
+        questionUnsent = false;
     }
 
-    /** The server has said farewell; the question is answered as soon as it knows that it was heard. */
-    void part() {
-        isParting = question.length > 0;
+    /** Handles the server's farewell. The goodbye counts as answered once the confirmation is sent. */
+    void onFarewell() {
+        farewellReceived = question.length > 0;
     }
 
     boolean isAnswered() {
         return question.length == 0;
     }
 
-    /** Says something once, or not at all if there is no room. */
-    void tell(int kind, byte[] body) {
+    /** Sends a message once, or drops it if the link is not ready or has no room. */
+    void send(int kind, byte[] body) {
         if (welcomed && isConnected()) {
             int at = header(kind);
             message.putBytes(at, body);
@@ -145,9 +148,9 @@ final class ServerLink {
         }
     }
 
-    /** Tells of a loss; returns whether there was room, or nobody to be told. */
-    boolean tell(PeerLostException loss) {
-        return !isConnected() || endpoint.send(message, 0, Attendance.write(loss, message, header(Message.LOST)))
+    /** Sends a loss; returns false if the link has no room for it. */
+    boolean sendLoss(PeerLostException loss) {
+        return !isConnected() || endpoint.send(message, 0, RunMembership.write(loss, message, header(Message.LOST)))
                 != Endpoint.BACK_PRESSURED;
     }
 
@@ -158,72 +161,73 @@ final class ServerLink {
         return Channels.HEADER + 8;
     }
 
-    /** Sends what there is room for. */
+    /** Sends as much as the link accepts. */
     void pump() {
-        if (isParting && (!isConnected() || endpoint.send(message, 0, header(Message.PARTED)) == Endpoint.OK)) {
-            isParting = false;
-            answered();
+        if (farewellReceived && (!isConnected()
+                || endpoint.send(message, 0, header(Message.FAREWELL_CONFIRMED)) == Endpoint.OK)) {
+            farewellReceived = false;
+            onAnswer();
         }
         if (!isConnected()) {
             return;
         }
         if (!welcomed) {
-            hello();
+            sendHello();
             return;
         }
-        if (question.length > 0 && !isParting) {
+        if (question.length > 0 && !farewellReceived) {
             long now = clock.nanoTime();
-            if (isAsking || now - triedNs > RETRY_NS) {
+            if (questionUnsent || now - triedNs > RETRY_NS) {
                 message.putBytes(0, question);
-                isAsking = endpoint.send(message, 0, question.length) != Endpoint.OK;
+                questionUnsent = endpoint.send(message, 0, question.length) != Endpoint.OK;
                 triedNs = now;
             }
         }
         while (!queue.isEmpty() && send(queue.peek())) {
-            queue.remove().isQueued = false;
+            queue.remove().queued = false;
         }
         for (int t = 0; t < tables.size(); t++) {
             tables.get(t).pump();
         }
     }
 
-    private void hello() {
-        if (greeted == plan.length && clock.nanoTime() - triedNs > RETRY_NS) {
-            greet();
+    private void sendHello() {
+        if (planBytesSent == plan.length && clock.nanoTime() - triedNs > RETRY_NS) {
+            restartHello();
         }
-        while (greeted < plan.length) {
-            int n = Math.min(PART, plan.length - greeted);
+        while (planBytesSent < plan.length) {
+            int n = Math.min(PLAN_PART_BYTES, plan.length - planBytesSent);
             int at = header(Message.HELLO);
             message.putInt(at, plan.length, ORDER);
-            message.putInt(at + 4, greeted, ORDER);
-            message.putBytes(at + 8, plan, greeted, n);
+            message.putInt(at + 4, planBytesSent, ORDER);
+            message.putBytes(at + 8, plan, planBytesSent, n);
             if (endpoint.send(message, 0, at + 8 + n) != Endpoint.OK) {
                 return;
             }
-            greeted += n;
+            planBytesSent += n;
             triedNs = clock.nanoTime();
         }
     }
 
-    private boolean send(Unit unit) {
-        int kind = unit.asked;
-        // The weights of worker 0 are those at the beginning, or of who comes back to a server that has lost its own.
-        boolean isGiver = kind == Message.JOIN && (worker == 0 || unit.next != 0);
-        for (int k = 0; isGiver && unit.keptSteps > 0 && k < unit.kept.length; k++) {
-            if (!send(unit, Message.KEPT, unit.kept[k], unit.keptSteps, k + 1)) {
+    private boolean send(BlockRequest request) {
+        int kind = request.asked;
+        // Worker 0 provides the initial weights; so does any worker that rejoins a server without weights.
+        boolean providesWeights = kind == Message.JOIN && (worker == 0 || request.next != 0);
+        for (int k = 0; providesWeights && request.keptSteps > 0 && k < request.kept.length; k++) {
+            if (!send(request, Message.KEPT, request.kept[k], request.keptSteps, k + 1)) {
                 return false;
             }
         }
         return switch (kind) {
-            case Message.PUSH -> send(unit, kind, unit.gradient, unit.rate, 0);
-            case Message.PULL -> send(unit, kind, null, 0, unit.which);
-            default -> send(unit, kind, isGiver ? unit.weights : null, 0, 0);
+            case Message.PUSH -> send(request, kind, request.gradient, request.rate, 0);
+            case Message.PULL -> send(request, kind, null, 0, request.which);
+            default -> send(request, kind, providesWeights ? request.weights : null, 0, 0);
         };
     }
 
-    private boolean send(Unit unit, int kind, DirectBuffer payload, double rate, int flags) {
+    private boolean send(BlockRequest request, int kind, DirectBuffer payload, double rate, int flags) {
         int bytes = payload == null ? 0 : payload.capacity();
-        begin(kind, unit.session, unit.sequence, unit.number, bytes / 4, rate, flags);
+        begin(kind, request.session, request.sequence, request.number, bytes / 4, rate, flags);
         int at = Channels.HEADER + Message.HEADER;
         if (bytes > 0) {
             message.putBytes(at, payload, 0, bytes);
@@ -231,7 +235,7 @@ final class ServerLink {
         return send(at + bytes);
     }
 
-    /** Begins a request; returns the message, whose payload comes after both headers. */
+    /** Writes both headers of a request; returns the message, to which the caller adds the payload. */
     MutableDirectBuffer begin(int kind, long session, long sequence, int unit, int count, double rate, int flags) {
         int at = Channels.HEADER;
         message.putInt(0, Channels.PARAMETERS, Channels.ORDER);
@@ -247,17 +251,17 @@ final class ServerLink {
         return message;
     }
 
-    /** Sends the request that was begun; if the way is closed, all is asked again when the server is back. */
+    /** Sends the request from {@link #begin}. If the connection is lost, {@link #onWelcome} queues it again. */
     boolean send(int length) {
         return endpoint.send(message, 0, length) == Endpoint.OK;
     }
 
     @Override
     public String toString() {
-        return "server " + number + (endpoint == null ? ", which nobody has been yet"
+        BlockRequest[] all = requests == null ? new BlockRequest[0] : requests;
+        return "server " + number + (endpoint == null ? ", which has not joined the group yet"
                 : welcomed ? "" : ", which has not answered") + (endpoint == null || endpoint.isConnected() ? ""
-                : ": " + endpoint.reason()) + "; waiting for " + Arrays.stream(units == null ? new Unit[0] : units)
-                .filter(u -> u.asked != 0).count() + " blocks and "
-                + tables.stream().filter(TablePart::isAsking).count() + " tables";
+                : ": " + endpoint.reason()) + "; waiting for " + Arrays.stream(all).filter(r -> r.asked != 0).count()
+                + " blocks and " + tables.stream().filter(TablePart::isPending).count() + " tables";
     }
 }

@@ -25,16 +25,16 @@ import org.agrona.concurrent.ringbuffer.OneToOneRingBuffer;
 import org.agrona.concurrent.ringbuffer.RingBufferDescriptor;
 
 /**
- * A server in its group: carries requests to the core and answers back, and says who is there. Messages are handled
- * under the group's lock, by whichever thread works for the group; all else in {@link #run}'s thread.
+ * A server as a member of its group: passes requests to the core and replies to workers, and keeps a session for each
+ * worker. The thread that holds the group's lock handles messages; the thread of {@link #run} does everything else.
  */
 final class ServerNode {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
-    private static final int REPLIES = 4 << 20;
-    private static final long TELL_NS = 50_000_000L;
-    private static final long WORKING_NS = 1_000_000_000L;
-    private static final Duration TURN = Duration.ofSeconds(1);
+    private static final int REPLIES_BYTES = 4 << 20;
+    private static final long ANNOUNCE_INTERVAL_NS = 50_000_000L;
+    private static final long WORKING_INTERVAL_NS = 1_000_000_000L;
+    private static final Duration CHECK_INTERVAL = Duration.ofSeconds(1);
 
     private final Group group;
     private final int number;
@@ -42,23 +42,23 @@ final class ServerNode {
     private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
     private final Backlog backlog = new Backlog();
     private final OneToOneRingBuffer replies = new OneToOneRingBuffer(new UnsafeBuffer(
-            ByteBuffer.allocateDirect(REPLIES + RingBufferDescriptor.TRAILER_LENGTH)));
-    private final ControlledMessageHandler sender = this::send;
-    private final Runnable turn = this::turn;
-    private long toldNs = Long.MIN_VALUE;
+            ByteBuffer.allocateDirect(REPLIES_BYTES + RingBufferDescriptor.TRAILER_LENGTH)));
+    private final ControlledMessageHandler replySender = this::sendReply;
+    private final Runnable duty = this::doWork;
+    private long announcedNs = Long.MIN_VALUE;
     private final Set<Endpoint> servers = new HashSet<>();
-    /** Those of them that were told that this is one, too. */
+    /** Other servers that have received this server's announcement. */
     private final Set<Endpoint> announcedTo = new HashSet<>();
     private final PlanParts plans = new PlanParts();
-    /** Tells this server from one that takes its place. */
+    /** Random number by which workers recognise a restart of the server. */
     private final long process = new SecureRandom().nextLong();
     private Plan plan;
-    /** {@code null} before the first worker comes, and where workers do not take steps together. */
-    private Attendance attendance;
-    /** Who knows why synchronous training ends. */
-    private final Set<Endpoint> told = new HashSet<>();
+    /** {@code null} before the first worker joins, and unless training is synchronous. */
+    private RunMembership membership;
+    /** Peers that have been sent the reason why synchronous training ends. */
+    private final Set<Endpoint> notified = new HashSet<>();
     private long endingNs;
-    private WorkerSeat[] workers = {};
+    private WorkerSession[] workers = {};
     private Sums sums;
     private final RowTasks tasks = new RowTasks();
     private long workingNs = Long.MIN_VALUE;
@@ -78,10 +78,10 @@ final class ServerNode {
 
     /** Serves until all workers are done. */
     void run() {
-        group.channel(Channels.PARAMETERS, this::take);
+        group.channel(Channels.PARAMETERS, this::onMessage);
         try {
             while (!done) {
-                group.await(this::isInterrupted, TURN);
+                group.await(this::poll, CHECK_INTERVAL);
                 if (failure != null) {
                     throw failure;
                 }
@@ -91,15 +91,15 @@ final class ServerNode {
                 if (!done && group.isEnded()) {
                     throw group.failure();
                 }
-                if (!done && group.transport().nanoTime() - lastSeenNs > group.config().patience().toNanos()) {
+                if (!done && group.transport().nanoTime() - lastSeenNs > group.config().timeout().toNanos()) {
                     throw new DistributedException("server " + number + " has seen no worker for "
-                            + group.config().patience());
+                            + group.config().timeout());
                 }
             }
         } finally {
             group.channel(Channels.PARAMETERS, null);
-            if (attendance != null) {
-                attendance.close();
+            if (membership != null) {
+                membership.close();
             }
             if (core != null) {
                 core.close();
@@ -107,16 +107,19 @@ final class ServerNode {
         }
     }
 
-    /** Does what is to do; tells whether there is something that must not be done while waiting. */
-    private boolean isInterrupted() {
+    /** Does the server's periodic work; returns whether {@link #run} has to act outside of the group's wait. */
+    private boolean poll() {
         if (core != null) {
             core.check();
         }
-        group.locked(turn);
+        group.locked(duty);
         return done || failure != null || plan != null && core == null || group.isEnded();
     }
 
-    /** Opens what the directory holds, which may take seconds: outside of the lock, so that peers are heard. */
+    /**
+     * Opens the core, which may take seconds to read the directory. Runs without the group's lock, so that the group
+     * continues to receive messages and heartbeats.
+     */
     private void open() {
         ServerConfig own = config.directory() == null ? config
                 : config.directory(config.directory().resolve("server-" + number));
@@ -125,7 +128,7 @@ final class ServerNode {
             opened = ServerCore.open(own, plan, number, this::offer);
         } catch (ServerException e) {
             group.locked(() -> {
-                for (WorkerSeat worker : workers) {
+                for (WorkerSession worker : workers) {
                     if (worker.endpoint != null) {
                         refuse(worker.endpoint, e.getMessage());
                     }
@@ -136,10 +139,10 @@ final class ServerNode {
         LOG.log(Level.INFO, "server {0} of {1} is ready: {2} units, {3}", number, plan.servers(), opened.units(),
                 own.directory() == null ? "in memory" : "in " + own.directory());
         core = opened;
-        group.locked(() -> sayToAll(Message.WELCOME));
+        group.locked(() -> sendToAll(Message.WELCOME));
     }
 
-    /** Queues an answer; called by the reply stage. */
+    /** Queues a reply; called by the reply stage. */
     private boolean offer(int worker, DirectBuffer buffer, int length) {
         int at = replies.tryClaim(worker + 1, Channels.HEADER + length);
         if (at < 0) {
@@ -153,55 +156,56 @@ final class ServerNode {
 
     // ---- under the group's lock ----
 
-    private void turn() {
+    private void doWork() {
         announce();
         if (isOver()) {
-            end(attendance.failure());
+            end(membership.failure());
             return;
         }
         if (core == null) {
             return;
         }
         backlog.drainTo(core);
-        replies.controlledRead(sender, 64);
-        tellOfTasks();
-        boolean isAnyFinished = false;
-        boolean isAnyAwaited = false;
+        replies.controlledRead(replySender, 64);
+        reportTasks();
+        boolean anyFinished = false;
+        boolean anyAwaited = false;
         for (int w = 0; w < workers.length; w++) {
-            WorkerSeat worker = workers[w];
-            isAnyFinished |= worker.finished;
-            isAnyAwaited |= worker.isAwaited();
+            WorkerSession worker = workers[w];
+            anyFinished |= worker.finished;
+            anyAwaited |= worker.isAwaited();
             if (worker.endpoint != null && !worker.endpoint.isConnected()) {
-                LOG.log(worker.finished ? Level.DEBUG : Level.WARNING, "server {0}: worker {1} is gone: {2}", number, w,
-                        worker.endpoint.reason());
+                LOG.log(worker.finished ? Level.DEBUG : Level.WARNING, "server {0}: worker {1} disconnected: {2}",
+                        number, w, worker.endpoint.reason());
                 worker.vacate();
             }
-            for (int owes = worker.owed; owes != 0; owes &= owes - 1) {
-                say(w, Integer.numberOfTrailingZeros(owes));
+            for (int kinds = worker.unsentKinds; kinds != 0; kinds &= kinds - 1) {
+                send(w, Integer.numberOfTrailingZeros(kinds));
             }
-            while (worker.leaving < core.units() && backlog.isEmpty() && core.leave(w, worker.leaving)) {
-                worker.leaving++;
+            while (worker.nextUnitToLeave < core.units() && backlog.isEmpty()
+                    && core.leave(w, worker.nextUnitToLeave)) {
+                worker.nextUnitToLeave++;
             }
             if (worker.endpoint != null) {
                 lastSeenNs = group.transport().nanoTime();
             }
         }
-        if (isAnyAwaited && attendance == null && group.failure() == null) {
-            giveUpAbsent();
+        if (anyAwaited && membership == null && group.failure() == null) {
+            vacateAbsent();
         }
-        done = isAnyFinished && isDeserted();
-        if (attendance == null && group.isCoordinatorLost()
+        done = anyFinished && areWorkersDone();
+        if (membership == null && group.isCoordinatorLost()
                 && Arrays.stream(workers).allMatch(worker -> worker.endpoint == null)) {
-            // Workers have gone on without this server, perhaps because it was stopped, and wait for it.
+            // The group continued without this server, perhaps because its process was stopped; workers wait for it.
             group.rejoin();
         }
     }
 
-    /** Has nobody wait for a worker that was never here, and is none of the members; it may come later. */
-    private void giveUpAbsent() {
+    /** Stops waiting for workers that never joined and are not members of the group; they may still join later. */
+    private void vacateAbsent() {
         if (group.view().members().stream().map(member -> group.endpoint(member.id())).allMatch(
                 endpoint -> endpoint == null || servers.contains(endpoint) || isWorker(endpoint))) {
-            Arrays.stream(workers).filter(WorkerSeat::isAwaited).forEach(WorkerSeat::vacate);
+            Arrays.stream(workers).filter(WorkerSession::isAwaited).forEach(WorkerSession::vacate);
         }
     }
 
@@ -209,53 +213,53 @@ final class ServerNode {
         return Arrays.stream(workers).anyMatch(worker -> worker.endpoint == endpoint);
     }
 
-    /** Tells whether somebody is missing of those who take steps together, before the first of them was done. */
+    /** Returns whether a member of a synchronous run was lost before the first worker was done. */
     private boolean isOver() {
-        if (attendance == null) {
+        if (membership == null) {
             return false;
         }
-        for (WorkerSeat worker : workers) {
+        for (WorkerSession worker : workers) {
             if (worker.finished) {
                 return false;
             }
         }
-        attendance.look();
-        return attendance.failure() != null;
+        membership.update();
+        return membership.failure() != null;
     }
 
-    /** Tells the others why training ends; when they know, this server ends, too. */
+    /** Sends the workers the reason why training ends; ends this server when all have it, or after a timeout. */
     private void end(DistributedException why) {
         long now = group.transport().nanoTime();
         endingNs = endingNs == 0 ? now : endingNs;
-        boolean isKnown = true;
-        for (Endpoint each : attendance.others()) {
-            if (each.isConnected() && !servers.contains(each) && !told.contains(each)) {
-                isKnown &= tell(each, why);
+        boolean complete = true;
+        for (Endpoint each : membership.others()) {
+            if (each.isConnected() && !servers.contains(each) && !notified.contains(each)) {
+                complete &= sendFailure(each, why);
             }
         }
-        if (isKnown || now - endingNs > group.transport().config().livenessTimeout().toNanos()) {
+        if (complete || now - endingNs > group.transport().config().livenessTimeout().toNanos()) {
             failure = why;
         }
     }
 
-    private boolean tell(Endpoint to, DistributedException why) {
+    private boolean sendFailure(Endpoint to, DistributedException why) {
         if (why instanceof PeerLostException loss) {
-            int end = Attendance.write(loss, message, header(Message.LOST));
+            int end = RunMembership.write(loss, message, header(Message.LOST));
             if (to.send(message, 0, end) == Endpoint.BACK_PRESSURED) {
                 return false;
             }
         } else {
             refuse(to, why.getMessage());
         }
-        told.add(to);
+        notified.add(to);
         return true;
     }
 
-    /** Tells worker 0 of its task with rows, and all others from time to time that it goes on. */
-    private void tellOfTasks() {
-        if (workers[0].endpoint != null && tasks.isNews()) {
+    /** Sends worker 0 changes of its task with rows, and all workers a sign of progress at intervals. */
+    private void reportTasks() {
+        if (workers[0].endpoint != null && tasks.pollChange()) {
             int at = header(Message.TASK_STATE);
-            message.putLong(at, tasks.asked(), ORDER);
+            message.putLong(at, tasks.requested(), ORDER);
             message.putInt(at + 8, tasks.state(), ORDER);
             message.putLong(at + 12, tasks.progress(), ORDER);
             byte[] text = tasks.text().getBytes(StandardCharsets.UTF_8);
@@ -263,9 +267,9 @@ final class ServerNode {
             workers[0].endpoint.send(message, 0, at + 20 + text.length);
         }
         long now = group.transport().nanoTime();
-        if ((workingNs == Long.MIN_VALUE || now - workingNs > WORKING_NS) && tasks.isWorking()) {
+        if ((workingNs == Long.MIN_VALUE || now - workingNs > WORKING_INTERVAL_NS) && tasks.pollProgress()) {
             workingNs = now;
-            for (WorkerSeat worker : workers) {
+            for (WorkerSession worker : workers) {
                 if (worker.endpoint != null) {
                     worker.endpoint.send(message, 0, header(Message.WORKING));
                 }
@@ -273,35 +277,40 @@ final class ServerNode {
         }
     }
 
-    /** Tells whether all members that are here, or on their way, are servers or workers that are done. */
-    private boolean isDeserted() {
-        if (attendance == null && group.failure() != null && !group.isCoordinatorLost()) {
+    /** Returns whether all members that are connected or connecting are servers, or workers that are done. */
+    private boolean areWorkersDone() {
+        if (membership == null && group.failure() != null && !group.isCoordinatorLost()) {
             return false;
         }
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
-            boolean isDone = endpoint == null || !endpoint.isConnected() || servers.contains(endpoint);
-            for (int w = 0; !isDone && w < workers.length; w++) {
-                isDone = workers[w].endpoint == endpoint && workers[w].isDone(group.transport(), core.units());
+            boolean memberDone = endpoint == null || !endpoint.isConnected() || servers.contains(endpoint);
+            for (int w = 0; !memberDone && w < workers.length; w++) {
+                memberDone = workers[w].endpoint == endpoint && workers[w].isDone(group.transport(), core.units());
             }
-            if (!isDone) {
+            if (!memberDone) {
                 return false;
             }
         }
         return true;
     }
 
-    /** Tells all that this is a server; who has not shown what it is, again: workers answer when they begin. */
+    /**
+     * Announces this server to all members, and repeats that to members of unknown role: a worker answers only once it
+     * has started.
+     */
     private void announce() {
         long now = group.transport().nanoTime();
-        if (toldNs != Long.MIN_VALUE && now - toldNs < TELL_NS) {
+        if (announcedNs != Long.MIN_VALUE && now - announcedNs < ANNOUNCE_INTERVAL_NS) {
             return;
         }
-        toldNs = now;
+        announcedNs = now;
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
-            if (endpoint != null && endpoint.isConnected() && !announcedTo.contains(endpoint) && !isWorker(endpoint)
-                    && endpoint.send(message, 0, header(Message.HERE)) == Endpoint.OK && servers.contains(endpoint)) {
+            boolean unknown = endpoint != null && endpoint.isConnected() && !announcedTo.contains(endpoint)
+                    && !isWorker(endpoint);
+            if (unknown && endpoint.send(message, 0, header(Message.ANNOUNCE)) == Endpoint.OK
+                    && servers.contains(endpoint)) {
                 announcedTo.add(endpoint);
             }
         }
@@ -314,89 +323,81 @@ final class ServerNode {
         return Channels.HEADER + 8;
     }
 
-    private ControlledMessageHandler.Action send(int type, DirectBuffer buffer, int offset, int length) {
+    private ControlledMessageHandler.Action sendReply(int type, DirectBuffer buffer, int offset, int length) {
         Endpoint to = workers[type - 1].endpoint;
         return to != null && to.send(buffer, offset, length) == Endpoint.BACK_PRESSURED
                 ? ControlledMessageHandler.Action.ABORT : ControlledMessageHandler.Action.CONTINUE;
     }
 
-    private void take(Endpoint from, DirectBuffer buffer, int offset, int length) {
+    private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
         if (length < 8) {
             return;
         }
         int kind = buffer.getInt(offset, ORDER);
         int worker = buffer.getInt(offset + 4, ORDER);
-        if (kind == Message.HERE) {
+        if (kind == Message.ANNOUNCE) {
             servers.add(from);
         } else if (kind == Message.HELLO) {
-            hello(from, worker, buffer, offset + 8, length - 8);
+            onHello(from, worker, buffer, offset + 8, length - 8);
         } else if (worker < 0 || worker >= workers.length || workers[worker].endpoint != from) {
-            LOG.log(Level.DEBUG, "server {0} refused a message of who is not worker {1}", number, worker);
+            LOG.log(Level.DEBUG, "server {0} refused a message: its sender at {1} is not worker {2}", number,
+                    from.address(), worker);
         } else if (kind >= Message.JOIN && kind <= Message.PULL_ROWS || kind == Message.KEPT) {
-            receive(buffer, offset, length);
+            onRequest(buffer, offset, length);
         } else {
-            note(from, kind, worker, buffer, offset + 8, length - 8);
+            onControl(from, kind, worker, buffer, offset + 8, length - 8);
         }
     }
 
-    private void receive(DirectBuffer buffer, int offset, int length) {
+    private void onRequest(DirectBuffer buffer, int offset, int length) {
         try {
             if (core == null || !backlog.isEmpty() || !core.offer(buffer, offset, length)) {
                 backlog.add(buffer, offset, length);
             }
         } catch (ServerException e) {
-            // Not this thread's to deal with: it works for the whole group.
+            // This thread may be any that works for the group; run() throws the failure.
             failure = e;
         }
     }
 
-    private void note(Endpoint from, int kind, int worker, DirectBuffer buffer, int offset, int length) {
+    private void onControl(Endpoint from, int kind, int worker, DirectBuffer buffer, int offset, int length) {
         switch (kind) {
             case Message.SUM -> {
-                int n = length < 12 ? -1 : buffer.getInt(offset + 8, ORDER);
-                if (n < 0 || length != 12 + 8L * n) {
-                    return;
-                }
-                double[] values = new double[n];
-                for (int i = 0; i < n; i++) {
-                    values[i] = buffer.getDouble(offset + 12 + 8 * i, ORDER);
-                }
-                long round = buffer.getLong(offset, ORDER);
-                if (sums.add(worker, round, values)) {
-                    sayToAll(Message.TOTAL);
-                } else if (sums.round() == round) {
-                    say(worker, Message.TOTAL);
+                if (sums.receive(worker, buffer, offset, length)) {
+                    sendToAll(Message.TOTAL);
+                } else if (sums.hasTotalFor(buffer, offset, length)) {
+                    send(worker, Message.TOTAL);
                 }
             }
             case Message.LOST -> {
-                if (attendance != null) {
-                    attendance.lose(from, buffer, offset, length);
+                if (membership != null) {
+                    membership.onLossMessage(from, buffer, offset, length);
                 }
             }
-            case Message.NOTES -> take(buffer, offset, length);
+            case Message.NOTES -> storeNotes(buffer, offset, length);
             case Message.BEGIN -> {
-                take(buffer, offset, length);
+                storeNotes(buffer, offset, length);
                 if (core != null) {
-                    sayToAll(Message.WELCOME);
+                    sendToAll(Message.WELCOME);
                 }
-                say(worker, Message.BEGUN);
+                send(worker, Message.BEGUN);
             }
-            case Message.TASK -> task(worker, buffer, offset, length);
-            case Message.BYE -> say(worker, Message.FAREWELL);
-            case Message.PARTED -> workers[worker].parted = true;
+            case Message.TASK -> onTask(worker, buffer, offset, length);
+            case Message.GOODBYE -> send(worker, Message.FAREWELL);
+            case Message.FAREWELL_CONFIRMED -> workers[worker].farewellConfirmed = true;
             default -> LOG.log(Level.WARNING, "server {0} refused a message of an unknown kind from worker {1}", number,
                     worker);
         }
     }
 
-    private void task(int worker, DirectBuffer buffer, int offset, int length) {
+    private void onTask(int worker, DirectBuffer buffer, int offset, int length) {
         if (worker != 0) {
             return;
         }
-        byte[] wish = new byte[length];
-        buffer.getBytes(offset, wish);
+        byte[] request = new byte[length];
+        buffer.getBytes(offset, request);
         try {
-            tasks.take(core, wish);
+            tasks.onRequest(core, request);
         } catch (ServerException e) {
             failure = e;
         } catch (IOException | RuntimeException e) {
@@ -404,7 +405,7 @@ final class ServerNode {
         }
     }
 
-    private void take(DirectBuffer buffer, int offset, int length) {
+    private void storeNotes(DirectBuffer buffer, int offset, int length) {
         long step = length < 8 ? -1 : buffer.getLong(offset, ORDER);
         if (step > notedStep && length < Channels.HEADER + 16_000) {
             notedStep = step;
@@ -413,14 +414,14 @@ final class ServerNode {
         }
     }
 
-    private void sayToAll(int kind) {
+    private void sendToAll(int kind) {
         for (int w = 0; w < workers.length; w++) {
-            say(w, kind);
+            send(w, kind);
         }
     }
 
-    /** Says something to a worker, if it is there; as soon as there is room, or this would be missed for long. */
-    private void say(int worker, int kind) {
+    /** Sends a control message to a worker if it is connected; under back-pressure {@link #doWork} sends it later. */
+    private void send(int worker, int kind) {
         Endpoint to = workers[worker].endpoint;
         if (to == null) {
             return;
@@ -433,28 +434,20 @@ final class ServerNode {
                 message.putBytes(at + 12, notes);
                 yield at + 12 + notes.length;
             }
-            case Message.TOTAL -> total(at);
+            case Message.TOTAL -> sums.writeTotal(message, at);
             default -> at;
         };
-        boolean isSaid = to.send(message, 0, length) != Endpoint.BACK_PRESSURED;
-        int owed = workers[worker].owed;
-        workers[worker].owed = isSaid ? owed & ~(1 << kind) : owed | 1 << kind;
-        if (kind == Message.FAREWELL && isSaid) {
+        boolean sent = to.send(message, 0, length) != Endpoint.BACK_PRESSURED;
+        int unsent = workers[worker].unsentKinds;
+        workers[worker].unsentKinds = sent ? unsent & ~(1 << kind) : unsent | 1 << kind;
+        if (kind == Message.FAREWELL && sent) {
             workers[worker].finish(group.transport().nanoTime());
         }
     }
 
-    private int total(int at) {
-        message.putLong(at, sums.round(), ORDER);
-        message.putInt(at + 8, sums.total().length, ORDER);
-        for (int i = 0; i < sums.total().length; i++) {
-            message.putDouble(at + 12 + 8 * i, sums.total()[i], ORDER);
-        }
-        return at + 12 + 8 * sums.total().length;
-    }
 
-    /** Puts the parts of a plan together. */
-    private void hello(Endpoint from, int worker, DirectBuffer buffer, int offset, int length) {
+    /** Collects the parts of a worker's plan, and admits the worker when the plan is complete. */
+    private void onHello(Endpoint from, int worker, DirectBuffer buffer, int offset, int length) {
         try {
             byte[] whole = plans.add(from, buffer, offset, length);
             if (whole != null) {
@@ -475,37 +468,40 @@ final class ServerNode {
         }
         if (plan == null) {
             if (number >= decoded.servers()) {
-                refuse(from, "there are " + decoded.servers() + " servers in the plan, this is number " + number);
+                refuse(from, "the plan has " + decoded.servers() + " servers, but this is server " + number
+                        + "; set the number of servers in the workers' builders");
                 return;
             }
-            workers = Stream.generate(WorkerSeat::new).limit(decoded.workers()).toArray(WorkerSeat[]::new);
+            workers = Stream.generate(WorkerSession::new).limit(decoded.workers()).toArray(WorkerSession[]::new);
             sums = new Sums(decoded.workers());
             plan = decoded;
             if (plan.consistency() instanceof Consistency.Synchronous) {
-                attendance = new Attendance(group, plan.workers() + plan.servers(), servers::contains);
+                membership = new RunMembership(group, plan.workers() + plan.servers(), servers::contains);
             }
         }
         String difference = plan.difference(decoded);
         if (!difference.isEmpty() || worker < 0 || worker >= workers.length) {
-            refuse(from, "worker " + worker + " of " + workers.length + " has " + (difference.isEmpty() ? "no such "
-                    + "number" : difference) + "; set all workers up alike");
+            refuse(from, difference.isEmpty() ? "the number of worker " + worker + " is not below the number of "
+                    + "workers, " + workers.length + "; number workers from 0" : "the settings of worker " + worker
+                    + " differ from the first worker's: it has " + difference + "; give all workers the same settings");
             return;
         }
-        if (attendance != null && attendance.failure() != null) {
-            tell(from, attendance.failure());
+        if (membership != null && membership.failure() != null) {
+            sendFailure(from, membership.failure());
             return;
         }
-        WorkerSeat seat = workers[worker];
-        if (!seat.mayTake(from, group.transport(), attendance != null)) {
-            if (seat.isDefended) {
-                refuse(from, "there is another worker " + worker + (attendance != null ? ", and nobody can take its"
-                        + " place in synchronous training" : ", which goes on; give each a number of its own"));
+        WorkerSession session = workers[worker];
+        if (!session.accepts(from, group.transport(), membership != null)) {
+            if (session.claimRefused) {
+                refuse(from, "another process is worker " + worker + (membership != null ? ", and no process can "
+                        + "replace it in synchronous training; start all processes again from a checkpoint"
+                        : ", and it is alive; give each worker a number of its own"));
             }
             return;
         }
-        seat.take(from);
+        session.assign(from);
         if (core != null) {
-            say(worker, Message.WELCOME);
+            send(worker, Message.WELCOME);
         }
     }
 

@@ -7,25 +7,25 @@ import java.io.DataOutput;
 import java.io.IOException;
 
 /**
- * The rule by which a server changes weights. The rate is not part of it: it comes with each gradient. The rules of
- * {@link Update} and these give the same numbers.
+ * The rule by which a server changes weights. The learning rate is not part of it, because each gradient carries it.
+ * The rules give the same numbers as those of {@link Update}.
  */
 public sealed interface ServerOptimizer {
-    /** Returns how many numbers it keeps for each weight: 0, 1 or 2. */
+    /** Returns the number of state slots for each weight: 0, 1 or 2. */
     int slots();
 
     /**
-     * Takes one step on the first {@code n} elements.
+     * Takes one step on the first {@code n} elements, in place.
      *
      * @param p weights
-     * @param first what is kept of each weight, or {@code null}
-     * @param second what else is kept, or {@code null}
+     * @param first first slot of the state; {@code null} without slots
+     * @param second second slot of the state; {@code null} with fewer than two slots
      * @param g gradient
-     * @param step its number, from 1
+     * @param step number of the step, from 1
      */
     void step(float[] p, float[] first, float[] second, float[] g, int n, double rate, long step);
 
-    /** Returns the rule of an optimiser's operation, without its rate and step. */
+    /** Returns the rule of an optimiser's update operation, without its rate and step. */
     static ServerOptimizer of(Update op) {
         return switch (op) {
             case Update.Sgd s -> new Sgd(s.momentum(), s.dampening(), s.weightDecay(), s.nesterov());
@@ -37,10 +37,11 @@ public sealed interface ServerOptimizer {
     }
 
     private static TensorException noRule(Update op) {
-        return TensorException.argument("parameter server", "a server cannot follow " + op, "use Sgd or Adam");
+        return TensorException.argument("parameter server", "servers do not support the update " + op,
+                "use Sgd or Adam");
     }
 
-    /** See {@link Update.Sgd}; plain if all is 0. */
+    /** See {@link Update.Sgd}; plain gradient descent if all numbers are 0. */
     record Sgd(double momentum, double dampening, double weightDecay, boolean nesterov) implements ServerOptimizer {
         @Override
         public int slots() {
@@ -57,18 +58,18 @@ public sealed interface ServerOptimizer {
                 }
                 return;
             }
-            float keep = (float) momentum;
-            float take = (float) (1 - dampening);
+            float momentumFactor = (float) momentum;
+            float gradientFactor = (float) (1 - dampening);
             if (nesterov) {
                 for (int i = 0; i < n; i++) {
                     float gradient = Math.fma(p[i], decay, g[i]);
-                    float velocity = Math.fma(gradient, take, first[i] * keep);
+                    float velocity = Math.fma(gradient, gradientFactor, first[i] * momentumFactor);
                     first[i] = velocity;
-                    p[i] = Math.fma(Math.fma(velocity, keep, gradient), down, p[i]);
+                    p[i] = Math.fma(Math.fma(velocity, momentumFactor, gradient), down, p[i]);
                 }
             } else {
                 for (int i = 0; i < n; i++) {
-                    float velocity = Math.fma(Math.fma(p[i], decay, g[i]), take, first[i] * keep);
+                    float velocity = Math.fma(Math.fma(p[i], decay, g[i]), gradientFactor, first[i] * momentumFactor);
                     first[i] = velocity;
                     p[i] = Math.fma(velocity, down, p[i]);
                 }
@@ -133,7 +134,7 @@ public sealed interface ServerOptimizer {
         }
     }
 
-    /** Writes the rule. */
+    /** Writes the rule in the form that {@link #read} reads. */
     default void write(DataOutput out) throws IOException {
         switch (this) {
             case Sgd s -> {
@@ -159,14 +160,14 @@ public sealed interface ServerOptimizer {
         }
     }
 
-    /** Reads what {@link #write} wrote. */
+    /** Reads a rule that {@link #write} wrote. */
     static ServerOptimizer read(DataInput in) throws IOException {
         int kind = in.readByte();
         return switch (kind) {
             case 0 -> new Sgd(in.readDouble(), in.readDouble(), in.readDouble(), in.readBoolean());
             case 1 -> new Adam(in.readDouble(), in.readDouble(), in.readDouble(), in.readDouble(), in.readBoolean());
             case 2 -> new Adagrad(in.readDouble(), in.readDouble());
-            default -> throw new IOException("there is no rule " + kind);
+            default -> throw new IOException("unknown rule " + kind);
         };
     }
 }

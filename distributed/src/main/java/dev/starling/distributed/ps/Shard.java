@@ -8,11 +8,11 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * What one server holds, and how requests change it: its blocks, its rows, and the clocks of workers. Confined to one
- * thread at a time; the same requests in the same order give the same bits.
+ * The state of one server: its blocks, its rows, and the clocks of workers, and how requests change it. Confined to one
+ * thread at a time. The same requests in the same order give the same bits.
  */
 final class Shard implements AutoCloseable {
-    /** The bits of the least f32 number that is not finite. */
+    /** The bits of positive infinity: the smallest magnitude that is not finite. */
     private static final int INFINITY = 0x7F80_0000;
 
     private static final long MAGIC = 0x31_53_50_4c_52_54_53L;
@@ -25,26 +25,26 @@ final class Shard implements AutoCloseable {
     /** Blocks and tables. */
     final int units;
     final Clocks clocks;
-    private final Gathering gathering;
+    private final PendingGradients gathering;
     private final RowSum sum = new RowSum();
-    /** By block. */
-    private final boolean[] isReady;
-    /** Whether tables have their first rows; workers that come before that wait. Read by other threads, too. */
+    /** Whether a block has weights. */
+    private final boolean[] ready;
+    /** Whether tables have their initial rows; workers that join earlier wait. Other threads read it. */
     private volatile boolean hasRows;
     private final long[] versions;
     private final float[][] weights;
     private final float[][] first;
     private final float[][] second;
     private final EmbeddingRows[] tables;
-    /** The last record of the journal. */
+    /** Number of the journal's last record. */
     private long sequence;
-    /** Requests that were refused because they were malformed, out of order or of a session that is over. */
+    /** Number of requests refused because they were malformed, out of order or of an old session. */
     private volatile long refused;
 
     /**
-     * Makes a shard without weights.
+     * Creates a shard without weights.
      *
-     * @param directory for the files of tables; may be {@code null} if there are none
+     * @param directory for the files of tables; may be {@code null} if there are no tables
      */
     Shard(Plan plan, int server, Path directory, long cacheBytes) throws IOException {
         this.plan = plan;
@@ -54,8 +54,8 @@ final class Shard implements AutoCloseable {
         blocks = layout.size();
         units = blocks + plan.tables().size();
         clocks = new Clocks(units, plan.workers());
-        gathering = plan.consistency() instanceof Consistency.Synchronous ? new Gathering(clocks) : null;
-        isReady = new boolean[blocks];
+        gathering = plan.consistency() instanceof Consistency.Synchronous ? new PendingGradients(clocks) : null;
+        ready = new boolean[blocks];
         versions = new long[units];
         weights = new float[blocks][];
         first = new float[blocks][];
@@ -86,10 +86,10 @@ final class Shard implements AutoCloseable {
     }
 
     private boolean isReady(int unit) {
-        return unit < blocks ? isReady[unit] : hasRows;
+        return unit < blocks ? ready[unit] : hasRows;
     }
 
-    /** Returns whether tables have their first rows. Any thread may ask. */
+    /** Returns whether tables have their initial rows. Safe from any thread. */
     boolean hasRows() {
         return hasRows;
     }
@@ -108,18 +108,18 @@ final class Shard implements AutoCloseable {
 
     // ---- requests ----
 
-    /** Tells whether a snapshot must come before this request, because too many rows changed. */
+    /** Returns whether a snapshot must precede this request, because too many rows have changed. */
     boolean isFullFor(Request e) {
         return e.kind == Message.PUSH_ROWS && !tables[e.unit - blocks].hasRoom(Math.max(e.count, 1));
     }
 
-    /** Does what a request asks for, and notes in it what to write in the journal and whom to answer. */
+    /** Applies a request, and stores in it the journal record to write and the replies to send. */
     void apply(Request e) {
         switch (e.kind) {
             case Message.JOIN -> join(e);
             case Message.PUSH, Message.PUSH_ROWS -> push(e);
             case Message.PULL -> {
-                // One that has begun anew, and has nothing yet, asks who wants something to give it what it has.
+                // A server that was restarted without weights makes the worker rejoin, which provides its weights.
                 e.status = isReady(e.unit) ? e.status : Message.UNKNOWN_SESSION;
                 e.reply(e.worker, e.session, e.sequence);
                 put(e, e.flags);
@@ -127,7 +127,7 @@ final class Shard implements AutoCloseable {
             case Message.KEPT -> keep(e);
             case Message.PULL_ROWS -> pullRows(e);
             case Message.LEAVE -> leave(e);
-            case Message.ROWS_READY -> begin(e);
+            case Message.ROWS_READY -> setRowsReady(e);
             case Message.SNAPSHOT, Message.CUT -> { }
             default -> refused++;
         }
@@ -144,11 +144,11 @@ final class Shard implements AutoCloseable {
             e.record = ++sequence;
         }
         if (e.unit >= blocks && e.worker == 0 && !hasRows) {
-            // There is no checkpoint, or worker 0 would have come to the table after its rows.
-            begin(e);
+            // There is no checkpoint to restore: worker 0 joins a table only after the restored rows are ready.
+            setRowsReady(e);
         } else if (!isReady(e.unit) && e.count > 0) {
             System.arraycopy(e.gradient, 0, weights[e.unit], 0, e.count);
-            isReady[e.unit] = true;
+            ready[e.unit] = true;
             e.recordKind = Journal.WEIGHTS;
             e.recorded = e.count;
             e.record = e.record == 0 ? ++sequence : e.record;
@@ -157,8 +157,8 @@ final class Shard implements AutoCloseable {
         release(e);
     }
 
-    /** Tables have their first rows. */
-    private void begin(Request e) {
+    /** Marks the tables as having their initial rows. */
+    private void setRowsReady(Request e) {
         hasRows = true;
         e.recordKind = Journal.ROWS_READY;
         e.record = e.record == 0 ? ++sequence : e.record;
@@ -166,7 +166,7 @@ final class Shard implements AutoCloseable {
 
     private void leave(Request e) {
         int slot = clocks.slot(e.unit, e.worker);
-        if (clocks.states[slot] == Clocks.GONE) {
+        if (clocks.states[slot] == Clocks.LEFT) {
             return;
         }
         clocks.leave(slot);
@@ -182,8 +182,8 @@ final class Shard implements AutoCloseable {
     private void push(Request e) {
         int slot = clocks.slot(e.unit, e.worker);
         if (gathering == null) {
-            // Nobody waits for who was missing; what it sent before counts once.
-            clocks.takeBack(e.unit, e.worker, e.session);
+            // No worker has waited for the lost one, so it may continue its session; counts reject repeated pushes.
+            clocks.readmit(e.unit, e.worker, e.session);
         }
         if (!clocks.knows(slot, e.session) || !isReady(e.unit)) {
             e.status = Message.UNKNOWN_SESSION;
@@ -191,15 +191,15 @@ final class Shard implements AutoCloseable {
             refused++;
             return;
         }
-        boolean isRows = e.kind == Message.PUSH_ROWS;
-        // A parameter server is the last that can keep a weight from it, whichever worker sends it.
-        if (!isFinite(e.gradient, isRows ? e.count * tableOf(e.unit).width() : e.count)) {
+        boolean ofRows = e.kind == Message.PUSH_ROWS;
+        // The server is the last to protect the weights that all workers share.
+        if (!isFinite(e.gradient, ofRows ? e.count * tableOf(e.unit).width() : e.count)) {
             e.status = Message.NOT_FINITE;
             e.reply(e.worker, e.session, e.sequence);
             refused++;
             return;
         }
-        boolean isLast = !isRows || (e.flags & Message.LAST) != 0;
+        boolean last = !ofRows || (e.flags & Message.LAST) != 0;
         long next = clocks.counts[slot] + (gathering == null ? 0 : gathering.parts[slot]);
         if (e.sequence > next) {
             refused++;
@@ -207,11 +207,11 @@ final class Shard implements AutoCloseable {
         }
         if (e.sequence == next) {
             if (gathering != null) {
-                int floats = isRows ? e.count * tableOf(e.unit).width() : e.count;
-                gathering.add(slot, e, floats, isRows, isLast);
+                int floats = ofRows ? e.count * tableOf(e.unit).width() : e.count;
+                gathering.add(slot, e, floats, ofRows, last);
                 stepIfComplete(e);
             } else {
-                if (isRows) {
+                if (ofRows) {
                     sum.begin(tableOf(e.unit).width());
                     sum.add(e.keys, e.count, e.gradient, 1);
                     stepRows(e);
@@ -219,22 +219,22 @@ final class Shard implements AutoCloseable {
                     step(e, e.count > 0);
                 }
                 clocks.counts[slot]++;
-                clocks.clocks[slot] += isLast ? 1 : 0;
+                clocks.clocks[slot] += last ? 1 : 0;
                 e.move(clocks, e.worker);
                 e.record = ++sequence;
             }
         }
-        // Repeated or not: who asks is answered when it may go on.
+        // A repeated push is answered, too, when its worker may continue.
         clocks.waiting[slot] |= gathering == null || e.sequence < clocks.counts[slot];
         release(e);
     }
 
     private static boolean isFinite(float[] values, int n) {
-        int most = 0;
+        int max = 0;
         for (int i = 0; i < n; i++) {
-            most = Math.max(most, Float.floatToRawIntBits(values[i]) & Integer.MAX_VALUE);
+            max = Math.max(max, Float.floatToRawIntBits(values[i]) & Integer.MAX_VALUE);
         }
-        return most < INFINITY;
+        return max < INFINITY;
     }
 
     private void step(Request e, boolean hasGradient) {
@@ -250,7 +250,7 @@ final class Shard implements AutoCloseable {
         ruleOf(unit).step(weights[unit], first[unit], second[unit], gradient, lengthOf(unit), rate, versions[unit]);
     }
 
-    /** Takes a step on the rows that were summed up. */
+    /** Takes a step on the rows whose gradients were summed. */
     private void stepRows(Request e) {
         EmbeddingRows rows = tables[e.unit - blocks];
         Plan.Table table = tableOf(e.unit);
@@ -264,7 +264,7 @@ final class Shard implements AutoCloseable {
         }
     }
 
-    /** Takes the step of all workers together when all gradients are there. */
+    /** Takes a synchronous step if the gradients of all workers have arrived. */
     private void stepIfComplete(Request e) {
         int unit = e.unit;
         if (!gathering.isComplete(unit)) {
@@ -296,7 +296,7 @@ final class Shard implements AutoCloseable {
         e.record = e.record == 0 ? ++sequence : e.record;
     }
 
-    /** Answers all who wait for a unit and may go on. */
+    /** Replies to all workers that wait for a unit and may continue. */
     private void release(Request e) {
         if (!isReady(e.unit)) {
             return;
@@ -318,7 +318,7 @@ final class Shard implements AutoCloseable {
         }
     }
 
-    /** Puts weights, or what is kept of them, into an answer. */
+    /** Puts weights, or a slot of the rule's state, into the reply. */
     private void put(Request e, int which) {
         if (e.unit < blocks && isReady(e.unit)) {
             e.weightsCount = lengthOf(e.unit);
@@ -330,7 +330,7 @@ final class Shard implements AutoCloseable {
         return which == 0 ? weights[unit] : which == 1 ? first[unit] : second[unit];
     }
 
-    /** Tells whether there is such a thing: 0 for weights, 1 and 2 for what the rule keeps of each. */
+    /** Returns whether {@code which} is valid: 0 for weights, from 1 on a slot of the rule's state. */
     boolean keeps(int unit, int which) {
         return which >= 0 && which <= ruleOf(unit).slots();
     }
@@ -358,29 +358,29 @@ final class Shard implements AutoCloseable {
 
     // ---- checkpoints ----
 
-    /** Has all rows written as they are now, when the journal is on the disk. */
-    void cut(RowSaving saving) {
+    /** Starts to write all rows as they are now. The journal must be on the disk. */
+    void cut(RowSaver saving) {
         saving.begin(plan, server, tables, sequence);
     }
 
-    /** Returns what fills the tables with rows of a checkpoint, by another thread, before {@link #hasRows}. */
-    RowRestoring restoring(List<RowRestoring.Source> parts, Runnable whenDone) {
-        return new RowRestoring(plan, server, tables, parts, whenDone);
+    /** Returns a task that another thread runs, before {@link #hasRows}, to fill the tables from a checkpoint. */
+    RowRestorer restoring(List<RowRestorer.Source> parts, Runnable whenDone) {
+        return new RowRestorer(plan, server, tables, parts, whenDone);
     }
 
     // ---- recovery ----
 
-    /** Returns whether there are weights or rows. */
+    /** Returns whether the shard has weights or rows. */
     boolean isFilled() {
         for (int u = 0; u < blocks; u++) {
-            if (isReady[u] && weights[u].length > 0) {
+            if (ready[u] && weights[u].length > 0) {
                 return true;
             }
         }
         return Arrays.stream(tables).anyMatch(table -> table.size() > 0);
     }
 
-    /** Does again what a record of the journal says. */
+    /** Applies a record of the journal. */
     void replay(ByteBuffer r) {
         int unit = r.getInt(Journal.UNIT);
         int count = r.getInt(Journal.COUNT);
@@ -399,7 +399,7 @@ final class Shard implements AutoCloseable {
             }
             case Journal.WEIGHTS -> {
                 weights[unit] = floats(r, at, count);
-                isReady[unit] = true;
+                ready[unit] = true;
             }
             case Journal.KEPT -> {
                 System.arraycopy(floats(r, at, count), 0, held(unit, r.getInt(Journal.STRIDE)), 0, count);
@@ -419,8 +419,8 @@ final class Shard implements AutoCloseable {
         sequence = r.getLong(Journal.SEQUENCE);
     }
 
-    /** Forgets rows of a checkpoint that was not read to its end. */
-    void dropHalfRestored() {
+    /** Removes rows of a checkpoint that was not read to its end. */
+    void dropIncompleteRows() {
         for (EmbeddingRows table : tables) {
             if (!hasRows && table.size() > 0) {
                 table.clear();
@@ -436,7 +436,7 @@ final class Shard implements AutoCloseable {
         return floats;
     }
 
-    /** Writes everything to a file that replaces the one before. */
+    /** Writes a snapshot, which replaces the previous one. */
     void save(Path path) throws IOException {
         for (EmbeddingRows table : tables) {
             table.flush(sequence);
@@ -455,7 +455,7 @@ final class Shard implements AutoCloseable {
             out.put(clocks.clocks);
             out.put(versions);
             for (int u = 0; u < blocks; u++) {
-                out.putInt(isReady[u] ? 1 : 0);
+                out.putInt(ready[u] ? 1 : 0);
                 out.put(weights[u]);
                 if (first[u] != null) {
                     out.put(first[u]);
@@ -468,7 +468,7 @@ final class Shard implements AutoCloseable {
         }
     }
 
-    /** Reads what {@link #save} wrote, if it is there. */
+    /** Reads the snapshot that {@link #save} wrote, if it exists. */
     void load(Path path) throws IOException {
         if (!Files.exists(path)) {
             return;
@@ -485,7 +485,7 @@ final class Shard implements AutoCloseable {
             in.get(clocks.clocks);
             in.get(versions);
             for (int u = 0; u < blocks; u++) {
-                isReady[u] = in.getInt() == 1;
+                ready[u] = in.getInt() == 1;
                 in.get(weights[u]);
                 if (first[u] != null) {
                     in.get(first[u]);
@@ -505,9 +505,9 @@ final class Shard implements AutoCloseable {
         byte[] saved = in.getBytes();
         int of = in.getInt();
         if (!java.util.Arrays.equals(saved, plan) || of != server) {
-            throw new IOException(path + " is of server " + of + " of another run: the model, the optimiser, the "
-                    + "number of servers or workers or the consistency differ; give this run an empty directory, or "
-                    + "set it up as it was");
+            throw new IOException(path + " belongs to server " + of + " of another run: the model, the optimiser, the "
+                    + "number of servers or workers or the consistency differs; use an empty directory, or the "
+                    + "settings of that run");
         }
     }
 

@@ -10,37 +10,36 @@ import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * The rows of a table that one server has, as a worker sees them. What is asked for goes in as many messages as it
- * needs, some of them at once; the server does them in order, so that answers come in order. To be used under the
- * group's lock.
+ * A worker's view of the rows of a table that one server holds. A request takes as many messages as it needs, several
+ * of them in flight; the server processes them in order, so replies arrive in order. Used under the group's lock.
  */
 final class TablePart {
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final int MAX_IN_FLIGHT = 8;
 
     private final ServerLink server;
-    /** Number on the server. */
+    /** BlockRequest number on the server. */
     private final int number;
     private final int width;
     private final int perPull;
     private final int perPush;
-    /** Whether pushes are answered only when those of all workers are there. */
-    private final boolean isSynchronous;
+    /** Whether the server answers pushes only when those of all workers have arrived. */
+    private final boolean synchronous;
     private final RandomGenerator random;
     private final UnsafeBuffer rows = new UnsafeBuffer(0, 0);
     private long[] keys = new long[16];
-    /** Where each key's row is in {@link #rows}. */
+    /** Row number of each key in {@link #rows}. */
     private int[] places = new int[16];
     private int count;
     private double rate;
 
     private long session;
-    /** Number of the next push in this session, and of the next pull. */
+    /** Sequence number of the next push in this session, and of the next pull. */
     private long pushes;
     private long pulls;
-    /** Kind of what is asked for, or 0. */
+    /** Kind of the open request, or 0. */
     private int asked;
-    /** Whether a push goes on when the server knows this worker again. */
+    /** Whether a push continues after the worker has rejoined. */
     private boolean pushesNext;
     private long base;
     private int messages;
@@ -54,11 +53,11 @@ final class TablePart {
         width = table.width();
         perPull = Math.min(plan.blockLength() / 2, plan.blockLength() / width);
         perPush = plan.blockLength() / (2 + width);
-        isSynchronous = plan.consistency() instanceof Consistency.Synchronous;
+        synchronous = plan.consistency() instanceof Consistency.Synchronous;
         session = random.nextLong();
     }
 
-    /** Forgets the keys. */
+    /** Starts a new set of keys, whose rows are in the given memory. */
     void begin(MemorySegment memory, double newRate) {
         rows.wrap(memory.address(), (int) Math.min(Integer.MAX_VALUE, memory.byteSize()));
         count = 0;
@@ -74,12 +73,12 @@ final class TablePart {
         places[count++] = place;
     }
 
-    /** Begins to ask; returns whether there is an answer to wait for. */
+    /** Opens a request; returns whether it will have a reply. */
     boolean ask(int kind) {
         base = kind == Message.PULL_ROWS ? pulls : pushes;
         messages = switch (kind) {
             case Message.PULL_ROWS -> (count + perPull - 1) / perPull;
-            // Who has no gradient says so, or others would wait.
+            // A worker without gradients sends an empty push, or the other workers would wait for it.
             case Message.PUSH_ROWS -> Math.max(1, (count + perPush - 1) / perPush);
             default -> 1;
         };
@@ -94,60 +93,61 @@ final class TablePart {
         return pushes > 0;
     }
 
-    boolean isAsking() {
+    /** Returns whether a request is open. */
+    boolean isPending() {
         return asked != 0;
     }
 
-    /** Asks again for what was not answered. */
-    void askAgain() {
+    /** Makes {@link #pump} send all messages again that have no reply. */
+    void resend() {
         sent = done;
     }
 
-    /** Sends what there is room for. */
+    /** Sends as much as the link accepts. */
     void pump() {
-        int most = isSynchronous && asked == Message.PUSH_ROWS ? Integer.MAX_VALUE : MAX_IN_FLIGHT;
+        int max = synchronous && asked == Message.PUSH_ROWS ? Integer.MAX_VALUE : MAX_IN_FLIGHT;
         int end = asked == Message.JOIN ? done + 1 : messages;
-        while (asked != 0 && sent < end && sent - done < most && send()) {
+        while (asked != 0 && sent < end && sent - done < max && send()) {
             sent++;
         }
     }
 
     private boolean send() {
-        boolean isPush = asked == Message.PUSH_ROWS;
-        int per = asked == Message.JOIN ? 0 : isPush ? perPush : perPull;
+        boolean pushing = asked == Message.PUSH_ROWS;
+        int per = asked == Message.JOIN ? 0 : pushing ? perPush : perPull;
         int from = sent * per;
         int n = Math.min(per, count - from);
         MutableDirectBuffer message = server.begin(asked, session, base + sent, number, n, rate,
-                isPush && sent == messages - 1 ? Message.LAST : 0);
+                pushing && sent == messages - 1 ? Message.LAST : 0);
         int at = Channels.HEADER + Message.HEADER;
         for (int i = 0; i < n; i++) {
             message.putLong(at + 8 * i, keys[from + i], ORDER);
         }
         at += 8 * n;
-        for (int i = 0; isPush && i < n; i++, at += 4 * width) {
+        for (int i = 0; pushing && i < n; i++, at += 4 * width) {
             message.putBytes(at, rows, 4 * width * places[from + i], 4 * width);
         }
         return server.send(at);
     }
 
-    /** Takes an answer; returns whether it was the last that was awaited. */
-    boolean answer(DirectBuffer reply, int offset, int length) {
+    /** Handles a reply; returns whether it completes the open request. */
+    boolean onReply(DirectBuffer reply, int offset, int length) {
         if (asked == 0 || reply.getLong(offset + Message.REPLY_SESSION, ORDER) != session) {
             return false;
         }
-        boolean isPull = reply.getInt(offset + Message.REPLY_KIND, ORDER) == Message.PULL_ROWS;
+        boolean pull = reply.getInt(offset + Message.REPLY_KIND, ORDER) == Message.PULL_ROWS;
         long sequence = reply.getLong(offset + Message.REPLY_SEQUENCE, ORDER);
-        if (isPull != (asked == Message.PULL_ROWS)) {
+        if (pull != (asked == Message.PULL_ROWS)) {
             return false;
         }
         if (reply.getInt(offset, ORDER) == Message.UNKNOWN_SESSION) {
             if (asked == Message.PUSH_ROWS) {
-                joinAgain();
+                rejoin();
             }
             return false;
         }
-        if (isPull) {
-            return takeRows(sequence, reply, offset + Message.REPLY_HEADER, length - Message.REPLY_HEADER);
+        if (pull) {
+            return readRows(sequence, reply, offset + Message.REPLY_HEADER, length - Message.REPLY_HEADER);
         }
         if (asked == Message.JOIN) {
             if (pushesNext) {
@@ -169,8 +169,8 @@ final class TablePart {
         return asked == 0;
     }
 
-    /** Comes back in a new session, in which what was not acknowledged is pushed. */
-    private void joinAgain() {
+    /** Joins in a new session, in which the messages that were not acknowledged are pushed. */
+    private void rejoin() {
         session = random.nextLong();
         base = -done;
         pushesNext = true;
@@ -178,7 +178,7 @@ final class TablePart {
         sent = done;
     }
 
-    private boolean takeRows(long sequence, DirectBuffer reply, int offset, int length) {
+    private boolean readRows(long sequence, DirectBuffer reply, int offset, int length) {
         int from = done * perPull;
         int n = Math.min(perPull, count - from);
         if (sequence != base + done || length != 4 * n * width) {

@@ -209,7 +209,7 @@ final class DeviceReducer implements Reducer {
         removeListener.run();
         if (!complete || !vectorWork.isDone() || epoch.isOver()) {
             epoch.ranks.abort();
-            collectives.cease();
+            collectives.stop();
         }
         try {
             epoch.ranks.close();

@@ -75,7 +75,7 @@ final class HostReducer implements Reducer {
     @Override
     public void close() {
         if (Arrays.stream(works).anyMatch(work -> !work.isDone())) {
-            collectives.cease();
+            collectives.stop();
         }
         buffer.close();
     }

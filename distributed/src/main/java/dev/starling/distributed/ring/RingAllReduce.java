@@ -82,7 +82,7 @@ public final class RingAllReduce implements DistributionStrategy {
     private RingAllReduce(Group group, RingConfig config) {
         this.group = group;
         this.config = config;
-        timeout = group.config().patience();
+        timeout = group.config().timeout();
         assignRank();
     }
 

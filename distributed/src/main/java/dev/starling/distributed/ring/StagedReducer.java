@@ -132,7 +132,7 @@ final class StagedReducer implements Reducer {
     @Override
     public void close() {
         if (Arrays.stream(works).anyMatch(work -> !work.isDone())) {
-            collectives.cease();
+            collectives.stop();
         }
         try {
             if (!awaitCopies()) {

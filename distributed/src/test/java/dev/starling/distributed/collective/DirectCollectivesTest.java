@@ -85,7 +85,7 @@ class DirectCollectivesTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 7})
-    void reducesEveryRankAgainAndAgain(int world) throws Exception {
+    void reducesRepeatedlyOnEveryRank(int world) throws Exception {
         map(world, 4L * 300_001 + 128);
         run(world, (rank, collectives) -> {
             Random pauses = new Random(rank);
@@ -171,7 +171,7 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void letsNoRankPassTheBarrierBeforeAllHaveCome() {
+    void noRankPassesABarrierBeforeAllArrive() {
         map(2, 64);
         DirectCollectives first = new DirectCollectives(0, controls);
         DirectCollectives second = new DirectCollectives(1, controls);
@@ -187,7 +187,7 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void finishesForARankThatHasNoCore() {
+    void finishesForARankThatDoesNoWork() {
         map(3, 4L << 20);
         CollectiveCall call = CollectiveCall.allReduce(DType.F32, ReduceOp.SUM, 1 << 20, "");
         DirectCollectives[] ranks = new DirectCollectives[3];
@@ -217,7 +217,7 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void doesNotMistakeTheNextCallOfARankThatIsAhead() {
+    void distinguishesTheNextCallOfARankThatIsAhead() {
         map(2, 1 << 20);
         DirectCollectives first = new DirectCollectives(0, controls);
         DirectCollectives second = new DirectCollectives(1, controls);
@@ -236,7 +236,7 @@ class DirectCollectivesTest {
     }
 
     @Test
-    void doesOneAfterTheOther() {
+    void refusesASecondCollectiveMeanwhile() {
         map(2, 64);
         DirectCollectives one = new DirectCollectives(0, controls);
         one.begin(CollectiveCall.barrier(""), memories, 0);

@@ -29,7 +29,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What ranks ask for that cannot be done, in memory that they map ({@code direct}) and over the network. */
+/** Invalid and mismatched calls, in memory that ranks map ({@code direct}) and over the network. */
 @Timeout(60)
 class EngineTest {
     private static final Duration SOON = Duration.ofSeconds(10);
@@ -40,22 +40,22 @@ class EngineTest {
                 .sharedMemory(direct), world, Coordinator.OnLoss.END);
     }
 
-    /** Ranks of one letter share a host, and with it memory. */
+    /** Ranks with the same letter share a host, and with it memory. */
     private static Cluster hosted(String letters) {
         return cluster(letters.length(), true).hosts(letters.split(""));
     }
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void refusesWhatCannotBeDoneAndGoesOn(boolean direct) {
+    void refusesInvalidCallsAndContinues(boolean direct) {
         cluster(2, direct).run(group -> {
             Collectives all = group.collectives();
             try (SymmetricBuffer buffer = all.symmetric(BYTES)) {
-                refuse(() -> all.reduceScatter(buffer, 0, 3, DType.F32, ReduceOp.SUM), "multiple of that of ranks, 2");
+                refuse(() -> all.reduceScatter(buffer, 0, 3, DType.F32, ReduceOp.SUM), "multiple of the number of ranks, 2");
                 sum(group, buffer);
-                refuse(() -> all.allGather(buffer, 0, 5, DType.F32), "multiple of that of ranks, 2");
-                refuse(() -> all.broadcast(buffer, 0, 4, DType.F32, 2), "ranks 0 to 1");
-                refuse(() -> all.broadcast(buffer, 0, 4, DType.F32, -1), "ranks 0 to 1");
+                refuse(() -> all.allGather(buffer, 0, 5, DType.F32), "multiple of the number of ranks, 2");
+                refuse(() -> all.broadcast(buffer, 0, 4, DType.F32, 2), "rank from 0 to 1");
+                refuse(() -> all.broadcast(buffer, 0, 4, DType.F32, -1), "rank from 0 to 1");
                 sum(group, buffer);
                 refuse(() -> all.prepareAllReduce(buffer, 4, 4, DType.F32, ReduceOp.SUM, ""), "multiple of 64, got 4");
                 refuse(() -> all.allReduce(buffer, -64, 4, DType.F32, ReduceOp.SUM), "multiple of 64, got -64");
@@ -83,7 +83,7 @@ class EngineTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void beginsWhenElementsAreThereAndInOrder(boolean direct) {
+    void beginsInOrderWhenElementsAreReady(boolean direct) {
         cluster(3, direct).run(group -> {
             Collectives all = group.collectives();
             try (SymmetricBuffer buffer = all.symmetric(2 * BYTES)) {
@@ -113,29 +113,29 @@ class EngineTest {
     }
 
     @Test
-    void tellsAllWhenOneCannotGoOn() {
-        CountDownLatch told = new CountDownLatch(3);
+    void notifiesAllRanksOfAFailure() {
+        CountDownLatch notified = new CountDownLatch(3);
         List<DistributedException> ends = cluster(3, false).run(group -> {
-            // A slow rank may learn of it before it has its buffer.
+            // A slow rank may receive the failure before it has its buffer.
             try {
                 SymmetricBuffer buffer = group.collectives().symmetric(1 << 20);
                 Work work = group.collectives().prepareAllReduce(buffer, 0, 1 << 18, DType.F32, ReduceOp.SUM,
                         "gradients");
                 if (group.rank() == 1) {
-                    // Which nobody may do: it cannot send from there.
+                    // This is invalid: the rank cannot send from a closed arena.
                     buffer.close();
                 }
                 work.start();
                 work.await(SOON);
                 return null;
             } catch (DistributedException e) {
-                // Nobody leaves before all have heard of it, or it is taken for a loss.
-                told.countDown();
-                group.await(() -> told.getCount() == 0, SOON);
+                // No rank leaves before all have received the failure, or it would count as lost.
+                notified.countDown();
+                group.await(() -> notified.getCount() == 0, SOON);
                 return e;
             }
         });
-        assertThat(ends).allSatisfy(end -> assertThat(end).hasMessageContaining("rank 1 cannot go on")
+        assertThat(ends).allSatisfy(end -> assertThat(end).hasMessageContaining("rank 1 failed")
                 .hasMessageContaining("for gradients").hasMessageContaining("closed"));
         assertThat(ends.get(1)).hasCauseInstanceOf(TransportException.class);
     }
@@ -143,10 +143,10 @@ class EngineTest {
     @ParameterizedTest
     @CsvSource({"aaa, 100", "aaa, 300000", "abc, 100", "abc, 65536", "abc, 300000", "aab, 300000", "ab, 300000"})
     void namesBuffersThatRanksUseInDifferentOrders(String hosts, int count) {
-        CountDownLatch told = new CountDownLatch(hosts.length());
+        CountDownLatch notified = new CountDownLatch(hosts.length());
         List<String> ends = hosted(hosts).run(group -> {
             Collectives all = group.collectives();
-            return mismatch(group, told, () -> {
+            return mismatch(group, notified, () -> {
                 SymmetricBuffer[] buffers = {all.symmetric(4L * count), all.symmetric(4L * count)};
                 int first = group.rank() == 1 ? 1 : 0;
                 Work one = all.allReduce(buffers[first], 0, count, DType.F32, ReduceOp.SUM);
@@ -162,10 +162,10 @@ class EngineTest {
     @ParameterizedTest
     @CsvSource({"aaa, 100", "aaa, 300000", "abc, 100", "abc, 65536", "abc, 300000", "aab, 300000", "ab, 300000"})
     void namesOffsetsThatDiffer(String hosts, int count) {
-        CountDownLatch told = new CountDownLatch(hosts.length());
+        CountDownLatch notified = new CountDownLatch(hosts.length());
         List<String> ends = hosted(hosts).run(group -> {
             Collectives all = group.collectives();
-            return mismatch(group, told, () -> {
+            return mismatch(group, notified, () -> {
                 SymmetricBuffer buffer = all.symmetric(4L * count + 64);
                 all.allReduce(buffer, group.rank() == 1 ? 64 : 0, count, DType.F32, ReduceOp.SUM).await(SOON);
             });
@@ -174,22 +174,22 @@ class EngineTest {
                 .contains("[" + count + "] in buffer 1 at byte 64"));
     }
 
-    /** Returns what the rank hears of a mismatch, perhaps while it still makes its buffers. */
-    private static String mismatch(Group group, CountDownLatch told, Runnable calls) {
+    /** Returns the rank's message of a mismatch, which may occur while it registers its buffers. */
+    private static String mismatch(Group group, CountDownLatch notified, Runnable calls) {
         try {
             calls.run();
             return "nothing noticed";
         } catch (CollectiveMismatchException e) {
-            // Nobody leaves before all have heard of it, or it is taken for a loss.
-            told.countDown();
-            group.await(() -> told.getCount() == 0, SOON);
+            // No rank leaves before all have received the mismatch, or it would count as lost.
+            notified.countDown();
+            group.await(() -> notified.getCount() == 0, SOON);
             return e.getMessage();
         }
     }
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
-    void namesSizesThatDifferAndGoesOn(boolean direct) {
+    void namesSizesThatDifferAndContinues(boolean direct) {
         cluster(3, direct).run(group -> {
             Collectives all = group.collectives();
             try (SymmetricBuffer before = all.symmetric(BYTES)) {
@@ -197,7 +197,7 @@ class EngineTest {
                 assertThatThrownBy(() -> all.symmetric(group.rank() == 2 ? 8192 : BYTES))
                         .isInstanceOf(CollectiveMismatchException.class)
                         .hasMessageContaining("rank " + group.rank() + " registers " + (other == 0 ? 8192 : BYTES))
-                        .hasMessageContaining("rank " + other + " " + (other == 0 ? BYTES : 8192));
+                        .hasMessageContaining("rank " + other + " registers " + (other == 0 ? BYTES : 8192));
                 all.barrier().await(SOON);
                 try (SymmetricBuffer after = all.symmetric(BYTES)) {
                     for (SymmetricBuffer buffer : List.of(before, after)) {

@@ -42,11 +42,11 @@ class NetworkCollectivesTest {
     private static final Duration SOON = Duration.ofSeconds(20);
     private static final long OFFSET = 192;
     private static final int WORKS = 400;
-    /** Of collectives, as {@link #begin} tells them apart. */
+    /** Number of kinds that {@link #begin} distinguishes. */
     private static final int KINDS = 7;
-    /** Of three works on two ranks. */
+    /** Three works on two ranks, less than an object in each. */
     private static final long LESS_THAN_AN_OBJECT_EACH = 2 * 3 * WORKS * 16;
-    /** Nothing, one element, odd ones, either side of what is small, of what is halved, and of all scratch memory. */
+    /** 0, 1, odd numbers, and the limits of the gather, of halving and of the ring's scratch memory. */
     private static final int[] COUNTS = {0, 1, 7, 1024, 4096, 4097, HalvingDoubling.MAX_BYTES / 4,
         HalvingDoubling.MAX_BYTES / 4 + 1, 32_768 * 3 + 5,
         (int) (Ring.SCRATCH_BYTES / 4) + 33};
@@ -56,13 +56,13 @@ class NetworkCollectivesTest {
                 .sharedMemory(false), world, Coordinator.OnLoss.END);
     }
 
-    /** Ranks of one letter share a host. */
+    /** Ranks with the same letter share a host. */
     private static Cluster hosted(String letters) {
         return new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5)),
                 letters.length(), Coordinator.OnLoss.END).hosts(letters.split(""));
     }
 
-    /** Integers small enough for sums and products of any order to be exact in each type. */
+    /** Integers whose sums and products, in any order, are exact in each type. */
     private static double input(int rank, long i, long round) {
         return (i * 7 + rank * 3 + round) % 5 - 1;
     }
@@ -157,23 +157,23 @@ class NetworkCollectivesTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 5, 7})
-    void doesAllKindsInAllLengths(int world) {
-        doAllKinds(cluster(world), world, COUNTS);
+    void runsAllKindsInAllLengths(int world) {
+        runAllKinds(cluster(world), world, COUNTS);
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"aab", "aabb", "abab", "aaab", "abcab", "abc"})
-    void doesAllKindsByHost(String hosts) {
-        doAllKinds(hosted(hosts), hosts.length(), COUNTS);
+    void runsAllKindsByHost(String hosts) {
+        runAllKinds(hosted(hosts), hosts.length(), COUNTS);
     }
 
-    /** Does all kinds of collectives; the last of {@code counts} is the largest. */
-    static void doAllKinds(Cluster cluster, int world, int... counts) {
-        int most = (counts[counts.length - 1] + world) / world * world;
+    /** Runs all kinds of collectives; the last of {@code counts} is the largest. */
+    static void runAllKinds(Cluster cluster, int world, int... counts) {
+        int maxCount = (counts[counts.length - 1] + world) / world * world;
         cluster.run(group -> {
             int rank = group.rank();
             Collectives all = group.collectives();
-            try (SymmetricBuffer buffer = all.symmetric(4L * most + OFFSET)) {
+            try (SymmetricBuffer buffer = all.symmetric(4L * maxCount + OFFSET)) {
                 MemorySegment memory = buffer.memory();
                 long round = 0;
                 for (int length : counts) {
@@ -242,7 +242,7 @@ class NetworkCollectivesTest {
         }
     }
 
-    /** One rank has a large number, at which sums of small ones vanish if they are rounded on their way. */
+    /** One rank has a large number; small addends vanish if partial sums are rounded. */
     private static float uneven(DType type, int rank, long i, int world) {
         return rank == i % world ? type == DType.F16 ? 2048 : 256 : 1 + i % 3;
     }
@@ -254,7 +254,7 @@ class NetworkCollectivesTest {
         roundOnce(hosted(hosts), world, 10 * world, 16_000 * world, 900_001 / world * world);
     }
 
-    /** Adds up 16-bit floats; {@code counts} are multiples of the world, the last of them the largest. */
+    /** Sums 16-bit floats; {@code counts} are multiples of the world size, the last one is the largest. */
     static void roundOnce(Cluster cluster, int world, int... counts) {
         cluster.run(group -> {
             Collectives all = group.collectives();
@@ -295,7 +295,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void goesOnForLong() {
+    void runsManyCollectives() {
         cluster(3).run(group -> {
             try (SymmetricBuffer buffer = group.collectives().symmetric(4096 * 8)) {
                 MemorySegment memory = buffer.memory();
@@ -330,9 +330,9 @@ class NetworkCollectivesTest {
                 } else {
                     group.collectives().allReduce(buffer, 0, 16_384, DType.F32, ReduceOp.SUM).await(SOON);
                 }
-                return "nothing noticed";
+                return "no mismatch";
             } catch (CollectiveMismatchException e) {
-                // Nobody leaves before all have heard of it, or it is taken for a loss.
+                // No rank leaves before all have received the mismatch, or it would count as lost.
                 all.countDown();
                 group.await(() -> all.getCount() == 0, SOON);
                 return e.getMessage();
@@ -343,7 +343,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void noticesThatSizesDiffer() {
+    void detectsThatSizesDiffer() {
         for (int[] counts : new int[][] {{3, 4}, {1_000, 2_000}, {500, 500_000}}) {
             assertThatThrownBy(() -> cluster(2).run(group -> {
                 SymmetricBuffer buffer = group.collectives().symmetric(4 << 20);
@@ -355,7 +355,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void saysWhoHasNotCome() {
+    void namesARankThatHasNotArrived() {
         assertThatThrownBy(() -> cluster(3).run(group -> {
             SymmetricBuffer buffer = group.collectives().symmetric(1 << 20);
             if (group.rank() == 1) {
@@ -365,7 +365,7 @@ class NetworkCollectivesTest {
             Work work = group.collectives().allReduce(buffer, 0, 1 << 18, DType.F32, ReduceOp.SUM);
             work.await(Duration.ofMillis(group.rank() == 2 ? 500 : 10_000));
             return null;
-        })).isInstanceOf(DistributedException.class).hasMessageContaining("rank 1 has not come")
+        })).isInstanceOf(DistributedException.class).hasMessageContaining("rank 1 has not arrived")
                 .hasMessageContaining("all reduce (sum) of f32[262144]");
     }
 
@@ -400,7 +400,7 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void noticesThatTransfersDiffer() {
+    void detectsThatTransfersDiffer() {
         CountDownLatch both = new CountDownLatch(2);
         List<String> messages = cluster(2).run(group -> {
             MemorySegment memory = MemorySegment.ofArray(new byte[10 + group.rank()]);
@@ -408,7 +408,7 @@ class NetworkCollectivesTest {
                     : group.collectives().receive(memory, 0, 3);
             try {
                 work.await(SOON);
-                return "nothing noticed";
+                return "no mismatch";
             } catch (CollectiveMismatchException e) {
                 both.countDown();
                 group.await(() -> both.getCount() == 0, SOON);
@@ -420,13 +420,13 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void namesWhoFellSilentInTheMiddle() throws Exception {
-        // Some at a time: all that takes long is the silence.
+    void namesARankThatStopsInTheMiddle() throws Exception {
+        // Several run at a time, because they only wait for the liveness timeout.
         try (ExecutorService some = Executors.newFixedThreadPool(KINDS / 2 + 1)) {
             List<Future<?>> all = new ArrayList<>();
             for (int kind = 0; kind < KINDS; kind++) {
                 int each = kind;
-                all.add(some.submit(() -> nameWhoFallsSilentInTheMiddle(each)));
+                all.add(some.submit(() -> nameARankThatStopsInTheMiddle(each)));
             }
             for (Future<?> each : all) {
                 each.get();
@@ -434,9 +434,9 @@ class NetworkCollectivesTest {
         }
     }
 
-    private static void nameWhoFallsSilentInTheMiddle(int kind) {
+    private static void nameARankThatStopsInTheMiddle(int kind) {
         TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(2));
-        CountDownLatch told = new CountDownLatch(2);
+        CountDownLatch notified = new CountDownLatch(2);
         Cluster cluster = new Cluster(config.sharedMemory(kind == 5), 3, Coordinator.OnLoss.END);
         List<String> ends = (kind == 5 ? cluster.hosts("a", "a", "b") : cluster).run(group -> {
             int count = 3 << 18;
@@ -444,15 +444,15 @@ class NetworkCollectivesTest {
             for (int i = 0; ; i++) {
                 if (group.rank() == 1 && i == 5) {
                     Work work = begin(group, buffer, kind, count);
-                    // As a stopped process: in the middle of something, for longer than the others' patience.
+                    // Like a stopped process: in the middle of a collective, for longer than the liveness timeout.
                     group.await(() -> System.nanoTime() % 7 == 0, Duration.ofMillis(1));
-                    group.locked(() -> await(told));
+                    group.locked(() -> await(notified));
                     return work.isDone() ? "done" : "stopped";
                 }
                 try {
                     begin(group, buffer, kind, count).await(SOON);
                 } catch (PeerLostException e) {
-                    told.countDown();
+                    notified.countDown();
                     return e.rank() + " lost";
                 }
             }
@@ -482,8 +482,8 @@ class NetworkCollectivesTest {
     }
 
     @Test
-    void tellsAllThatSomebodyLeftWhoIsNeeded() {
-        CountDownLatch told = new CountDownLatch(3);
+    void notifiesAllOfANeededRankThatLeft() {
+        CountDownLatch notified = new CountDownLatch(3);
         List<String> ends = cluster(4).run(group -> {
             SymmetricBuffer buffer = group.collectives().symmetric(1 << 22);
             if (group.rank() == 1) {
@@ -495,8 +495,8 @@ class NetworkCollectivesTest {
                 group.collectives().allReduce(buffer, 0, 1 << 20, DType.F32, ReduceOp.SUM).await(SOON);
                 return "done";
             } catch (PeerLostException e) {
-                told.countDown();
-                group.await(() -> told.getCount() == 0, SOON);
+                notified.countDown();
+                group.await(() -> notified.getCount() == 0, SOON);
                 return e.rank() + " lost";
             }
         });
@@ -507,20 +507,20 @@ class NetworkCollectivesTest {
     void reducesInTheEpochAfterALoss() {
         TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(2))
                 .sharedMemory(false);
-        CountDownLatch told = new CountDownLatch(2);
+        CountDownLatch notified = new CountDownLatch(2);
         List<Float> ends = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
             int count = 3 << 18;
             SymmetricBuffer buffer = group.collectives().symmetric(4L * count);
             for (int i = 0; ; i++) {
                 Work work = group.collectives().allReduce(buffer, 0, count, DType.F32, ReduceOp.SUM);
                 if (group.rank() == 1 && i == 3) {
-                    group.locked(() -> await(told));
+                    group.locked(() -> await(notified));
                     return 0f;
                 }
                 try {
                     work.await(SOON);
                 } catch (PeerLostException | MembershipChangedException e) {
-                    told.countDown();
+                    notified.countDown();
                     break;
                 }
             }
@@ -543,7 +543,7 @@ class NetworkCollectivesTest {
     void allocatesNothing() {
         Cluster.awaitEarlier();
         ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
-        AtomicLong least = new AtomicLong(Long.MAX_VALUE);
+        AtomicLong minAllocated = new AtomicLong(Long.MAX_VALUE);
         cluster(2).run(group -> {
             SymmetricBuffer buffer = group.collectives().symmetric(1 << 20);
             MemorySegment bytes = buffer.memory().asSlice(0, 100_000);
@@ -551,8 +551,8 @@ class NetworkCollectivesTest {
             Work[] works = {all.prepareAllReduce(buffer, 0, 100, DType.F32, ReduceOp.SUM, "small"),
                 all.prepareAllReduce(buffer, 0, 1 << 18, DType.F32, ReduceOp.AVERAGE, "large"),
                 group.rank() == 0 ? all.prepareSend(bytes, 1, 0) : all.prepareReceive(bytes, 0, 0)};
-            // The first rounds compile loops; what goes on for ever shows in each.
-            for (int window = 0; window < 100 && least.get() >= LESS_THAN_AN_OBJECT_EACH; window++) {
+            // The first rounds compile loops; a steady allocation shows in each round.
+            for (int window = 0; window < 100 && minAllocated.get() >= LESS_THAN_AN_OBJECT_EACH; window++) {
                 all.barrier().await(SOON);
                 long before = threads.getTotalThreadAllocatedBytes();
                 for (int i = 0; i < WORKS; i++) {
@@ -561,13 +561,13 @@ class NetworkCollectivesTest {
                         work.await(SOON);
                     }
                 }
-                long made = threads.getTotalThreadAllocatedBytes() - before;
-                least.accumulateAndGet(made, Math::min);
-                // Both have told before either asks.
+                long allocated = threads.getTotalThreadAllocatedBytes() - before;
+                minAllocated.accumulateAndGet(allocated, Math::min);
+                // Both ranks have updated the minimum before either reads it.
                 all.barrier().await(SOON);
             }
             return null;
         });
-        assertThat(least.get()).isLessThan(LESS_THAN_AN_OBJECT_EACH);
+        assertThat(minAllocated.get()).isLessThan(LESS_THAN_AN_OBJECT_EACH);
     }
 }

@@ -12,14 +12,16 @@ import java.util.Set;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** A ring whose ranks get on in any order: pieces arrive as they are awaited, and none is sent before it came. */
+/**
+ * A ring whose ranks progress in any order: pieces arrive in the expected order, and none is sent before it arrives.
+ */
 class PieceCursorTest {
     private static final int PIECE = 128;
 
-    /** A piece on its way. */
+    /** A piece in flight. */
     private record Piece(int step, long offset, long length) { }
 
-    /** One rank: what it sends, what it receives, and what has come. */
+    /** One rank: its cursors, and the pieces that have arrived. */
     private static final class Rank {
         final PieceCursor sending = new PieceCursor();
         final PieceCursor receiving = new PieceCursor();
@@ -36,7 +38,7 @@ class PieceCursorTest {
         "2, 64, false, 1, true", "2, 10000, false, 1, true", "3, 10000, false, 1, true", "4, 8192, true, 1, true",
         "5, 7777, false, 3, true", "4, 100, false, 1, true", "3, 9000, true, 2, false", "4, 10000, false, 2, false",
         "4, 10000, false, 1000000, false", "5, 700, false, 2, true"})
-    void walksAlikeOnAllRanks(int world, long bytes, boolean equal, int segment, boolean overlap) {
+    void iteratesInTheSameOrderOnAllRanks(int world, long bytes, boolean equal, int segment, boolean overlap) {
         int steps = 2 * (world - 1);
         List<Rank> ranks = new ArrayList<>();
         for (int rank = 0; rank < world; rank++) {

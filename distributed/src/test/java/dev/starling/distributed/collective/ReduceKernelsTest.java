@@ -25,7 +25,7 @@ class ReduceKernelsTest {
 
     private final ReduceKernels kernels = new ReduceKernels();
 
-    /** Small whole numbers, whose sums, products and averages over this many sources every type holds exactly. */
+    /** Small integers whose sums, products and averages over this many sources are exact in every type. */
     private static long element(int source, int i) {
         return (i * 7L + source * 3L) % 5 - 2;
     }
@@ -84,7 +84,7 @@ class ReduceKernelsTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 5, 8, 9})
-    void reducesInPlaceEveryTypeWithEveryOperation(int sources) {
+    void reducesEveryTypeInPlaceWithEveryOperation(int sources) {
         for (DType type : TYPES) {
             for (ReduceOp op : ReduceOp.values()) {
                 for (int count : COUNTS) {
@@ -205,7 +205,7 @@ class ReduceKernelsTest {
         }
     }
 
-    /** Tells whether no neighbour among brain floats is nearer, nor as near with an even last bit. */
+    /** Returns whether no other brain float is nearer, or as near and has an even last bit. */
     private static boolean isNearest(float got, float exact) {
         if (Float.isNaN(exact) || Float.isInfinite(exact) || exact == 0) {
             return Float.compare(got, exact) == 0;
@@ -222,7 +222,7 @@ class ReduceKernelsTest {
     }
 
     @Test
-    void readsAndRoundsHalfFloatsAsTheLanguageDoes() {
+    void convertsHalfFloatsLikeJava() {
         int count = (1 << 16) + 5;
         Random random = new Random(9);
         try (Arena arena = Arena.ofConfined()) {
@@ -255,7 +255,7 @@ class ReduceKernelsTest {
 
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F16", "BF16"})
-    void goesOnFromPartialResultsAsIfReducedAtOnce(DType type) {
+    void continuesFromPartialResultsBitForBit(DType type) {
         Random random = new Random(11);
         for (ReduceOp op : List.of(ReduceOp.SUM, ReduceOp.AVERAGE, ReduceOp.PRODUCT)) {
             for (int count : COUNTS) {

@@ -25,19 +25,19 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;
 
-/** All ways to reduce under seeded faults: whoever gets a result has the right one, and nobody waits for ever. */
+/** All algorithms under faults drawn from seeds: every result is correct, and no rank waits forever. */
 class SimulatedCollectivesTest {
     private static final Duration HORIZON = Duration.ofMillis(300);
-    private static final Duration PATIENCE = Duration.ofSeconds(5);
+    private static final Duration TIMEOUT = Duration.ofSeconds(5);
     private static final Duration LIMIT = Duration.ofSeconds(60);
     private static final Secret SECRET = Secret.ofText("a secret of simulated processes");
-    /** What is gathered, halved, and goes around the ring. */
+    /** Sizes for the gather, for halving, and for the ring. */
     private static final int[] COUNTS = {100, HalvingDoubling.MAX_BYTES / 8 + 3, HalvingDoubling.MAX_BYTES / 4 + 9};
     private static final int ROUNDS = 6;
     private static final int SCHEDULES = 60;
 
     @Test
-    void reducesRightlyOrEndUnderAllFaults() {
+    void reducesCorrectlyOrFailsUnderAllFaults() {
         int whole = 0;
         for (long seed = 1; seed <= SCHEDULES; seed++) {
             List<String> names = new ArrayList<>(List.of("coordinator"));
@@ -58,7 +58,7 @@ class SimulatedCollectivesTest {
         try (Simulation simulation = Simulation.of(plan)) {
             simulation.start("coordinator", () -> {
                 try (Coordinator coordinator = Coordinator.over(Transport.over(simulation.wire("coordinator"),
-                        config()), world, Coordinator.OnLoss.END, 1, PATIENCE)) {
+                        config()), world, Coordinator.OnLoss.END, 1, TIMEOUT)) {
                     coordinator.run(LIMIT.dividedBy(2));
                 } catch (TransportException e) {
                     assertThat(e.problem()).isEqualTo(TransportException.Problem.TIMED_OUT);
@@ -66,11 +66,12 @@ class SimulatedCollectivesTest {
             });
             for (int r = 0; r < world; r++) {
                 String name = "rank" + r;
-                GroupConfig joining = GroupConfig.of(null, "coordinator").wish(r).host(name).joining(PATIENCE)
-                        .patience(PATIENCE);
+                GroupConfig membership = GroupConfig.of(null, "coordinator").preferredRank(r).host(name)
+                        .joinTimeout(TIMEOUT)
+                        .timeout(TIMEOUT);
                 ends.put(name, "crashed");
                 simulation.start(name, () -> {
-                    try (Group group = Group.join(Transport.over(simulation.wire(name), config()), joining, false)) {
+                    try (Group group = Group.join(Transport.over(simulation.wire(name), config()), membership, false)) {
                         reduce(group);
                         ends.put(name, "done");
                     } catch (DistributedException | TransportException e) {
@@ -88,15 +89,15 @@ class SimulatedCollectivesTest {
     }
 
     private static void reduce(Group group) {
-        int most = Arrays.stream(COUNTS).max().orElseThrow();
-        try (SymmetricBuffer buffer = group.collectives().symmetric(4L * most)) {
+        int maxCount = Arrays.stream(COUNTS).max().orElseThrow();
+        try (SymmetricBuffer buffer = group.collectives().symmetric(4L * maxCount)) {
             MemorySegment memory = buffer.memory();
             for (int round = 0; round < ROUNDS; round++) {
                 for (int count : COUNTS) {
                     for (int i = 0; i < count; i++) {
                         memory.setAtIndex(ValueLayout.JAVA_INT, i, (group.rank() + 1) * (i + round));
                     }
-                    group.collectives().allReduce(buffer, 0, count, DType.I32, ReduceOp.SUM).await(PATIENCE);
+                    group.collectives().allReduce(buffer, 0, count, DType.I32, ReduceOp.SUM).await(TIMEOUT);
                     int ranks = group.world() * (group.world() + 1) / 2;
                     for (int i = 0; i < count; i++) {
                         if (memory.getAtIndex(ValueLayout.JAVA_INT, i) != ranks * (i + round)) {
@@ -106,7 +107,7 @@ class SimulatedCollectivesTest {
                     }
                 }
             }
-            group.collectives().barrier().await(PATIENCE);
+            group.collectives().barrier().await(TIMEOUT);
         }
     }
 }

@@ -21,11 +21,11 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The network's algorithms over real networks: packets of UDP, and writes by UCX over TCP. */
+/** The network algorithms over real networks: UDP packets, and writes by UCX over TCP. */
 @Timeout(60)
 class WiresCollectivesTest {
     private static final Duration SOON = Duration.ofSeconds(20);
-    /** Pieces of each rank's chunk: more than there are slots to take them in, even in a ring of two. */
+    /** Number of pieces of each rank's chunk: more than a rank has slots for, even in a ring of two. */
     private static final int PIECES = Ring.SLOTS + 1;
 
     private static Cluster cluster(String provider, int world) {
@@ -36,11 +36,11 @@ class WiresCollectivesTest {
                 Coordinator.OnLoss.END);
     }
 
-    /** What is gathered, what is halved between three or more, and what goes around in pieces, the last a short one. */
+    /** Sizes for the gather, for halving between three or more ranks, and for the ring, with a short last piece. */
     @ParameterizedTest
     @CsvSource({"aeron, 3", "aeron, 4", "ucx, 2", "ucx, 3", "ucx, 4"})
-    void doesAllKinds(String provider, int world) {
-        NetworkCollectivesTest.doAllKinds(cluster(provider, world), world, 7, HalvingDoubling.MAX_BYTES / 4 - 3,
+    void runsAllKinds(String provider, int world) {
+        NetworkCollectivesTest.runAllKinds(cluster(provider, world), world, 7, HalvingDoubling.MAX_BYTES / 4 - 3,
                 (PIECES - 1) * world * (Ring.PIECE / 4) + 33 * world + 1);
     }
 
@@ -51,10 +51,10 @@ class WiresCollectivesTest {
                 ((PIECES - 1) * (Ring.PIECE / 4) + 33) * world);
     }
 
-    /** Pieces come while a rank has not begun, or in the middle of it, and are partly written and partly taken. */
+    /** Pieces arrive before a rank begins and while it works; some are written to slots, others reduced directly. */
     @ParameterizedTest
     @CsvSource({"aeron, 3", "ucx, 2", "ucx, 3"})
-    void reducesWhateverComesBeforeARankBegins(String provider, int world) {
+    void reducesPiecesThatArriveBeforeARankBegins(String provider, int world) {
         cluster(provider, world).run(group -> {
             SplittableRandom random = new SplittableRandom(group.rank());
             int count = world * (Ring.PIECE / 4);
@@ -72,10 +72,10 @@ class WiresCollectivesTest {
         });
     }
 
-    /** A rank stands still, and those before it have to hold back what it has no slots for. */
+    /** A rank stalls, and its predecessors must hold back pieces for which it has no slots. */
     @ParameterizedTest
     @CsvSource({"aeron, 3", "ucx, 3", "ucx, 4"})
-    void holdsBackWhatARankHasNoSlotsFor(String provider, int world) {
+    void holdsBackPiecesWithoutSlots(String provider, int world) {
         cluster(provider, world).run(group -> {
             int chunk = 4 * PIECES * (Ring.PIECE / 4);
             try (SymmetricBuffer buffer = group.collectives().symmetric(4L * chunk * world)) {

@@ -110,7 +110,7 @@ class ConclusionTest {
     @Test
     void endsWithoutAWorkerThatIsTooSlow() {
         CountDownLatch ended = new CountDownLatch(2);
-        List<Float> ends = cluster(true).patience(Duration.ofSeconds(2)).run(group -> {
+        List<Float> ends = cluster(true).timeout(Duration.ofSeconds(2)).run(group -> {
             float end = constant(group, before(STEPS - 1, () -> {
                 if (group.rank() == 2) {
                     await(ended);

@@ -270,7 +270,7 @@ class GossipTest {
 
     /** Joins a group, and counts messages of gossip. */
     private static Group guest(Group group, AtomicInteger received) {
-        Group guest = Group.join(group.config().wish(-1));
+        Group guest = Group.join(group.config().preferredRank(-1));
         guest.channel(Channels.GOSSIP, (from, buffer, offset, length) -> received.incrementAndGet());
         return guest;
     }

@@ -198,7 +198,7 @@ class MixingTest {
                 int rank = i;
                 String name = "rank" + rank;
                 simulation.start(name, () -> {
-                    GroupConfig joining = GroupConfig.of(null, "coordinator").wish(rank).host(name);
+                    GroupConfig joining = GroupConfig.of(null, "coordinator").preferredRank(rank).host(name);
                     try (Group group = Group.join(Transport.over(simulation.wire(name), SIMULATED), joining, false)) {
                         lines[rank] = fit(simulation, group, period);
                     }

@@ -72,7 +72,7 @@ final class TrainingProgram {
             }
         } catch (DistributedException | TransportException e) {
             if (e instanceof PeerLostException lost) {
-                System.out.println("lost " + lost.rank() + ' ' + lost.unheard().toMillis() + ' '
+                System.out.println("lost " + lost.rank() + ' ' + lost.silentFor().toMillis() + ' '
                         + TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - lastStepNs));
             }
             System.out.println("failed: " + e.getClass().getSimpleName() + ": " + e.getMessage());
@@ -105,8 +105,8 @@ final class TrainingProgram {
         Threads.set(1);
         TransportConfig transport = transport(arguments[1], me.secret()).directory(me.directory())
                 .livenessTimeout(livenessTimeout);
-        GroupConfig config = GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(TIMEOUT)
-                .patience(Duration.ofMillis(Integer.parseInt(arguments[3])));
+        GroupConfig config = GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank()).joinTimeout(TIMEOUT)
+                .timeout(Duration.ofMillis(Integer.parseInt(arguments[3])));
         if (me.isServer()) {
             serve(me, config, Path.of(arguments[4]).resolveSibling("server"));
             return;

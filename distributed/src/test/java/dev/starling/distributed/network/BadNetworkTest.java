@@ -24,7 +24,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Three real processes on hosts of their own train together while the network between them fails. */
+/** Three real processes, each on a host of its own, train together while the network between them fails. */
 @Timeout(100)
 class BadNetworkTest {
     private static final int WORLD = 3;
@@ -32,10 +32,10 @@ class BadNetworkTest {
     private static final int COORDINATOR_PORT = 7000;
     private static final int RELAY_PORT = 9000;
     private static final int STEPS = 60;
-    private static final int FOR_EVER = 1_000_000;
-    private static final long PATIENT_MS = 15_000;
+    private static final int UNTIL_STOPPED = 1_000_000;
+    private static final long LONG_SILENCE_MS = 15_000;
     private static final long SILENCE_MS = 3_000;
-    /** How much longer than the deadline it may take to tell, on a machine that does other things too. */
+    /** How much longer than the timeout a report may take, on a machine with other load. */
     private static final long SLACK_MS = 5_000;
     private static final long START_S = 40;
     private static final long END_S = 50;
@@ -95,8 +95,9 @@ class BadNetworkTest {
     }
 
     private List<Program> ranks(String provider, String strategy, long silenceMs, int steps) {
-        WireProvider.Availability there = Transport.providers().get(provider).availability();
-        assumeTrue(there instanceof WireProvider.Availability.Ready, () -> "no " + provider + " here: " + there);
+        WireProvider.Availability availability = Transport.providers().get(provider).availability();
+        assumeTrue(availability instanceof WireProvider.Availability.Ready, () -> provider + " is unavailable: "
+                + availability);
         List<Program> ranks = new ArrayList<>();
         for (int rank = 0; rank < WORLD; rank++) {
             ranks.add(rank(provider, strategy, rank, rank, silenceMs, steps));
@@ -113,12 +114,12 @@ class BadNetworkTest {
         return weights;
     }
 
-    /** Ends ranks that run until they are told. */
+    /** Stops ranks that run until they receive a stop. */
     private static void stop(List<Program> ranks) {
-        ranks.forEach(each -> each.tell("stop"));
+        ranks.forEach(each -> each.send("stop"));
     }
 
-    private static void assertAllLike(List<Program> ranks, float[] expected) throws InterruptedException {
+    private static void assertAllEqual(List<Program> ranks, float[] expected) throws InterruptedException {
         float[] first = weights(ranks.getFirst());
         assertThat(first).containsExactly(expected, within(ROUNDING));
         assertSameBits(ranks, first);
@@ -138,13 +139,13 @@ class BadNetworkTest {
     // ---- a bad network ----
 
     @Test
-    void trainsByRingAsAloneWhenOneInAHundredPacketsIsLost() throws Exception {
+    void trainsByRingLikeOneProcessWithPacketLoss() throws Exception {
         trainByRingOverALossyNetwork("aeron");
     }
 
     @Test
     @Tag("stress")
-    void trainsByRingOverUcxWhenOneInAHundredPacketsIsLost() throws Exception {
+    void trainsByRingOverUcxWithPacketLoss() throws Exception {
         trainByRingOverALossyNetwork("ucx");
     }
 
@@ -152,19 +153,19 @@ class BadNetworkTest {
         for (int host = 0; host < WORLD; host++) {
             network.lose(host, 1);
         }
-        assertAllLike(ranks(provider, "ring", PATIENT_MS, STEPS), alone());
+        assertAllEqual(ranks(provider, "ring", LONG_SILENCE_MS, STEPS), alone());
         for (int host = 0; host < WORLD; host++) {
             assertThat(network.lost(host)).as("packets lost on the way to rank %d", host).isPositive();
         }
     }
 
     @Test
-    void agreesByGossipWhenOneInAHundredPacketsIsLost() throws Exception {
+    void learnsByGossipWithPacketLoss() throws Exception {
         for (int host = 0; host < WORLD; host++) {
             network.lose(host, 1);
         }
-        for (Program rank : ranks("aeron", "gossip", PATIENT_MS, 400)) {
-            // From 2 at the beginning. Who is ahead mixes in what those behind have not learned yet.
+        for (Program rank : ranks("aeron", "gossip", LONG_SILENCE_MS, 400)) {
+            // The error is 2 at the start. Ranks that are ahead mix in weights of ranks that are behind.
             assertThat(LineFit.error(weights(rank))).isLessThan(0.1);
             rank.awaitEnd(END_S);
         }
@@ -173,12 +174,12 @@ class BadNetworkTest {
 
     /** Two workers and a server. */
     @Test
-    void trainsWithAServerAsAloneWhenOneInAHundredPacketsIsLost() throws Exception {
+    void trainsWithAServerLikeOneProcessWithPacketLoss() throws Exception {
         for (int host = 0; host < WORLD; host++) {
             network.lose(host, 1);
         }
-        List<Program> ranks = ranks("aeron", "ps-sync", PATIENT_MS, STEPS);
-        assertAllLike(ranks.subList(0, 2), alone());
+        List<Program> ranks = ranks("aeron", "ps-sync", LONG_SILENCE_MS, STEPS);
+        assertAllEqual(ranks.subList(0, 2), alone());
         ranks.get(2).await("done", END_S);
         ranks.get(2).awaitEnd(END_S);
         for (int host = 0; host < WORLD; host++) {
@@ -188,11 +189,11 @@ class BadNetworkTest {
 
     @Test
     @Tag("stress")
-    void learnsWithAServerThatNobodyWaitsForWhenOneInAHundredPacketsIsLost() throws Exception {
+    void learnsWithAnAsynchronousServerWithPacketLoss() throws Exception {
         for (int host = 0; host < WORLD; host++) {
             network.lose(host, 1);
         }
-        learnWithAServer(ranks("aeron", "ps", PATIENT_MS, 200));
+        learnWithAServer(ranks("aeron", "ps", LONG_SILENCE_MS, 200));
         assertThat(network.lost(2)).as("packets lost on the way to the server").isPositive();
     }
 
@@ -206,7 +207,7 @@ class BadNetworkTest {
     }
 
     @Test
-    void trainsByRingAsAloneWhenPacketsAreDelayedAndOvertakeEachOther() throws Exception {
+    void trainsByRingLikeOneProcessWithReorderedPackets() throws Exception {
         List<String> ways = new ArrayList<>();
         for (int to = 0; to < WORLD; to++) {
             ways.add(RELAY_PORT + to + "=" + HostNetwork.address(to) + ':' + PORT);
@@ -225,60 +226,60 @@ class BadNetworkTest {
             }
         }
         relay.await("ready", START_S);
-        assertAllLike(ranks("aeron", "ring", PATIENT_MS, STEPS), alone());
+        assertAllEqual(ranks("aeron", "ring", LONG_SILENCE_MS, STEPS), alone());
         relay.await("overtaken", 1);
     }
 
     // ---- a rank is cut off ----
 
     @Test
-    void tellsEachRankWhoIsCutOff() throws Exception {
-        tellWhoIsCutOff("aeron");
+    void reportsTheIsolatedRank() throws Exception {
+        reportTheIsolatedRank("aeron");
     }
 
     @Test
     @Tag("stress")
-    void tellsEachRankWhoIsCutOffOverUcx() throws Exception {
-        tellWhoIsCutOff("ucx");
+    void reportsTheIsolatedRankOverUcx() throws Exception {
+        reportTheIsolatedRank("ucx");
     }
 
-    private void tellWhoIsCutOff(String provider) throws Exception {
-        List<Program> ranks = ranks(provider, "ring", SILENCE_MS, FOR_EVER);
+    private void reportTheIsolatedRank(String provider) throws Exception {
+        List<Program> ranks = ranks(provider, "ring", SILENCE_MS, UNTIL_STOPPED);
         for (Program rank : ranks) {
             rank.awaitStep(20, WORLD, START_S);
         }
         long cutNs = System.nanoTime();
         network.cut(2);
         for (Program rank : ranks.subList(0, 2)) {
-            String[] told = rank.await("lost", END_S).split(" ", 3);
+            String[] report = rank.await("lost", END_S).split(" ", 3);
             assertThat(TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - cutNs)).isLessThan(SILENCE_MS + SLACK_MS);
-            assertThat(told[0]).as("who is lost: %s", told[2]).isEqualTo("2");
-            assertThat(Long.parseLong(told[1])).as("last heard ms ago").isBetween(SILENCE_MS / 2, SILENCE_MS
+            assertThat(report[0]).as("the lost rank: %s", report[2]).isEqualTo("2");
+            assertThat(Long.parseLong(report[1])).as("last heard ms ago").isBetween(SILENCE_MS / 2, SILENCE_MS
                     + SLACK_MS);
-            assertThat(told[2]).contains("rank 2 is lost, last heard");
+            assertThat(report[2]).contains("rank 2 is lost, last heard");
             rank.awaitEnd(END_S);
         }
-        // It hears of nobody: which of the others it misses first is chance.
-        String[] told = ranks.get(2).await("lost", END_S).split(" ", 3);
-        assertThat(told[0]).as(told[2]).isIn("0", "1", "-1");
-        assertThat(told[2]).contains("is lost, last heard").contains("received nothing from");
+        // The isolated rank receives nothing; which of the others it loses first is random.
+        String[] report = ranks.get(2).await("lost", END_S).split(" ", 3);
+        assertThat(report[0]).as(report[2]).isIn("0", "1", "-1");
+        assertThat(report[2]).contains("is lost, last heard").contains("received nothing from");
         ranks.get(2).awaitEnd(END_S);
     }
 
     @Test
     @Tag("stress")
-    void goesOnWithoutACutOffRankAndTakesAReplacementIn() throws Exception {
-        goOnWithoutACutOffRankAndTakeAReplacementIn("elastic");
+    void continuesWithoutAnIsolatedRankAndAdmitsAReplacement() throws Exception {
+        continueWithoutAnIsolatedRankAndAdmitAReplacement("elastic");
     }
 
     @Test
     @Tag("stress")
-    void gossipsWithoutACutOffRankAndTakesAReplacementIn() throws Exception {
-        goOnWithoutACutOffRankAndTakeAReplacementIn("gossip");
+    void gossipsWithoutAnIsolatedRankAndAdmitsAReplacement() throws Exception {
+        continueWithoutAnIsolatedRankAndAdmitAReplacement("gossip");
     }
 
-    private void goOnWithoutACutOffRankAndTakeAReplacementIn(String strategy) throws Exception {
-        List<Program> ranks = ranks("aeron", strategy, SILENCE_MS, FOR_EVER);
+    private void continueWithoutAnIsolatedRankAndAdmitAReplacement(String strategy) throws Exception {
+        List<Program> ranks = ranks("aeron", strategy, SILENCE_MS, UNTIL_STOPPED);
         for (Program rank : ranks) {
             rank.awaitStep(20, WORLD, START_S);
         }
@@ -289,7 +290,7 @@ class BadNetworkTest {
         }
         Program cutOff = ranks.remove(2);
         if (strategy.equals("elastic")) {
-            // It cannot know whether the others go on, so it must not.
+            // The rank cannot know whether the others continue, so it must end.
             assertThat(cutOff.await("lost", END_S)).startsWith("-1 ").contains("the coordinator is lost, last heard");
             cutOff.awaitEnd(END_S);
         } else {
@@ -297,7 +298,7 @@ class BadNetworkTest {
         }
         network.heal(2);
         long before = ranks.getFirst().lastStep();
-        Program replacement = rank("aeron", strategy, 2, 2, SILENCE_MS, FOR_EVER);
+        Program replacement = rank("aeron", strategy, 2, 2, SILENCE_MS, UNTIL_STOPPED);
         ranks.add(replacement);
         for (Program rank : ranks) {
             rank.awaitStep(before + 50, WORLD, START_S);
@@ -307,7 +308,7 @@ class BadNetworkTest {
             assertSameBits(ranks, weights(ranks.getFirst()));
         }
         for (Program rank : ranks) {
-            // From 2 at the beginning. Who is ahead mixes in what those behind have not learned yet.
+            // The error is 2 at the start. Ranks that are ahead mix in weights of ranks that are behind.
             assertThat(LineFit.error(weights(rank))).isLessThan(0.1);
             rank.awaitEnd(END_S);
         }
@@ -315,9 +316,9 @@ class BadNetworkTest {
 
     @Test
     @Tag("stress")
-    void goesOnWithoutACutOffWorkerOfAServerAndTakesAReplacementIn() throws Exception {
+    void continuesWithoutAnIsolatedWorkerAndAdmitsAReplacement() throws Exception {
         long silenceMs = 2 * SILENCE_MS;
-        List<Program> ranks = ranks("aeron", "ps", silenceMs, FOR_EVER);
+        List<Program> ranks = ranks("aeron", "ps", silenceMs, UNTIL_STOPPED);
         Program stays = ranks.getFirst();
         for (Program worker : ranks.subList(0, 2)) {
             worker.awaitStep(20, WORLD, START_S);
@@ -328,7 +329,7 @@ class BadNetworkTest {
         ranks.get(1).close();
         network.heal(1);
         long before = stays.lastStep();
-        ranks.set(1, rank("aeron", "ps", 1, 1, silenceMs, FOR_EVER));
+        ranks.set(1, rank("aeron", "ps", 1, 1, silenceMs, UNTIL_STOPPED));
         for (Program worker : ranks.subList(0, 2)) {
             worker.awaitStep(before + 50, WORLD, START_S);
         }
@@ -337,8 +338,8 @@ class BadNetworkTest {
     }
 
     @Test
-    void waitsForAServerThatIsCutOffForAWhile() throws Exception {
-        List<Program> ranks = ranks("aeron", "ps", PATIENT_MS, FOR_EVER);
+    void waitsForAServerThatIsIsolatedForAWhile() throws Exception {
+        List<Program> ranks = ranks("aeron", "ps", LONG_SILENCE_MS, UNTIL_STOPPED);
         List<Program> workers = ranks.subList(0, 2);
         for (Program worker : workers) {
             worker.awaitStep(20, WORLD, START_S);
@@ -358,13 +359,13 @@ class BadNetworkTest {
     // ---- others ----
 
     @Test
-    void letsNeitherAStrangerNorASecondAtThePortDisturb() throws Exception {
-        List<Program> ranks = ranks("aeron", "ring", PATIENT_MS, FOR_EVER);
-        Program stranger = rank("aeron", "ring", 1, WORLD, PORT, PATIENT_MS, STEPS, hex());
+    void ignoresAStrangerAndASecondProcessAtThePort() throws Exception {
+        List<Program> ranks = ranks("aeron", "ring", LONG_SILENCE_MS, UNTIL_STOPPED);
+        Program stranger = rank("aeron", "ring", 1, WORLD, PORT, LONG_SILENCE_MS, STEPS, hex());
         for (Program rank : ranks) {
             rank.awaitStep(20, WORLD, START_S);
         }
-        Program second = rank("aeron", "ring", 1, 1, PORT, PATIENT_MS, STEPS, secret);
+        Program second = rank("aeron", "ring", 1, 1, PORT, LONG_SILENCE_MS, STEPS, secret);
         assertThat(stranger.await("failed", START_S)).contains("cannot join", coordinator(), "different secrets");
         stranger.awaitEnd(END_S);
         assertThat(second.await("failed", START_S)).isEqualTo("port " + PORT + " is in use at "

@@ -14,29 +14,29 @@ import java.util.Random;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Hands datagrams on after a while that is another for each, so that many overtake each other. Arguments
- * {@code port=host:port}: where to hand on what comes at a port; answers go the same way back. Says after every
- * {@value #TELL_EVERY} that were overtaken how many that are, and of how many.
+ * Forwards datagrams after random delays, so that many overtake each other. Arguments {@code port=host:port}: where to
+ * forward datagrams that arrive at a port; replies take the same path back. Prints the numbers of overtaken and of all
+ * datagrams after every {@value #REPORT_INTERVAL} overtaken ones.
  */
 final class DelayingRelay {
     private static final long MIN_NS = TimeUnit.MICROSECONDS.toNanos(200);
     private static final int JITTER_NS = (int) TimeUnit.MILLISECONDS.toNanos(3);
-    private static final int TELL_EVERY = 100;
-    private static final int LONGEST = 65_536;
+    private static final int REPORT_INTERVAL = 100;
+    private static final int MAX_BYTES = 65_536;
 
     private final Random random = new Random(4);
     private final Selector selector = Selector.open();
-    private final ByteBuffer buffer = ByteBuffer.allocate(LONGEST);
+    private final ByteBuffer buffer = ByteBuffer.allocate(MAX_BYTES);
     private final PriorityQueue<Delayed> delayed = new PriorityQueue<>((a, b) -> Long.compare(a.dueNs, b.dueNs));
     private long count;
     private long overtaken;
 
     private DelayingRelay() throws IOException { }
 
-    /** A datagram under way. */
+    /** A delayed datagram. */
     private record Delayed(long dueNs, long number, byte[] bytes, Way way) { }
 
-    /** Where datagrams go on to, and the last that did. */
+    /** A destination of datagrams, with the number of the last one sent. */
     private static final class Way {
         private final DatagramChannel channel;
         private final SocketAddress target;
@@ -48,7 +48,7 @@ final class DelayingRelay {
         }
     }
 
-    /** A socket to whose senders answers come back by sockets of their own. */
+    /** A listening socket. Each sender gets a socket of its own, through which replies return. */
     private record Entry(DatagramChannel channel, InetSocketAddress target, Map<SocketAddress, Way> onward) { }
 
     public static void main(String[] arguments) throws IOException {
@@ -62,11 +62,11 @@ final class DelayingRelay {
         }
         System.out.println("ready");
         while (true) {
-            relay.turn();
+            relay.doWork();
         }
     }
 
-    private void turn() throws IOException {
+    private void doWork() throws IOException {
         long waitNs = delayed.isEmpty() ? TimeUnit.SECONDS.toNanos(1) : delayed.peek().dueNs - System.nanoTime();
         if (waitNs < TimeUnit.MILLISECONDS.toNanos(1)) {
             selector.selectNow();
@@ -74,7 +74,7 @@ final class DelayingRelay {
             selector.select(TimeUnit.NANOSECONDS.toMillis(waitNs));
         }
         for (SelectionKey key : selector.selectedKeys()) {
-            take(key);
+            receive(key);
         }
         selector.selectedKeys().clear();
         while (!delayed.isEmpty() && delayed.peek().dueNs <= System.nanoTime()) {
@@ -82,7 +82,7 @@ final class DelayingRelay {
         }
     }
 
-    private void take(SelectionKey key) throws IOException {
+    private void receive(SelectionKey key) throws IOException {
         DatagramChannel channel = (DatagramChannel) key.channel();
         SocketAddress from;
         while ((from = channel.receive(buffer.clear())) != null) {
@@ -108,7 +108,7 @@ final class DelayingRelay {
     private void send(Delayed each) throws IOException {
         if (each.number < each.way.last) {
             overtaken++;
-            if (overtaken % TELL_EVERY == 0) {
+            if (overtaken % REPORT_INTERVAL == 0) {
                 System.out.println("overtaken " + overtaken + " of " + count);
             }
         }

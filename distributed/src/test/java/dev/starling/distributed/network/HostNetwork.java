@@ -15,8 +15,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Hosts on one Ethernet: network namespaces, each with a cable to a bridge in a namespace of its own. Nothing of it is
- * seen by the rest of the machine, and nothing stays.
+ * Hosts on one Ethernet: network namespaces, each with a virtual cable to a bridge in a namespace of its own. The rest
+ * of the machine does not see the network, and closing removes it completely.
  */
 final class HostNetwork implements AutoCloseable {
     private static final Pattern DROPPED = Pattern.compile("counter packets (\\d+)");
@@ -27,10 +27,10 @@ final class HostNetwork implements AutoCloseable {
 
     private HostNetwork() { }
 
-    /** Lays the network out; skips the test where this process may not. */
+    /** Creates the network; skips the test if this process has no permission. */
     static HostNetwork of(int hosts) {
-        assumeTrue("root".equals(System.getProperty("user.name")), "only root may make network namespaces");
-        assumeTrue(isThere("ip"), "the program ip is not installed (package iproute2)");
+        assumeTrue("root".equals(System.getProperty("user.name")), "only root may create network namespaces");
+        assumeTrue(isInstalled("ip"), "the program ip is not installed (package iproute2)");
         HostNetwork network = new HostNetwork();
         try {
             network.layOut(hosts);
@@ -43,7 +43,7 @@ final class HostNetwork implements AutoCloseable {
 
     private void layOut(int hosts) {
         String hub = hub();
-        assumeTrue(tries("ip", "netns", "add", hub) == 0, "network namespaces cannot be made here");
+        assumeTrue(tries("ip", "netns", "add", hub) == 0, "network namespaces cannot be created");
         namespaces.add(hub);
         ip(hub, "link add name bridge type bridge");
         ip(hub, "address add " + bridge() + "/24 dev bridge");
@@ -81,44 +81,44 @@ final class HostNetwork implements AutoCloseable {
         return name + "-hub";
     }
 
-    /** Returns what a command begins with to run on a host. */
+    /** Returns the prefix of commands that run on a host. */
     List<String> on(int host) {
         return List.of("ip", "netns", "exec", namespace(host));
     }
 
-    /** Returns what a command begins with to run on the machine in the middle. */
+    /** Returns the prefix of commands that run on the machine in the middle. */
     List<String> inTheMiddle() {
         return List.of("ip", "netns", "exec", hub());
     }
 
-    /** Pulls a host's cable out. */
+    /** Disconnects a host. */
     void cut(int host) {
         ip(hub(), "link set dev " + cable(host) + " down");
     }
 
-    /** Plugs a host's cable in again. */
+    /** Connects a host again. */
     void heal(int host) {
         ip(hub(), "link set dev " + cable(host) + " up");
     }
 
-    /** Has a host lose so many of a hundred packets that come. */
+    /** Makes a host drop a percentage of its incoming packets. */
     void lose(int host, int percent) {
         nft(host, "add table ip lossy; add chain ip lossy in { type filter hook input priority 0; };"
                 + " add rule ip lossy in iifname eth0 numgen inc mod 100 < " + percent + " counter drop");
     }
 
-    /** Returns how many packets a host has lost. */
+    /** Returns the number of packets that a host has dropped. */
     long lost(int host) {
         List<String> command = new ArrayList<>(on(host));
         command.addAll(List.of("nft", "list", "table", "ip", "lossy"));
         Matcher found = DROPPED.matcher(run(command.toArray(String[]::new)));
         if (!found.find()) {
-            throw new IllegalStateException("host " + host + " does not count what it loses");
+            throw new IllegalStateException("host " + host + " does not count dropped packets");
         }
         return Long.parseLong(found.group(1));
     }
 
-    /** Has what a host sends to a port of another go to a port of the machine in the middle. */
+    /** Redirects a host's packets to a port of another host to a port of the machine in the middle. */
     void divert(int host, int to, int port, int instead) {
         nft(host, "add table ip detour; add chain ip detour out { type nat hook output priority -100; };"
                 + " add rule ip detour out ip daddr " + address(to) + " udp dport " + port + " dnat to " + bridge()
@@ -126,7 +126,7 @@ final class HostNetwork implements AutoCloseable {
     }
 
     private void nft(int host, String rules) {
-        assumeTrue(isThere("nft"), "the program nft is not installed (package nftables)");
+        assumeTrue(isInstalled("nft"), "the program nft is not installed (package nftables)");
         List<String> command = new ArrayList<>(on(host));
         command.addAll(List.of("nft", rules));
         run(command.toArray(String[]::new));
@@ -138,7 +138,7 @@ final class HostNetwork implements AutoCloseable {
         run(command.toArray(String[]::new));
     }
 
-    private static boolean isThere(String program) {
+    private static boolean isInstalled(String program) {
         for (String directory : (System.getenv("PATH") + ":/usr/sbin:/sbin").split(":")) {
             if (Files.isExecutable(Path.of(directory, program))) {
                 return true;
@@ -160,11 +160,11 @@ final class HostNetwork implements AutoCloseable {
     private static String run(String... command) {
         try {
             Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-            String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
             if (!ended(process) || process.exitValue() != 0) {
-                throw new IllegalStateException(String.join(" ", command) + ": " + said);
+                throw new IllegalStateException(String.join(" ", command) + ": " + output);
             }
-            return said;
+            return output;
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
@@ -182,7 +182,7 @@ final class HostNetwork implements AutoCloseable {
         return false;
     }
 
-    /** Takes it down; what ran on the hosts must have ended. */
+    /** Removes the network; the programs on its hosts must have ended. */
     @Override
     public void close() {
         List<String> stay = new ArrayList<>();

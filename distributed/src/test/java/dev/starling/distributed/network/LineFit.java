@@ -18,7 +18,7 @@ import java.util.List;
 import java.util.random.RandomGenerator;
 import java.util.random.RandomGeneratorFactory;
 
-/** Fits 32 sums of 32 inputs each: y_i = 2 x_i - x_(i+1), without noise, so that the answer is known. */
+/** Fits 32 sums of 32 inputs each: y_i = 2 x_i - x_(i+1), without noise, so the solution is known. */
 record LineFit(int size) implements Dataset {
     private static final int WIDTH = 32;
     private static final int EXAMPLES = 600;
@@ -47,7 +47,7 @@ record LineFit(int size) implements Dataset {
 
     /** Trains, and returns the weights, {@code [32, 32]}. */
     static float[] train(DistributionStrategy strategy, int steps, TrainingListener listener) {
-        // Ranks begin with weights of their own.
+        // Each rank starts with different weights.
         try (Layer model = Linear.of(WIDTH, WIDTH, Generator.seeded(1 + strategy.rank()));
                 Optimizer optimizer = Sgd.over(model).rate(8).build();
                 DataLoader data = DataLoader.of(new LineFit(EXAMPLES)).batchSize(BATCH).workers(0).seed(3).shuffle()
@@ -59,7 +59,7 @@ record LineFit(int size) implements Dataset {
         }
     }
 
-    /** Returns how far the farthest weight is from the answer. */
+    /** Returns the maximum distance of a weight from the solution. */
     static double error(float[] weights) {
         double worst = 0;
         for (int out = 0; out < WIDTH; out++) {

@@ -10,13 +10,13 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 
-/** A program of these tests in a process of its own, and what it says. */
+/** A program of these tests in a process of its own, and its output. */
 final class Program implements AutoCloseable {
     private static final long STANDSTILL_NS = TimeUnit.MILLISECONDS.toNanos(500);
 
     private final String name;
     private final Process process;
-    private final List<String> said = new ArrayList<>();
+    private final List<String> output = new ArrayList<>();
     private final Thread reader;
 
     private Program(String name, Process process) {
@@ -26,12 +26,12 @@ final class Program implements AutoCloseable {
     }
 
     /**
-     * Starts a program of this class path with what matters of this JVM's flags.
+     * Starts a program of this class path with the module flags of this JVM.
      *
-     * @param place what its command begins with: where to run
+     * @param prefix first words of the command, which select the host
      */
-    static Program start(String name, List<String> place, Class<?> main, List<String> arguments) {
-        List<String> command = new ArrayList<>(place);
+    static Program start(String name, List<String> prefix, Class<?> main, List<String> arguments) {
+        List<String> command = new ArrayList<>(prefix);
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         for (String flag : ManagementFactory.getRuntimeMXBean().getInputArguments()) {
             if (flag.startsWith("--")) {
@@ -51,85 +51,86 @@ final class Program implements AutoCloseable {
     private void read() {
         try (BufferedReader lines = process.inputReader()) {
             for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-                synchronized (said) {
-                    said.add(line);
-                    said.notifyAll();
+                synchronized (output) {
+                    output.add(line);
+                    output.notifyAll();
                 }
             }
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         } finally {
-            synchronized (said) {
-                said.notifyAll();
+            synchronized (output) {
+                output.notifyAll();
             }
         }
     }
 
-    /** Says a line to it. */
-    void tell(String line) {
+    /** Sends a line to the program's input. */
+    void send(String line) {
         try {
             process.outputWriter().write(line + '\n');
             process.outputWriter().flush();
         } catch (IOException e) {
-            throw new UncheckedIOException(name + " does not listen:\n" + all(), e);
+            throw new UncheckedIOException(name + " does not read its input:\n" + all(), e);
         }
     }
 
-    /** Waits for a line that begins so, and returns what follows in it. */
+    /** Waits for a line with a beginning, and returns the rest of the line. */
     String await(String beginning, long seconds) throws InterruptedException {
         return line(line -> line.startsWith(beginning), "that begins with " + beginning, seconds)
                 .substring(beginning.length()).strip();
     }
 
-    /** Waits until it tells of a step from that one on, by so many ranks. */
-    void awaitStep(long least, int world, long seconds) throws InterruptedException {
+    /** Waits until the program prints a step with at least a number, taken by a number of ranks. */
+    void awaitStep(long minStep, int world, long seconds) throws InterruptedException {
         line(line -> {
             String[] words = line.split(" ");
-            return words[0].equals("step") && Long.parseLong(words[1]) >= least && Integer.parseInt(words[2]) == world;
-        }, "of step " + least + " with " + world + " ranks", seconds);
+            return words[0].equals("step") && Long.parseLong(words[1]) >= minStep
+                    && Integer.parseInt(words[2]) == world;
+        }, "of step " + minStep + " with " + world + " ranks", seconds);
     }
 
     private String line(Predicate<String> matching, String what, long seconds) throws InterruptedException {
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
         int seen = 0;
-        synchronized (said) {
+        synchronized (output) {
             while (true) {
-                for (; seen < said.size(); seen++) {
-                    if (matching.test(said.get(seen))) {
-                        return said.get(seen);
+                for (; seen < output.size(); seen++) {
+                    if (matching.test(output.get(seen))) {
+                        return output.get(seen);
                     }
                 }
                 long leftMs = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
                 if (leftMs <= 0 || !reader.isAlive()) {
-                    throw new AssertionError(name + (leftMs <= 0 ? " says" : " ended without saying") + " no line "
+                    throw new AssertionError(name + (leftMs <= 0 ? " printed" : " ended without printing") + " no line "
                             + what + (leftMs <= 0 ? " within " + seconds + " s" : "") + ", but\n" + all());
                 }
-                said.wait(Math.min(leftMs, 100));
+                output.wait(Math.min(leftMs, 100));
             }
         }
     }
 
-    /** Waits until it has said nothing for half a second. */
+    /** Waits until the program has printed nothing for half a second. */
     void awaitStandstill(long seconds) throws InterruptedException {
         long begin = System.nanoTime();
         long since = begin;
-        synchronized (said) {
-            for (int seen = said.size(); System.nanoTime() - since < STANDSTILL_NS; said.wait(50)) {
-                if (said.size() > seen) {
-                    seen = said.size();
+        synchronized (output) {
+            for (int seen = output.size(); System.nanoTime() - since < STANDSTILL_NS; output.wait(50)) {
+                if (output.size() > seen) {
+                    seen = output.size();
                     since = System.nanoTime();
                 }
                 if (System.nanoTime() - begin > TimeUnit.SECONDS.toNanos(seconds)) {
-                    throw new AssertionError(name + " goes on for " + seconds + " s, and says\n" + all());
+                    throw new AssertionError(name + " still prints after " + seconds + " s:\n" + all());
                 }
             }
         }
     }
 
-    /** Returns the last step that it told of. */
+    /** Returns the last step that the program printed. */
     long lastStep() {
-        synchronized (said) {
-            for (String line : said.reversed()) {
+        synchronized (output) {
+            for (String line : output.reversed()) {
                 if (line.startsWith("step ")) {
                     return Long.parseLong(line.split(" ")[1]);
                 }
@@ -138,22 +139,22 @@ final class Program implements AutoCloseable {
         }
     }
 
-    /** Returns what it has said, for reports. */
+    /** Returns the output, for reports. */
     String all() {
-        synchronized (said) {
-            return String.join("\n", said);
+        synchronized (output) {
+            return String.join("\n", output);
         }
     }
 
-    /** Waits until it has ended. */
+    /** Waits until the program has ended. */
     void awaitEnd(long seconds) throws InterruptedException {
         if (!process.waitFor(seconds, TimeUnit.SECONDS)) {
-            throw new AssertionError(name + " does not end within " + seconds + " s, and says\n" + all());
+            throw new AssertionError(name + " does not end within " + seconds + " s; its output:\n" + all());
         }
         reader.join(TimeUnit.SECONDS.toMillis(seconds));
     }
 
-    /** Kills it, if it runs. */
+    /** Kills the program if it runs. */
     @Override
     public void close() {
         process.destroyForcibly();

@@ -30,26 +30,26 @@ import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * One rank, on a host of its own; rank 0 runs the coordinator, too. Tells of every tenth step and how it ended, one
- * line each; ends training when told to {@code stop}.
+ * One rank on a host of its own; rank 0 also runs the coordinator. Prints every tenth step and the result of the run,
+ * one line each. Stops training when it reads the line {@code stop}.
  */
 final class RankProgram implements TrainingListener {
-    private static final long STEP_EVERY_NS = 2_000_000;
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final long STEP_NS = 2_000_000;
+    private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
-    private final Map<String, String> given = new HashMap<>();
+    private final Map<String, String> arguments = new HashMap<>();
     private Group group;
     private volatile boolean stops;
 
-    private RankProgram(String[] arguments) {
-        for (String each : arguments) {
-            given.put(each.substring(0, each.indexOf('=')), each.substring(each.indexOf('=') + 1));
+    private RankProgram(String[] pairs) {
+        for (String each : pairs) {
+            arguments.put(each.substring(0, each.indexOf('=')), each.substring(each.indexOf('=') + 1));
         }
     }
 
     /**
      * Arguments, {@code name=value}: provider, secret (hexadecimal), host, port, silence (ms), directory, coordinator,
-     * rank, world, strategy (ring, elastic, gossip, or ps or ps-sync, where the last rank serves), steps.
+     * rank, world, strategy (ring, elastic, gossip, ps or ps-sync; with the last two the last rank serves), steps.
      */
     public static void main(String[] arguments) {
         RankProgram program = new RankProgram(arguments);
@@ -59,14 +59,14 @@ final class RankProgram implements TrainingListener {
             program.run();
             status = 0;
         } catch (PeerLostException e) {
-            say("lost " + e.rank() + ' ' + e.unheard().toMillis() + ' ' + e.getMessage());
+            print("lost " + e.rank() + ' ' + e.silentFor().toMillis() + ' ' + e.getMessage());
         } catch (DistributedException | TransportException e) {
-            say("failed " + e.getMessage());
+            print("failed " + e.getMessage());
         }
         System.exit(status);
     }
 
-    private static void say(String line) {
+    private static void print(String line) {
         System.out.println(line);
         System.out.flush();
     }
@@ -82,79 +82,80 @@ final class RankProgram implements TrainingListener {
     }
 
     private TransportConfig transport(String host, int port) {
-        TransportConfig config = TransportConfig.of(given.get("provider"),
-                Secret.ofHex(given.get("secret"))).at(host, port).sharedMemory(false)
-                .livenessTimeout(Duration.ofMillis(Long.parseLong(given.get("silence"))))
-                .directory(Path.of(given.get("directory")));
-        return given.get("provider").equals("ucx") ? config.option("tls", "tcp") : config;
+        TransportConfig config = TransportConfig.of(arguments.get("provider"),
+                Secret.ofHex(arguments.get("secret"))).at(host, port).sharedMemory(false)
+                .livenessTimeout(Duration.ofMillis(Long.parseLong(arguments.get("silence"))))
+                .directory(Path.of(arguments.get("directory")));
+        return arguments.get("provider").equals("ucx") ? config.option("tls", "tcp") : config;
     }
 
     private void run() {
-        String coordinator = given.get("coordinator");
-        int rank = Integer.parseInt(given.get("rank"));
-        TransportConfig own = transport(given.get("host"), Integer.parseInt(given.get("port")));
+        String coordinator = arguments.get("coordinator");
+        int rank = Integer.parseInt(arguments.get("rank"));
+        TransportConfig own = transport(arguments.get("host"), Integer.parseInt(arguments.get("port")));
         if (rank > 0) {
             train(rank, own, coordinator);
             return;
         }
         int colon = coordinator.lastIndexOf(':');
-        Coordinator.OnLoss onLoss = given.get("strategy").equals("ring") ? Coordinator.OnLoss.END
+        Coordinator.OnLoss onLoss = arguments.get("strategy").equals("ring") ? Coordinator.OnLoss.END
                 : Coordinator.OnLoss.REFORM;
         Transport carrier = Transport.open(transport(coordinator.substring(0, colon),
                 Integer.parseInt(coordinator.substring(colon + 1))));
         try (CoordinatorThread thread = CoordinatorThread.start(Coordinator.over(carrier,
-                Integer.parseInt(given.get("world")), onLoss, 1, PATIENCE))) {
+                Integer.parseInt(arguments.get("world")), onLoss, 1, TIMEOUT))) {
             train(rank, own, coordinator);
-            thread.awaitDone(PATIENCE);
+            thread.awaitDone(TIMEOUT);
         } finally {
-            say("refused " + carrier.counters().refusedStrangers());
+            print("refused " + carrier.counters().refusedStrangers());
         }
     }
 
-    private void train(int wish, TransportConfig own, String coordinator) {
-        GroupConfig config = GroupConfig.of(own, coordinator).wish(wish).host(given.get("host")).joining(PATIENCE)
-                .patience(PATIENCE);
+    private void train(int rank, TransportConfig own, String coordinator) {
+        GroupConfig config = GroupConfig.of(own, coordinator).preferredRank(rank).host(arguments.get("host"))
+                .joinTimeout(TIMEOUT)
+                .timeout(TIMEOUT);
         try (Group joined = Group.join(config)) {
             group = joined;
-            say("joined " + group.rank());
-            if (given.get("strategy").startsWith("ps") && wish == workers()) {
+            print("joined " + group.rank());
+            if (arguments.get("strategy").startsWith("ps") && rank == workers()) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());
-                say("done");
+                print("done");
                 return;
             }
-            float[] weights = LineFit.train(strategy(wish), Integer.parseInt(given.get("steps")), this);
+            float[] weights = LineFit.train(strategy(rank), Integer.parseInt(arguments.get("steps")), this);
             StringBuilder text = new StringBuilder();
             for (float weight : weights) {
                 text.append(' ').append(Integer.toHexString(Float.floatToRawIntBits(weight)));
             }
-            say("done" + text);
+            print("done" + text);
         }
     }
 
     private int workers() {
-        return Integer.parseInt(given.get("world")) - 1;
+        return Integer.parseInt(arguments.get("world")) - 1;
     }
 
-    private DistributionStrategy strategy(int wish) {
-        return switch (given.get("strategy")) {
+    private DistributionStrategy strategy(int rank) {
+        return switch (arguments.get("strategy")) {
             case "ring" -> RingAllReduce.over(group).bucketBytes(2048).build();
             case "elastic" -> RingAllReduce.over(group).bucketBytes(2048).elastic().build();
             case "gossip" -> Gossip.of(group, 2);
-            case "ps" -> ParameterServer.worker(group, wish).workers(workers()).build();
-            case "ps-sync" -> ParameterServer.worker(group, wish).workers(workers())
+            case "ps" -> ParameterServer.worker(group, rank).workers(workers()).build();
+            case "ps-sync" -> ParameterServer.worker(group, rank).workers(workers())
                     .consistency(new Consistency.Synchronous()).build();
-            default -> throw new IllegalArgumentException(given.toString());
+            default -> throw new IllegalArgumentException(arguments.toString());
         };
     }
 
     @Override
     public void stepEnded(Progress progress) {
         if (progress.step() % 10 == 0) {
-            say("step " + progress.step() + ' ' + group.world());
+            print("step " + progress.step() + ' ' + group.world());
         }
         if (stops) {
             progress.stop();
         }
-        LockSupport.parkNanos(STEP_EVERY_NS);
+        LockSupport.parkNanos(STEP_NS);
     }
 }

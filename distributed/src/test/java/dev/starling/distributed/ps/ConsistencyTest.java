@@ -11,15 +11,15 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Who waits for whom, and that what comes twice counts once. */
+/** Which workers wait for which under each consistency, and that repeated requests have no effect. */
 @Timeout(60)
 class ConsistencyTest {
     private static final float[] ONE = {1, 1, 1, 1};
 
     @Test
-    void asynchronousWorkersAreAnsweredAtOnceWithTheWeightsAsTheyAre() throws InterruptedException {
-        try (Driver d = new Driver(ServerConfig.inMemory(),
-                Driver.plan(2, new Consistency.Asynchronous(), Driver.PLAIN, 4))) {
+    void answersAsynchronousWorkersImmediatelyWithThePresentWeights() throws InterruptedException {
+        try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(),
+                ServerDriver.plan(2, new Consistency.Asynchronous(), ServerDriver.PLAIN, 4))) {
             assertThat(d.join(0, 7, 0, 10, 20, 30, 40).floats()).containsExactly(10, 20, 30, 40);
             assertThat(d.push(0, 7, 0, 0, 1, ONE).floats()).containsExactly(9, 19, 29, 39);
             assertThat(d.push(0, 7, 1, 0, 0.5, ONE).floats()).containsExactly(8.5f, 18.5f, 28.5f, 38.5f);
@@ -29,40 +29,40 @@ class ConsistencyTest {
     }
 
     @Test
-    void whatComesTwiceCountsOnce() throws InterruptedException {
-        try (Driver d = new Driver(ServerConfig.inMemory(),
-                Driver.plan(1, new Consistency.Asynchronous(), Driver.PLAIN, 4))) {
+    void appliesARepeatedPushOnce() throws InterruptedException {
+        try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(),
+                ServerDriver.plan(1, new Consistency.Asynchronous(), ServerDriver.PLAIN, 4))) {
             d.join(0, 7, 0, 0, 0, 0, 0);
             for (int k = 0; k < 5; k++) {
                 for (int repeat = 0; repeat < 3; repeat++) {
-                    Answer a = d.push(0, 7, k, 0, 1, ONE);
+                    RawReply a = d.push(0, 7, k, 0, 1, ONE);
                     assertThat(a.sequence()).isEqualTo(k);
                     assertThat(a.floats()).containsOnly(-(k + 1f));
                 }
             }
-            assertThat(d.join(0, 7, 0, 5, 5, 5, 5).sequence()).as("the session goes on where it was").isEqualTo(4);
+            assertThat(d.join(0, 7, 0, 5, 5, 5, 5).sequence()).as("the session continues").isEqualTo(4);
             assertThat(d.pull(0)).containsOnly(-5f);
         }
     }
 
     @Test
-    void aSessionThatIsOverAndWhatIsMalformedAreRefused() throws InterruptedException {
-        try (Driver d = new Driver(ServerConfig.inMemory(),
-                Driver.plan(2, new Consistency.Asynchronous(), Driver.PLAIN, 4))) {
+    void refusesOldSessionsAndMalformedRequests() throws InterruptedException {
+        try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(),
+                ServerDriver.plan(2, new Consistency.Asynchronous(), ServerDriver.PLAIN, 4))) {
             d.join(0, 7, 0, 0, 0, 0, 0);
             d.push(0, 7, 0, 0, 1, ONE);
             assertThat(d.join(0, 9, 0).sequence()).isEqualTo(-1);
             assertThat(d.push(0, 7, 1, 0, 1, ONE).status()).isEqualTo(2);
             long refused = d.core.refused();
-            d.send(d.wish.of(2, 0, 9, 5, 0, 1, 1, ONE));
-            d.send(d.wish.of(2, 5, 9, 0, 0, 1, 1, ONE));
-            d.send(d.wish.of(2, 0, 9, 0, 3, 1, 1, ONE));
-            d.send(d.wish.of(2, 0, 9, 0, 0, 1, 1, 1, 1, 1));
-            d.send(d.wish.of(2, 0, 9, 0, 0, Double.NaN, 1, ONE));
-            d.send(d.wish.of(99, 0, 9, 0, 0, 1, 1, ONE));
-            d.send(d.wish.of(2, 0, 9, 0, 0, 1, 1, new float[100]));
-            d.wish.of(2, 0, 9, 0, 0, 1, 1, ONE).length = 13;
-            d.send(d.wish);
+            d.send(d.request.push(0, 9, 5, 0, 1, 1, ONE));
+            d.send(d.request.push(5, 9, 0, 0, 1, 1, ONE));
+            d.send(d.request.push(0, 9, 0, 3, 1, 1, ONE));
+            d.send(d.request.push(0, 9, 0, 0, 1, 1, 1, 1, 1));
+            d.send(d.request.push(0, 9, 0, 0, Double.NaN, 1, ONE));
+            d.send(d.request.of(99, 0, 9, 0, 0, 1, 1, ONE));
+            d.send(d.request.push(0, 9, 0, 0, 1, 1, new float[100]));
+            d.request.push(0, 9, 0, 0, 1, 1, ONE).length = 13;
+            d.send(d.request);
             assertThat(d.pull(0)).containsOnly(-1f);
             assertThat(d.core.refused() - refused).isEqualTo(8);
         }
@@ -70,88 +70,89 @@ class ConsistencyTest {
 
     @Test
     void othersWaitForTheInitialWeights() throws InterruptedException {
-        try (Driver d = new Driver(ServerConfig.inMemory(),
-                Driver.plan(2, new Consistency.Asynchronous(), Driver.PLAIN, 2))) {
-            d.send(d.wish.of(1, 1, 8, 0, 0, 0, 0));
+        try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(),
+                ServerDriver.plan(2, new Consistency.Asynchronous(), ServerDriver.PLAIN, 2))) {
+            d.send(d.request.join(1, 8, 0));
             assertThat(d.pull(0)).as("there are no weights yet, and the join is not answered").isEmpty();
-            d.send(d.wish.of(1, 0, 7, 0, 0, 0, 0, 3, 4));
+            d.send(d.request.join(0, 7, 0, 3, 4));
             List<Integer> answered = List.of(d.next().worker(), d.next().worker());
             assertThat(answered).containsExactlyInAnyOrder(0, 1);
             assertThat(d.pull(0)).containsExactly(3, 4);
         }
     }
 
-    /** Random workers push whenever they are answered; the model of who may be where is kept apart. */
+    /** Random workers push whenever they are answered; the test computes independently which of them must wait. */
     @ParameterizedTest
     @ValueSource(ints = {0, 1, 3})
-    void nobodyIsFurtherAheadOfTheSlowestThanTheBound(int bound) throws InterruptedException {
+    void noWorkerIsFurtherAheadOfTheSlowestThanTheBound(int bound) throws InterruptedException {
         int workers = 4;
         Random random = new Random(bound);
-        try (Driver d = new Driver(ServerConfig.inMemory(),
-                Driver.plan(workers, new Consistency.Stale(bound), Driver.PLAIN, 2))) {
+        try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(),
+                ServerDriver.plan(workers, new Consistency.Stale(bound), ServerDriver.PLAIN, 2))) {
             d.join(0, 100, 0, 0, 0);
             for (int w = 1; w < workers; w++) {
                 d.join(w, 100 + w, 0);
             }
             long[] done = new long[workers];
-            boolean[] isWaiting = new boolean[workers];
-            long most = 0;
+            boolean[] waiting = new boolean[workers];
+            long furthest = 0;
             for (int i = 0; i < 2000; i++) {
                 // Worker 3 is slow.
                 int w = random.nextInt(10) == 0 ? 3 : random.nextInt(workers - 1);
-                if (isWaiting[w]) {
+                if (waiting[w]) {
                     continue;
                 }
-                d.send(d.wish.of(2, w, 100 + w, done[w]++, 0, 1, 1, 1, 1));
-                isWaiting[w] = true;
-                d.settle(isWaiting, done);
+                d.send(d.request.push(w, 100 + w, done[w]++, 0, 1, 1, 1, 1));
+                waiting[w] = true;
+                d.awaitReplies(waiting, done);
                 long slowest = java.util.Arrays.stream(done).min().getAsLong();
                 for (int v = 0; v < workers; v++) {
-                    assertThat(isWaiting[v]).as("worker %d at %d, the slowest at %d", v, done[v], slowest)
+                    assertThat(waiting[v]).as("worker %d at %d, the slowest at %d", v, done[v], slowest)
                             .isEqualTo(done[v] - slowest > bound);
-                    most = Math.max(most, isWaiting[v] ? 0 : done[v] - slowest);
+                    furthest = Math.max(furthest, waiting[v] ? 0 : done[v] - slowest);
                 }
             }
-            assertThat(most).isEqualTo(bound);
+            assertThat(furthest).isEqualTo(bound);
         }
     }
 
     @Test
-    void aWorkerThatIsGoneHoldsNobodyUpAndMayComeBack() throws InterruptedException {
-        try (Driver d = new Driver(ServerConfig.inMemory(),
-                Driver.plan(2, new Consistency.Stale(1), Driver.PLAIN, 4))) {
+    void aLostWorkerBlocksNoOtherAndMayReturn() throws InterruptedException {
+        try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(),
+                ServerDriver.plan(2, new Consistency.Stale(1), ServerDriver.PLAIN, 4))) {
             d.join(0, 7, 0, 0, 0, 0, 0);
             d.join(1, 8, 0);
             d.push(0, 7, 0, 0, 1, ONE);
-            d.send(d.wish.of(2, 0, 7, 1, 0, 1, 1, ONE));
+            d.send(d.request.push(0, 7, 1, 0, 1, 1, ONE));
             assertThat(d.pull(0)).as("applied, though not answered").containsOnly(-2f);
             assertThat(d.core.leave(1, 0)).isTrue();
             assertThat(d.next().sequence()).isEqualTo(1);
             for (int k = 2; k < 10; k++) {
                 d.push(0, 7, k, 0, 1, ONE);
             }
-            assertThat(d.push(1, 8, 0, 0, 1, ONE).floats()).as("taken for dead, and back").containsOnly(-11f);
+            assertThat(d.push(1, 8, 0, 0, 1, ONE).floats()).as("considered lost, and back").containsOnly(-11f);
             assertThat(d.core.leave(1, 0)).isTrue();
-            assertThat(d.push(1, 8, 0, 0, 1, ONE).floats()).as("it says so again").containsOnly(-11f);
+            assertThat(d.push(1, 8, 0, 0, 1, ONE).floats()).as("it repeats its push").containsOnly(-11f);
             assertThat(d.join(1, 9, 0).floats()).as("another in its place").containsOnly(-11f);
             assertThat(d.push(1, 8, 1, 0, 1, ONE).status()).as("no more").isEqualTo(2);
             d.push(0, 7, 10, 0, 1, ONE);
-            d.send(d.wish.of(2, 0, 7, 11, 0, 1, 1, ONE));
+            d.send(d.request.push(0, 7, 11, 0, 1, 1, ONE));
             assertThat(d.pull(0)).as("waits for the one that came back").containsOnly(-13f);
-            d.send(d.wish.of(2, 1, 9, 0, 0, 1, 1, ONE));
+            d.send(d.request.push(1, 9, 0, 0, 1, 1, ONE));
             assertThat(List.of(d.next().worker(), d.next().worker())).containsExactlyInAnyOrder(0, 1);
         }
     }
 
     @Test
-    void synchronousStepsHaveTheSameBitsWhateverComesFirst() throws InterruptedException {
+    void synchronousStepsHaveTheSameBitsInAnyOrderOfArrival() throws InterruptedException {
         int workers = 4;
         int steps = 6;
         float[] reference = null;
         for (int trial = 0; trial < 12; trial++) {
             Random data = new Random(1);
             Random order = new Random(trial);
-            try (Driver d = new Driver(ServerConfig.inMemory(), Driver.plan(workers, new Consistency.Synchronous(),
+            try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(), ServerDriver.plan(workers,
+                    new Consistency.Synchronous(),
                     new ServerOptimizer.Adam(0.9, 0.999, 1e-8, 0.01, false), 50))) {
                 d.join(0, 100, 0, new float[50]);
                 for (int w = 1; w < workers; w++) {
@@ -168,15 +169,15 @@ class ConsistencyTest {
                     List<Integer> turns = new ArrayList<>(List.of(0, 1, 2, 3));
                     Collections.shuffle(turns, order);
                     for (int w : turns) {
-                        d.send(d.wish.of(2, w, 100 + w, k, 0, 0.01, 0.125 * (w + 1), gradients[w]));
+                        d.send(d.request.push(w, 100 + w, k, 0, 0.01, 0.125 * (w + 1), gradients[w]));
                         if (order.nextInt(3) == 0) {
-                            d.send(d.wish);
+                            d.send(d.request);
                         }
                     }
                     for (int w = 0; w < workers; w++) {
                         last = d.next().floats();
                     }
-                    d.settle(new boolean[workers], new long[workers]);
+                    d.awaitReplies(new boolean[workers], new long[workers]);
                 }
                 reference = reference == null ? last : reference;
                 assertThat(last).containsExactly(reference);
@@ -187,21 +188,21 @@ class ConsistencyTest {
 
     @Test
     void synchronousStepsTakeTheWeightedSum() throws InterruptedException {
-        try (Driver d = new Driver(ServerConfig.inMemory(),
-                Driver.plan(3, new Consistency.Synchronous(), Driver.PLAIN, 2))) {
+        try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(),
+                ServerDriver.plan(3, new Consistency.Synchronous(), ServerDriver.PLAIN, 2))) {
             d.join(0, 1, 0, 0, 0);
             d.join(1, 1, 0);
             d.join(2, 1, 0);
-            d.send(d.wish.of(2, 0, 1, 0, 0, 1, 0.25, 4, 8));
-            d.send(d.wish.of(2, 1, 1, 0, 0, 1, 0.5, 1, 2));
+            d.send(d.request.push(0, 1, 0, 0, 1, 0.25, 4, 8));
+            d.send(d.request.push(1, 1, 0, 0, 1, 0.5, 1, 2));
             assertThat(d.pull(0)).as("one is missing").containsExactly(0, 0);
-            d.send(d.wish.of(2, 2, 1, 0, 0, 1, 0.25));
+            d.send(d.request.push(2, 1, 0, 0, 1, 0.25));
             for (int w = 0; w < 3; w++) {
                 assertThat(d.next().floats()).containsExactly(-(0.25f * 4 + 0.5f), -(0.25f * 8 + 0.5f * 2));
             }
-            // In the next step worker 2 is gone, after the others gave theirs.
-            d.send(d.wish.of(2, 1, 1, 1, 0, 1, 0.5, 1, 1));
-            d.send(d.wish.of(2, 0, 1, 1, 0, 1, 0.5, 1, 1));
+            // In the next step worker 2 leaves after the others have sent their gradients.
+            d.send(d.request.push(1, 1, 1, 0, 1, 0.5, 1, 1));
+            d.send(d.request.push(0, 1, 1, 0, 1, 0.5, 1, 1));
             assertThat(d.core.leave(2, 0)).isTrue();
             assertThat(d.next().floats()).containsExactly(-2.5f, -4);
             d.next();

@@ -13,15 +13,15 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What a server finds in its directory when it begins again. */
+/** Restarts of a server from its directory. */
 @Timeout(120)
 class DurabilityTest {
-    private static final Plan PLAN = Driver.plan(2, new Consistency.Asynchronous(), Driver.PLAIN, 3, 2);
+    private static final Plan PLAN = ServerDriver.plan(2, new Consistency.Asynchronous(), ServerDriver.PLAIN, 3, 2);
 
     @TempDir
     Path directory;
 
-    /** Copies a directory while its server lives: what would be there had it been killed. */
+    /** Copies a directory while its server runs: the state that a kill would leave. */
     private static Path copy(Path from, Path to) throws IOException {
         Files.createDirectories(to);
         try (Stream<Path> files = Files.list(from)) {
@@ -32,10 +32,10 @@ class DurabilityTest {
         return to;
     }
 
-    /** Four updates of 1 to block 0 and the initial weights; records end at the places given. */
+    /** Writes a journal of the initial weights and four updates of 1 to block 0; stores the ends of its records. */
     private Path journaled(long[] ends) throws IOException, InterruptedException {
         Path live = directory.resolve("live");
-        try (Driver d = new Driver(Driver.config(live), PLAN)) {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(live), PLAN)) {
             Path journal = Journal.files(live).getFirst();
             d.join(0, 7, 0, 0, 0, 0);
             ends[0] = Files.size(journal);
@@ -48,7 +48,7 @@ class DurabilityTest {
     }
 
     private static int updates(Path at) throws InterruptedException {
-        try (Driver d = new Driver(Driver.config(at), PLAN)) {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(at), PLAN)) {
             float[] weights = d.pull(0);
             if (weights.length == 0) {
                 return -1;
@@ -60,7 +60,7 @@ class DurabilityTest {
         }
     }
 
-    /** The same without the threads of a server. */
+    /** Returns the same number as {@link #updates}, without the threads of a server. */
     private static long replayed(Path at) throws IOException {
         try (Shard shard = new Shard(PLAN, 0, at, 1)) {
             shard.load(at.resolve("snapshot"));
@@ -69,7 +69,7 @@ class DurabilityTest {
     }
 
     @Test
-    void aJournalTornAtAnyByteIsGoodUpToThere() throws IOException, InterruptedException {
+    void aTornJournalIsValidUpToItsLastCompleteRecord() throws IOException, InterruptedException {
         long[] ends = new long[5];
         Path killed = journaled(ends);
         byte[] whole = Files.readAllBytes(Journal.files(killed).getFirst());
@@ -90,7 +90,7 @@ class DurabilityTest {
     }
 
     @Test
-    void aByteThatFlippedIsNoticed() throws IOException, InterruptedException {
+    void detectsAFlippedByte() throws IOException, InterruptedException {
         long[] ends = new long[5];
         Path killed = journaled(ends);
         byte[] whole = Files.readAllBytes(Journal.files(killed).getFirst());
@@ -108,22 +108,22 @@ class DurabilityTest {
     }
 
     @Test
-    void aServerGoesOnAsIfItHadNeverStopped() throws IOException, InterruptedException {
+    void aRestartedServerHasTheBitsOfAnUninterruptedOne() throws IOException, InterruptedException {
         for (ServerOptimizer rule : new ServerOptimizer[]{new ServerOptimizer.Sgd(0.9, 0, 0.01, false),
             new ServerOptimizer.Adam(0.9, 0.999, 1e-8, 0, false), new ServerOptimizer.Adagrad(1e-8, 0)}) {
-            Plan plan = Driver.plan(1, new Consistency.Asynchronous(), rule, 100);
+            Plan plan = ServerDriver.plan(1, new Consistency.Asynchronous(), rule, 100);
             float[] unbroken = run(plan, null, 40, new int[0]);
             assertThat(run(plan, directory.resolve("a" + rule.slots() + rule.hashCode()), 40, 3, 17, 18, 30))
                     .as("closed and killed in between, %s", rule).containsExactly(unbroken);
         }
     }
 
-    /** Takes steps; at some of them the server is closed or, at odd ones, replaced by what a kill would leave. */
+    /** Takes steps; at some of them the server is closed, at odd ones replaced by the state that a kill would leave. */
     private float[] run(Plan plan, Path at, int steps, int... breaks) throws IOException, InterruptedException {
         Random random = new Random(3);
-        Driver d = new Driver(at == null ? ServerConfig.inMemory() : Driver.config(at), plan);
+        ServerDriver d = new ServerDriver(at == null ? ServerConfig.inMemory() : ServerDriver.config(at), plan);
         try {
-            // Two blocks of 64 and 36 elements.
+            // There are two blocks, of 64 and 36 elements.
             d.join(0, 7, 0, new float[64]);
             d.join(0, 7, 1, new float[36]);
             Path where = at;
@@ -140,7 +140,7 @@ class DurabilityTest {
                     Path next = k % 2 == 1 ? copy(where, where.resolveSibling(where.getFileName() + "-" + k)) : where;
                     d.close();
                     where = next;
-                    d = new Driver(Driver.config(where), plan);
+                    d = new ServerDriver(ServerDriver.config(where), plan);
                 }
             }
             float[] all = Arrays.copyOf(d.pull(0), 100);
@@ -154,7 +154,7 @@ class DurabilityTest {
     @Test
     void theJournalStaysBoundedAndSnapshotsLoseNothing() throws IOException, InterruptedException {
         Path at = directory.resolve("bounded");
-        try (Driver d = new Driver(Driver.config(at).journalBytes(4000), PLAN)) {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(at).journalBytes(4000), PLAN)) {
             d.join(0, 7, 0, 0, 0, 0);
             for (int k = 0; k < 1000; k++) {
                 d.push(0, 7, k, 0, 1, 1, 1, 1);
@@ -174,10 +174,10 @@ class DurabilityTest {
     }
 
     @Test
-    void aSnapshotThatWasNotFinishedOrAJournalThatWasNotDeletedDoNoHarm() throws IOException, InterruptedException {
+    void ignoresAnUnfinishedSnapshotAndAnOldJournal() throws IOException, InterruptedException {
         Path at = directory.resolve("live");
         Path old = directory.resolve("old");
-        try (Driver d = new Driver(Driver.config(at), PLAN)) {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(at), PLAN)) {
             d.join(0, 7, 0, 0, 0, 0);
             for (int k = 0; k < 5; k++) {
                 d.push(0, 7, k, 0, 1, 1, 1, 1);
@@ -192,20 +192,21 @@ class DurabilityTest {
     }
 
     @Test
-    void namesWhatDoesNotFit() throws IOException, InterruptedException {
+    void errorsNameTheCause() throws IOException, InterruptedException {
         Path at = directory.resolve("live");
-        try (Driver d = new Driver(Driver.config(at), PLAN)) {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(at), PLAN)) {
             d.join(0, 7, 0, 0, 0, 0);
-            assertThatThrownBy(() -> new Driver(Driver.config(at), PLAN)).isInstanceOf(ServerException.class)
+            assertThatThrownBy(() -> new ServerDriver(ServerDriver.config(at), PLAN))
+                    .isInstanceOf(ServerException.class)
                     .hasMessageContaining("another server uses " + at);
         }
-        Plan other = Driver.plan(3, new Consistency.Asynchronous(), Driver.PLAIN, 3, 2);
-        assertThatThrownBy(() -> new Driver(Driver.config(at), other)).isInstanceOf(ServerException.class)
+        Plan other = ServerDriver.plan(3, new Consistency.Asynchronous(), ServerDriver.PLAIN, 3, 2);
+        assertThatThrownBy(() -> new ServerDriver(ServerDriver.config(at), other)).isInstanceOf(ServerException.class)
                 .hasMessageContaining("of another run").hasMessageContaining("empty directory");
         byte[] bytes = Files.readAllBytes(at.resolve("snapshot"));
         bytes[bytes.length / 2] ^= 1;
         Files.write(at.resolve("snapshot"), bytes);
-        assertThatThrownBy(() -> new Driver(Driver.config(at), PLAN)).isInstanceOf(ServerException.class)
+        assertThatThrownBy(() -> new ServerDriver(ServerDriver.config(at), PLAN)).isInstanceOf(ServerException.class)
                 .hasMessageContaining("snapshot");
     }
 }

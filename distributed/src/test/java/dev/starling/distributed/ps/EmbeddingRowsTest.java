@@ -23,9 +23,9 @@ class EmbeddingRowsTest {
     @TempDir
     Path directory;
 
-    /** The oracle takes the same steps on arrays of its own. */
+    /** The oracle takes the same steps on its own arrays. */
     @Test
-    void rowsTakeTheStepsOfTheirOwnAndSurvive() throws IOException {
+    void rowsTakeTheirOwnStepsAndSurvive() throws IOException {
         Plan.Table table = new Plan.Table("rows", WIDTH, 2000, 0.5, ADAM);
         Path file = directory.resolve("rows");
         Map<Long, float[][]> oracle = new HashMap<>();
@@ -57,7 +57,7 @@ class EmbeddingRowsTest {
     }
 
     @Test
-    void rowsThatWereNeverWrittenAreSpreadEvenlyAndTakeNoRoom() throws IOException {
+    void unwrittenRowsAreUniformAndTakeNoSpace() throws IOException {
         try (EmbeddingRows rows = new EmbeddingRows(new Plan.Table("rows", WIDTH, 100, 0.5, ADAM),
                 directory.resolve("rows"), 10_000)) {
             double sum = 0;
@@ -77,7 +77,7 @@ class EmbeddingRowsTest {
         }
     }
 
-    /** Writes and reads five times as many bytes of rows as its process has heap. */
+    /** Writes and reads rows of five times the size of the process's heap. */
     static final class Large {
         static final int WIDE = 256;
         static final int ROWS = 200_000;
@@ -123,20 +123,20 @@ class EmbeddingRowsTest {
     }
 
     @Test
-    void nothingCallsHome() {
+    void sendsNoAnalytics() {
         assertThatThrownBy(() -> Class.forName("net.openhft.chronicle.analytics.Analytics"))
                 .isInstanceOf(ClassNotFoundException.class);
         for (String entry : System.getProperty("java.class.path").split(java.io.File.pathSeparator)) {
             assertThat(entry).doesNotContain("analytics");
         }
-        assertThat(System.getProperty("chronicle.analytics.disable")).as("nobody's properties are set").isNull();
+        assertThat(System.getProperty("chronicle.analytics.disable")).as("no system property is set").isNull();
     }
 
     @Test
     void tablesNeedADirectory() {
         Plan plan = new Plan(1, 1, 64, new Consistency.Asynchronous(), List.of(),
                 List.of(new Plan.Table("rows", WIDTH, 100, 0.5, ADAM)));
-        assertThatThrownBy(() -> new Driver(ServerConfig.inMemory(), plan)).isInstanceOf(ServerException.class)
+        assertThatThrownBy(() -> new ServerDriver(ServerConfig.inMemory(), plan)).isInstanceOf(ServerException.class)
                 .hasMessageContaining("directory");
     }
 }

@@ -37,25 +37,25 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Tables whose rows servers hold, in training on unchanged models. */
+/** Training with tables whose rows servers hold. */
 @Timeout(120)
 class EmbeddingTableTest {
     private static final int WIDTH = 6;
-    private static final Likes FEW = new Likes(150, 40, 60, 1);
+    private static final PreferencePairs FEW = new PreferencePairs(150, 40, 60, 1);
     private static final long[] IDS = LongStream.concat(LongStream.range(0, FEW.users()),
-            LongStream.range(0, FEW.items()).map(i -> i + Likes.ITEMS)).toArray();
+            LongStream.range(0, FEW.items()).map(i -> i + PreferencePairs.ITEMS)).toArray();
 
     @TempDir
     Path directory;
 
-    /** A table at the beginning and the end of a run, and what came of it. */
-    private record Run(float[] before, float[] after, Likes.Outcome outcome) { }
+    /** A table at the start and the end of a run, and the run's results. */
+    private record Run(float[] before, float[] after, PreferencePairs.Outcome outcome) { }
 
     private static EmbeddingTable table() {
         return EmbeddingTable.of("rows", 10_000, WIDTH).scale(0.5).build();
     }
 
-    private List<Run> train(int workers, int servers, Consistency consistency, Likes data,
+    private List<Run> train(int workers, int servers, Consistency consistency, PreferencePairs data,
             Function<Layer, Optimizer> optimizer, int epochs, int accumulate) {
         return Cluster.local(workers + servers).run(group -> {
             if (group.rank() >= workers) {
@@ -75,7 +75,8 @@ class EmbeddingTableTest {
                     seen[1] = pull(rows);
                 }
             };
-            Likes.Outcome outcome = Likes.train(data, Likes.Model.of(rows, WIDTH, ids -> ids), optimizer, epochs,
+            PreferencePairs.Outcome outcome = PreferencePairs.train(data, PreferencePairs.Model.of(rows, WIDTH,
+                    ids -> ids), optimizer, epochs,
                     ParameterServer.worker(group, group.rank()).workers(workers).servers(servers)
                             .consistency(consistency).build(), b -> b.listeners(listener).accumulate(accumulate));
             return new Run(seen[0], seen[1], outcome);
@@ -88,7 +89,7 @@ class EmbeddingTableTest {
         }
     }
 
-    /** The same with all rows in this process's memory. */
+    /** Returns the results of the same run with all rows in this process's memory. */
     private static Run trainAlone(float[] rows, Function<Layer, Optimizer> optimizer, int epochs, int accumulate) {
         try (Scope scope = Scope.open("test")) {
             Embedding local = Embedding.of(Parameter.of(Tensor.of(rows, IDS.length, WIDTH)));
@@ -99,14 +100,16 @@ class EmbeddingTableTest {
                     after[0] = local.weight().value().toFloats();
                 }
             };
-            Likes.Outcome outcome = Likes.train(FEW, Likes.Model.of(local, WIDTH, EmbeddingTableTest::places),
+            PreferencePairs.Outcome outcome = PreferencePairs.train(FEW, PreferencePairs.Model.of(local, WIDTH,
+                    EmbeddingTableTest::places),
                     optimizer, epochs, new SingleProcess(), b -> b.listeners(listener).accumulate(accumulate));
             return new Run(rows, after[0], outcome);
         }
     }
 
     private static Tensor places(Tensor ids) {
-        long[] places = LongStream.of(ids.toLongs()).map(id -> id < Likes.ITEMS ? id : id - Likes.ITEMS + FEW.users())
+        long items = PreferencePairs.ITEMS;
+        long[] places = LongStream.of(ids.toLongs()).map(id -> id < items ? id : id - items + FEW.users())
                 .toArray();
         return Tensor.of(places, places.length).reshape(ids.shape().dims());
     }
@@ -117,7 +120,7 @@ class EmbeddingTableTest {
 
     @ParameterizedTest
     @CsvSource({"1, 1, 1", "1, 2, 1", "2, 1, 1", "2, 2, 1", "3, 2, 2"})
-    void trainsAsALocalTableDoes(int workers, int servers, int accumulate) {
+    void trainsLikeALocalTable(int workers, int servers, int accumulate) {
         List<Run> runs = train(workers, servers, new Consistency.Synchronous(), FEW, EmbeddingTableTest::plain, 6,
                 accumulate);
         Run first = runs.getFirst();
@@ -126,8 +129,9 @@ class EmbeddingTableTest {
         assertThat(first.after).containsExactly(alone.after, within(tolerance));
         for (Run run : runs) {
             assertThat(run.after).containsExactly(first.after);
-            for (int i = 0; i < run.outcome.judge().size(); i++) {
-                assertThat(run.outcome.judge().get(i)).containsExactly(alone.outcome.judge().get(i), within(tolerance));
+            for (int i = 0; i < run.outcome.classifier().size(); i++) {
+                assertThat(run.outcome.classifier().get(i)).containsExactly(alone.outcome.classifier().get(i),
+                        within(tolerance));
             }
             assertThat(run.outcome.history().last().heldOut().loss())
                     .isCloseTo(alone.outcome.history().last().heldOut().loss(), within(1e-4));
@@ -138,15 +142,16 @@ class EmbeddingTableTest {
         }
     }
 
-    /** Where each batch has every row, an optimiser that keeps something of each does what it does on dense ones. */
+    /** If each batch has every row, an optimiser with state for each row computes the same as on dense parameters. */
     @Test
     void rowsHaveTheirOwnMoments() {
-        Likes all = new Likes(96, 2, 2, 5);
+        PreferencePairs all = new PreferencePairs(96, 2, 2, 5);
         Function<Layer, Optimizer> adam = m -> Adam.over(m).rate(0.02).build();
         Run run = train(2, 2, new Consistency.Synchronous(), all, adam, 5, 1).getFirst();
         try (Scope scope = Scope.open("test")) {
             Embedding local = Embedding.of(Parameter.of(Tensor.of(run.before, IDS.length, WIDTH)));
-            Likes.train(all, Likes.Model.of(local, WIDTH, EmbeddingTableTest::places), adam, 5, new SingleProcess(),
+            PreferencePairs.train(all, PreferencePairs.Model.of(local, WIDTH, EmbeddingTableTest::places), adam, 5,
+                    new SingleProcess(),
                     b -> b.listeners(new TrainingListener() {
                         @Override
                         public void ended(Progress progress) {
@@ -159,15 +164,15 @@ class EmbeddingTableTest {
 
     @ParameterizedTest
     @ValueSource(ints = {-1, 0, 3})
-    void workersThatDoNotWaitLearnWhatIsLiked(int bound) {
+    void asynchronousWorkersLearnPreferences(int bound) {
         List<Run> runs = train(2, 2, bound < 0 ? new Consistency.Asynchronous() : new Consistency.Stale(bound),
-                new Likes(4000, 40, 60, 1), m -> Adam.over(m).rate(0.02).build(), 6, 1);
-        // A quarter is liked.
+                new PreferencePairs(4000, 40, 60, 1), m -> Adam.over(m).rate(0.02).build(), 6, 1);
+        // A quarter of the pairs has the label 1.
         assertThat(runs.getFirst().outcome.history().last().heldOut().metric("accuracy")).isGreaterThan(0.93);
     }
 
     @Test
-    void manyRowsGoInManyMessages() {
+    void sendsManyRowsInManyMessages() {
         int n = 20_000;
         long[] ids = LongStream.range(0, n).map(i -> Plan.mix(i) >>> 1).toArray();
         for (Consistency consistency : List.of(new Consistency.Asynchronous(), new Consistency.Synchronous())) {
@@ -181,7 +186,7 @@ class EmbeddingTableTest {
                 return steps(many, ParameterServer.worker(group, group.rank()).workers(2).servers(2).tables(many)
                         .consistency(consistency).build(), 2, ids);
             });
-            // Two workers took two steps each, of -1 times the place.
+            // Two workers took two steps each, of -1 times the position.
             float[] expected = new float[20 * n];
             for (int i = 0; i < expected.length; i++) {
                 expected[i] = -4f * (i / 20 % 100 + 1);
@@ -191,7 +196,7 @@ class EmbeddingTableTest {
         }
     }
 
-    /** Takes steps without a trainer; returns what there is when the steps of both workers have come to all rows. */
+    /** Takes steps without a trainer; returns the rows when all of them have had the steps of both workers. */
     private static float[] steps(EmbeddingTable table, ParameterServer servers, int steps, long[] ids)
             throws InterruptedException {
         try (Scope scope = Scope.open("test");
@@ -238,7 +243,7 @@ class EmbeddingTableTest {
     }
 
     @Test
-    void refusesWhatMakesNoSense() {
+    void refusesInvalidArguments() {
         EmbeddingTable table = EmbeddingTable.of("items", 100, 3).build();
         assertThatThrownBy(() -> table.pull(1)).isInstanceOf(DistributedException.class)
                 .hasMessageContaining("items").hasMessageContaining("not connected");
@@ -271,7 +276,7 @@ class EmbeddingTableTest {
 
     @ParameterizedTest
     @CsvSource({"items, 4, width=4", "others, 3, others", ", 3, no table 0"})
-    void workersMustHaveTheSameTables(String name, int width, String told) {
+    void workersMustHaveTheSameTables(String name, int width, String message) {
         CountDownLatch first = new CountDownLatch(1);
         CountDownLatch second = new CountDownLatch(1);
         Cluster.local(3).run(group -> {
@@ -296,7 +301,7 @@ class EmbeddingTableTest {
                     assertThat(first.await(20, TimeUnit.SECONDS)).isTrue();
                     assertThatThrownBy(() -> servers.start(TrainingState.of(layer(p), sgd)))
                             .isInstanceOf(DistributedException.class).hasMessageContaining("worker 1")
-                            .hasMessageContaining(told);
+                            .hasMessageContaining(message);
                     second.countDown();
                 }
                 return null;
@@ -305,7 +310,18 @@ class EmbeddingTableTest {
     }
 
     @Test
-    void tablesNeedADirectoryAndNamesOfTheirOwn() {
+    void aBuilderDoesNotAffectWhatItHasBuilt() {
+        ServerOptimizer adagrad = new ServerOptimizer.Adagrad(1e-10, 0);
+        EmbeddingTable.Builder builder = EmbeddingTable.of("rows", 100, 3).scale(0.5);
+        EmbeddingTable built = builder.build();
+        builder.scale(0.1).optimizer(adagrad);
+        assertThat(built.plan(1, ServerDriver.PLAIN)).isEqualTo(new Plan.Table("rows", 3, 100, 0.5,
+                ServerDriver.PLAIN));
+        assertThat(builder.build().plan(1, ServerDriver.PLAIN).rule()).isEqualTo(adagrad);
+    }
+
+    @Test
+    void tablesNeedADirectoryAndUniqueNames() {
         assertThatThrownBy(() -> Cluster.local(2).run(group -> {
             if (group.rank() == 1) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());
@@ -315,6 +331,6 @@ class EmbeddingTableTest {
         })).hasMessageContaining("directory");
         assertThatThrownBy(() -> Cluster.local(1).run(group -> steps(table(), ParameterServer.worker(group, 0)
                 .tables(table(), table()).build(), 1, new long[]{1}))).isInstanceOf(TensorException.class)
-                .hasMessageContaining("two tables are called rows");
+                .hasMessageContaining("two tables have the name rows");
     }
 }

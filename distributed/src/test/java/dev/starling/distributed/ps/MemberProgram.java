@@ -17,13 +17,13 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.stream.LongStream;
 
-/** A server, or a worker whose gradients are all 1, in a process that a test kills. */
+/** A server, or a worker whose gradients are all 1, in a process that a test may kill. */
 final class MemberProgram {
     static final int COUNT = 5000;
-    /** In each step a gradient of 1 goes to each of these rows, too. */
+    /** Rows that get a gradient of 1 in each step. */
     private static final long[] IDS = LongStream.range(0, 40).map(i -> i * i * 1_000_003).toArray();
     private static final int WIDTH = 5;
-    static final Duration PATIENCE = Duration.ofSeconds(40);
+    static final Duration TIMEOUT = Duration.ofSeconds(40);
 
     private MemberProgram() {
     }
@@ -40,17 +40,18 @@ final class MemberProgram {
         }
     }
 
-    static Group join(TransportConfig transport, String coordinator, int wish) {
-        return Group.join(GroupConfig.of(transport, coordinator).wish(wish).joining(PATIENCE).patience(PATIENCE));
+    static Group join(TransportConfig transport, String coordinator, int request) {
+        return Group.join(GroupConfig.of(transport, coordinator).preferredRank(request)
+                .joinTimeout(TIMEOUT).timeout(TIMEOUT));
     }
 
-    /** What happens between two steps. */
+    /** Runs between two steps. */
     interface Step {
-        /** Returns whether to go on; weights are followed by rows. */
+        /** Returns whether to continue; {@code weights} are followed by the rows. */
         boolean after(long step, float[] weights) throws InterruptedException;
     }
 
-    /** Takes steps of -1; returns how many. */
+    /** Takes steps of -1; returns their number. */
     static long work(Group group, int number, int workers, Consistency consistency, Step each)
             throws InterruptedException {
         try (Scope scope = Scope.open("worker"); Parameter weight = Parameter.of(Tensor.full(DType.F32, 0, COUNT));
@@ -62,8 +63,8 @@ final class MemberProgram {
             Tensor ones = Tensor.full(DType.F32, 1, COUNT);
             Tensor rowOnes = Tensor.full(DType.F32, 1, IDS.length, WIDTH);
             long step = 0;
-            boolean goesOn = true;
-            while (goesOn) {
+            boolean continues = true;
+            while (continues) {
                 servers.gradient(0, ones);
                 table.push(IDS, rowOnes);
                 servers.beforeStep(new Tensor[]{ones});
@@ -72,7 +73,7 @@ final class MemberProgram {
                 try (Scope rows = Scope.open("rows")) {
                     System.arraycopy(table.pull(IDS).toFloats(), 0, seen, COUNT, IDS.length * WIDTH);
                 }
-                goesOn = each.after(++step, seen);
+                continues = each.after(++step, seen);
             }
             servers.finish();
             return step;

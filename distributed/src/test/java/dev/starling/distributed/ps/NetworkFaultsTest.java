@@ -27,7 +27,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Servers and workers in processes of their own are killed while others go on. */
+/** Servers and workers, each in a process of its own, are killed while others continue. */
 @Timeout(200)
 class NetworkFaultsTest {
     private static final int STEPS = 400;
@@ -52,7 +52,7 @@ class NetworkFaultsTest {
     }
 
     private void coordinate(int world, Coordinator.OnLoss onLoss) {
-        coordinator = CoordinatorThread.start(Coordinator.open(transport, world, onLoss, 1, MemberProgram.PATIENCE));
+        coordinator = CoordinatorThread.start(Coordinator.open(transport, world, onLoss, 1, MemberProgram.TIMEOUT));
     }
 
     private Process member(String role, int number) throws IOException {
@@ -66,13 +66,13 @@ class NetworkFaultsTest {
         T run(Group group) throws InterruptedException;
     }
 
-    private <T> FutureTask<T> inThread(int wish, Body<T> body) {
+    private <T> FutureTask<T> inThread(int request, Body<T> body) {
         FutureTask<T> task = new FutureTask<>(() -> {
-            try (Group group = MemberProgram.join(transport, coordinator.address(), wish)) {
+            try (Group group = MemberProgram.join(transport, coordinator.address(), request)) {
                 return body.run(group);
             }
         });
-        Thread.ofPlatform().daemon().name("worker-" + wish).start(task);
+        Thread.ofPlatform().daemon().name("worker-" + request).start(task);
         return task;
     }
 
@@ -93,7 +93,7 @@ class NetworkFaultsTest {
     }
 
     @Test
-    void aServerThatIsKilledAndStartedAgainHasLostNothingAndDoneNothingTwice() throws Exception {
+    void aRestartedServerHasAppliedEachUpdateOnce() throws Exception {
         coordinate(3, Coordinator.OnLoss.REFORM);
         Process server = member("server", 2);
         AtomicLong progress = new AtomicLong();
@@ -117,16 +117,16 @@ class NetworkFaultsTest {
         assertThat(get(workers.get(0))).isEqualTo(STEPS);
         assertThat(get(workers.get(1))).isEqualTo(STEPS);
         assertThat(server.waitFor(60, TimeUnit.SECONDS)).as("the server ends when all are done").isTrue();
-        // Every gradient is 1 and so is the rate: who was last sees all updates of both.
-        float least = Math.min(last.get(0)[0], last.get(1)[0]);
-        assertThat(least).isEqualTo(-2f * STEPS);
-        float[] all = last.get(0)[0] == least ? last.get(0) : last.get(1);
+        // Every gradient and the rate are 1, so the worker that finished last has the updates of both.
+        float minimum = Math.min(last.get(0)[0], last.get(1)[0]);
+        assertThat(minimum).isEqualTo(-2f * STEPS);
+        float[] all = last.get(0)[0] == minimum ? last.get(0) : last.get(1);
         assertThat(all[MemberProgram.COUNT - 1]).isEqualTo(-2f * STEPS);
         assertThat(Arrays.copyOfRange(all, MemberProgram.COUNT, all.length)).as("rows").containsOnly(-2f * STEPS);
     }
 
     @Test
-    void workersGoOnWithoutOneThatIsKilled() throws Exception {
+    void workersContinueWithoutAKilledOne() throws Exception {
         coordinate(4, Coordinator.OnLoss.REFORM);
         Process server = member("server", 3);
         AtomicLong progress = new AtomicLong();
@@ -140,11 +140,11 @@ class NetworkFaultsTest {
                     })));
         }
         Process killed = member("worker", 2);
-        BufferedReader said = killed.inputReader();
-        while (!said.readLine().equals("step 20")) {
+        BufferedReader output = killed.inputReader();
+        while (!output.readLine().equals("step 20")) {
             assertThat(killed.isAlive()).isTrue();
         }
-        Thread drain = Thread.ofPlatform().daemon().start(() -> said.lines().forEach(line -> { }));
+        Thread drain = Thread.ofPlatform().daemon().start(() -> output.lines().forEach(line -> { }));
         killed.toHandle().destroyForcibly();
         killed.waitFor();
         assertThat(get(workers.get(0))).isEqualTo(STEPS);
@@ -154,7 +154,7 @@ class NetworkFaultsTest {
     }
 
     @Test
-    void synchronousWorkersLearnWhoIsLost() throws Exception {
+    void synchronousWorkersReportTheLostOne() throws Exception {
         coordinate(2, Coordinator.OnLoss.END);
         Process server = member("server", 1);
         AtomicLong progress = new AtomicLong();

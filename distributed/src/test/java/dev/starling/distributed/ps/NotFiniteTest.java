@@ -21,9 +21,10 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(60)
 class NotFiniteTest {
     @Test
-    void serversRefuseThem(@TempDir Path directory) throws InterruptedException {
-        try (Driver server = new Driver(Driver.config(directory), Driver.plan(1, new Consistency.Asynchronous(),
-                Driver.PLAIN, 3))) {
+    void serversRefuseGradientsThatAreNotFinite(@TempDir Path directory) throws InterruptedException {
+        try (ServerDriver server = new ServerDriver(ServerDriver.config(directory), ServerDriver.plan(1,
+                new Consistency.Asynchronous(),
+                ServerDriver.PLAIN, 3))) {
             server.join(0, 7, 0, 1, 2, 3);
             for (float bad : new float[] {Float.NaN, Float.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY}) {
                 assertThat(server.push(0, 7, 0, 0, 1, 0, bad, 0).status()).isEqualTo(Message.NOT_FINITE);
@@ -35,13 +36,13 @@ class NotFiniteTest {
     }
 
     @Test
-    void workersRefuseThemAndNameTheParameter() {
+    void workersRefuseGradientsThatAreNotFiniteAndNameTheParameter() {
         Cluster.local(2).run(group -> {
             if (group.rank() == 1) {
                 try {
                     ParameterServer.serve(group, 0, ServerConfig.inMemory());
                 } catch (RuntimeException e) {
-                    // The worker has left without a word.
+                    // The worker has left without a goodbye.
                     assertThat(e).hasMessageContaining("rank 0");
                 }
                 return null;

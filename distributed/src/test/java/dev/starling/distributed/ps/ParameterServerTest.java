@@ -7,9 +7,10 @@ import static org.assertj.core.api.Assertions.within;
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.ps.Corners.Outcome;
+import dev.starling.distributed.ps.CornerImages.Outcome;
 import dev.starling.distributed.ring.StagedDevices;
 import dev.starling.nn.Layer;
+import dev.starling.nn.data.Share;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.ClipByNorm;
 import dev.starling.nn.optim.Optimizer;
@@ -49,7 +50,7 @@ class ParameterServerTest {
 
     private static List<Outcome> train(int workers, int servers, Consistency consistency, ServerConfig config,
             Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, int epochs) {
-        return train(Cluster.local(workers + servers).patience(Duration.ofSeconds(5)), workers, servers, consistency,
+        return train(Cluster.local(workers + servers).timeout(Duration.ofSeconds(5)), workers, servers, consistency,
                 config, network, optimizer, epochs);
     }
 
@@ -61,63 +62,64 @@ class ParameterServerTest {
                 ParameterServer.serve(group, group.rank() - workers, config);
                 return null;
             }
-            return Corners.train(network, optimizer, epochs, ParameterServer.worker(group, group.rank())
+            return CornerImages.train(network, optimizer, epochs, ParameterServer.worker(group, group.rank())
                     .workers(workers).servers(servers).consistency(consistency).build(), b -> { });
         }).stream().filter(Objects::nonNull).toList();
     }
 
-    private static void assertAlike(Outcome outcome, Outcome expected, float tolerance) {
+    private static void assertEquals(Outcome outcome, Outcome expected, float tolerance) {
         expected.weights().forEach((path, t) -> assertThat(outcome.weights().get(path)).as(path)
                 .containsExactly(t, within(tolerance)));
     }
 
     @ParameterizedTest
     @CsvSource({"local, 1, 1", "local, 2, 1", "local, 2, 2", "local, 3, 2", "local, 4, 1", "aeron, 2, 1"})
-    void synchronousWorkersTrainAsOneProcessDoes(String wire, int workers, int servers) {
-        Outcome alone = Corners.train(Corners::perceptron, ParameterServerTest::momentum, 10, new SingleProcess(),
+    void synchronousWorkersTrainLikeOneProcess(String wire, int workers, int servers) {
+        Outcome alone = CornerImages.train(CornerImages::perceptron, ParameterServerTest::momentum, 10,
+                new SingleProcess(),
                 b -> { });
         List<Outcome> all = synchronously(wire, workers, servers);
         assertThat(all).hasSize(workers);
-        assertAlike(all.getFirst(), alone, ROUNDING);
+        assertEquals(all.getFirst(), alone, ROUNDING);
         for (Outcome each : all) {
-            assertAlike(each, all.getFirst(), 0);
+            assertEquals(each, all.getFirst(), 0);
             assertThat(each.history().last().step()).isEqualTo(110);
             assertThat(each.history().last().training().loss()).isCloseTo(alone.history().last().training().loss(),
                     within(1e-4));
             assertThat(each.history().last().heldOut()).isEqualTo(all.getFirst().history().last().heldOut());
         }
         assertThat(alone.accuracy()).isGreaterThan(0.9);
-        assertAlike(synchronously(wire, workers, servers).getLast(), all.getFirst(), 0);
+        assertEquals(synchronously(wire, workers, servers).getLast(), all.getFirst(), 0);
     }
 
     private static List<Outcome> synchronously(String wire, int workers, int servers) {
         Cluster cluster = new Cluster(Cluster.transport(wire), workers + servers, Coordinator.OnLoss.END);
-        return train(cluster.patience(Duration.ofSeconds(20)), workers, servers, new Consistency.Synchronous(),
-                ServerConfig.inMemory(), Corners::perceptron, ParameterServerTest::momentum, 10);
+        return train(cluster.timeout(Duration.ofSeconds(20)), workers, servers, new Consistency.Synchronous(),
+                ServerConfig.inMemory(), CornerImages::perceptron, ParameterServerTest::momentum, 10);
     }
 
-    /** The same bits as where workers are on the host, for the devices compute as that does. */
+    /** The bits equal those of workers on the host, because the devices compute in the same way. */
     @ParameterizedTest
     @CsvSource({"2, 1", "3, 2"})
-    void workersOnDevicesTrainAsThoseOfTheHostDo(int workers, int servers) {
+    void workersOnDevicesTrainLikeWorkersOnTheHost(int workers, int servers) {
         List<Outcome> expected = onDevices(workers, servers, _ -> Device.cpu());
         StagedDevices.reset(StagedDevices.Fault.NONE);
         List<Outcome> all = onDevices(workers, servers, StagedDevices::of);
         for (int worker = 0; worker < workers; worker++) {
-            assertAlike(all.get(worker), expected.get(worker), 0);
+            assertEquals(all.get(worker), expected.get(worker), 0);
         }
-        // Four gradients in each of 110 steps of each worker.
+        // Each worker copies four gradients in each of 110 steps.
         assertThat(StagedDevices.COPIES.get()).isEqualTo(workers * 110L * 4);
         assertThat(StagedDevices.PINNED).hasValue(0);
     }
 
     private static List<Outcome> onDevices(int workers, int servers, IntFunction<Device> device) {
-        return Cluster.local(workers + servers).patience(Duration.ofSeconds(5)).run(group -> {
+        return Cluster.local(workers + servers).timeout(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() >= workers) {
                 ParameterServer.serve(group, group.rank() - workers, ServerConfig.inMemory());
                 return null;
             }
-            return Device.with(device.apply(group.rank()), () -> Corners.train(Corners::perceptron,
+            return Device.with(device.apply(group.rank()), () -> CornerImages.train(CornerImages::perceptron,
                     ParameterServerTest::momentum, 10, ParameterServer.worker(group, group.rank()).workers(workers)
                             .servers(servers).consistency(new Consistency.Synchronous()).build(), b -> { }));
         }).stream().filter(Objects::nonNull).toList();
@@ -125,35 +127,36 @@ class ParameterServerTest {
 
     @Test
     void synchronousWorkersAgreeOnRunningStatistics() {
-        List<Outcome> all = train(3, 1, new Consistency.Synchronous(), ServerConfig.inMemory(), Corners::normed,
+        List<Outcome> all = train(3, 1, new Consistency.Synchronous(), ServerConfig.inMemory(), CornerImages::normed,
                 m -> Adam.over(m).rate(0.01).build(), 4);
-        assertAlike(all.get(1), all.get(0), 0);
-        assertAlike(all.get(2), all.get(0), 0);
+        assertEquals(all.get(1), all.get(0), 0);
+        assertEquals(all.get(2), all.get(0), 0);
         assertThat(all.getFirst().accuracy()).isGreaterThan(0.9);
     }
 
     @ParameterizedTest
     @ValueSource(ints = {-1, 0, 3})
-    void workersThatDoNotWaitLearn(int bound) {
+    void asynchronousAndStaleWorkersLearn(int bound) {
         List<Outcome> all = train(3, 2, bound < 0 ? new Consistency.Asynchronous() : new Consistency.Stale(bound),
-                ServerConfig.in(directory), Corners::perceptron, m -> Adam.over(m).rate(0.002).build(), 12);
+                ServerConfig.in(directory), CornerImages::perceptron, m -> Adam.over(m).rate(0.002).build(), 12);
         assertThat(all).hasSize(3);
-        // Rank 0 alone measures.
+        // Only rank 0 evaluates the held-out data.
         assertThat(all.getFirst().accuracy()).isGreaterThan(0.9);
         assertThat(Files.exists(directory.resolve("server-1").resolve("snapshot"))).isTrue();
     }
 
     @Test
-    void aServerAloneHasTheBitsOfTheOptimizerAlone() {
-        Outcome alone = Corners.train(Corners::perceptron, m -> Adam.over(m).rate(0.002).build(), 3,
+    void oneWorkerTrainsLikeOneProcess() {
+        Outcome alone = CornerImages.train(CornerImages::perceptron, m -> Adam.over(m).rate(0.002).build(), 3,
                 new SingleProcess(), b -> { });
-        List<Outcome> one = train(1, 2, new Consistency.Asynchronous(), ServerConfig.inMemory(), Corners::perceptron,
+        List<Outcome> one = train(1, 2, new Consistency.Asynchronous(), ServerConfig.inMemory(),
+                CornerImages::perceptron,
                 m -> Adam.over(m).rate(0.002).build(), 3);
-        assertAlike(one.getFirst(), alone, 1e-5f);
+        assertEquals(one.getFirst(), alone, 1e-5f);
     }
 
     @Test
-    void synchronousWorkersEndAtOneStepWhenOneIsToEnd() {
+    void synchronousWorkersStopAtTheSameStep() {
         List<Long> ends = Cluster.local(4).run(group -> {
             if (group.rank() == 3) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());
@@ -169,7 +172,7 @@ class ParameterServerTest {
                     }
                 }
             };
-            Corners.train(Corners::perceptron, ParameterServerTest::momentum, 9, ParameterServer.worker(group,
+            CornerImages.train(CornerImages::perceptron, ParameterServerTest::momentum, 9, ParameterServer.worker(group,
                     group.rank()).workers(3).consistency(new Consistency.Synchronous()).build(),
                     b -> b.listeners(listener).checkpoints(directory.resolve("of" + group.rank())));
             return last.get();
@@ -178,20 +181,34 @@ class ParameterServerTest {
     }
 
     @Test
-    void namesWhatDoesNotFit() {
+    void aBuilderDoesNotAffectWhatItHasBuilt() {
+        Cluster.local(1).run(group -> {
+            ParameterServer.Builder builder = ParameterServer.worker(group, 0).workers(2);
+            try (ParameterServer built = builder.build()) {
+                builder.workers(5).consistency(new Consistency.Synchronous()).ownData();
+                assertThat(built.world()).isEqualTo(2);
+                assertThat(built.share()).isEqualTo(Share.shard(0, 2));
+            }
+            return null;
+        });
+    }
+
+    @Test
+    void errorsNameTheCause() {
         assertThatThrownBy(() -> train(1, 1, new Consistency.Asynchronous(), ServerConfig.inMemory(),
-                Corners::perceptron, m -> ClipByNorm.of(Sgd.over(m).build(), 1), 1))
+                CornerImages::perceptron, m -> ClipByNorm.of(Sgd.over(m).build(), 1), 1))
                 .isInstanceOf(DistributedException.class).hasMessageContaining("ClipByNorm")
                 .hasMessageContaining("Sgd");
-        assertThatThrownBy(() -> Cluster.local(3).patience(Duration.ofSeconds(5)).run(group -> {
+        assertThatThrownBy(() -> Cluster.local(3).timeout(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() == 2) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());
                 return null;
             }
-            // Worker 1 comes when worker 0 is there.
+            // Worker 1 has another optimiser than worker 0.
             int rank = group.rank();
             Function<Layer, Optimizer> optimizer = m -> rank == 0 ? Sgd.over(m).build() : Adam.over(m).build();
-            return Corners.train(Corners::perceptron, optimizer, 2, ParameterServer.worker(group, rank).build(),
+            return CornerImages.train(CornerImages::perceptron, optimizer, 2, ParameterServer.worker(group, rank)
+                    .build(),
                     b -> { });
         })).isInstanceOf(DistributedException.class);
     }

@@ -24,12 +24,12 @@ class PlanTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4, 7})
-    void everyElementHasOneServerAndServersShareEvenly(int servers) {
+    void everyElementHasOneServerAndServersHaveEqualShares(int servers) {
         Plan plan = plan(servers);
         BitSet[] seen = new BitSet[COUNTS.length];
         java.util.Arrays.setAll(seen, i -> new BitSet());
         long total = 0;
-        long most = 0;
+        long maxLoad = 0;
         for (int s = 0; s < servers; s++) {
             long load = 0;
             for (Plan.Block b : plan.blocks(s)) {
@@ -41,16 +41,16 @@ class PlanTest {
                 load += b.length();
             }
             total += load;
-            most = Math.max(most, load);
+            maxLoad = Math.max(maxLoad, load);
         }
         for (int p = 0; p < COUNTS.length; p++) {
             assertThat(seen[p].cardinality()).isEqualTo((int) COUNTS[p]);
         }
-        assertThat((double) most).isLessThan(1.01 * total / servers);
+        assertThat((double) maxLoad).isLessThan(1.01 * total / servers);
     }
 
     @Test
-    void keysSpreadEvenlyAndStay() {
+    void distributesKeysEvenlyAndStably() {
         int[] load = new int[4];
         Plan plan = plan(4);
         for (long key = 0; key < 100_000; key++) {
@@ -62,7 +62,7 @@ class PlanTest {
     }
 
     @Test
-    void survivesBeingWritten() throws IOException {
+    void roundTripsThroughItsEncoding() throws IOException {
         for (Consistency c : new Consistency[]{new Consistency.Asynchronous(), new Consistency.Stale(0),
             new Consistency.Synchronous()}) {
             Plan plan = new Plan(3, 2, 128, c, plan(3).dense(), plan(3).tables());
@@ -71,7 +71,7 @@ class PlanTest {
     }
 
     @Test
-    void namesWhatCannotBe() {
+    void errorsNameInvalidNumbers() {
         assertThatThrownBy(() -> new Plan(0, 1, 64, new Consistency.Asynchronous(), List.of(), List.of()))
                 .isInstanceOf(TensorException.class).hasMessageContaining("got 0, 1 and 64");
         assertThatThrownBy(() -> new Consistency.Stale(-1)).isInstanceOf(TensorException.class)

@@ -43,7 +43,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Workers that are not equally fast share batches: in simulated time, in which their speeds are known exactly. */
+/** Workers of different speeds divide batches, in simulated time, in which their speeds are known exactly. */
 @Timeout(120)
 class ProportionalTest {
     private static final float ROUNDING = 5e-5f;
@@ -53,8 +53,8 @@ class ProportionalTest {
     private static final TransportConfig SIMULATED = TransportConfig.of("simulated", Secret.ofText("of 16 bytes, or "
             + "more")).livenessTimeout(Duration.ofMillis(200));
 
-    /** Takes a time that the number of rows decides. In the buffer is, after each step, whose it is. */
-    private record Timed(Layer inner, Parameter who, IntConsumer time) implements Layer {
+    /** Takes a time that depends on the number of rows. The buffer holds the rank after each step. */
+    private record Timed(Layer inner, Parameter owner, IntConsumer time) implements Layer {
         @Override
         public Tensor forward(Tensor x) {
             time.accept((int) x.size(0));
@@ -64,27 +64,28 @@ class ProportionalTest {
         @Override
         public void visit(Visitor visitor) {
             visitor.layer("inner", inner);
-            visitor.parameter("who", who);
+            visitor.parameter("owner", owner);
         }
     }
 
-    /** What a worker took of each step's batch, and the weights that it came to. */
+    /** A worker's share of each step's batch, and its final weights. */
     private record Run(List<Share.Part> parts, Map<String, float[]> weights) { }
 
     private static Run train(DistributionStrategy strategy, IntConsumer time) {
         List<Share.Part> parts = new ArrayList<>();
-        Parameter who = Parameter.buffer(Tensor.zeros(1));
+        Parameter owner = Parameter.buffer(Tensor.zeros(1));
         try (Scope scope = Scope.open("worker");
-                Layer net = new Timed(Corners.perceptron(Generator.seeded(5 + strategy.rank())), who, time);
+                Layer net = new Timed(CornerImages.perceptron(Generator.seeded(5 + strategy.rank())), owner, time);
                 Optimizer optimizer = Sgd.over(net).rate(0.05).momentum(0.9).build();
-                DataLoader data = DataLoader.of(new Corners(Corners.EXAMPLES)).batchSize(32).workers(0).seed(3)
+                DataLoader data = DataLoader.of(new CornerImages(CornerImages.EXAMPLES)).batchSize(32).workers(0)
+                        .seed(3)
                         .shuffle().build(); strategy) {
             Trainer.of(net, Loss.crossEntropy(), optimizer).data(data).epochs(EPOCHS).seed(9).strategy(strategy)
                     .listeners(new TrainingListener() {
                         @Override
                         public void stepEnded(Progress progress) {
                             parts.add((Share.Part) strategy.share());
-                            who.set(Tensor.of(new float[] {strategy.rank()}, 1));
+                            owner.set(Tensor.of(new float[] {strategy.rank()}, 1));
                         }
                     }).build().run();
             Map<String, float[]> weights = new LinkedHashMap<>();
@@ -93,7 +94,7 @@ class ProportionalTest {
         }
     }
 
-    /** Trains workers that take so many milliseconds for a row, with servers. */
+    /** Trains workers, each of which takes the given number of milliseconds for a row, with servers. */
     private static List<Run> simulate(int servers, int... millisPerRow) {
         int workers = millisPerRow.length;
         Run[] runs = new Run[workers];
@@ -110,7 +111,7 @@ class ProportionalTest {
                 int rank = i;
                 String name = "rank" + rank;
                 simulation.start(name, () -> {
-                    GroupConfig joining = GroupConfig.of(null, "coordinator").wish(rank).host(name);
+                    GroupConfig joining = GroupConfig.of(null, "coordinator").preferredRank(rank).host(name);
                     try (Group group = Group.join(Transport.over(simulation.wire(name), SIMULATED), joining, false)) {
                         if (rank >= workers) {
                             ParameterServer.serve(group, rank - workers, ServerConfig.inMemory().ringSize(0));
@@ -133,7 +134,7 @@ class ProportionalTest {
 
     @ParameterizedTest
     @ValueSource(ints = {1, 2})
-    void givesASlowWorkerLessAndTrainsAsOneProcessDoes(int servers) {
+    void givesASlowWorkerLessAndTrainsLikeOneProcess(int servers) {
         Run alone = train(new SingleProcess(), rows -> { });
         List<Run> runs = simulate(servers, 1, 2, 4);
         for (int step = 0; step < STEPS; step++) {
@@ -152,7 +153,7 @@ class ProportionalTest {
         alone.weights().forEach((path, values) -> {
             float[] trained = runs.getFirst().weights().get(path);
             runs.forEach(run -> assertThat(run.weights().get(path)).as(path).containsExactly(trained));
-            if (path.equals("who")) {
+            if (path.equals("owner")) {
                 assertThat(trained[0]).as("buffers weigh as much as workers").isCloseTo((float) (last[1] + 2 * last[2]),
                         within(1e-5f));
             } else {
@@ -162,7 +163,7 @@ class ProportionalTest {
     }
 
     @Test
-    void trainsInThreadsAsOneProcessDoes() {
+    void trainsInThreadsLikeOneProcess() {
         Run alone = train(new SingleProcess(), rows -> { });
         List<Run> runs = Cluster.local(3).run(group -> {
             if (group.rank() == 2) {
@@ -175,11 +176,11 @@ class ProportionalTest {
         alone.weights().forEach((path, values) -> {
             float[] trained = runs.getFirst().weights().get(path);
             assertThat(runs.get(1).weights().get(path)).as(path).containsExactly(trained);
-            if (!path.equals("who")) {
+            if (!path.equals("owner")) {
                 assertThat(trained).as(path).containsExactly(values, within(ROUNDING));
             }
         });
-        // How they are divided depends on what else the machine does.
+        // The division depends on the load of the machine.
         assertThat(runs.getFirst().parts()).doesNotContainSequence(Collections.nCopies(STEPS,
                 runs.getFirst().parts().getFirst()));
         for (int step = 0; step < STEPS; step++) {
@@ -195,7 +196,7 @@ class ProportionalTest {
     }
 
     @Test
-    void staysEvenUnlessTold() {
+    void dividesEvenlyByDefault() {
         List<Run> runs = Cluster.local(3).run(group -> {
             if (group.rank() == 2) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());
@@ -209,7 +210,7 @@ class ProportionalTest {
 
     @ParameterizedTest
     @ValueSource(ints = {-1, 0, 3})
-    void refusesWhereWorkersTakeBatchesOfTheirOwn(int bound) {
+    void refusesConsistenciesWithoutSharedBatches(int bound) {
         Consistency apart = bound < 0 ? new Consistency.Asynchronous() : new Consistency.Stale(bound);
         assertThatThrownBy(() -> Cluster.local(1).run(group -> ParameterServer.worker(group, 0).workers(2)
                 .consistency(apart).proportional().build())).isInstanceOf(TensorException.class)
@@ -220,15 +221,15 @@ class ProportionalTest {
 
     @Test
     void refusesWorkersThatDivideDifferently() {
-        assertThatThrownBy(() -> Cluster.local(3).patience(Duration.ofSeconds(5)).run(group -> {
+        assertThatThrownBy(() -> Cluster.local(3).timeout(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() == 2) {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());
                 return null;
             }
-            ParameterServer.Builder how = ParameterServer.worker(group, group.rank())
+            ParameterServer.Builder builder = ParameterServer.worker(group, group.rank())
                     .consistency(new Consistency.Synchronous());
-            return train((group.rank() == 1 ? how.proportional() : how).build(), rows -> { });
-        })).isInstanceOf(DistributedException.class).hasMessageContaining("1 of 2 workers divide batches")
-                .hasMessageContaining("set all workers up alike");
+            return train((group.rank() == 1 ? builder.proportional() : builder).build(), rows -> { });
+        })).isInstanceOf(DistributedException.class).hasMessageContaining("1 of 2 workers use proportional()")
+                .hasMessageContaining("give all workers the same settings");
     }
 }

@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.ps.Corners.Outcome;
+import dev.starling.distributed.ps.CornerImages.Outcome;
 import dev.starling.nn.Layer;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;
@@ -25,12 +25,12 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Runs that end at a checkpoint and go on in another cluster are as those that never ended. */
+/** Runs that resume from a checkpoint, in another cluster, equal uninterrupted runs. */
 @Timeout(120)
 class ResumeTest {
     private static final int FIRST = 4;
     private static final int ALL = 9;
-    private static final Consistency TOGETHER = new Consistency.Synchronous();
+    private static final Consistency SYNCHRONOUS = new Consistency.Synchronous();
 
     @TempDir
     Path directory;
@@ -63,7 +63,7 @@ class ResumeTest {
                 ParameterServer.serve(group, group.rank() - workers, config);
                 return null;
             }
-            return Corners.train(network, optimizer, epochs, ParameterServer.worker(group, group.rank())
+            return CornerImages.train(network, optimizer, epochs, ParameterServer.worker(group, group.rank())
                     .workers(workers).servers(servers).consistency(consistency).optimizer(rule).build(), more);
         }).stream().filter(Objects::nonNull).toList();
     }
@@ -76,61 +76,66 @@ class ResumeTest {
         builder.checkpoints(checkpoints).resume();
     }
 
-    private static void assertAlike(Outcome outcome, Outcome expected, float tolerance) {
+    private static void assertEquals(Outcome outcome, Outcome expected, float tolerance) {
         assertThat(outcome.history().last().step()).isEqualTo(expected.history().last().step());
         expected.weights().forEach((path, t) -> assertThat(outcome.weights().get(path)).as(path)
                 .containsExactly(t, within(tolerance)));
     }
 
     @Test
-    void inTheSameWorldEveryBitIsAsItWouldHaveBeen() {
+    void resumesBitForBitInTheSameCluster() {
         Function<Layer, Optimizer> optimizer = ResumeTest::adam;
-        Outcome whole = train(2, 2, TOGETHER, ServerConfig.inMemory(), Corners::normed, optimizer, ALL, b -> { })
+        Outcome whole = train(2, 2, SYNCHRONOUS, ServerConfig.inMemory(), CornerImages::normed, optimizer, ALL,
+                b -> { })
                 .getFirst();
-        train(2, 2, TOGETHER, ServerConfig.inMemory(), Corners::normed, optimizer, FIRST, this::saving);
-        List<Outcome> resumed = train(2, 2, TOGETHER, ServerConfig.in(directory.resolve("servers")), Corners::normed,
+        train(2, 2, SYNCHRONOUS, ServerConfig.inMemory(), CornerImages::normed, optimizer, FIRST, this::saving);
+        List<Outcome> resumed = train(2, 2, SYNCHRONOUS, ServerConfig.in(directory.resolve("servers")),
+                CornerImages::normed,
                 optimizer, ALL, this::resuming);
         for (Outcome each : resumed) {
-            assertAlike(each, whole, 0);
+            assertEquals(each, whole, 0);
         }
-        // What the second cluster saved holds what its servers kept, too.
-        Outcome more = train(2, 2, TOGETHER, ServerConfig.inMemory(), Corners::normed, optimizer, ALL + 2,
+        // The checkpoint of the second cluster contains the state of its servers' rules, too.
+        Outcome more = train(2, 2, SYNCHRONOUS, ServerConfig.inMemory(), CornerImages::normed, optimizer, ALL + 2,
                 this::resuming).getFirst();
-        Outcome longer = train(2, 2, TOGETHER, ServerConfig.inMemory(), Corners::normed, optimizer, ALL + 2, b -> { })
+        Outcome longer = train(2, 2, SYNCHRONOUS, ServerConfig.inMemory(), CornerImages::normed, optimizer, ALL + 2,
+                b -> { })
                 .getFirst();
-        assertAlike(more, longer, 0);
+        assertEquals(more, longer, 0);
     }
 
     @ParameterizedTest
     @CsvSource({"2, 1, 3, 2", "2, 2, 1, 1", "1, 1, 2, 3", "2, 1, 0, 0", "0, 0, 2, 2"})
-    void inAnotherWorldOnlyRoundingDiffers(int workers, int servers, int workersNext, int serversNext) {
+    void resumesInAnotherClusterUpToRounding(int workers, int servers, int workersNext, int serversNext) {
         Function<Layer, Optimizer> optimizer = ResumeTest::momentum;
-        Outcome whole = Corners.train(Corners::perceptron, optimizer, ALL, new SingleProcess(), b -> { });
+        Outcome whole = CornerImages.train(CornerImages::perceptron, optimizer, ALL, new SingleProcess(), b -> { });
         run(workers, servers, optimizer, FIRST, this::saving);
-        assertAlike(run(workersNext, serversNext, optimizer, ALL, this::resuming), whole, 5e-5f);
+        assertEquals(run(workersNext, serversNext, optimizer, ALL, this::resuming), whole, 5e-5f);
     }
 
-    /** Runs on so many workers and servers, or alone if there are none. */
+    /** Runs on a number of workers and servers, or in one process if there are no workers. */
     private static Outcome run(int workers, int servers, Function<Layer, Optimizer> optimizer, int epochs,
             Consumer<Trainer.Builder> more) {
-        return workers == 0 ? Corners.train(Corners::perceptron, optimizer, epochs, new SingleProcess(), more)
-                : train(workers, servers, TOGETHER, ServerConfig.inMemory(), Corners::perceptron, optimizer, epochs,
+        return workers == 0 ? CornerImages.train(CornerImages::perceptron, optimizer, epochs, new SingleProcess(), more)
+                : train(workers, servers, SYNCHRONOUS, ServerConfig.inMemory(), CornerImages::perceptron, optimizer,
+                epochs,
                 more).getLast();
     }
 
     @ParameterizedTest
     @CsvSource({"2, 2", "2, 1", "1, 3"})
-    void whatARuleOfServersAloneHasLearnedGoesOn(int servers, int serversNext) {
+    void resumesTheStateOfAServersOwnRule(int servers, int serversNext) {
         Outcome whole = adagrad(servers, ALL, b -> { });
         adagrad(servers, FIRST, this::saving);
-        assertAlike(adagrad(serversNext, ALL, this::resuming), whole, 0);
-        // Who has no use for it goes on, too.
-        assertThat(Corners.train(Corners::perceptron, ResumeTest::plain, ALL + 1, new SingleProcess(), this::resuming)
+        assertEquals(adagrad(serversNext, ALL, this::resuming), whole, 0);
+        // A run that does not use the state of the rule can resume, too.
+        assertThat(CornerImages.train(CornerImages::perceptron, ResumeTest::plain, ALL + 1, new SingleProcess(),
+                this::resuming)
                 .history().epochs()).hasSize(1);
     }
 
     private static Outcome adagrad(int servers, int epochs, Consumer<Trainer.Builder> more) {
-        return train(2, servers, TOGETHER, ServerConfig.inMemory(), Corners::perceptron, ResumeTest::plain,
+        return train(2, servers, SYNCHRONOUS, ServerConfig.inMemory(), CornerImages::perceptron, ResumeTest::plain,
                 new ServerOptimizer.Adagrad(1e-8, 0), epochs, more).getLast();
     }
 
@@ -139,40 +144,42 @@ class ResumeTest {
     }
 
     @Test
-    void serversThatHoldSomethingElseAreNamed() {
+    void warnsOfServersThatIgnoreTheCheckpoint() {
         ServerConfig kept = ServerConfig.in(directory.resolve("servers"));
         Function<Layer, Optimizer> optimizer = ResumeTest::adam;
-        assertThat(warnings(() -> train(1, 2, TOGETHER, kept, Corners::perceptron, optimizer, FIRST, this::saving)))
+        assertThat(warnings(() -> train(1, 2, SYNCHRONOUS, kept, CornerImages::perceptron, optimizer, FIRST,
+                this::saving)))
                 .isEmpty();
-        assertThat(warnings(() -> train(1, 2, TOGETHER, ServerConfig.inMemory(), Corners::perceptron, optimizer,
+        assertThat(warnings(() -> train(1, 2, SYNCHRONOUS, ServerConfig.inMemory(), CornerImages::perceptron, optimizer,
                 FIRST + 1, this::resuming))).isEmpty();
-        assertThat(warnings(() -> train(1, 2, TOGETHER, kept, Corners::perceptron, optimizer, FIRST + 2,
-                this::resuming))).hasSize(2).allMatch(text -> text.contains("goes on with what its directory holds"));
+        assertThat(warnings(() -> train(1, 2, SYNCHRONOUS, kept, CornerImages::perceptron, optimizer, FIRST + 2,
+                this::resuming))).hasSize(2)
+                .allMatch(text -> text.contains("continues with the weights in its own directory"));
     }
 
-    /** Returns what worker 0 warns of. */
+    /** Returns the warnings of worker 0. */
     private static List<String> warnings(Runnable action) {
         return Warnings.of(ParameterServer.class, action);
     }
 
     @Test
-    void oneWorkerThatDoesNotWaitGoesOnAsItWouldHave() {
+    void oneAsynchronousWorkerResumesBitForBit() {
         Consistency alone = new Consistency.Asynchronous();
-        Outcome whole = train(1, 2, alone, ServerConfig.inMemory(), Corners::perceptron, ResumeTest::adam, ALL,
+        Outcome whole = train(1, 2, alone, ServerConfig.inMemory(), CornerImages::perceptron, ResumeTest::adam, ALL,
                 b -> { }).getFirst();
-        train(1, 2, alone, ServerConfig.inMemory(), Corners::perceptron, ResumeTest::adam, FIRST, this::saving);
-        assertAlike(train(1, 1, alone, ServerConfig.inMemory(), Corners::perceptron, ResumeTest::adam, ALL,
+        train(1, 2, alone, ServerConfig.inMemory(), CornerImages::perceptron, ResumeTest::adam, FIRST, this::saving);
+        assertEquals(train(1, 1, alone, ServerConfig.inMemory(), CornerImages::perceptron, ResumeTest::adam, ALL,
                 this::resuming).getFirst(), whole, 0);
     }
 
     @Test
-    void workersThatDoNotWaitAllGoOnFromTheCheckpoint() {
+    void asynchronousWorkersResumeFromTheCheckpoint() {
         Consistency stale = new Consistency.Stale(2);
-        train(2, 2, stale, ServerConfig.inMemory(), Corners::perceptron, ResumeTest::adam, FIRST, this::saving);
-        List<Outcome> all = train(2, 2, stale, ServerConfig.inMemory(), Corners::perceptron, ResumeTest::adam, ALL,
+        train(2, 2, stale, ServerConfig.inMemory(), CornerImages::perceptron, ResumeTest::adam, FIRST, this::saving);
+        List<Outcome> all = train(2, 2, stale, ServerConfig.inMemory(), CornerImages::perceptron, ResumeTest::adam, ALL,
                 this::resuming);
         for (Outcome each : all) {
-            // History begins anew; nobody begins from the first epoch.
+            // The history starts again, but no worker starts from the first epoch.
             assertThat(each.history().epochs()).hasSizeBetween(1, ALL - FIRST);
         }
         assertThat(all.getFirst().accuracy()).isGreaterThan(0.8);

@@ -38,16 +38,16 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Runs with tables that end at a checkpoint and go on with other servers are as those that never ended. */
+/** Runs with tables that resume from a checkpoint, on other servers, equal uninterrupted runs. */
 @Timeout(120)
 class RowCheckpointTest {
     private static final int FIRST = 2;
     private static final int ALL = 4;
     private static final int WIDTH = 6;
-    private static final Likes DATA = new Likes(150, 40, 60, 1);
+    private static final PreferencePairs DATA = new PreferencePairs(150, 40, 60, 1);
     private static final long[] IDS = LongStream.concat(LongStream.range(0, DATA.users()),
-            LongStream.range(0, DATA.items()).map(i -> i + Likes.ITEMS)).toArray();
-    private static final Consistency TOGETHER = new Consistency.Synchronous();
+            LongStream.range(0, DATA.items()).map(i -> i + PreferencePairs.ITEMS)).toArray();
+    private static final Consistency SYNCHRONOUS = new Consistency.Synchronous();
 
     @TempDir
     Path directory;
@@ -60,8 +60,8 @@ class RowCheckpointTest {
         checkpoints = directory.resolve("checkpoints");
     }
 
-    /** What a run left: rows, dense weights, and the epochs that it took. */
-    private record Run(float[] rows, Likes.Outcome outcome) { }
+    /** The results of a run: rows, dense weights, and number of epochs. */
+    private record Run(float[] rows, PreferencePairs.Outcome outcome) { }
 
     private static Optimizer adam(Layer model) {
         return Adam.over(model).rate(Schedule.constant(0.02).warmUp(10)).build();
@@ -71,7 +71,7 @@ class RowCheckpointTest {
     private List<Run> train(int workers, int servers, Consistency consistency, ServerOptimizer rule, int epochs,
             Consumer<Trainer.Builder> more) {
         ServerConfig own = config.apply(directory.resolve("servers-" + runs++));
-        return Cluster.local(workers + servers).patience(Duration.ofSeconds(5)).run(group -> {
+        return Cluster.local(workers + servers).timeout(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() >= workers) {
                 ParameterServer.serve(group, group.rank() - workers, own);
                 return null;
@@ -86,7 +86,8 @@ class RowCheckpointTest {
                     }
                 }
             };
-            Likes.Outcome outcome = Likes.train(DATA, Likes.Model.of(rows, WIDTH, ids -> ids),
+            PreferencePairs.Outcome outcome = PreferencePairs.train(DATA, PreferencePairs.Model.of(rows, WIDTH,
+                    ids -> ids),
                     RowCheckpointTest::adam, epochs, ParameterServer.worker(group, group.rank()).workers(workers)
                             .servers(servers).consistency(consistency).build(), b -> {
                         b.listeners(listener);
@@ -104,33 +105,34 @@ class RowCheckpointTest {
         builder.checkpoints(checkpoints).resume();
     }
 
-    private static void assertAlike(Run run, Run expected, float tolerance) {
+    private static void assertEquals(Run run, Run expected, float tolerance) {
         assertThat(run.outcome.history().last().step()).isEqualTo(expected.outcome.history().last().step());
         assertThat(run.rows).containsExactly(expected.rows, within(tolerance));
-        for (int i = 0; i < expected.outcome.judge().size(); i++) {
-            assertThat(run.outcome.judge().get(i)).containsExactly(expected.outcome.judge().get(i), within(tolerance));
+        for (int i = 0; i < expected.outcome.classifier().size(); i++) {
+            assertThat(run.outcome.classifier().get(i)).containsExactly(expected.outcome.classifier().get(i),
+                    within(tolerance));
         }
     }
 
     @ParameterizedTest
     @CsvSource({"2, 2", "2, 3", "3, 1", "1, 2", "2, 4"})
-    void rowsAndSumsGoOnOnAnyNumberOfServersBitForBit(int servers, int serversNext) {
+    void resumesRowsOnAnyNumberOfServersBitForBit(int servers, int serversNext) {
         for (ServerOptimizer rule : new ServerOptimizer[] {null, new ServerOptimizer.Adagrad(1e-8, 0)}) {
             checkpoints = directory.resolve("checkpoints-" + rule);
-            Run whole = train(2, servers, TOGETHER, rule, ALL, b -> { }).getFirst();
-            train(2, servers, TOGETHER, rule, FIRST, this::saving);
-            for (Run each : train(2, serversNext, TOGETHER, rule, ALL, this::resuming)) {
+            Run whole = train(2, servers, SYNCHRONOUS, rule, ALL, b -> { }).getFirst();
+            train(2, servers, SYNCHRONOUS, rule, FIRST, this::saving);
+            for (Run each : train(2, serversNext, SYNCHRONOUS, rule, ALL, this::resuming)) {
                 assertThat(each.outcome.history().epochs()).hasSize(ALL - FIRST);
-                assertAlike(each, whole, 0);
+                assertEquals(each, whole, 0);
             }
         }
     }
 
     @Test
-    void onAnotherNumberOfWorkersOnlyRoundingDiffers() {
-        Run whole = train(1, 1, TOGETHER, null, ALL, b -> { }).getFirst();
-        train(3, 2, TOGETHER, null, FIRST, this::saving);
-        assertAlike(train(2, 1, TOGETHER, null, ALL, this::resuming).getFirst(), whole, 5e-4f);
+    void resumesOnAnotherNumberOfWorkersUpToRounding() {
+        Run whole = train(1, 1, SYNCHRONOUS, null, ALL, b -> { }).getFirst();
+        train(3, 2, SYNCHRONOUS, null, FIRST, this::saving);
+        assertEquals(train(2, 1, SYNCHRONOUS, null, ALL, this::resuming).getFirst(), whole, 5e-4f);
     }
 
     private List<Path> files(String end) throws IOException {
@@ -139,11 +141,11 @@ class RowCheckpointTest {
         }
     }
 
-    /** Each is of one step, though training went on while it was written, and caches were too small for the rows. */
+    /** Each checkpoint is of one step, although training continued while it was written and caches were too small. */
     @Test
-    void everyCheckpointOfARunLeadsToTheSameEnd() throws IOException {
+    void everyCheckpointOfARunLeadsToTheSameResult() throws IOException {
         config = files -> ServerConfig.in(files).cacheBytes(1);
-        Run whole = train(2, 2, TOGETHER, null, ALL, b -> b.checkpoints(checkpoints, 1).keep(100)).getFirst();
+        Run whole = train(2, 2, SYNCHRONOUS, null, ALL, b -> b.checkpoints(checkpoints, 1).keep(100)).getFirst();
         List<Path> manifests = files(".json");
         assertThat(manifests).hasSize(5 * ALL);
         assertThat(files(".rows")).hasSize(2 * 5 * ALL);
@@ -151,13 +153,14 @@ class RowCheckpointTest {
             Files.delete(manifests.get(step));
             if (step % 6 == 1) {
                 Path copy = copy("copy-" + step);
-                assertAlike(train(2, 1 + step % 4, TOGETHER, null, ALL, b -> b.checkpoints(copy).resume()).getFirst(),
+                assertEquals(train(2, 1 + step % 4, SYNCHRONOUS, null, ALL, b -> b.checkpoints(copy).resume())
+                        .getFirst(),
                         whole, 0);
             }
         }
     }
 
-    /** Copies the checkpoints, as a run that goes on from them saves its own. */
+    /** Copies the checkpoints, because a run that resumes from them saves its own. */
     private Path copy(String name) throws IOException {
         Path copy = Files.createDirectory(directory.resolve(name));
         for (Path each : files("")) {
@@ -167,18 +170,18 @@ class RowCheckpointTest {
     }
 
     @Test
-    void filesGoWithTheirCheckpoint() throws IOException {
-        train(1, 3, TOGETHER, null, FIRST, b -> b.checkpoints(checkpoints, 2).keep(2));
+    void deletesFilesWithTheirCheckpoint() throws IOException {
+        train(1, 3, SYNCHRONOUS, null, FIRST, b -> b.checkpoints(checkpoints, 2).keep(2));
         assertThat(files(".json")).hasSize(2);
-        // The last step was saved twice, by the interval and at the end.
+        // The last step is saved twice: at its interval and at the end.
         assertThat(files(".rows")).hasSize(2 * 3);
         assertThat(files("")).hasSize(2 * (2 + 3));
     }
 
     @Test
-    void whatIsNotAsItWasIsNamedAndHarmsNoServer() throws IOException {
-        Run whole = train(1, 2, TOGETHER, null, ALL, b -> { }).getFirst();
-        train(1, 2, TOGETHER, null, FIRST, this::saving);
+    void namesADamagedPartAndHarmsNoServer() throws IOException {
+        Run whole = train(1, 2, SYNCHRONOUS, null, ALL, b -> { }).getFirst();
+        train(1, 2, SYNCHRONOUS, null, FIRST, this::saving);
         List<Path> parts = files(".rows");
         assertThat(parts).hasSize(4);
         Path last = parts.getLast();
@@ -186,31 +189,31 @@ class RowCheckpointTest {
         byte[] flipped = bytes.clone();
         flipped[bytes.length - 20] ^= 1;
         Files.write(last, flipped);
-        // One server reads both parts: the first is good.
+        // One server reads both parts, of which the first is intact.
         Path servers = directory.resolve("kept");
         config = files -> ServerConfig.in(servers);
         assertRefused(last, "is damaged", "put an intact copy back");
         config = ServerConfig::in;
         Files.write(last, Files.readAllBytes(parts.get(1)));
-        assertRefused(last, "is of another checkpoint", "put an intact copy back");
+        assertRefused(last, "belongs to another checkpoint", "put an intact copy back");
         Files.delete(last);
         assertRefused(last, "is missing", "delete the manifest");
         Files.write(last, bytes);
-        // What the first server has read is forgotten; it has waited for another worker until now.
+        // The server drops the rows of the first part; it has waited for another worker until now.
         Cluster.awaitEarlier();
         config = files -> ServerConfig.in(servers);
-        assertAlike(train(1, 1, TOGETHER, null, ALL, this::resuming).getFirst(), whole, 0);
+        assertEquals(train(1, 1, SYNCHRONOUS, null, ALL, this::resuming).getFirst(), whole, 0);
     }
 
-    private void assertRefused(Path part, String... told) {
-        assertThatThrownBy(() -> train(1, 1, TOGETHER, null, ALL, this::resuming))
+    private void assertRefused(Path part, String... texts) {
+        assertThatThrownBy(() -> train(1, 1, SYNCHRONOUS, null, ALL, this::resuming))
                 .isInstanceOf(CheckpointException.class).hasMessageContaining(part.toString())
-                .hasMessageContainingAll(told);
+                .hasMessageContainingAll(texts);
     }
 
-    /** Rows that workers change whenever they like come as they were at one moment, with the number of their steps. */
+    /** A checkpoint of asynchronous workers contains rows of one moment, each with its number of steps. */
     @Test
-    void whereNobodyWaitsRowsAreWhole() {
+    void checkpointsOfAsynchronousWorkersContainWholeRows() {
         int n = 2000;
         long[] ids = LongStream.range(0, n).toArray();
         Cluster.local(4).run(group -> {
@@ -238,7 +241,8 @@ class RowCheckpointTest {
                 if (group.rank() == 0) {
                     assertThatThrownBy(() -> servers.saveParts(Path.of("/proc")).await())
                             .isInstanceOf(CheckpointException.class).hasMessageContaining("/proc/step-")
-                            .hasMessageContaining("told by server").hasMessageContaining("what was saved before is");
+                            .hasMessageContaining("reported by server")
+                            .hasMessageContaining("earlier checkpoints are intact");
                 }
                 servers.finish();
                 return null;
@@ -248,8 +252,8 @@ class RowCheckpointTest {
 
     private void assertWhole(List<Part> parts, int rows) throws IOException {
         int found = 0;
-        float least = Float.MAX_VALUE;
-        float most = 0;
+        float minSteps = Float.MAX_VALUE;
+        float maxSteps = 0;
         for (Part part : parts) {
             try (RowFile in = new RowFile(checkpoints.resolve(part.file()))) {
                 while (in.next()) {
@@ -257,15 +261,15 @@ class RowCheckpointTest {
                     for (int i = 0; i < 3; i++) {
                         assertThat(in.row().getFloat(4 * i)).isEqualTo(-steps);
                     }
-                    least = Math.min(least, steps);
-                    most = Math.max(most, steps);
+                    minSteps = Math.min(minSteps, steps);
+                    maxSteps = Math.max(maxSteps, steps);
                     found++;
                 }
                 in.verify(part.checksum());
             }
         }
         assertThat(found).isGreaterThanOrEqualTo(rows);
-        assertThat(most).isBetween(5f, 66f);
-        assertThat(least).isGreaterThanOrEqualTo(5f);
+        assertThat(maxSteps).isBetween(5f, 66f);
+        assertThat(minSteps).isGreaterThanOrEqualTo(5f);
     }
 }

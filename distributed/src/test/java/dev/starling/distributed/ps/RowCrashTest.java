@@ -63,9 +63,9 @@ class RowCrashTest {
     }
 
     @Test
-    void theCheckpointBeforeStaysAndTheNextIsWhole() throws Exception {
+    void thePreviousCheckpointRemainsAndTheNextIsComplete() throws Exception {
         coordinator = CoordinatorThread.start(Coordinator.open(transport, 2, Coordinator.OnLoss.REFORM, 1,
-                MemberProgram.PATIENCE));
+                MemberProgram.TIMEOUT));
         startServer();
         Path checkpoints = directory.resolve("checkpoints");
         long[] ids = LongStream.range(0, ROWS).toArray();

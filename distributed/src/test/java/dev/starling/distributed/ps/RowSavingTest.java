@@ -23,7 +23,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Files of rows: what is in them when rows change meanwhile, and what comes of them on other servers. */
+/** Files of rows: their contents while rows change, and how other servers restore them. */
 @Timeout(120)
 class RowSavingTest {
     private static final ServerOptimizer ADAM = new ServerOptimizer.Adam(0.9, 0.999, 1e-8, 0, false);
@@ -37,7 +37,7 @@ class RowSavingTest {
     private Path file;
 
     @BeforeEach
-    void name() {
+    void setFile() {
         file = directory.resolve("step-0000000007-0123abcd-0.rows");
     }
 
@@ -45,7 +45,7 @@ class RowSavingTest {
         return new Plan(servers, 1, 64, new Consistency.Asynchronous(), List.of(), List.of(tables));
     }
 
-    /** A table, and beside it what must be in it: the same steps on arrays. */
+    /** A table, and its expected contents: the same steps on arrays. */
     private static final class Twin implements AutoCloseable {
         final EmbeddingRows rows;
         final Map<Long, float[]> oracle = new HashMap<>();
@@ -59,9 +59,9 @@ class RowSavingTest {
 
         void step(long key) throws IOException {
             float[] all = oracle.computeIfAbsent(key, k -> {
-                float[] made = new float[TABLE.stride()];
-                rows.read(k, made, 0);
-                return made;
+                float[] row = new float[TABLE.stride()];
+                rows.read(k, row, 0);
+                return row;
             });
             float[] p = Arrays.copyOfRange(all, 0, WIDTH);
             float[] first = Arrays.copyOfRange(all, WIDTH, 2 * WIDTH);
@@ -114,29 +114,29 @@ class RowSavingTest {
         found.forEach((key, row) -> assertThat(row).as("row %d", key).containsExactly(expected.get(key)));
     }
 
-    /** Rows change, and new ones come, before, between and after the segments that are handed over. */
+    /** Rows change and are added before, between and after the segments that the scan delivers. */
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3, 4})
-    void whatChangesMeanwhileIsNotInTheCut(int seed) throws IOException {
+    void aCutExcludesLaterChanges(int seed) throws IOException {
         try (Twin twin = new Twin(directory.resolve("table"), seed, 40)) {
             twin.steps(3000, 1500);
             for (int cut = 0; cut < 3; cut++) {
                 Map<Long, float[]> expected = twin.copy();
                 Map<Long, float[]> found = new HashMap<>();
-                EmbeddingRows.Cut taker = (key, row) -> {
+                EmbeddingRows.Cut receiver = (key, row) -> {
                     float[] floats = new float[TABLE.stride()];
                     ByteBuffer.wrap(row).order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().get(floats);
                     assertThat(found.put(key, floats)).as("row %d again", key).isNull();
                 };
-                twin.rows.cut(twin.sequence, taker);
+                twin.rows.cut(twin.sequence, receiver);
                 int segments = 0;
                 do {
                     twin.steps(twin.random.nextInt(300), 4000);
                     segments++;
-                } while (twin.rows.scan(taker));
+                } while (twin.rows.scan(receiver));
                 twin.rows.endCut();
                 twin.steps(200, 4000);
-                assertThat(segments).as("segments, or nothing comes in between").isGreaterThan(3);
+                assertThat(segments).as("segments, between which rows change").isGreaterThan(3);
                 assertSame(found, expected);
             }
         }
@@ -150,7 +150,7 @@ class RowSavingTest {
             for (int cut = 0; cut < 4; cut++) {
                 Map<Long, float[]> expected = twin.copy();
                 RowTask task = new RowTask(cut, file);
-                new RowSaving(task, file, cut, true).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
+                new RowSaver(task, file, cut, true).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
                         twin.sequence);
                 while (!task.isOver()) {
                     twin.steps(10, ROWS);
@@ -164,7 +164,7 @@ class RowSavingTest {
         }
     }
 
-    /** Writes a file of the rows that a server has of the first few of two tables, and returns its checksum. */
+    /** Writes a file of a server's rows, of the first keys of two tables, and returns its checksum. */
     private String write(Plan plan, int server, int few, Path to) throws IOException {
         try (EmbeddingRows rows = new EmbeddingRows(TABLE, directory.resolve("a" + server), 10_000);
                 EmbeddingRows others = new EmbeddingRows(OTHER, directory.resolve("b" + server), 10_000)) {
@@ -175,12 +175,12 @@ class RowSavingTest {
                 }
             }
             RowTask task = new RowTask(1, to);
-            new RowSaving(task, to, 7, false).begin(plan, server, new EmbeddingRows[] {rows, others}, 1);
+            new RowSaver(task, to, 7, false).begin(plan, server, new EmbeddingRows[] {rows, others}, 1);
             assertThat(task.state()).as(task.text()).isEqualTo(RowTask.DONE);
-            String[] told = task.text().split("\n");
-            assertThat(told[0]).isEqualTo(to.getFileName().toString());
-            assertThat(Long.parseLong(told[1])).isEqualTo(Files.size(to));
-            return told[2];
+            String[] lines = task.text().split("\n");
+            assertThat(lines[0]).isEqualTo(to.getFileName().toString());
+            assertThat(Long.parseLong(lines[1])).isEqualTo(Files.size(to));
+            return lines[2];
         }
     }
 
@@ -194,7 +194,7 @@ class RowSavingTest {
     }
 
     @Test
-    void everyFlippedByteAndEveryEndIsNoticed() throws IOException {
+    void everyFlippedByteAndEveryTruncationIsDetected() throws IOException {
         String checksum = write(plan(1, TABLE, OTHER), 0, 5, file);
         readAll(file, checksum);
         byte[] whole = Files.readAllBytes(file);
@@ -211,26 +211,27 @@ class RowSavingTest {
                         .isInstanceOf(RowTask.RowException.class);
             }
         }
-        assertThatThrownBy(() -> readAll(file, "crc32c:00000000")).hasMessageContaining("is of another checkpoint");
+        assertThatThrownBy(() -> readAll(file,
+                "crc32c:00000000")).hasMessageContaining("belongs to another checkpoint");
     }
 
     @ParameterizedTest
     @CsvSource({"1, 1", "1, 3", "3, 1", "2, 4", "4, 2", "4, 6", "2, 3"})
     void eachServerFindsItsRowsWhateverTheNumberOfParts(int servers, int serversNext) throws IOException {
         Plan before = plan(servers, TABLE, OTHER);
-        List<RowRestoring.Source> parts = new ArrayList<>();
+        List<RowRestorer.Source> parts = new ArrayList<>();
         for (int s = 0; s < servers; s++) {
             Path part = directory.resolve("part-" + s);
-            parts.add(new RowRestoring.Source(part, write(before, s, 40, part)));
+            parts.add(new RowRestorer.Source(part, write(before, s, 40, part)));
         }
-        // Tables in another order.
+        // The tables have another order.
         Plan after = plan(serversNext, OTHER, TABLE);
         int[] found = new int[40];
         for (int s = 0; s < serversNext; s++) {
             try (EmbeddingRows others = new EmbeddingRows(OTHER, directory.resolve("c" + s), 10_000);
                     EmbeddingRows rows = new EmbeddingRows(TABLE, directory.resolve("d" + s), 10_000)) {
                 RowTask task = new RowTask(1, file);
-                task.begin(new RowRestoring(after, s, new EmbeddingRows[] {others, rows}, parts, () -> { }), null);
+                task.begin(new RowRestorer(after, s, new EmbeddingRows[] {others, rows}, parts, () -> { }), null);
                 assertThat(task.state()).as(task.text()).isEqualTo(RowTask.DONE);
                 assertThat(rows.size()).isEqualTo(others.size());
                 for (long key = 0; key < 40; key++) {
@@ -245,7 +246,7 @@ class RowSavingTest {
         assertThat(found).containsOnly(1);
     }
 
-    /** Takes one more step on a row, which tells whether what the rules keep is there, too. */
+    /** Takes one more step on a row, which shows whether the state of the rule was restored, too. */
     private static void assertWritten(EmbeddingRows rows, EmbeddingRows others, long key) throws IOException {
         float[] p = new float[2];
         float[] sums = new float[2];
@@ -275,8 +276,8 @@ class RowSavingTest {
                 EmbeddingRows others = new EmbeddingRows(plain, directory.resolve("d"), 10_000);
                 EmbeddingRows more = new EmbeddingRows(another, directory.resolve("e"), 10_000)) {
             RowTask task = new RowTask(1, file);
-            task.begin(new RowRestoring(plan(1, TABLE, plain, another), 0, new EmbeddingRows[] {rows, others, more},
-                    List.of(new RowRestoring.Source(file, checksum)), () -> { }), null);
+            task.begin(new RowRestorer(plan(1, TABLE, plain, another), 0, new EmbeddingRows[] {rows, others, more},
+                    List.of(new RowRestorer.Source(file, checksum)), () -> { }), null);
             assertThat(task.text()).isEqualTo("80\nmore");
             int at = others.step(5, new float[] {0, 0}, 0, 1);
             float[] p = new float[2];
@@ -286,33 +287,33 @@ class RowSavingTest {
     }
 
     @Test
-    void tablesThatDoNotFitAreNamed() throws IOException {
+    void errorsNameTablesThatDoNotFit() throws IOException {
         String checksum = write(plan(1, TABLE, OTHER), 0, 40, file);
         for (Plan.Table other : List.of(new Plan.Table("others", 3, 500, 0, OTHER.rule()),
                 new Plan.Table("others", 2, 500, 0.1, OTHER.rule()), new Plan.Table("else", 2, 500, 0, OTHER.rule()))) {
             assertFails(plan(1, TABLE, other), 0, file, checksum, "has rows of");
         }
-        assertFails(plan(1, TABLE, OTHER), 0, directory.resolve("absent"), checksum, "cannot be found by server 0");
+        assertFails(plan(1, TABLE, OTHER), 0, directory.resolve("absent"), checksum, "does not exist for server 0");
         Path another = directory.resolve("another");
         String part = write(plan(2, TABLE, OTHER), 1, 40, another);
-        assertFails(plan(1, TABLE, OTHER), 0, another, part, "server 1 of 2, where that of server 0 of 1");
+        assertFails(plan(1, TABLE, OTHER), 0, another, part, "server 1 of 2; expected that of server 0 of 1");
     }
 
-    private void assertFails(Plan plan, int server, Path from, String checksum, String told) throws IOException {
+    private void assertFails(Plan plan, int server, Path from, String checksum, String message) throws IOException {
         Path at = Files.createTempDirectory(directory, "tables");
         try (EmbeddingRows rows = new EmbeddingRows(plan.tables().get(0), at.resolve("rows"), 10_000);
                 EmbeddingRows others = new EmbeddingRows(plan.tables().get(1), at.resolve("others"), 10_000)) {
             RowTask task = new RowTask(1, file);
-            task.begin(new RowRestoring(plan, server, new EmbeddingRows[] {rows, others},
-                    List.of(new RowRestoring.Source(from, checksum)), () -> {
+            task.begin(new RowRestorer(plan, server, new EmbeddingRows[] {rows, others},
+                    List.of(new RowRestorer.Source(from, checksum)), () -> {
                         throw new AssertionError("rows that do not fit are used");
                     }), null);
             assertThat(task.state()).isEqualTo(RowTask.FAILED);
-            assertThat(task.text()).startsWith(from + "\n").contains(told);
+            assertThat(task.text()).startsWith(from + "\n").contains(message);
         }
     }
 
-    /** What the disk has no room for is told, and rows go on changing. */
+    /** A full disk fails the task, and rows can still change. */
     @Test
     void aFullDiskFailsTheFileAndNothingElse() throws IOException {
         Path full = Path.of("/dev/full");
@@ -321,7 +322,7 @@ class RowSavingTest {
             twin.steps(30_000, 15_000);
             Files.createSymbolicLink(CheckedFile.draft(file), full);
             RowTask task = new RowTask(1, file);
-            new RowSaving(task, file, 1, true).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
+            new RowSaver(task, file, 1, true).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
                     twin.sequence);
             twin.steps(1000, ROWS);
             task.join();
@@ -331,7 +332,7 @@ class RowSavingTest {
             assertThat(CheckedFile.draft(file)).doesNotExist();
             twin.steps(1000, ROWS);
             RowTask again = new RowTask(2, file);
-            new RowSaving(again, file, 2, false).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
+            new RowSaver(again, file, 2, false).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
                     twin.sequence);
             assertSame(read(file), twin.oracle);
         }

@@ -16,19 +16,19 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What a server that is asked to save or read its rows does with those who come meanwhile, and when it is killed. */
+/** Tasks with rows: requests of workers meanwhile, repeated and superseded requests, and kills of the server. */
 @Timeout(120)
 class RowTasksTest {
     private static final int WIDTH = 30;
     private static final Plan PLAN = new Plan(1, 2, 64, new Consistency.Asynchronous(), List.of(),
-            List.of(new Plan.Table("rows", WIDTH, 40_000, 0.5, Driver.PLAIN)));
+            List.of(new Plan.Table("rows", WIDTH, 40_000, 0.5, ServerDriver.PLAIN)));
 
     @TempDir
     Path directory;
     private Path checkpoints;
 
     @BeforeEach
-    void make() throws IOException {
+    void createDirectory() throws IOException {
         checkpoints = Files.createDirectory(directory.resolve("checkpoints"));
     }
 
@@ -53,12 +53,13 @@ class RowTasksTest {
         return bytes.toByteArray();
     }
 
-    /** Asks until a task is over; returns how it ended. */
-    private static int finish(RowTasks tasks, ServerCore core, byte[] wish) throws IOException, InterruptedException {
+    /** Repeats a request until its task has ended; returns the final state. */
+    private static int finish(RowTasks tasks, ServerCore core, byte[] request) throws IOException,
+            InterruptedException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         do {
             assertThat(System.nanoTime()).isLessThan(end);
-            tasks.take(core, wish);
+            tasks.onRequest(core, request);
             Thread.sleep(5);
         } while (tasks.state() < RowTask.DONE);
         return tasks.state();
@@ -68,16 +69,16 @@ class RowTasksTest {
         return checkpoints.resolve("step-0000000003-%08x-0.rows".formatted(save));
     }
 
-    private static float row(Driver d, long key) throws InterruptedException {
-        return d.ask(d.wish.rows(5, 0, 0, 0, 0, 0, 0, 0, 1, new long[] {key})).floats()[0];
+    private static float row(ServerDriver d, long key) throws InterruptedException {
+        return d.request(d.request.pullRows(0, new long[] {key})).floats()[0];
     }
 
     /** Pushes a gradient of 1 to each of the first rows. */
-    private static void push(Driver d, int rows, long first) throws InterruptedException {
+    private static void push(ServerDriver d, int rows, long first) throws InterruptedException {
         float[] ones = new float[WIDTH];
         Arrays.fill(ones, 1);
         for (int key = 0; key < rows; key++) {
-            d.ask(d.wish.rows(3, 0, 7, first + key, 0, 1, 1, 1, 1, new long[] {key}, ones));
+            d.request(d.request.pushRows(0, 7, first + key, 0, 1, 1, 1, 1, new long[] {key}, ones));
         }
     }
 
@@ -92,21 +93,21 @@ class RowTasksTest {
     }
 
     @Test
-    void rowsThatWereReadOutliveAKillAndAreReadOnce() throws Exception {
+    void restoredRowsSurviveAKillAndAreReadOnce() throws Exception {
         String checksum = write(50);
         float fresh;
         Path killed;
         Path live = directory.resolve("live");
-        try (Driver d = new Driver(Driver.config(live), PLAN)) {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(live), PLAN)) {
             fresh = row(d, 5);
             assertThat(finish(new RowTasks(), d.core, restore(1, part(1), checksum))).isEqualTo(RowTask.DONE);
             assertThat(row(d, 5)).isEqualTo(fresh - 1);
             killed = copy(live, directory.resolve("killed"));
         }
-        try (Driver d = new Driver(Driver.config(killed), PLAN)) {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(killed), PLAN)) {
             assertThat(row(d, 5)).isEqualTo(fresh - 1);
             assertThat(d.core.holdsEarlier()).isTrue();
-            // Worker 1 need not wait: the rows are there.
+            // Worker 1 need not wait, because the rows are ready.
             d.join(1, 8, 0);
             d.join(0, 7, 0);
             push(d, 10, 0);
@@ -118,28 +119,28 @@ class RowTasksTest {
     }
 
     @Test
-    void whatWasReadOfADamagedFileIsForgotten() throws Exception {
+    void rowsOfADamagedFileAreDropped() throws Exception {
         String checksum = write(50);
         byte[] bytes = Files.readAllBytes(part(1));
         bytes[bytes.length - 30] ^= 4;
         Files.write(part(1), bytes);
         Path live = directory.resolve("live");
         float fresh;
-        try (Driver d = new Driver(Driver.config(live), PLAN)) {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(live), PLAN)) {
             fresh = row(d, 5);
             RowTasks tasks = new RowTasks();
             assertThat(finish(tasks, d.core, restore(1, part(1), checksum))).isEqualTo(RowTask.FAILED);
             assertThat(tasks.text()).startsWith(part(1) + "\nis damaged");
             assertThat(row(d, 5)).as("it has been read").isEqualTo(fresh - 1);
         }
-        try (Driver d = new Driver(Driver.config(live), PLAN)) {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(live), PLAN)) {
             assertThat(d.core.holdsEarlier()).isFalse();
             assertThat(row(d, 5)).isEqualTo(fresh);
         }
     }
 
     private String write(int rows) throws IOException, InterruptedException {
-        try (Driver d = new Driver(Driver.config(directory.resolve("first")), PLAN)) {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(directory.resolve("first")), PLAN)) {
             d.join(0, 7, 0);
             push(d, rows, 0);
             RowTasks tasks = new RowTasks();
@@ -149,29 +150,29 @@ class RowTasksTest {
     }
 
     @Test
-    void workersWaitForTheFirstRows() throws Exception {
-        try (Driver d = new Driver(Driver.config(directory.resolve("live")), PLAN)) {
-            d.send(d.wish.of(1, 1, 8, 0, 0, 0, 0));
-            assertThat(d.answers.poll(200, TimeUnit.MILLISECONDS)).as("worker 0 may bring rows").isNull();
+    void workersWaitForTheInitialRows() throws Exception {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(directory.resolve("live")), PLAN)) {
+            d.send(d.request.join(1, 8, 0));
+            assertThat(d.replies.poll(200, TimeUnit.MILLISECONDS)).as("worker 0 may bring rows").isNull();
             List<Integer> answered = List.of(d.join(0, 7, 0).worker(), d.next().worker());
             assertThat(answered).containsExactlyInAnyOrder(0, 1);
         }
     }
 
     @Test
-    void aNewWishEndsTheOneBefore() throws Exception {
-        try (Driver d = new Driver(Driver.config(directory.resolve("live")), PLAN)) {
+    void aNewTaskCancelsThePreviousOne() throws Exception {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(directory.resolve("live")), PLAN)) {
             d.join(0, 7, 0);
             push(d, 4_000, 0);
             RowTasks tasks = new RowTasks();
             while (tasks.state() == RowTask.UNKNOWN) {
-                tasks.take(d.core, save(1, part(1)));
+                tasks.onRequest(d.core, save(1, part(1)));
             }
             assertThat(finish(tasks, d.core, save(2, part(2)))).as(tasks.text()).isEqualTo(RowTask.DONE);
-            assertThat(tasks.asked()).isEqualTo(2);
+            assertThat(tasks.requested()).isEqualTo(2);
             assertThat(Files.size(part(2))).isGreaterThan(4_000 * 4 * WIDTH);
-            // Who asks for the first learns that nothing is known of it.
-            tasks.take(d.core, ask(1));
+            // The state of the first task is no longer known.
+            tasks.onRequest(d.core, query(1));
             assertThat(tasks.state()).isEqualTo(RowTask.UNKNOWN);
             try (Stream<Path> files = Files.list(checkpoints)) {
                 assertThat(files.map(Path::toString).filter(name -> name.endsWith(".tmp"))).isEmpty();
@@ -179,20 +180,20 @@ class RowTasksTest {
         }
     }
 
-    private static byte[] ask(long id) throws IOException {
+    private static byte[] query(long id) throws IOException {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         DataOutputStream out = new DataOutputStream(bytes);
         out.writeLong(id);
-        out.writeInt(RowTask.ASK);
+        out.writeInt(RowTask.QUERY);
         return bytes.toByteArray();
     }
 
     @Test
-    void nothingButPartsIsWritten() throws Exception {
-        try (Driver d = new Driver(Driver.config(directory.resolve("live")), PLAN)) {
+    void writesOnlyFilesNamedLikeParts() throws Exception {
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(directory.resolve("live")), PLAN)) {
             RowTasks tasks = new RowTasks();
             for (String name : List.of("notes.txt", "step-1-0123abcd.safetensors", "step-1-0123abcd-0.rows.tmp")) {
-                tasks.take(d.core, save(1, checkpoints.resolve(name)));
+                tasks.onRequest(d.core, save(1, checkpoints.resolve(name)));
                 assertThat(tasks.state()).isEqualTo(RowTask.UNKNOWN);
             }
             d.join(0, 7, 0);
@@ -201,18 +202,18 @@ class RowTasksTest {
     }
 
     @Test
-    void aServerWithoutThreadsSavesAtOnce() throws Exception {
-        ServerConfig config = Driver.config(directory.resolve("live")).ringSize(0);
-        try (Driver d = new Driver(config, PLAN)) {
+    void aServerWithoutThreadsSavesSynchronously() throws Exception {
+        ServerConfig config = ServerDriver.config(directory.resolve("live")).ringSize(0);
+        try (ServerDriver d = new ServerDriver(config, PLAN)) {
             d.join(0, 7, 0);
             push(d, 50, 0);
             RowTasks tasks = new RowTasks();
-            tasks.take(d.core, save(1, part(1)));
+            tasks.onRequest(d.core, save(1, part(1)));
             assertThat(tasks.state()).as(tasks.text()).isEqualTo(RowTask.DONE);
             String checksum = tasks.text().split("\n")[2];
-            try (Driver other = new Driver(config.directory(directory.resolve("other")), PLAN)) {
+            try (ServerDriver other = new ServerDriver(config.directory(directory.resolve("other")), PLAN)) {
                 RowTasks reading = new RowTasks();
-                reading.take(other.core, restore(2, part(1), checksum));
+                reading.onRequest(other.core, restore(2, part(1), checksum));
                 assertThat(reading.text()).isEqualTo("50\n");
                 assertThat(row(other, 7)).isEqualTo(row(d, 7));
             }

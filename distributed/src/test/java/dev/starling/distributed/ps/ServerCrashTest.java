@@ -17,12 +17,12 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Kills the process of a server under load, again and again: no update that it acknowledged is lost or done twice. */
+/** Kills the process of a server under load repeatedly: no acknowledged update is lost or applied twice. */
 @Timeout(240)
 class ServerCrashTest {
     private static final int KILLS = 4;
-    /** What is heard of each server before it is killed, however slow the machine is. */
-    private static final int MIN_WORDS = 100;
+    /** Minimum number of acknowledgements from each process before it is killed, on machines of any speed. */
+    private static final int MIN_ACKNOWLEDGEMENTS = 100;
 
     @TempDir
     Path directory;
@@ -42,10 +42,10 @@ class ServerCrashTest {
     }
 
     @Test
-    void whatWasAcknowledgedIsThereExactlyOnceAfterKillMinus9() throws IOException, InterruptedException {
+    void acknowledgedUpdatesSurviveKillsExactlyOnce() throws IOException, InterruptedException {
         int slots = ServerProgram.WORKERS * (ServerProgram.UNITS + 1);
-        long[] told = new long[slots];
-        Arrays.fill(told, -1);
+        long[] acknowledged = new long[slots];
+        Arrays.fill(acknowledged, -1);
         Random random = new Random(5);
         for (int kill = 0; kill < KILLS; kill++) {
             Process server = start(ServerProgram.class, "-Xmx256m", directory.toString());
@@ -55,45 +55,45 @@ class ServerCrashTest {
                     int slot = -1 - in.readInt();
                     long known = in.readLong();
                     assertThat(known).as("what the server knows of %d after kill %d", slot, kill)
-                            .isGreaterThanOrEqualTo(told[slot]);
-                    // At most one more was on its way unanswered.
-                    assertThat(known).isLessThanOrEqualTo(told[slot] + 1);
-                    told[slot] = known;
+                            .isGreaterThanOrEqualTo(acknowledged[slot]);
+                    // At most one more push was in flight.
+                    assertThat(known).isLessThanOrEqualTo(acknowledged[slot] + 1);
+                    acknowledged[slot] = known;
                 }
                 long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(300 + random.nextInt(700));
-                for (int words = 0; words < MIN_WORDS || System.nanoTime() < end; words++) {
+                for (int received = 0; received < MIN_ACKNOWLEDGEMENTS || System.nanoTime() < end; received++) {
                     int slot = in.readInt();
-                    told[slot] = Math.max(told[slot], in.readLong());
+                    acknowledged[slot] = Math.max(acknowledged[slot], in.readLong());
                 }
-                // By its handle: the streams stay open for the last words.
+                // Through the handle, which leaves the streams open for buffered output.
                 server.toHandle().destroyForcibly();
-                drain(in, told);
+                drain(in, acknowledged);
             } finally {
                 server.destroyForcibly().waitFor();
             }
         }
-        check(told);
+        check(acknowledged);
     }
 
-    private static void drain(DataInputStream in, long[] told) throws IOException {
+    private static void drain(DataInputStream in, long[] acknowledged) throws IOException {
         try {
             while (true) {
                 int slot = in.readInt();
-                told[slot] = Math.max(told[slot], in.readLong());
+                acknowledged[slot] = Math.max(acknowledged[slot], in.readLong());
             }
         } catch (EOFException killed) {
-            // the last word of the dead
+            // the end of the killed process's output
         }
     }
 
-    /** Every gradient is 1 and the rate is 1: weights tell how many updates there were. */
-    private void check(long[] told) throws InterruptedException {
+    /** Every gradient is 1 and the rate is 1, so weights show the number of updates. */
+    private void check(long[] acknowledged) throws InterruptedException {
         int stride = ServerProgram.UNITS + 1;
-        try (Driver d = new Driver(ServerProgram.config(directory), ServerProgram.plan())) {
-            long[] known = new long[told.length];
-            for (int slot = 0; slot < told.length; slot++) {
+        try (ServerDriver d = new ServerDriver(ServerProgram.config(directory), ServerProgram.plan())) {
+            long[] known = new long[acknowledged.length];
+            for (int slot = 0; slot < acknowledged.length; slot++) {
                 known[slot] = d.join(slot / stride, 7, slot % stride).sequence();
-                assertThat(known[slot]).isBetween(told[slot], told[slot] + 1);
+                assertThat(known[slot]).isBetween(acknowledged[slot], acknowledged[slot] + 1);
             }
             for (int unit = 0; unit < ServerProgram.UNITS; unit++) {
                 float updates = 0;
@@ -112,7 +112,7 @@ class ServerCrashTest {
                 }
             }
             for (int row = 0; row < expected.length; row++) {
-                float[] values = d.ask(d.wish.rows(5, 0, 0, 0, ServerProgram.UNITS, 0, 0, 0, 1,
+                float[] values = d.request(d.request.pullRows(ServerProgram.UNITS,
                         new long[]{row - ServerProgram.ROWS})).floats();
                 for (float value : values) {
                     assertThat(value).as("row %d", row - ServerProgram.ROWS).isEqualTo(0f - expected[row]);

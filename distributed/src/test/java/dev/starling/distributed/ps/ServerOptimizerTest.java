@@ -25,7 +25,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The oracle is {@code nn.optim}; Adagrad's its formula in double precision. */
+/** The oracle is {@code nn.optim}; for Adagrad, its formula in double precision. */
 class ServerOptimizerTest {
     private static final int N = 133;
     private static final int STEPS = 40;
@@ -42,29 +42,29 @@ class ServerOptimizerTest {
         }
     }
 
-    private interface Made {
+    private interface Factory {
         Optimizer of(Layer model);
     }
 
     static Stream<Arguments> rules() {
         return Stream.of(
-                Arguments.of("sgd", (Made) m -> Sgd.over(m).rate(0.1).build(),
+                Arguments.of("sgd", (Factory) m -> Sgd.over(m).rate(0.1).build(),
                         new Update.Sgd(0.1, 0, 0, 0, false)),
-                Arguments.of("sgd with decay", (Made) m -> Sgd.over(m).rate(0.1).weightDecay(0.01).build(),
+                Arguments.of("sgd with decay", (Factory) m -> Sgd.over(m).rate(0.1).weightDecay(0.01).build(),
                         new Update.Sgd(0.1, 0, 0, 0.01, false)),
-                Arguments.of("momentum", (Made) m -> Sgd.over(m).rate(0.1).momentum(0.9).weightDecay(0.01).build(),
+                Arguments.of("momentum", (Factory) m -> Sgd.over(m).rate(0.1).momentum(0.9).weightDecay(0.01).build(),
                         new Update.Sgd(0.1, 0.9, 0, 0.01, false)),
-                Arguments.of("nesterov", (Made) m -> Sgd.over(m).rate(0.1).momentum(0.9).nesterov().build(),
+                Arguments.of("nesterov", (Factory) m -> Sgd.over(m).rate(0.1).momentum(0.9).nesterov().build(),
                         new Update.Sgd(0.1, 0.9, 0, 0, true)),
-                Arguments.of("adam", (Made) m -> Adam.over(m).rate(0.1).weightDecay(0.01).build(),
+                Arguments.of("adam", (Factory) m -> Adam.over(m).rate(0.1).weightDecay(0.01).build(),
                         new Update.Adam(0.1, 0.9, 0.999, 1e-8, 0.01, false, 1)),
-                Arguments.of("adamw", (Made) m -> AdamW.over(m).rate(0.1).build(),
+                Arguments.of("adamw", (Factory) m -> AdamW.over(m).rate(0.1).build(),
                         new Update.Adam(0.1, 0.9, 0.999, 1e-8, 0.01, true, 1)));
     }
 
     @ParameterizedTest(name = "{0}")
     @MethodSource("rules")
-    void followsTheOptimizerOfOneProcess(String name, Made made, Update op) {
+    void computesLikeTheOptimizerOfOneProcess(String name, Factory factory, Update op) {
         Random random = new Random(7);
         float[] start = gaussian(random);
         ServerOptimizer rule = ServerOptimizer.of(op);
@@ -72,7 +72,7 @@ class ServerOptimizerTest {
         float[] first = new float[N];
         float[] second = new float[N];
         try (Scope scope = Scope.open("test"); Parameter weight = Parameter.of(Tensor.of(start, N));
-                Optimizer oracle = made.of(new Weights(weight))) {
+                Optimizer oracle = factory.of(new Weights(weight))) {
             for (int step = 1; step <= STEPS; step++) {
                 float[] g = gaussian(random);
                 oracle.step(Tensor.of(g, N));
@@ -87,7 +87,7 @@ class ServerOptimizerTest {
     }
 
     @Test
-    void followsAdagradsFormula() {
+    void computesAdagradsFormula() {
         Random random = new Random(8);
         float[] p = gaussian(random);
         double[] expected = new double[N];
@@ -110,14 +110,14 @@ class ServerOptimizerTest {
     }
 
     @Test
-    void leavesWhatIsBehindTheEndAlone() {
+    void changesNoElementBeyondTheEnd() {
         float[] p = {1, 2, 3};
         new ServerOptimizer.Sgd(0, 0, 0, false).step(p, null, null, new float[]{1, 1, 1}, 2, 0.5, 1);
         assertThat(p).containsExactly(0.5f, 1.5f, 3);
     }
 
     @Test
-    void surviveBeingWritten() throws IOException {
+    void roundTripsThroughItsEncoding() throws IOException {
         for (ServerOptimizer rule : new ServerOptimizer[]{new ServerOptimizer.Sgd(0.9, 0.1, 0.2, true),
             new ServerOptimizer.Adam(0.8, 0.99, 1e-7, 0.3, true), new ServerOptimizer.Adagrad(1e-9, 0.4)}) {
             ByteArrayOutputStream bytes = new ByteArrayOutputStream();
@@ -128,7 +128,7 @@ class ServerOptimizerTest {
     }
 
     @Test
-    void refuseWhatIsNoOptimizer() {
+    void refusesUnsupportedUpdates() {
         assertThatThrownBy(() -> ServerOptimizer.of(new Update.Blend(1, 1))).isInstanceOf(TensorException.class)
                 .hasMessageContaining("Blend").hasMessageContaining("use Sgd or Adam");
     }

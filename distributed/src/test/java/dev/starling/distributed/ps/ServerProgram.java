@@ -12,8 +12,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLongArray;
 
 /**
- * Stands alone in a process that a test kills: three workers push gradients of 1 as fast as they are answered, and
- * every answer is told on standard output before the next push. Begins where the directory says it was.
+ * A server core in a process that a test kills. Three workers push gradients of 1 as fast as they are answered, and the
+ * program writes every acknowledgement to standard output before the next push. It resumes from its directory.
  */
 final class ServerProgram {
     static final int WORKERS = 3;
@@ -26,11 +26,11 @@ final class ServerProgram {
 
     static Plan plan() {
         return new Plan(1, WORKERS, 64, new Consistency.Asynchronous(), List.of(new Plan.Dense("p", 64 * 3 + 10,
-                Driver.PLAIN)), List.of(new Plan.Table("rows", WIDTH, ROWS * 4, 0, Driver.PLAIN)));
+                ServerDriver.PLAIN)), List.of(new Plan.Table("rows", WIDTH, ROWS * 4, 0, ServerDriver.PLAIN)));
     }
 
     static ServerConfig config(Path directory) {
-        // Short, so that a kill often meets a snapshot; rows fit 40 changes.
+        // A short journal, so that a kill often interrupts a snapshot; the cache holds 40 changed rows.
         return new ServerConfig(directory, 60_000, 40 * 48, 16, java.time.Duration.ofSeconds(20));
     }
 
@@ -41,15 +41,15 @@ final class ServerProgram {
     public static void main(String[] args) throws IOException, InterruptedException {
         AtomicLongArray next = new AtomicLongArray(WORKERS * (UNITS + 1));
         DataOutputStream out = new DataOutputStream(new BufferedOutputStream(System.out));
-        Wish wish = new Wish();
-        BlockingQueue<Answer> answers = new LinkedBlockingQueue<>();
+        RawRequest request = new RawRequest();
+        BlockingQueue<RawReply> replies = new LinkedBlockingQueue<>();
         ServerCore core = ServerCore.open(config(Path.of(args[0])), plan(), 0, (w, b, n) ->
-                answers.add(Answer.of(b, 0, n)));
+                replies.add(RawReply.of(b, 0, n)));
         for (int unit = 0; unit <= UNITS; unit++) {
             for (int w = 0; w < WORKERS; w++) {
-                send(core, wish.of(1, w, 7, 0, unit, 0, 0, new float[unit == UNITS ? 0 : unit == 3 ? 10 : 64]));
-                long known = take(core, answers).sequence();
-                // What was told before the last kill is no more than what is known now.
+                send(core, request.join(w, 7, unit, new float[unit == UNITS ? 0 : unit == 3 ? 10 : 64]));
+                long known = nextReply(core, replies).sequence();
+                // The test compares this with the acknowledgements written before the last kill.
                 out.writeInt(-1 - (w * (UNITS + 1) + unit));
                 out.writeLong(known);
                 next.set(w * (UNITS + 1) + unit, known + 1);
@@ -58,12 +58,12 @@ final class ServerProgram {
         out.flush();
         for (int w = 0; w < WORKERS; w++) {
             for (int unit = 0; unit <= UNITS; unit++) {
-                push(core, wish, w, unit, next.get(w * (UNITS + 1) + unit));
+                push(core, request, w, unit, next.get(w * (UNITS + 1) + unit));
             }
         }
         Random random = new Random();
         while (true) {
-            Answer a = take(core, answers);
+            RawReply a = nextReply(core, replies);
             int slot = a.worker() * (UNITS + 1) + a.unit();
             if (a.sequence() < next.get(slot)) {
                 continue;
@@ -73,25 +73,25 @@ final class ServerProgram {
             out.flush();
             next.set(slot, a.sequence() + 1);
             for (int repeat = random.nextInt(20) == 0 ? 2 : 1; repeat > 0; repeat--) {
-                push(core, wish, a.worker(), a.unit(), next.get(slot));
+                push(core, request, a.worker(), a.unit(), next.get(slot));
             }
         }
     }
 
-    private static Answer take(ServerCore core, BlockingQueue<Answer> answers) throws InterruptedException {
-        Answer answer = null;
+    private static RawReply nextReply(ServerCore core, BlockingQueue<RawReply> replies) throws InterruptedException {
+        RawReply answer = null;
         while (answer == null) {
             core.check();
-            answer = answers.poll(100, TimeUnit.MILLISECONDS);
+            answer = replies.poll(100, TimeUnit.MILLISECONDS);
         }
         return answer;
     }
 
-    static void push(ServerCore core, Wish wish, int worker, int unit, long sequence) {
+    static void push(ServerCore core, RawRequest request, int worker, int unit, long sequence) {
         if (unit < UNITS) {
             float[] ones = new float[unit == 3 ? 10 : 64];
             java.util.Arrays.fill(ones, 1);
-            send(core, wish.of(2, worker, 7, sequence, unit, 1, 1, ones));
+            send(core, request.push(worker, 7, sequence, unit, 1, 1, ones));
         } else {
             long[] keys = new long[8];
             float[] ones = new float[8 * WIDTH];
@@ -99,12 +99,12 @@ final class ServerProgram {
             for (int i = 0; i < 8; i++) {
                 keys[i] = keyOf(sequence * WORKERS + worker, i);
             }
-            send(core, wish.rows(3, worker, 7, sequence, unit, 1, 1, 1, 8, keys, ones));
+            send(core, request.pushRows(worker, 7, sequence, unit, 1, 1, 1, 8, keys, ones));
         }
     }
 
-    private static void send(ServerCore core, Wish wish) {
-        while (!core.offer(wish.buffer, 0, wish.length)) {
+    private static void send(ServerCore core, RawRequest request) {
+        while (!core.offer(request.buffer, 0, request.length)) {
             Thread.onSpinWait();
         }
     }

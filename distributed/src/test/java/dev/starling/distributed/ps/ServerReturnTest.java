@@ -24,7 +24,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** A server goes, and another takes its place, with what it had on its disk or with nothing. */
+/** A server is lost, and another process replaces it, with its directory or without weights. */
 @Timeout(120)
 class ServerReturnTest {
     private static final Duration SOON = Duration.ofSeconds(20);
@@ -32,15 +32,15 @@ class ServerReturnTest {
     @TempDir
     Path directory;
 
-    /** After its last step of an epoch a worker pulls what it has pushed for before. */
+    /** With {@code lastStep} the server is replaced before the worker's pull at the end of an epoch. */
     @ParameterizedTest
     @CsvSource({"false, false", "true, false", "false, true", "true, true"})
-    void workersWarnOnceOfWhatAServerInMemoryHasForgotten(boolean isKept, boolean isLastStep) {
-        ServerConfig config = isKept ? ServerConfig.in(directory) : ServerConfig.inMemory();
+    void workersWarnOnceOfStateThatAServerInMemoryHasLost(boolean kept, boolean lastStep) {
+        ServerConfig config = kept ? ServerConfig.in(directory) : ServerConfig.inMemory();
         CountDownLatch begun = new CountDownLatch(1);
         TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(6));
         List<String> warnings = Warnings.of(Client.class, () -> new Cluster(transport, 2, OnLoss.REFORM)
-                .patience(Duration.ofSeconds(30)).run(group -> {
+                .timeout(Duration.ofSeconds(30)).run(group -> {
                     if (group.rank() == 1) {
                         Thread first = Thread.ofPlatform().daemon().start(() -> serveUntilClosed(group, config));
                         assertThat(begun.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
@@ -51,12 +51,12 @@ class ServerReturnTest {
                         }
                         return null;
                     }
-                    return Corners.train(Corners::perceptron, m -> Sgd.over(m).rate(0.01).build(), 3,
+                    return CornerImages.train(CornerImages::perceptron, m -> Sgd.over(m).rate(0.01).build(), 3,
                             ParameterServer.worker(group, 0).workers(1).build(),
                             b -> b.listeners(new TrainingListener() {
                                 @Override
                                 public void stepEnded(Progress progress) {
-                                    long when = isLastStep ? progress.batches() : 10;
+                                    long when = lastStep ? progress.batches() : 10;
                                     if (progress.step() == when) {
                                         begun.countDown();
                                         group.await(() -> group.epoch() > 1 && group.failure() == null, SOON);
@@ -64,7 +64,7 @@ class ServerReturnTest {
                                 }
                             }));
                 }));
-        if (isKept) {
+        if (kept) {
             assertThat(warnings).isEmpty();
         } else {
             assertThat(warnings).singleElement().asString().contains("updates that it had acknowledged are lost")
@@ -72,9 +72,9 @@ class ServerReturnTest {
         }
     }
 
-    /** As when a process wakes up that was stopped for so long that another was started in its place. */
+    /** As when a stopped process resumes after another process has replaced it. */
     @Test
-    void whoHasTheNumberOfAWorkerThatGoesOnIsRefused() {
+    void refusesASecondProcessWithTheNumberOfALiveWorker() {
         CountDownLatch begun = new CountDownLatch(1);
         CountDownLatch refused = new CountDownLatch(1);
         TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(2));
@@ -83,11 +83,12 @@ class ServerReturnTest {
                 ParameterServer.serve(group, 0, ServerConfig.inMemory());
                 return null;
             }
-            boolean isFirst = group.rank() == 0;
-            if (!isFirst) {
+            boolean first = group.rank() == 0;
+            if (!first) {
                 assertThat(begun.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
             }
-            Callable<Object> training = () -> Corners.train(Corners::perceptron, m -> Sgd.over(m).rate(0.01).build(), 1,
+            Callable<Object> training = () -> CornerImages.train(CornerImages::perceptron, m -> Sgd.over(m).rate(0.01)
+                    .build(), 1,
                     ParameterServer.worker(group, 0).workers(1).build(), b -> b.listeners(new TrainingListener() {
                         @Override
                         public void stepEnded(Progress progress) {
@@ -95,11 +96,11 @@ class ServerReturnTest {
                             group.await(() -> refused.getCount() == 0, SOON);
                         }
                     }));
-            if (isFirst) {
+            if (first) {
                 return training.call();
             }
             assertThatThrownBy(training::call).isInstanceOf(DistributedException.class)
-                    .hasMessageContaining("there is another worker 0, which goes on");
+                    .hasMessageContaining("another process is worker 0, and it is alive");
             refused.countDown();
             return null;
         });

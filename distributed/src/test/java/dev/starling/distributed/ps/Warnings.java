@@ -7,21 +7,21 @@ import java.util.logging.Level;
 import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 
-/** What classes of this library warn of while something runs. */
+/** Captures warnings that classes of this library log. */
 final class Warnings {
     private static final Logger LOG = Logger.getLogger("dev.starling.distributed");
 
     private Warnings() {
     }
 
-    /** Runs it, and returns what a class warned of meanwhile. */
+    /** Runs an action, and returns the warnings that a class logged meanwhile. */
     static List<String> of(Class<?> source, Runnable action) {
-        List<String> heard = new CopyOnWriteArrayList<>();
+        List<String> messages = new CopyOnWriteArrayList<>();
         Handler handler = new Handler() {
             @Override
             public void publish(LogRecord line) {
                 if (line.getLevel().equals(Level.WARNING) && line.getSourceClassName().equals(source.getName())) {
-                    heard.add(line.getMessage());
+                    messages.add(line.getMessage());
                 }
             }
 
@@ -39,6 +39,6 @@ final class Warnings {
         } finally {
             LOG.removeHandler(handler);
         }
-        return heard;
+        return messages;
     }
 }

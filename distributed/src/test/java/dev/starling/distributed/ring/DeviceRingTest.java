@@ -140,7 +140,7 @@ class DeviceRingTest {
                     RingAllReduce.over(group).build(), b -> { }));
             group.collectives().barrier().await(TIMEOUT);
             long epoch = group.epoch();
-            try (Group guest = group.rank() == 1 ? null : Group.join(group.config().wish(-1))) {
+            try (Group guest = group.rank() == 1 ? null : Group.join(group.config().preferredRank(-1))) {
                 assertThat(group.await(() -> group.epoch() > epoch, TIMEOUT)).isTrue();
             }
             return null;

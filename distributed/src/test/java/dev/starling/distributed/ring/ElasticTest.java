@@ -106,8 +106,8 @@ class ElasticTest {
     /** Starts a rank; its result is {@code null} if it was killed. */
     private FutureTask<Outcome> start(int rank, boolean elastic, FaultListener listener) {
         Callable<Outcome> body = () -> {
-            GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank)
-                    .patience(Duration.ofSeconds(20));
+            GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
+                    .timeout(Duration.ofSeconds(20));
             try (Group group = Group.join(config)) {
                 listener.group = group;
                 RingAllReduce.Builder ring = RingAllReduce.over(group).bucketBytes(512);
@@ -188,7 +188,7 @@ class ElasticTest {
         startCoordinator(2, Coordinator.OnLoss.REFORM);
         CountDownLatch isOther = new CountDownLatch(1);
         FutureTask<Void> first = new FutureTask<>(() -> {
-            try (Group group = Group.join(GroupConfig.of(transport, coordinator.address()).wish(0))) {
+            try (Group group = Group.join(GroupConfig.of(transport, coordinator.address()).preferredRank(0))) {
                 assertThat(isOther.await(20, TimeUnit.SECONDS)).isTrue();
                 // The other rank waits for it to start.
                 LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(100));
@@ -197,7 +197,8 @@ class ElasticTest {
             return null;
         });
         Thread.ofPlatform().daemon().name("rank-0").start(first);
-        GroupConfig second = GroupConfig.of(transport, coordinator.address()).wish(1).patience(Duration.ofSeconds(20));
+        GroupConfig second = GroupConfig.of(transport, coordinator.address()).preferredRank(1)
+                .timeout(Duration.ofSeconds(20));
         try (Group group = Group.join(second)) {
             Outcome outcome = Runs.train(Runs::mlp, RingAllReduce.over(group).elastic().build(), b -> {
                 b.checkpoints(directory).resume();

@@ -127,7 +127,7 @@ class StagedRingTest {
     /** Takes two steps, the second of which fails, and returns the outcome on each rank. */
     private static List<Throwable> twoSteps(Fault fault, Duration timeout) {
         Phaser together = new Phaser(2);
-        return Cluster.local(2).patience(timeout).run(group -> Device.with(StagedDevices.of(group.rank()), () -> {
+        return Cluster.local(2).timeout(timeout).run(group -> Device.with(StagedDevices.of(group.rank()), () -> {
             Generator random = Generator.seeded(3);
             try (Layer net = Sequential.of(new Flatten(), Linear.of(4, 3, random));
                     Optimizer sgd = Sgd.over(net).rate(0.1).build();

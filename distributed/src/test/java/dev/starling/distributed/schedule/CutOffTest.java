@@ -24,22 +24,24 @@ import java.util.logging.Logger;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A worker that nobody reaches for a while says so, trains on, and is one of them again afterwards. */
+/**
+ * A worker that is cut off for a while logs a warning, continues to train, and mixes with its peers again afterwards.
+ */
 class CutOffTest {
-    /** Some 600 ms of training. */
+    /** About 600 ms of training. */
     private static final int EPOCHS = 40;
     private static final Logger LOG = Logger.getLogger("dev.starling.distributed");
 
     private static final String ALONE = "rank {0} is cut off";
     private static final String BACK = "rank {0} is no longer cut off";
 
-    /** Keeps what is logged. */
+    /** Collects log records. */
     private static final class Log extends Handler {
         private final List<String> lines = Collections.synchronizedList(new ArrayList<>());
         private final LongSupplier mixed;
         private long mixedBefore;
 
-        /** Looks how often somebody has mixed when it is back. */
+        /** Reads the number of mixtures of the worker when it is connected again. */
         Log(LongSupplier mixed) {
             this.mixed = mixed;
         }
@@ -67,7 +69,7 @@ class CutOffTest {
 
     @ParameterizedTest
     @ValueSource(longs = {0, 1, 2})
-    void comesBack(long rank) {
+    void mixesAgainAfterACut(long rank) {
         String one = "rank" + rank;
         Set<String> rest = new HashSet<>(Schedule.names(3));
         rest.remove(one);

@@ -17,34 +17,37 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /**
- * Every strategy under many plans of faults, each drawn from a seed: loss, delay, cuts, pauses, crashes, of workers and
- * of the coordinator. Nothing hangs, whoever fails says why, and those who go on agree. A failure tells the plan, which
- * reproduces the run.
+ * Every strategy under many fault plans, each drawn from a seed: loss, delay, cuts, pauses and crashes of workers and
+ * of the coordinator. No run hangs, a failed process names the cause, and the surviving processes agree. A test failure
+ * prints the plan, which reproduces the run.
  */
 class FaultSchedulesTest {
     private static void run(Sweep sweep, OnLoss onLoss, Function<Group, DistributionStrategy> strategy,
             Consumer<Map<String, Outcome>> invariants) {
-        LongAdder back = new LongAdder();
+        LongAdder restarted = new LongAdder();
         int ended = sweep.run(seed -> 2 + (int) (seed % 3), plan -> {
             Schedule schedule = Schedule.run(plan, onLoss, strategy);
             invariants.accept(schedule.outcomes());
-            Sweep.explained(schedule);
-            Sweep.justified(schedule);
-            back.add(schedule.outcomes().values().stream().filter(o -> o.isAgain() && o.ended).count());
-            return Sweep.wentOn(schedule, onLoss == OnLoss.REFORM, o -> o.joined && !o.isAgain());
+            Sweep.assertExplained(schedule);
+            Sweep.assertJustified(schedule);
+            restarted.add(schedule.outcomes().values().stream().filter(o -> o.isRestarted() && o.ended).count());
+            return Sweep.assertFinished(schedule, onLoss == OnLoss.REFORM, o -> o.joined && !o.isRestarted());
         });
-        assertThat(ended).as("ranks that had to come to their end").isGreaterThanOrEqualTo(sweep.count() / 3);
+        assertThat(ended).as("ranks that had to finish").isGreaterThanOrEqualTo(sweep.count() / 3);
         if (onLoss == OnLoss.REFORM) {
-            assertThat(back.sum()).as("ranks that crashed, came back and came to their end").isGreaterThanOrEqualTo(
-                    sweep.count() / 200);
+            assertThat(restarted.sum()).as("ranks that crashed, were restarted and finished")
+                    .isGreaterThanOrEqualTo(sweep.count() / 200);
         }
     }
 
-    /** As {@link Sweep#alike}; but an excluded rank may have taken its last steps with others than the survivors. */
-    private static void survivorsAlike(Map<String, Outcome> outcomes) {
+    /**
+     * As {@link Sweep#assertSameWeights}, for survivors only: an excluded rank may have taken its last steps without
+     * them.
+     */
+    private static void assertSurvivorsHaveSameWeights(Map<String, Outcome> outcomes) {
         Map<String, Outcome> survivors = new HashMap<>(outcomes);
         survivors.values().removeIf(o -> !o.ended);
-        Sweep.alike(survivors);
+        Sweep.assertSameWeights(survivors);
     }
 
     private static DistributionStrategy ring(Group group) {
@@ -57,34 +60,36 @@ class FaultSchedulesTest {
 
     @Test
     void gossips() {
-        run(Sweep.some(1306, 2783, 4097, 4682, 6065, 6399), OnLoss.REFORM, Gossip::of, Sweep::finite);
+        run(Sweep.some(1306, 2783, 4097, 4682, 6065, 6399), OnLoss.REFORM, Gossip::of, Sweep::assertFinite);
     }
 
     @Test
     @Tag("stress")
     void gossipsForLong() {
-        run(Sweep.many(), OnLoss.REFORM, Gossip::of, Sweep::finite);
+        run(Sweep.many(), OnLoss.REFORM, Gossip::of, Sweep::assertFinite);
     }
 
     @Test
     void reduces() {
-        run(Sweep.some(3008, 4097, 5120, 7682), OnLoss.END, FaultSchedulesTest::ring, Sweep::alike);
+        run(Sweep.some(3008, 4097, 5120, 7682), OnLoss.END, FaultSchedulesTest::ring, Sweep::assertSameWeights);
     }
 
     @Test
     @Tag("stress")
     void reducesForLong() {
-        run(Sweep.many(), OnLoss.END, FaultSchedulesTest::ring, Sweep::alike);
+        run(Sweep.many(), OnLoss.END, FaultSchedulesTest::ring, Sweep::assertSameWeights);
     }
 
     @Test
     void reducesElastically() {
-        run(Sweep.some(4097), OnLoss.REFORM, FaultSchedulesTest::elasticRing, FaultSchedulesTest::survivorsAlike);
+        run(Sweep.some(4097), OnLoss.REFORM, FaultSchedulesTest::elasticRing,
+                FaultSchedulesTest::assertSurvivorsHaveSameWeights);
     }
 
     @Test
     @Tag("stress")
     void reducesElasticallyForLong() {
-        run(Sweep.many(), OnLoss.REFORM, FaultSchedulesTest::elasticRing, FaultSchedulesTest::survivorsAlike);
+        run(Sweep.many(), OnLoss.REFORM, FaultSchedulesTest::elasticRing,
+                FaultSchedulesTest::assertSurvivorsHaveSameWeights);
     }
 }

@@ -38,21 +38,21 @@ import java.util.TreeMap;
 import java.util.function.Function;
 
 /**
- * One training run of a few simulated processes under one plan of faults: what each rank went through. The trainer, the
- * strategy, the group and the transport are the real ones; network and time are simulated.
+ * One training run of a few simulated processes under one fault plan, with the outcome of each process. The trainer,
+ * the strategy, the group and the transport are the real ones; network and time are simulated.
  */
 final class Schedule {
     static final Duration HORIZON = Duration.ofMillis(400);
 
     static final Duration SILENCE = Duration.ofMillis(100);
-    static final Duration PATIENCE = Duration.ofSeconds(5);
-    /** What the name of a life after a crash ends with. */
-    static final String AGAIN = " again";
-    /** Of runs that count: each gradient is 1, and each step takes this off each weight, without rounding. */
+    static final Duration TIMEOUT = Duration.ofSeconds(5);
+    /** Suffix of the name of a restarted process. */
+    static final String RESTARTED = " restarted";
+    /** Learning rate of counting runs: each gradient is 1, so each step subtracts this from each weight, exactly. */
     static final float RATE = 1f / 64;
     private static final Duration LIMIT = Duration.ofSeconds(120);
     private static final Duration STEP = Duration.ofMillis(8);
-    private static final Duration ABSENCE = Duration.ofMillis(50);
+    private static final Duration RESTART_DELAY = Duration.ofMillis(50);
     private static final int EXAMPLES = 48;
     private static final int BATCH = 12;
     private static final int EPOCHS = 8;
@@ -60,52 +60,53 @@ final class Schedule {
     private static final Secret SECRET = Secret.ofText("a secret of simulated processes");
 
     private final FaultPlan plan;
-    private final Forecast forecast;
+    private final ExpectedEffects effects;
     private final OnLoss onLoss;
     private final int servers;
     private final int epochs;
     private final Function<Group, DistributionStrategy> strategy;
     private final int ranks;
     private final Map<String, Outcome> outcomes = new TreeMap<>();
-    private final Outcome coordinator = new Outcome(Forecast.COORDINATOR);
-    private final Counts counts;
+    private final Outcome coordinator = new Outcome(ExpectedEffects.COORDINATOR);
+    private final StepCounts counts;
 
-    /** What became of a process in one of its lives; {@code failure} is {@code null} if it came to its end. */
+    /** What happened to a process before or after a restart; {@code failure} is {@code null} if it finished. */
     static final class Outcome {
-        /** Of the process; that of a life after a crash has {@link #AGAIN} at its end. */
+        /** Name of the process, followed by {@link #RESTARTED} if it was restarted. */
         final String name;
         final Map<Long, float[]> weightsByStep = new TreeMap<>();
-        /** When the first of its steps was done. */
+        /** When its first step was done. */
         long firstStepNs = Long.MAX_VALUE;
         RuntimeException failure;
-        /** Who belonged to the group when this failed. */
+        /** The group's view at the time of the failure. */
         View view;
         boolean joined;
-        /** Whether its first step could begin. */
+        /** Whether training started. */
         boolean started;
+        /** Whether it finished its run. */
         boolean ended;
         boolean crashed;
-        /** When the failure was thrown, and when the process was over, in nanoseconds of virtual time. */
+        /** When the failure was thrown, and when the process ended, in nanoseconds of virtual time. */
         long failedNs;
-        long goneNs = Long.MAX_VALUE;
+        long endedNs = Long.MAX_VALUE;
 
         Outcome(String name) {
             this.name = name;
         }
 
-        /** Returns whether this is a life after a crash. */
-        boolean isAgain() {
-            return name.endsWith(AGAIN);
+        /** Returns whether the process was restarted after a crash. */
+        boolean isRestarted() {
+            return name.endsWith(RESTARTED);
         }
 
-        /** Returns the name of the process, whichever its life. */
+        /** Returns the name of the process without the suffix of a restart. */
         String process() {
-            return isAgain() ? name.substring(0, name.length() - AGAIN.length()) : name;
+            return isRestarted() ? name.substring(0, name.length() - RESTARTED.length()) : name;
         }
 
-        /** Returns whether this had crashed, or failed, by then. */
+        /** Returns whether the process had crashed or failed by a time. */
         boolean isLostBy(long nowNs) {
-            return !ended && goneNs <= nowNs;
+            return !ended && endedNs <= nowNs;
         }
 
         private void failed(RuntimeException e, long nowNs, View members) {
@@ -120,16 +121,16 @@ final class Schedule {
     private Schedule(FaultPlan plan, OnLoss onLoss, int servers, int epochs,
             Function<Group, DistributionStrategy> strategy) {
         this.plan = plan;
-        forecast = new Forecast(plan);
+        effects = new ExpectedEffects(plan);
         this.onLoss = onLoss;
         this.servers = servers;
         this.epochs = epochs;
         this.strategy = strategy;
         ranks = plan.ranks().size() - 1;
-        counts = new Counts(forecast, plan.ranks().subList(1, 1 + ranks - servers));
+        counts = new StepCounts(effects, plan.ranks().subList(1, 1 + ranks - servers));
     }
 
-    /** Returns the rank that a process wishes for, of its name. */
+    /** Returns the preferred rank of a process, from its name. */
     static int rank(String name) {
         return Character.digit(name.charAt("rank".length()), 10);
     }
@@ -143,7 +144,7 @@ final class Schedule {
         return names;
     }
 
-    /** Runs a schedule; throws if anything hangs or fails in a way that is not for users to see. */
+    /** Runs a schedule; throws if it hangs or fails with an unexpected exception. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, Function<Group, DistributionStrategy> strategy) {
         return run(plan, onLoss, 0, EPOCHS, strategy);
     }
@@ -153,7 +154,7 @@ final class Schedule {
         return run(plan, onLoss, servers, EPOCHS, strategy);
     }
 
-    /** Runs a schedule with so many epochs. */
+    /** Runs a schedule with another number of training epochs. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, int epochs,
             Function<Group, DistributionStrategy> strategy) {
         Schedule schedule = new Schedule(plan, onLoss, servers, epochs, strategy);
@@ -171,15 +172,15 @@ final class Schedule {
         }
     }
 
-    private void start(Simulation simulation, int wish, Outcome outcome) {
+    private void start(Simulation simulation, int rank, Outcome outcome) {
         outcomes.put(outcome.name, outcome);
-        simulation.start("rank" + wish, () -> live(simulation, outcome, () -> take(simulation, wish, outcome)));
+        simulation.start("rank" + rank, () -> live(simulation, outcome, () -> takePart(simulation, rank, outcome)));
     }
 
     private void coordinate(Simulation simulation) {
-        try (Coordinator made = Coordinator.over(Transport.over(simulation.wire(Forecast.COORDINATOR), config()), ranks,
-                onLoss, 1, PATIENCE)) {
-            made.run(LIMIT.dividedBy(2));
+        Transport transport = Transport.over(simulation.wire(ExpectedEffects.COORDINATOR), config());
+        try (Coordinator owner = Coordinator.over(transport, ranks, onLoss, 1, TIMEOUT)) {
+            owner.run(LIMIT.dividedBy(2));
         } catch (TransportException e) {
             if (e.problem() == TransportException.Problem.TIMED_OUT) {
                 return;
@@ -189,32 +190,32 @@ final class Schedule {
         coordinator.ended = true;
     }
 
-    /** Notes how a life ends; a crash has other processes begin another one, where the plan is to have that. */
-    private void live(Simulation simulation, Outcome outcome, Runnable life) {
+    /** Runs a process and stores how it ends; restarts a crashed one if {@link #restartsCrashed}. */
+    private void live(Simulation simulation, Outcome outcome, Runnable program) {
         try {
-            life.run();
+            program.run();
         } finally {
-            outcome.goneNs = simulation.nanoTime();
+            outcome.endedNs = simulation.nanoTime();
             outcome.crashed = !outcome.ended && outcome.failure == null;
-            if (outcome.crashed && comesBack() && outcome != coordinator && !outcome.isAgain()) {
-                int wish = rank(outcome.name);
-                simulation.at(simulation.now().plus(ABSENCE), () -> start(simulation, wish, new Outcome(outcome.name
-                        + AGAIN)));
+            if (outcome.crashed && restartsCrashed() && outcome != coordinator && !outcome.isRestarted()) {
+                int rank = rank(outcome.name);
+                simulation.at(simulation.now().plus(RESTART_DELAY),
+                        () -> start(simulation, rank, new Outcome(outcome.name + RESTARTED)));
             }
         }
     }
 
-    private void take(Simulation simulation, int wish, Outcome outcome) {
-        String name = "rank" + wish;
-        GroupConfig joining = GroupConfig.of(null, Forecast.COORDINATOR).wish(wish).host(name).joining(PATIENCE)
-                .patience(PATIENCE);
-        try (Group group = Group.join(Transport.over(simulation.wire(name), config()), joining, false)) {
+    private void takePart(Simulation simulation, int rank, Outcome outcome) {
+        String name = "rank" + rank;
+        GroupConfig config = GroupConfig.of(null, ExpectedEffects.COORDINATOR).preferredRank(rank).host(name)
+                .joinTimeout(TIMEOUT).timeout(TIMEOUT);
+        try (Group group = Group.join(Transport.over(simulation.wire(name), config()), config, false)) {
             outcome.joined = true;
             try {
-                if (wish >= ranks - servers) {
-                    ParameterServer.serve(group, wish - (ranks - servers), ServerConfig.inMemory().ringSize(0));
+                if (rank >= ranks - servers) {
+                    ParameterServer.serve(group, rank - (ranks - servers), ServerConfig.inMemory().ringSize(0));
                 } else {
-                    train(simulation, group, wish, outcome);
+                    train(simulation, group, rank, outcome);
                 }
             } catch (DistributedException | TransportException e) {
                 outcome.failed(e, simulation.nanoTime(), group.view());
@@ -230,16 +231,16 @@ final class Schedule {
     }
 
     /** Returns whether processes that crash are started again. */
-    private boolean comesBack() {
+    private boolean restartsCrashed() {
         return onLoss == OnLoss.REFORM && plan.seed() % 5 == 2;
     }
 
-    /** Most models have two weights; some so many that sums go by halves, or around a ring. */
+    /** Most models have two weights; some have so many that all-reduces use halving, or a ring. */
     private int outputs() {
         return plan.seed() % 100 == 49 ? 50_000 : plan.seed() % 20 == 7 ? 3_000 : 1;
     }
 
-    /** Returns whether weights tell how many steps were taken. */
+    /** Returns whether weights show how many steps were taken. */
     boolean isCounting() {
         return outputs() == 1 && plan.seed() % 2 == 1;
     }
@@ -257,10 +258,10 @@ final class Schedule {
         try (Scope scope = Scope.open("schedule");
                 Layer model = Linear.of(1, outputs, Generator.seeded(group.rank()));
                 Optimizer optimizer = Sgd.over(model).rate(counting ? RATE : 0.1).momentum(counting ? 0 : 0.9).build();
-                DistributionStrategy together = watched(strategy.apply(group), worker, model);
+                DistributionStrategy distribution = observed(strategy.apply(group), worker, model);
                 DataLoader loader = DataLoader.of(TensorDataset.of(Tensor.of(x, EXAMPLES, 1),
                         Tensor.of(y, EXAMPLES, outputs))).batchSize(BATCH).workers(0).shuffle().build()) {
-            Trainer.of(model, loss, optimizer).data(loader).epochs(epochs).strategy(together)
+            Trainer.of(model, loss, optimizer).data(loader).epochs(epochs).strategy(distribution)
                     .listeners(new TrainingListener() {
                         @Override
                         public void started(Progress progress) {
@@ -277,16 +278,16 @@ final class Schedule {
         }
     }
 
-    private DistributionStrategy watched(DistributionStrategy made, int worker, Layer model) {
+    private DistributionStrategy observed(DistributionStrategy plain, int worker, Layer model) {
         if (servers == 0) {
-            return made;
+            return plain;
         }
         counts.first(worker, weights(model));
-        return new Watched(made, () -> counts.begun(worker), () -> counts.acknowledged(worker,
+        return new ObservedStrategy(plain, () -> counts.begun(worker), () -> counts.acknowledged(worker,
                 isCounting() ? weights(model) : null, onLoss == OnLoss.END), () -> counts.finished(worker));
     }
 
-    /** Returns all weights; or of many the first few, the sum, and a hash of all, which is as good for comparing. */
+    /** Returns all weights; of many, the first few, the sum and a hash of all, which suffice for comparisons. */
     private static float[] weights(Layer model) {
         float[] all = {};
         for (Parameter parameter : model.parameters().values()) {
@@ -307,36 +308,36 @@ final class Schedule {
         return some;
     }
 
-    Forecast forecast() {
-        return forecast;
+    ExpectedEffects effects() {
+        return effects;
     }
 
-    /** Returns what became of all but the coordinator. */
+    /** Returns the outcomes of all processes but the coordinator. */
     Map<String, Outcome> outcomes() {
         return outcomes;
     }
 
-    /** Returns the coordinator and all others. */
-    List<Outcome> everybody() {
+    /** Returns the outcomes of all processes. */
+    List<Outcome> all() {
         List<Outcome> all = new ArrayList<>(outcomes.values());
         all.add(coordinator);
         return all;
     }
 
-    /** Tells what became of all. */
-    String told() {
+    /** Describes the outcomes of all processes. */
+    String describe() {
         StringBuilder text = new StringBuilder();
-        for (Outcome o : everybody()) {
+        for (Outcome o : all()) {
             text.append("\n  ").append(o.name).append(o.joined ? " joined," : "").append(o.started ? " started," : "")
                     .append(" took ").append(o.weightsByStep.size()).append(" steps, ").append(o.ended ? "ended"
                             : o.crashed ? "crashed" : "failed: " + o.failure).append(" at ")
-                    .append(Duration.ofNanos(o.failure == null ? o.goneNs : o.failedNs));
+                    .append(Duration.ofNanos(o.failure == null ? o.endedNs : o.failedNs));
         }
         return text.toString();
     }
 
-    /** Returns how steps were counted where there are servers. */
-    Counts counts() {
+    /** Returns the counted steps; meaningful only with servers. */
+    StepCounts counts() {
         return counts;
     }
 }

@@ -21,32 +21,33 @@ import java.util.logging.Logger;
 import java.util.regex.Pattern;
 import java.util.stream.LongStream;
 
-/** Many schedules, one for each seed, in silence if they are many, and what holds of their outcomes. */
+/** Many schedules, one for each seed, without logging if there are several, and assertions on their outcomes. */
 record Sweep(long[] seeds) {
     private static final Logger LOG = Logger.getLogger("dev.starling");
     private static final Set<Kind> WEATHER = EnumSet.of(Kind.WEATHER, Kind.DISTURBANCE);
     private static final Set<Kind> DEATHS = EnumSet.of(Kind.WEATHER, Kind.DISTURBANCE, Kind.CRASH);
 
     /**
-     * How long it may take until all know of a loss: one silence until the first gives up, another until those hear no
-     * more who could not be told; half a one until the coordinator judges; and half a one for messages on their way.
+     * Maximum time until all processes detect a loss: one liveness timeout until the first detects it, another until
+     * processes that could not be notified lose that one, half of one until the coordinator decides, and half of one
+     * for messages in flight.
      */
-    private static final Duration TELLING = Schedule.SILENCE.multipliedBy(3);
-    /** Whom it is about. */
-    private static final Pattern WHOM = Pattern.compile("(rank|server|worker|group of) [0-9]|coordinator"
-            + "|[0-9] processes|all ranks have come");
-    /** What was noticed. */
-    private static final Pattern CAUSE = Pattern.compile("closed|ended the connection|received nothing"
-            + "|frames were lost|has left|cut off from|did not reach|has not come|has not answered|has seen no worker"
-            + "|no way yet|gathers the members|joined within|waited PT|is complete");
+    private static final Duration DETECTION = Schedule.SILENCE.multipliedBy(3);
+    /** The subject of an error message. */
+    private static final Pattern SUBJECT = Pattern.compile("(rank|server|worker|group of) [0-9]|coordinator"
+            + "|[0-9] processes|all ranks have arrived");
+    /** The cause in an error message. */
+    private static final Pattern CAUSE = Pattern.compile("closed|ended the connection|received nothing|frames were lost"
+            + "|has left|cut off from|did not connect|did not return|has not arrived|has not answered"
+            + "|has seen no worker|no connection yet|waits for other members|joined within|waited PT|is complete");
 
-    /** Returns those of the test command: the first ones, and some that have found a defect once. */
+    /** Returns the seeds of the test command: the first ones, and some that have found a defect before. */
     static Sweep some(long... others) {
         return new Sweep(LongStream.concat(LongStream.range(0, Integer.getInteger("schedules", 600)),
                 LongStream.of(others)).toArray());
     }
 
-    /** Returns those of the stress profile: so many from a first seed on. */
+    /** Returns the seeds of the stress profile. */
     static Sweep many() {
         int from = Integer.getInteger("schedules", 600);
         return new Sweep(LongStream.range(from, from + Integer.getInteger("schedules.count", 10_000)).toArray());
@@ -57,12 +58,12 @@ record Sweep(long[] seeds) {
     }
 
     /**
-     * Runs a plan of faults for each seed, each in one thread. A failure tells which seeds failed, and of each the
+     * Runs a fault plan for each seed, each in one thread. A test failure lists the seeds that failed, each with its
      * plan, which reproduces the run.
      *
-     * @param processes how many there are besides the coordinator, by seed
-     * @param run runs a plan, checks what is to hold, and returns how many processes it was that had to go on
-     * @return how many that were in all
+     * @param processes number of processes besides the coordinator, by seed
+     * @param run runs a plan, checks its outcomes, and returns the number of processes that had to finish
+     * @return the sum of these numbers
      */
     int run(LongToIntFunction processes, Function<FaultPlan, Integer> run) {
         Level level = LOG.getLevel();
@@ -90,24 +91,27 @@ record Sweep(long[] seeds) {
         }
     }
 
-    /** Most plans have all kinds of faults. Some leave all alive, some all connections. */
+    /** Most plans have all kinds of faults; some have no crashes, some no broken connections. */
     private static Set<Kind> kinds(long seed) {
         return seed % 8 == 3 ? WEATHER : seed % 8 == 6 ? DEATHS : EnumSet.allOf(Kind.class);
     }
 
-    /** Whoever failed says whom it is about, and what of. */
-    static void explained(Schedule schedule) {
+    /** Checks that the message of each failed process names a process and a cause. */
+    static void assertExplained(Schedule schedule) {
         for (Outcome outcome : schedule.outcomes().values()) {
             if (outcome.failure != null) {
-                assertThat(outcome.failure.getMessage()).as(() -> outcome.name + schedule.told())
-                        .containsPattern(WHOM).containsPattern(CAUSE);
+                assertThat(outcome.failure.getMessage()).as(() -> outcome.name + schedule.describe())
+                        .containsPattern(SUBJECT).containsPattern(CAUSE);
             }
         }
     }
 
-    /** All who took a step of one run have the same weights after it; who is back when all are gone begins another. */
-    static void alike(Map<String, Outcome> outcomes) {
-        long anotherNs = outcomes.values().stream().filter(o -> o.isAgain() && o.weightsByStep.containsKey(1L))
+    /**
+     * Checks that all processes have the same weights after a step. A process that is restarted when all others have
+     * ended begins another run, which is compared separately.
+     */
+    static void assertSameWeights(Map<String, Outcome> outcomes) {
+        long anotherNs = outcomes.values().stream().filter(o -> o.isRestarted() && o.weightsByStep.containsKey(1L))
                 .mapToLong(o -> o.firstStepNs).min().orElse(Long.MAX_VALUE);
         Map<Long, float[]> first = new HashMap<>();
         outcomes.forEach((name, outcome) -> outcome.weightsByStep.forEach((step, weights) -> {
@@ -119,8 +123,8 @@ record Sweep(long[] seeds) {
         }));
     }
 
-    /** No weight has gone astray. */
-    static void finite(Map<String, Outcome> outcomes) {
+    /** Checks that all weights are finite. */
+    static void assertFinite(Map<String, Outcome> outcomes) {
         outcomes.values().forEach(o -> o.weightsByStep.values().forEach(w -> {
             for (float each : w) {
                 assertThat(each).isFinite();
@@ -128,34 +132,35 @@ record Sweep(long[] seeds) {
         }));
     }
 
-    /** Whoever gave up because of a loss names one that something had happened to, and did so soon afterwards. */
-    static void justified(Schedule schedule) {
+    /** Checks that each reported loss is explained by a fault, and was reported soon after it. */
+    static void assertJustified(Schedule schedule) {
         for (Outcome outcome : schedule.outcomes().values()) {
             if (outcome.failure instanceof PeerLostException e) {
-                Blame blame = Blame.of(schedule, outcome, e);
-                boolean isPatient = e.getMessage().contains("has not come back within");
-                assertThat(blame.isJust()).as(() -> outcome.name + ": something had happened to " + blame.named()
-                        + " by " + outcome.failedNs + schedule.told()).isTrue();
-                assertThat(Duration.ofNanos(blame.sinceNs())).as(() -> outcome.name + ": time since the last fault"
-                        + schedule.told()).isLessThan((isPatient ? Schedule.PATIENCE : Duration.ZERO).plus(TELLING));
+                ReportedLoss report = ReportedLoss.of(schedule, outcome, e);
+                boolean timedOut = e.getMessage().contains("did not return within");
+                assertThat(report.explained()).as(() -> outcome.name + ": a fault had affected " + report.process()
+                        + " by " + outcome.failedNs + schedule.describe()).isTrue();
+                assertThat(Duration.ofNanos(report.sinceNs())).as(() -> outcome.name + ": time since the last fault"
+                        + schedule.describe())
+                        .isLessThan((timedOut ? Schedule.TIMEOUT : Duration.ZERO).plus(DETECTION));
             }
         }
     }
 
     /**
-     * Those whom nobody had a reason to exclude have come to the end of their run; in fair weather all have.
+     * Checks that every process that could not be excluded has finished its run; without harmful faults, that all have.
      *
-     * @param goesOn whether those who are left go on after a loss
-     * @param isAwaited tells of an outcome whether it has to come to its end if it was not harmed
-     * @return how many had to come to their end
+     * @param survives whether the remaining processes continue after a loss
+     * @param mustFinish whether a process has to finish if no fault has harmed it
+     * @return the number of processes that had to finish
      */
-    static int wentOn(Schedule schedule, boolean goesOn, Predicate<Outcome> isAwaited) {
-        boolean isFair = schedule.forecast().isFair();
+    static int assertFinished(Schedule schedule, boolean survives, Predicate<Outcome> mustFinish) {
+        boolean fair = schedule.effects().isFair();
         int count = 0;
         for (Outcome outcome : schedule.outcomes().values()) {
-            if (isFair || goesOn && schedule.forecast().isUnharmed(outcome.name) && isAwaited.test(outcome)) {
-                assertThat(outcome.ended).as(() -> outcome.name + " comes to its end" + (isFair ? " in fair weather"
-                        : "") + schedule.told()).isTrue();
+            if (fair || survives && schedule.effects().isUnharmed(outcome.name) && mustFinish.test(outcome)) {
+                assertThat(outcome.ended).as(() -> outcome.name + " finishes" + (fair ? " without harmful faults"
+                        : "") + schedule.describe()).isTrue();
                 count++;
             }
         }

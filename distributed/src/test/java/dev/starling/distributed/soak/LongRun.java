@@ -27,15 +27,15 @@ import java.util.List;
 import java.util.function.BooleanSupplier;
 import java.util.function.LongConsumer;
 
-/** One member's part of a training of a small network that takes many steps. */
+/** One member's part in training a small network for many steps. */
 final class LongRun {
     private static final int BATCHES = 100;
     private static final int BATCH = 16;
-    private static final long MAX_NS = 20_000_000_000L;
+    private static final long MAX_EXTENSION_NS = 20_000_000_000L;
 
     private LongRun() { }
 
-    /** The strategies that are put to the test, by name. */
+    /** Returns a strategy by its name in the tests. */
     static DistributionStrategy strategy(String name, Group group) {
         return switch (name) {
             case "ring" -> RingAllReduce.over(group).bucketBytes(512).build();
@@ -54,44 +54,44 @@ final class LongRun {
     }
 
     /**
-     * Returns what the process holds after a tenth of the steps, near the middle, and after all of them. If more
-     * objects are made then than before, it goes on for as many steps again, up to 20 s: compilers need time, and may
-     * undo what they did, but what grows is seen for ever.
+     * Returns the resources of the process after a tenth of the steps, near the middle, and after all of them. If
+     * allocation has grown at the end, the run continues for as many steps again, up to 20 s: compilers need time and
+     * may deoptimise, but real growth remains visible.
      *
-     * @param measured is told when that is known
-     * @param enough whether the others know, too; until then the run goes on
+     * @param measured runs when the measurement is complete
+     * @param enough returns whether the others are done, too; the run continues until then
      */
-    static List<Holdings> measure(Group group, String strategy, long steps, Runnable measured,
+    static List<ResourceUsage> measure(Group group, String strategy, long steps, Runnable measured,
             BooleanSupplier enough) {
-        List<Holdings> all = new ArrayList<>();
+        List<ResourceUsage> all = new ArrayList<>();
         long half = steps * 9 / 20;
         long[] end = {Long.MAX_VALUE};
-        long[] made = {Holdings.made(), Long.MAX_VALUE};
+        long[] allocated = {ResourceUsage.allocatedBytes(), Long.MAX_VALUE};
         train(group, strategy, step -> {
-            made[1] = Math.min(made[1], Holdings.made() - made[0]);
+            allocated[1] = Math.min(allocated[1], ResourceUsage.allocatedBytes() - allocated[0]);
             if (all.size() < 3 && step >= steps / 10 && (step - steps / 10) % half == 0) {
-                Holdings now = Holdings.of(step, made[1]);
-                made[1] = Long.MAX_VALUE;
+                ResourceUsage now = ResourceUsage.of(step, allocated[1]);
+                allocated[1] = Long.MAX_VALUE;
                 if (all.size() == 2 && end[0] == Long.MAX_VALUE) {
-                    end[0] = System.nanoTime() + MAX_NS;
+                    end[0] = System.nanoTime() + MAX_EXTENSION_NS;
                 }
-                if (all.size() < 2 || now.takesNoMoreSince(all.get(1), all.get(0)) || System.nanoTime() > end[0]) {
+                if (all.size() < 2 || now.isFlatSince(all.get(1), all.get(0)) || System.nanoTime() > end[0]) {
                     all.add(now);
                     if (all.size() == 3) {
                         measured.run();
                     }
                 }
             }
-            made[0] = Holdings.made();
+            allocated[0] = ResourceUsage.allocatedBytes();
         }, () -> all.size() == 3 && enough.getAsBoolean());
         return all;
     }
 
     /**
-     * Trains until told to stop; returns all parameters, one after the other.
+     * Trains until {@code enough}; returns all parameters, one after the other.
      *
-     * @param each is told the number of each step
-     * @param enough asked after each step
+     * @param each receives the number of each step
+     * @param enough called after each step; returns whether to stop
      */
     static float[] train(Group group, String strategy, LongConsumer each, BooleanSupplier enough) {
         Generator same = Generator.seeded(1);
@@ -107,12 +107,12 @@ final class LongRun {
         try (Scope scope = Scope.open("long run");
                 Layer model = Sequential.of(Linear.of(8, 16, same), new Relu(), Linear.of(16, 2, same));
                 Optimizer sgd = Sgd.over(model).rate(0.01).momentum(0.9).build();
-                DistributionStrategy together = strategy(strategy, group)) {
+                DistributionStrategy distribution = strategy(strategy, group)) {
             Tensor x = same.normal(BATCHES * BATCH, 8);
             Tensor y = x.sum(1).gt(0).to(DType.I64);
             try (DataLoader data = DataLoader.of(TensorDataset.of(x, y)).batchSize(BATCH).workers(0).shuffle()
                     .build()) {
-                Trainer.of(model, Loss.crossEntropy(), sgd).data(data).strategy(together).epochs(Integer.MAX_VALUE)
+                Trainer.of(model, Loss.crossEntropy(), sgd).data(data).strategy(distribution).epochs(Integer.MAX_VALUE)
                         .listeners(listener).build().run();
             }
             List<Float> weights = new ArrayList<>();

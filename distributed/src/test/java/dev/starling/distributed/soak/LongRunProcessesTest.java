@@ -41,7 +41,7 @@ class LongRunProcessesTest {
     private Path meeting;
 
     @BeforeEach
-    void meet() throws IOException {
+    void createMeeting() throws IOException {
         meeting = Files.createDirectory(directory.resolve("meeting"));
     }
 
@@ -66,24 +66,24 @@ class LongRunProcessesTest {
             for (int rank = 0; rank < world; rank++) {
                 own.add("starling-aeron-" + launch.pid(rank) + "-");
             }
-            assertThat(launch.await()).as(() -> said(out) + said(err)).isZero();
+            assertThat(launch.await()).as(() -> text(out) + text(err)).isZero();
         }
         for (int rank = 0; rank < world; rank++) {
             String from = "[" + rank + "] ";
-            List<String> lines = said(out).lines().filter(line -> line.startsWith(from))
+            List<String> lines = text(out).lines().filter(line -> line.startsWith(from))
                     .map(line -> line.substring(from.length())).toList();
-            List<Holdings> held = lines.stream().filter(line -> line.startsWith("held "))
-                    .map(line -> Holdings.parse(line.substring(5))).toList();
+            List<ResourceUsage> usage = lines.stream().filter(line -> line.startsWith("held "))
+                    .map(line -> ResourceUsage.parse(line.substring(5))).toList();
             if (rank < WORLD) {
-                Holdings.assertFlat(held.get(0), held.get(1), held.get(2));
-                Holdings.assertResidentFlat(held.get(0), held.get(2));
+                ResourceUsage.assertFlat(usage.get(0), usage.get(1), usage.get(2));
+                ResourceUsage.assertResidentFlat(usage.get(0), usage.get(2));
             }
             assertThat(lines).noneMatch(line -> line.startsWith("left "));
         }
         assertThat(files()).noneMatch(name -> own.stream().anyMatch(name::startsWith));
     }
 
-    /** Returns how a member is started: with a heap that takes its memory at once. */
+    /** Returns the command of a member, whose heap is touched at the start. */
     private List<String> command(String strategy, String wire, long steps) {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -95,7 +95,7 @@ class LongRunProcessesTest {
         return command;
     }
 
-    private static String said(ByteArrayOutputStream to) {
+    private static String text(ByteArrayOutputStream to) {
         return to.toString(StandardCharsets.UTF_8);
     }
 

@@ -15,14 +15,14 @@ import java.time.Duration;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** A member of a long run that has a process of its own: says what it holds on the way, and what is left at the end. */
+/** A member of a long run in a process of its own: prints its resources, and the threads that are left at the end. */
 final class LongRunProgram {
-    private static final Duration LONGEST = Duration.ofSeconds(60);
+    private static final Duration TIMEOUT = Duration.ofSeconds(60);
 
     private LongRunProgram() { }
 
     /**
-     * Trains.
+     * Trains, or serves.
      *
      * @param arguments the strategy; the transport; the number of steps; a directory that all members share
      */
@@ -32,23 +32,24 @@ final class LongRunProgram {
         Path meeting = Path.of(arguments[3]);
         TransportConfig transport = TransportConfig.of(arguments[1], me.secret()).directory(me.directory())
                 .livenessTimeout(Duration.ofSeconds(20));
-        List<Holdings> held = List.of();
+        List<ResourceUsage> usage = List.of();
         int servers = arguments[0].startsWith("ps") ? 1 : 0;
-        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).wish(me.rank()).joining(LONGEST)
-                .patience(LONGEST))) {
+        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank())
+                .joinTimeout(TIMEOUT)
+                .timeout(TIMEOUT))) {
             if (group.rank() == group.world() - servers) {
                 ParameterServer.serve(group, 0, ServerConfig.in(meeting.resolveSibling("servers")));
             } else {
-                held = LongRun.measure(group, arguments[0], Long.parseLong(arguments[2]),
-                        () -> come(meeting, me.rank()), () -> haveCome(meeting, me.world() - servers));
+                usage = LongRun.measure(group, arguments[0], Long.parseLong(arguments[2]),
+                        () -> arrive(meeting, me.rank()), () -> haveArrived(meeting, me.world() - servers));
             }
         }
-        held.forEach(each -> System.out.println("held " + each.toText()));
+        usage.forEach(each -> System.out.println("held " + each.toText()));
         Thread.getAllStackTraces().keySet().stream().map(Thread::getName)
                 .filter(name -> name.matches("(starling|aeron).*")).forEach(name -> System.out.println("left " + name));
     }
 
-    private static void come(Path meeting, int rank) {
+    private static void arrive(Path meeting, int rank) {
         try {
             Files.createFile(meeting.resolve("rank" + rank));
         } catch (IOException e) {
@@ -56,7 +57,7 @@ final class LongRunProgram {
         }
     }
 
-    private static boolean haveCome(Path meeting, int world) {
+    private static boolean haveArrived(Path meeting, int world) {
         try (Stream<Path> all = Files.list(meeting)) {
             return all.count() == world;
         } catch (IOException e) {

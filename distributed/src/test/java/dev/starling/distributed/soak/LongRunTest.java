@@ -34,25 +34,25 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A run takes no more the longer it lasts, and leaves nothing behind; ranks are threads of this process. */
+/** The resources of a run do not grow with its length, and all are released at its end. Ranks are threads here. */
 @Timeout(300)
 class LongRunTest {
     private static final int WARM_STEPS = 1_000;
     private static final int SETTLING_STEPS = 50;
-    private static final int CALM_STEPS = 200;
+    private static final int QUIET_STEPS = 200;
 
     private Set<String> before;
 
     @BeforeEach
-    void lookAround() throws IOException {
+    void listBefore() throws IOException {
         Cluster.awaitEarlier();
         before = left();
     }
 
     @AfterEach
-    void leavesNothingBehind() throws Exception {
+    void assertNothingLeft() throws Exception {
         Set<String> after = left();
-        // A thread that has told its result is gone a moment later.
+        // A thread ends a moment after it has delivered its result.
         for (long end = System.nanoTime() + 5_000_000_000L; !before.containsAll(after) && System.nanoTime() < end;) {
             Thread.sleep(10);
             after = left();
@@ -61,7 +61,7 @@ class LongRunTest {
         assertThat(after).isEmpty();
     }
 
-    /** Names all threads and files of groups and transports; threads of kernels serve the whole process. */
+    /** Returns the names of all threads and files of groups and transports, without the process's kernel threads. */
     private static Set<String> left() throws IOException {
         Set<String> names = Thread.getAllStackTraces().keySet().stream().map(Thread::getName)
                 .filter(name -> name.matches("(starling(?!-cpu)|aeron|rank).*"))
@@ -111,12 +111,12 @@ class LongRunTest {
         assertFlat("local", strategy, 10_000, ServerConfig.in(directory).journalBytes(1 << 20));
     }
 
-    /** The last member is a server, if there is to be one. */
+    /** With a server configuration, the last member is a server. */
     private static void assertFlat(String wire, String strategy, long steps, ServerConfig server) {
         TransportConfig transport = TransportConfig.of(wire, Secret.random()).livenessTimeout(Duration.ofSeconds(20));
         OnLoss onLoss = strategy.equals("ring") ? OnLoss.END : OnLoss.REFORM;
         AtomicBoolean done = new AtomicBoolean();
-        List<Holdings> held = new Cluster(transport, 3, onLoss).run(group -> {
+        List<ResourceUsage> usage = new Cluster(transport, 3, onLoss).run(group -> {
             if (group.rank() == 0) {
                 return LongRun.measure(group, strategy, steps, () -> done.set(true), () -> true);
             }
@@ -127,33 +127,32 @@ class LongRunTest {
             }
             return null;
         }).getFirst();
-        Holdings.assertFlat(held.get(0), held.get(1), held.get(2));
+        ResourceUsage.assertFlat(usage.get(0), usage.get(1), usage.get(2));
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"elastic", "gossip"})
-    void isFlatWhenSomebodyComesAndGoes(String strategy) throws Exception {
+    void isFlatWhenMembersJoinAndLeave(String strategy) throws Exception {
         assertFlatWithGuests(strategy, 10);
     }
 
     @ParameterizedTest
     @Tag("stress")
     @ValueSource(strings = {"elastic", "gossip"})
-    void isFlatWhenManyComeAndGo(String strategy) throws Exception {
+    void isFlatWhenManyMembersJoinAndLeave(String strategy) throws Exception {
         assertFlatWithGuests(strategy, 100);
     }
 
     /**
-     * Two train, and are measured whenever a tenth, half or all of the guests have come, trained a while and gone; then
-     * nobody comes for a while. Code that is not compiled yet makes ten times as many objects, so nobody comes early,
-     * and what the last of them undid in compiled code is given time to be compiled again.
+     * Two members train, and are measured when a tenth, half and all of the guests have joined, trained a while and
+     * left; no guest joins during a measurement. Code that is not compiled yet allocates ten times as many objects, so
+     * guests join only after a warm-up, and the measurement waits until deoptimised code is compiled again.
      */
     private static void assertFlatWithGuests(String strategy, int guests) {
-        TransportConfig transport = TransportConfig.of("local", Secret.random())
-                .livenessTimeout(Duration.ofSeconds(20));
-        List<Holdings.Calm> held = new CopyOnWriteArrayList<>();
+        TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(20));
+        List<ResourceUsage.QuietInterval> usage = new CopyOnWriteArrayList<>();
         CountDownLatch warm = new CountDownLatch(WARM_STEPS);
-        AtomicInteger gone = new AtomicInteger();
+        AtomicInteger departed = new AtomicInteger();
         new Cluster(transport, 2, OnLoss.REFORM).run(group -> {
             boolean measures = group.rank() == 0;
             Thread host = measures ? Thread.ofPlatform().daemon().name("rank-guests").start(() -> {
@@ -162,83 +161,83 @@ class LongRunTest {
                 }
                 for (int guest = 1; guest <= guests; guest++) {
                     visit(group.config(), strategy);
-                    gone.set(guest);
-                    while (held.size() < due(guest, guests)) {
+                    departed.set(guest);
+                    while (usage.size() < due(guest, guests)) {
                         LockSupport.parkNanos(1_000_000);
                     }
                 }
             }) : null;
-            Quiet quiet = new Quiet();
+            QuietIntervals quiet = new QuietIntervals();
             LongRun.train(group, strategy, step -> {
                 LockSupport.parkNanos(100_000);
                 if (measures) {
                     warm.countDown();
-                    int now = gone.get();
-                    Holdings.Calm calm = quiet.step(step, now);
-                    if (calm != null && held.size() < due(now, guests)
-                            && (held.size() < 2 || calm.takesNoMoreThan(held.get(1)) || quiet.isLate())) {
-                        held.add(calm);
+                    int now = departed.get();
+                    ResourceUsage.QuietInterval interval = quiet.step(step, now);
+                    if (interval != null && usage.size() < due(now, guests)
+                            && (usage.size() < 2 || interval.isFlatSince(usage.get(1)) || quiet.isLate())) {
+                        usage.add(interval);
                     }
                 }
-            }, () -> held.size() == 3);
+            }, () -> usage.size() == 3);
             return host;
         });
-        Holdings.Calm.assertFlat(held);
+        ResourceUsage.QuietInterval.assertFlat(usage);
     }
 
-    /** Looks for steps in a row between which no guest has gone. */
-    private static final class Quiet {
-        private int gone;
+    /** Finds intervals of steps during which no guest has left. */
+    private static final class QuietIntervals {
+        private int departed;
         private int steps;
-        private Holdings begin;
+        private ResourceUsage begin;
         private long before;
-        private long least;
+        private long minStepBytes;
         private long sinceNs;
 
-        /** Whether nobody has come or gone for so long that compilers have had their time. */
+        /** Returns whether no guest has left for long enough that compilation has finished. */
         boolean isLate() {
             return System.nanoTime() - sinceNs > TimeUnit.SECONDS.toNanos(20);
         }
 
-        /** Takes note of a step and of how many guests have gone; returns what was measured at the end of a row. */
-        Holdings.Calm step(long step, int nowGone) {
-            long made = Holdings.made() - before;
-            if (nowGone != gone) {
-                gone = nowGone;
+        /** Counts a step; returns a measurement at the end of an interval, else {@code null}. */
+        ResourceUsage.QuietInterval step(long step, int nowDeparted) {
+            long allocated = ResourceUsage.allocatedBytes() - before;
+            if (nowDeparted != departed) {
+                departed = nowDeparted;
                 steps = 0;
                 sinceNs = System.nanoTime();
             }
-            Holdings.Calm calm = null;
+            ResourceUsage.QuietInterval interval = null;
             if (++steps > SETTLING_STEPS) {
-                least = Math.min(least, made);
-                if (steps == SETTLING_STEPS + CALM_STEPS) {
-                    calm = new Holdings.Calm(begin, Holdings.of(step, least));
+                minStepBytes = Math.min(minStepBytes, allocated);
+                if (steps == SETTLING_STEPS + QUIET_STEPS) {
+                    interval = new ResourceUsage.QuietInterval(begin, ResourceUsage.of(step, minStepBytes));
                     steps = SETTLING_STEPS;
                 }
             }
             if (steps == SETTLING_STEPS) {
-                begin = Holdings.of(step, 0);
-                least = Long.MAX_VALUE;
+                begin = ResourceUsage.of(step, 0);
+                minStepBytes = Long.MAX_VALUE;
             }
-            before = Holdings.made();
-            return calm;
+            before = ResourceUsage.allocatedBytes();
+            return interval;
         }
     }
 
-    private static int due(int gone, int guests) {
-        return gone == guests ? 3 : gone >= guests / 2 ? 2 : gone >= guests / 10 ? 1 : 0;
+    private static int due(int departed, int guests) {
+        return departed == guests ? 3 : departed >= guests / 2 ? 2 : departed >= guests / 10 ? 1 : 0;
     }
 
-    /** Comes, takes some steps with the others, and goes without asking whether they are done. */
+    /** Joins, takes some steps with the others, and leaves while they continue. */
     private static void visit(GroupConfig config, String strategy) {
-        try (Group group = Group.join(config.wish(-1))) {
+        try (Group group = Group.join(config.preferredRank(-1))) {
             int[] steps = new int[1];
             LongRun.train(group, strategy, step -> {
                 if (++steps[0] == 20) {
-                    throw new CancellationException("a guest has seen enough");
+                    throw new CancellationException("the guest leaves");
                 }
             }, () -> false);
-        } catch (CancellationException seenEnough) {
+        } catch (CancellationException left) {
             return;
         }
     }

@@ -116,8 +116,8 @@ class SiteOfProcessesTest {
         try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(transport, 2,
                 Coordinator.OnLoss.END, 1, Duration.ofSeconds(30)))) {
             for (int rank = 0; rank < 2; rank++) {
-                GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank)
-                        .patience(Duration.ofSeconds(20));
+                GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
+                        .timeout(Duration.ofSeconds(20));
                 // Ranks begin with weights of their own.
                 int seed = 5 + rank;
                 ranks.add(start("rank-" + rank, () -> {

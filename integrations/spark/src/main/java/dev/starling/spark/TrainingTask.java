@@ -126,8 +126,8 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
 
     private byte[] train(TaskContext context, TransportConfig transport, String coordinator, SpillingRows rows,
             SpillingRows heldOut, int[] sizes, Path directory) {
-        GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).wish(context.partitionId())
-                .joining(job.patience()).patience(job.patience());
+        GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).preferredRank(context.partitionId())
+                .joinTimeout(job.patience()).patience(job.patience());
         try (Group group = Group.join(config, joined -> context.addTaskInterruptListener((TaskInterruptListener)
                 (_, reason) -> joined.abort("the task is ended: " + reason)))) {
             return Threads.with(context.cpus(), () -> {

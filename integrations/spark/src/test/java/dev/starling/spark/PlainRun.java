@@ -46,7 +46,7 @@ final class PlainRun {
                 ExecutorService threads = Executors.newFixedThreadPool(partitions.size())) {
             List<Callable<Map<String, float[]>>> ranks = IntStream.range(0, partitions.size()).mapToObj(rank ->
                     (Callable<Map<String, float[]>>) () -> rank(GroupConfig.of(transport, coordinator.address())
-                            .wish(rank), partitions.get(rank), epochs, batchSize, seed)).toList();
+                            .preferredRank(rank), partitions.get(rank), epochs, batchSize, seed)).toList();
             List<Future<Map<String, float[]>>> results = threads.invokeAll(ranks);
             for (Future<Map<String, float[]>> result : results) {
                 result.get();

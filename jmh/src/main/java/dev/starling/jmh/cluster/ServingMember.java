@@ -17,8 +17,8 @@ final class ServingMember implements Member {
     private final Group group;
 
     ServingMember(TransportConfig transport, int rank, Path directory) throws IOException, InterruptedException {
-        group = Group.join(GroupConfig.of(transport, SharedValues.await(directory, "coordinator")).wish(rank)
-            .patience(MAX_LIFETIME));
+        group = Group.join(GroupConfig.of(transport, SharedValues.await(directory, "coordinator")).preferredRank(rank)
+            .timeout(MAX_LIFETIME));
         Thread.ofPlatform().daemon().name("server").start(() -> serve(directory.resolve("servers")));
     }
 

@@ -30,7 +30,7 @@ final class StarlingMember implements Member {
         if (rank == 0) {
             SharedValues.publish(directory, "coordinator", coordinator.address());
         }
-        group = Group.join(GroupConfig.of(transport, SharedValues.await(directory, "coordinator")).wish(rank));
+        group = Group.join(GroupConfig.of(transport, SharedValues.await(directory, "coordinator")).preferredRank(rank));
         buffer = group.collectives().symmetric(MAX_BYTES);
     }
 

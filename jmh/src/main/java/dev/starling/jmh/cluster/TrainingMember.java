@@ -64,7 +64,7 @@ final class TrainingMember implements Member {
         if (rank == 0) {
             SharedValues.publish(directory, "coordinator", coordinator.address());
         }
-        group = Group.join(GroupConfig.of(transport, SharedValues.await(directory, "coordinator")).wish(rank));
+        group = Group.join(GroupConfig.of(transport, SharedValues.await(directory, "coordinator")).preferredRank(rank));
         strategy = switch (strategyName) {
             case "ring" -> RingAllReduce.over(group).build();
             case "ring bf16" -> RingAllReduce.over(group).halfPrecision().build();

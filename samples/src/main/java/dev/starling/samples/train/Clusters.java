@@ -107,8 +107,8 @@ public final class Clusters {
             throw new IllegalArgumentException("STARLING_RANK is set but STARLING_COORDINATOR is not: set "
                     + "it to the host:port of the coordinator");
         }
-        return Group.join(GroupConfig.of(config(me, transport, livenessTimeout), me.coordinator()).wish(me.rank())
-                .joining(JOIN_TIMEOUT).patience(TIMEOUT));
+        return Group.join(GroupConfig.of(config(me, transport, livenessTimeout), me.coordinator()).preferredRank(me.rank())
+                .joinTimeout(JOIN_TIMEOUT).timeout(TIMEOUT));
     }
 
     private static TransportConfig config(LaunchedProcess me, String transport, Duration livenessTimeout) {

@@ -198,8 +198,8 @@ final class Team {
             for (int i = 0; i < options.workers + options.servers(); i++) {
                 int rank = i;
                 Callable<Void> body = () -> {
-                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank)
-                            .patience(Clusters.TIMEOUT);
+                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
+                            .timeout(Clusters.TIMEOUT);
                     try (Group group = Group.join(config)) {
                         work(group, split, rank, options.workers);
                     }

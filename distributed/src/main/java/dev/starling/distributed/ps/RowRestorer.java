@@ -10,12 +10,12 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Fills the tables of a server with its rows of a checkpoint, which as many servers as there are parts have written.
- * Reads only parts that may have some: a key's hash leaves the same remainder by a common divisor of both numbers of
- * servers.
+ * Fills the tables of a server with its rows from a checkpoint, of which each server of the saved run wrote one part.
+ * The numbers of servers may differ. The server reads only the parts that can contain its keys: both server numbers of
+ * a key are congruent modulo the greatest common divisor of the two numbers of servers.
  */
-final class RowRestoring implements RowTask.Body {
-    /** A part of the checkpoint, and what the manifest says of it. */
+final class RowRestorer implements RowTask.Body {
+    /** A part of the checkpoint, with its checksum from the manifest. */
     record Source(Path path, String checksum) { }
 
     private final Plan plan;
@@ -23,14 +23,14 @@ final class RowRestoring implements RowTask.Body {
     private final EmbeddingRows[] tables;
     private final List<Source> parts;
     private final Runnable whenDone;
-    private long taken;
+    private long restored;
 
     /**
-     * Makes a restoring that has not begun.
+     * Creates a restorer that has not started.
      *
-     * @param whenDone is called when all rows are on the disk
+     * @param whenDone called when all rows are on the disk
      */
-    RowRestoring(Plan plan, int server, EmbeddingRows[] tables, List<Source> parts, Runnable whenDone) {
+    RowRestorer(Plan plan, int server, EmbeddingRows[] tables, List<Source> parts, Runnable whenDone) {
         this.plan = plan;
         this.server = server;
         this.tables = tables;
@@ -54,38 +54,38 @@ final class RowRestoring implements RowTask.Body {
             table.sync();
         }
         whenDone.run();
-        return taken + "\n" + String.join(", ", missing);
+        return restored + "\n" + String.join(", ", missing);
     }
 
     private static int gcd(int a, int b) {
         return b == 0 ? a : gcd(b, a % b);
     }
 
-    /** Reads a part; returns the names of the tables that it does not have. */
+    /** Reads a part; returns the names of this run's tables that it does not contain. */
     private List<String> read(int part, RowTask task) throws IOException {
         Path path = parts.get(part).path;
         try (RowFile in = new RowFile(path)) {
             if (in.server != part || in.servers != parts.size()) {
                 throw new RowException(path, "is the part of server " + in.server + " of " + in.servers
-                        + ", where that of server " + part + " of " + parts.size() + " should be");
+                        + "; expected that of server " + part + " of " + parts.size());
             }
             int[] places = places(in, path);
             byte[] key = new byte[Long.BYTES];
             ByteBuffer[] rows = new ByteBuffer[tables.length];
             for (int t = 0; t < tables.length; t++) {
-                // Its stamp is 0: it is older than all that the journal will tell.
+                // The stamp is 0: the row is older than all records of the journal to come.
                 rows[t] = ByteBuffer.allocate(tables[t].rowBytes() + Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
             }
             while (in.next()) {
                 if (task.isCancelled()) {
-                    throw new RowException(path, "was read no further, as the server ends");
+                    throw new RowException(path, "was not read to its end, because the server is closing");
                 }
                 int t = places[in.table];
                 if (plan.serverOf(in.key) == server) {
                     copy(in, t, rows[t]);
                     ByteBuffer.wrap(key).putLong(in.key);
                     tables[t].restore(key, rows[t].array());
-                    taken++;
+                    restored++;
                 }
                 task.advance();
             }
@@ -93,12 +93,12 @@ final class RowRestoring implements RowTask.Body {
             return plan.tables().stream().map(Plan.Table::name).filter(name -> in.tables.stream()
                     .noneMatch(table -> table.name().equals(name))).toList();
         } catch (NoSuchFileException e) {
-            throw new RowException(path, "cannot be found by server " + server + "; all servers need to see the "
-                    + "directory of checkpoints, at the same path as worker 0");
+            throw new RowException(path, "does not exist for server " + server + "; all servers need the checkpoint "
+                    + "directory at the same path as worker 0");
         }
     }
 
-    /** Copies a row, or only its weights if it was made by another rule. */
+    /** Copies a row, or only its weights if another rule wrote it. */
     private void copy(RowFile in, int t, ByteBuffer into) {
         ByteBuffer row = in.row();
         if (in.tables.get(in.table).slots() == plan.tables().get(t).rule().slots() && hasRule(in, t)) {
@@ -112,7 +112,7 @@ final class RowRestoring implements RowTask.Body {
         return in.tables.get(in.table).rule().equals(plan.tables().get(t).rule().getClass().getSimpleName());
     }
 
-    /** Finds the file's tables among this run's. */
+    /** Returns this run's table number for each table of the file. */
     private int[] places(RowFile in, Path path) throws RowException {
         int[] places = new int[in.tables.size()];
         List<String> names = new ArrayList<>();
@@ -121,7 +121,8 @@ final class RowRestoring implements RowTask.Body {
             RowFile.Table found = in.tables.get(i);
             places[i] = names.indexOf(found.name());
             if (places[i] < 0) {
-                throw new RowException(path, "has rows of a table " + found.name() + "; this run has " + names);
+                throw new RowException(path, "has rows of table " + found.name() + "; this run has the tables "
+                        + names);
             }
             Plan.Table mine = plan.tables().get(places[i]);
             if (found.width() != mine.width() || found.scale() != mine.scale()) {

@@ -7,10 +7,10 @@ import com.lmax.disruptor.WaitStrategy;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * Sleeps while there is nothing in the ring, and naps while a stage before still works on what there is: a processor
- * that the training needs is not spun away. Allocates nothing.
+ * Waits on a monitor while the ring is empty, and parks for short times while the previous stage processes an event. It
+ * does not spin, because the trainer needs the processors. Allocates nothing.
  */
-final class PoliteWait implements WaitStrategy {
+final class BackoffWaitStrategy implements WaitStrategy {
     private static final int YIELDS = 20;
     private static final long NAP_NS = 20_000;
 
@@ -19,7 +19,7 @@ final class PoliteWait implements WaitStrategy {
             throws AlertException, InterruptedException {
         if (cursor.get() < sequence) {
             synchronized (this) {
-                // Whoever publishes signals under the monitor, afterwards: none is missed in between.
+                // A publisher moves the cursor and then signals under the monitor, so no signal is missed.
                 while (cursor.get() < sequence) {
                     barrier.checkAlert();
                     wait();

@@ -13,26 +13,26 @@ import java.util.List;
 import java.util.random.RandomGenerator;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** Memory for the weights that come, and what rules keep of them, and the units that both come in. */
-final class Replica implements AutoCloseable {
+/** A worker's memory for the weights and the rule state that servers send, divided into blocks. */
+final class WorkerWeights implements AutoCloseable {
     private final Arena arena = Arena.ofShared();
     private final List<Parameter> parameters;
     /** By parameter. */
-    private final Unit[][] units;
+    private final BlockRequest[][] requests;
     private final Tensor[] weights;
     private final MemorySegment[] memory;
-    /** What rules keep, by parameter; empty unless this worker carries that to and from checkpoints. */
+    /** State of the rules, by parameter and slot; empty unless this worker writes it to checkpoints. */
     private Tensor[][] kept = {};
     private List<List<Parameter>> keepers = List.of();
-    private int mostKept;
+    private int maxSlots;
 
-    /** Makes a copy of parameters, in the units of all servers. */
-    Replica(List<Parameter> parameters, Plan plan, ServerLink[] servers, RandomGenerator random) {
+    /** Copies the parameters and creates a request for each block of all servers. */
+    WorkerWeights(List<Parameter> parameters, Plan plan, ServerLink[] servers, RandomGenerator random) {
         this.parameters = parameters;
-        units = new Unit[parameters.size()][];
+        requests = new BlockRequest[parameters.size()][];
         weights = new Tensor[parameters.size()];
         memory = new MemorySegment[parameters.size()];
-        List<List<Unit>> byParameter = new ArrayList<>();
+        List<List<BlockRequest>> byParameter = new ArrayList<>();
         for (int i = 0; i < weights.length; i++) {
             memory[i] = arena.allocate(Math.max(1, parameters.get(i).shape().count()) * Float.BYTES, 64);
             weights[i] = Tensor.wrap(memory[i], DType.F32, parameters.get(i).shape().dims());
@@ -41,30 +41,30 @@ final class Replica implements AutoCloseable {
         }
         for (ServerLink server : servers) {
             List<Plan.Block> blocks = plan.blocks(server.number);
-            server.units = new Unit[blocks.size()];
-            for (int u = 0; u < server.units.length; u++) {
+            server.requests = new BlockRequest[blocks.size()];
+            for (int u = 0; u < server.requests.length; u++) {
                 Plan.Block block = blocks.get(u);
-                Unit unit = new Unit(server, u, block, new UnsafeBuffer(memory[block.parameter()].address()
-                        + 4 * block.from(), 4 * block.length()));
-                unit.session = random.nextLong();
-                server.units[u] = unit;
-                byParameter.get(block.parameter()).add(unit);
+                BlockRequest request = new BlockRequest(server, u, block, new UnsafeBuffer(
+                        memory[block.parameter()].address() + 4 * block.from(), 4 * block.length()));
+                request.session = random.nextLong();
+                server.requests[u] = request;
+                byParameter.get(block.parameter()).add(request);
             }
         }
         for (int i = 0; i < weights.length; i++) {
-            units[i] = byParameter.get(i).toArray(Unit[]::new);
+            requests[i] = byParameter.get(i).toArray(BlockRequest[]::new);
         }
     }
 
-    /** Returns the units by parameter. */
-    Unit[][] units() {
-        return units;
+    /** Returns the requests by parameter and block. */
+    BlockRequest[][] requests() {
+        return requests;
     }
 
     /**
-     * Makes memory for what rules keep of each parameter, with what was kept before.
+     * Allocates memory for the rules' state, and initialises it from {@code newKeepers}.
      *
-     * @param newKeepers by parameter, in the order of the rule: where that is between a settling and the next
+     * @param newKeepers by parameter and slot: this process's copies of the state, from which checkpoints are written
      */
     void keep(List<List<Parameter>> newKeepers) {
         keepers = newKeepers;
@@ -72,27 +72,27 @@ final class Replica implements AutoCloseable {
         for (int i = 0; i < kept.length; i++) {
             List<Parameter> of = keepers.get(i);
             kept[i] = new Tensor[of.size()];
-            mostKept = Math.max(mostKept, of.size());
-            for (Unit unit : units[i]) {
-                unit.kept = new UnsafeBuffer[of.size()];
+            maxSlots = Math.max(maxSlots, of.size());
+            for (BlockRequest request : requests[i]) {
+                request.kept = new UnsafeBuffer[of.size()];
             }
             for (int k = 0; k < of.size(); k++) {
                 MemorySegment floats = arena.allocate(memory[i].byteSize(), 64);
                 kept[i][k] = Tensor.wrap(floats, DType.F32, parameters.get(i).shape().dims());
                 Tensor.apply(new Update.Assign(), kept[i][k], of.get(k).value().to(Device.cpu()));
-                for (Unit unit : units[i]) {
-                    unit.kept[k] = new UnsafeBuffer(floats.address() + 4 * unit.block.from(), unit.bytes());
+                for (BlockRequest request : requests[i]) {
+                    request.kept[k] = new UnsafeBuffer(floats.address() + 4 * request.block.from(), request.bytes());
                 }
             }
         }
     }
 
-    /** Returns how many things rules keep of one parameter at most. */
-    int mostKept() {
-        return mostKept;
+    /** Returns the largest number of slots that a rule has. */
+    int maxSlots() {
+        return maxSlots;
     }
 
-    /** Copies what was kept by servers to where this process keeps it. */
+    /** Copies the received state of the rules to this process's copies. */
     void adoptKept() {
         try (Scope scope = Scope.open("kept")) {
             for (int i = 0; i < kept.length; i++) {
@@ -103,12 +103,12 @@ final class Replica implements AutoCloseable {
         }
     }
 
-    /** Copies the weights that came into the model. */
+    /** Copies the received weights into the model. */
     void adopt() {
         adopt(false);
     }
 
-    /** Copies the weights that came into the model, but for parameters that are frozen here. */
+    /** Copies the received weights into the model, except those of frozen parameters. */
     void adoptTrained() {
         adopt(true);
     }

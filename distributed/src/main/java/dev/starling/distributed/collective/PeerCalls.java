@@ -3,14 +3,14 @@ package dev.starling.distributed.collective;
 import java.nio.charset.StandardCharsets;
 import org.agrona.DirectBuffer;
 
-/** What a neighbour said that it calls for: in the present collective, and in the next if it is ahead. */
-final class HeardCalls {
+/** The calls that a neighbour has sent: of the present collective, and of the next if the neighbour is ahead. */
+final class PeerCalls {
     private final long[] sequences = new long[2];
     private final long[] hashes = new long[2];
     private final byte[][] texts = new byte[2][CollectiveCall.MAX_TEXT];
     private final int[] lengths = new int[2];
 
-    void take(long sequence, long hash, DirectBuffer buffer, int offset, int length) {
+    void store(long sequence, long hash, DirectBuffer buffer, int offset, int length) {
         int place = (int) (sequence & 1);
         sequences[place] = sequence;
         hashes[place] = hash;

@@ -2,20 +2,20 @@ package dev.starling.distributed.ps;
 
 import java.util.Arrays;
 
-/** Keeps gradients until those of all workers are there. A place for every pair of unit and worker. */
-final class Gathering {
+/** Gradients of synchronous workers until all have arrived, with one slot for each pair of unit and worker. */
+final class PendingGradients {
     private final Clocks clocks;
     final boolean[] complete;
     final float[][] gradients;
     final long[][] keys;
-    /** Floats, or rows. */
+    /** Number of floats, or of rows. */
     final int[] sizes;
     final double[] weights;
     final double[] rates;
-    /** Messages that the gradient came in. */
+    /** Number of messages received of the gradient. */
     final int[] parts;
 
-    Gathering(Clocks clocks) {
+    PendingGradients(Clocks clocks) {
         this.clocks = clocks;
         int n = clocks.states.length;
         complete = new boolean[n];
@@ -27,10 +27,10 @@ final class Gathering {
         parts = new int[n];
     }
 
-    /** Adds a message's gradient to a worker's. */
-    void add(int slot, Request e, int floats, boolean hasKeys, boolean isLast) {
+    /** Appends a message to a worker's gradient. */
+    void add(int slot, Request e, int floats, boolean hasKeys, boolean last) {
         int had = hasKeys && sizes[slot] > 0 ? sizes[slot] * (floats / Math.max(1, e.count)) : 0;
-        gradients[slot] = room(gradients[slot], had + floats);
+        gradients[slot] = reserve(gradients[slot], had + floats);
         System.arraycopy(e.gradient, 0, gradients[slot], had, floats);
         if (hasKeys) {
             int n = sizes[slot] + e.count;
@@ -43,18 +43,18 @@ final class Gathering {
         weights[slot] = e.weight;
         rates[slot] = e.rate;
         parts[slot]++;
-        complete[slot] = isLast;
+        complete[slot] = last;
     }
 
-    private static float[] room(float[] array, int n) {
+    private static float[] reserve(float[] array, int n) {
         return array == null ? new float[n] : array.length < n ? Arrays.copyOf(array, 2 * n) : array;
     }
 
-    /** Tells whether all workers that are not gone have given theirs to a unit, and there is one. */
+    /** Returns whether at least one worker, and each that has not left, has sent its complete gradient of a unit. */
     boolean isComplete(int unit) {
         boolean any = false;
         for (int slot = clocks.slot(unit, 0); slot < clocks.slot(unit + 1, 0); slot++) {
-            if (!complete[slot] && clocks.states[slot] != Clocks.GONE) {
+            if (!complete[slot] && clocks.states[slot] != Clocks.LEFT) {
                 return false;
             }
             any |= complete[slot];
@@ -63,9 +63,9 @@ final class Gathering {
     }
 
     /**
-     * Puts the sum of a block's gradients into {@code sum}, each times its weight, in the order of ranks.
+     * Writes the weighted sum of a block's gradients to {@code sum}, added in the order of the workers' numbers.
      *
-     * @return whether there is any gradient
+     * @return whether any worker has sent a gradient
      */
     boolean sum(int unit, float[] sum, int n) {
         boolean any = false;
@@ -89,7 +89,7 @@ final class Gathering {
         return any;
     }
 
-    /** Returns the rate that the first of the workers wants. */
+    /** Returns the learning rate of the worker with the lowest number. */
     double rate(int unit) {
         int slot = clocks.slot(unit, 0);
         while (!complete[slot]) {

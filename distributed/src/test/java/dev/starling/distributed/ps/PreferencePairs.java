@@ -22,9 +22,9 @@ import java.util.Random;
 import java.util.function.Consumer;
 import java.util.function.Function;
 
-/** Pairs of a user and an item, whose ids are far apart: they like each other if their hidden tastes agree. */
-record Likes(int size, int users, int items, int seed) implements Dataset {
-    /** Ids of items begin here. */
+/** Pairs of a user and an item, whose ids are far apart. The label is 1 if their hidden tastes are equal. */
+record PreferencePairs(int size, int users, int items, int seed) implements Dataset {
+    /** The first id of items. */
     static final long ITEMS = 1L << 40;
     private static final int TASTES = 4;
 
@@ -47,8 +47,8 @@ record Likes(int size, int users, int items, int seed) implements Dataset {
         return Math.floorMod(Plan.mix(id * 77), TASTES);
     }
 
-    /** Looks both up, each by a call of its own, and tells from their products: {@code [B, 2]} to {@code [B, 2]}. */
-    record Model(Layer rows, Function<Tensor, Tensor> toIds, Linear judge) implements Layer {
+    /** Looks up user and item in separate calls, and classifies their products: {@code [B, 2]} to {@code [B, 2]}. */
+    record Model(Layer rows, Function<Tensor, Tensor> toIds, Linear classifier) implements Layer {
         static Model of(Layer rows, int width, Function<Tensor, Tensor> toIds) {
             return new Model(rows, toIds, Linear.of(width, 2, Generator.seeded(8)));
         }
@@ -57,30 +57,31 @@ record Likes(int size, int users, int items, int seed) implements Dataset {
         public Tensor forward(Tensor pairs) {
             Tensor user = rows.forward(toIds.apply(pairs.narrow(1, 0, 1)));
             Tensor item = rows.forward(toIds.apply(pairs));
-            return judge.forward(user.mul(item.narrow(1, 1, 1)).sum(1));
+            return classifier.forward(user.mul(item.narrow(1, 1, 1)).sum(1));
         }
 
         @Override
         public void visit(Visitor visitor) {
             visitor.layer("rows", rows);
-            visitor.layer("judge", judge);
+            visitor.layer("classifier", classifier);
         }
     }
 
-    /** Returns weights and biases of the judge, and what was measured. */
-    static Outcome train(Likes data, Model model, Function<Layer, Optimizer> optimizer, int epochs,
+    /** Returns the history of the run, and the weights and biases of the classifier. */
+    static Outcome train(PreferencePairs data, Model model, Function<Layer, Optimizer> optimizer, int epochs,
             DistributionStrategy strategy, Consumer<Trainer.Builder> more) {
         try (model; Optimizer trained = optimizer.apply(model);
                 DataLoader batches = DataLoader.of(data).batchSize(32).seed(3).shuffle().build();
-                DataLoader test = DataLoader.of(new Likes(1000, data.users, data.items, data.seed + 1)).batchSize(100)
+                DataLoader test = DataLoader.of(new PreferencePairs(1000, data.users, data.items, data.seed + 1))
+                        .batchSize(100)
                         .build(); strategy) {
             Trainer.Builder builder = Trainer.of(model, Loss.crossEntropy(), trained).data(batches).heldOut(test)
                     .epochs(epochs).seed(9).metrics(Metric.accuracy()).strategy(strategy);
             more.accept(builder);
-            return new Outcome(builder.build().run(), model.judge.state().values().stream()
+            return new Outcome(builder.build().run(), model.classifier.state().values().stream()
                     .map(Parameter::value).map(Tensor::toFloats).toList());
         }
     }
 
-    record Outcome(History history, List<float[]> judge) { }
+    record Outcome(History history, List<float[]> classifier) { }
 }

@@ -5,20 +5,20 @@ import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Tensor;
 
-/** A strategy, and when its steps begin and are done. */
-final class Watched implements DistributionStrategy {
+/** A strategy whose steps are observed. */
+final class ObservedStrategy implements DistributionStrategy {
     private final DistributionStrategy strategy;
-    private final Runnable begins;
-    private final Runnable done;
-    private final Runnable finishes;
-    private boolean isBegun;
+    private final Runnable onStepBegun;
+    private final Runnable onStepDone;
+    private final Runnable onFinish;
+    private boolean begun;
 
-    /** Has one called when the first gradient of a step comes, one when the step is done, one when all are. */
-    Watched(DistributionStrategy strategy, Runnable begins, Runnable done, Runnable finishes) {
+    /** Creates a strategy with listeners for the first gradient of a step, the end of a step and the end of the run. */
+    ObservedStrategy(DistributionStrategy strategy, Runnable onStepBegun, Runnable onStepDone, Runnable onFinish) {
         this.strategy = strategy;
-        this.begins = begins;
-        this.done = done;
-        this.finishes = finishes;
+        this.onStepBegun = onStepBegun;
+        this.onStepDone = onStepDone;
+        this.onFinish = onFinish;
     }
 
     @Override
@@ -48,9 +48,9 @@ final class Watched implements DistributionStrategy {
 
     @Override
     public void gradient(int index, Tensor gradient) {
-        if (!isBegun) {
-            isBegun = true;
-            begins.run();
+        if (!begun) {
+            begun = true;
+            onStepBegun.run();
         }
         strategy.gradient(index, gradient);
     }
@@ -63,8 +63,8 @@ final class Watched implements DistributionStrategy {
     @Override
     public boolean beforeStep(Tensor[] gradients) {
         boolean local = strategy.beforeStep(gradients);
-        isBegun = false;
-        done.run();
+        begun = false;
+        onStepDone.run();
         return local;
     }
 
@@ -90,7 +90,7 @@ final class Watched implements DistributionStrategy {
 
     @Override
     public void finish() {
-        finishes.run();
+        onFinish.run();
         strategy.finish();
     }
 

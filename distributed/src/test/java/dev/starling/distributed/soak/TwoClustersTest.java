@@ -27,30 +27,31 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Two clusters in one process, with secrets of their own, know nothing of each other. */
+/** Two clusters in one process, each with its own secret, do not affect each other. */
 @Timeout(120)
-class NeighboursTest {
+class TwoClustersTest {
     private static final int WORLD = 2;
     private static final long STEPS = 200;
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
-    /** A group of threads that trains until it is told to stop, or one of it dies. */
-    private static final class Neighbour implements AutoCloseable {
+    /** A group of threads that trains until it is stopped, or one of the threads dies. */
+    private static final class TrainingCluster implements AutoCloseable {
         private final AtomicLong steps = new AtomicLong();
         private final AtomicBoolean enough = new AtomicBoolean();
         private final AtomicBoolean dies = new AtomicBoolean();
         private final AtomicLong epochs = new AtomicLong();
         private final CoordinatorThread coordinator;
-        /** Those who train, and a server where there is one. */
+        /** The workers, and the server if there is one. */
         private final List<FutureTask<float[]>> ranks = new ArrayList<>();
 
-        Neighbour(String wire, String strategy) {
+        TrainingCluster(String wire, String strategy) {
             TransportConfig transport = Cluster.transport(wire);
             OnLoss onLoss = strategy.equals("ring") ? OnLoss.END : OnLoss.REFORM;
             int members = strategy.startsWith("ps") ? WORLD + 1 : WORLD;
-            coordinator = CoordinatorThread.start(Coordinator.open(transport, members, onLoss, 1, PATIENCE));
+            coordinator = CoordinatorThread.start(Coordinator.open(transport, members, onLoss, 1, TIMEOUT));
             for (int rank = 0; rank < members; rank++) {
-                GroupConfig config = GroupConfig.of(transport, coordinator.address()).wish(rank).patience(PATIENCE);
+                GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
+                        .timeout(TIMEOUT);
                 boolean last = rank == WORLD - 1;
                 FutureTask<float[]> task = new FutureTask<>(() -> {
                     try (Group group = Group.join(config)) {
@@ -77,8 +78,8 @@ class NeighboursTest {
 
         void awaitSteps(long more) throws InterruptedException {
             long until = steps.get() + more;
-            for (long end = System.nanoTime() + PATIENCE.toNanos(); steps.get() < until;) {
-                assertThat(System.nanoTime()).as("steps stand still at %d", steps.get()).isLessThan(end);
+            for (long end = System.nanoTime() + TIMEOUT.toNanos(); steps.get() < until;) {
+                assertThat(System.nanoTime()).as("steps stall at %d", steps.get()).isLessThan(end);
                 Thread.sleep(1);
             }
         }
@@ -87,15 +88,15 @@ class NeighboursTest {
             enough.set(true);
             List<float[]> weights = new ArrayList<>();
             for (FutureTask<float[]> rank : ranks) {
-                weights.add(rank.get(PATIENCE.toSeconds(), TimeUnit.SECONDS));
+                weights.add(rank.get(TIMEOUT.toSeconds(), TimeUnit.SECONDS));
             }
             return weights;
         }
 
-        /** Returns how a rank failed. */
+        /** Returns the failure of a rank, or {@code null}. */
         Throwable failure(int rank) throws Exception {
             try {
-                ranks.get(rank).get(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+                ranks.get(rank).get(TIMEOUT.toSeconds(), TimeUnit.SECONDS);
                 return null;
             } catch (ExecutionException e) {
                 return e.getCause();
@@ -113,8 +114,9 @@ class NeighboursTest {
     @CsvSource({"local, ring, gossip", "local, gossip, ring", "local, ring, ring", "local, ps async, ring",
         "aeron, ring, gossip", "aeron, gossip, ring", "aeron, ring, ps async", "aeron, ps async, gossip",
         "aeron, ps sync, ps async", "ucx, ring, gossip", "ucx, ps async, ring"})
-    void doesNotNoticeThatTheOtherDies(String wire, String lives, String dies) throws Exception {
-        try (Neighbour one = new Neighbour(wire, lives); Neighbour other = new Neighbour(wire, dies)) {
+    void isUnaffectedByTheDeathOfTheOther(String wire, String lives, String dies) throws Exception {
+        try (TrainingCluster one = new TrainingCluster(wire, lives); TrainingCluster other = new TrainingCluster(wire,
+                dies)) {
             one.awaitSteps(STEPS);
             other.awaitSteps(STEPS);
             other.dies.set(true);
@@ -131,7 +133,7 @@ class NeighboursTest {
             }
             one.awaitSteps(STEPS);
             List<float[]> weights = one.end();
-            assertThat(one.epochs).as("epochs of those who were left in peace").hasValue(1);
+            assertThat(one.epochs).as("epochs of the unaffected cluster").hasValue(1);
             if (lives.equals("ring") || lives.equals("ps sync")) {
                 assertThat(weights.get(1)).containsExactly(weights.get(0));
             }
@@ -140,14 +142,15 @@ class NeighboursTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"local", "aeron", "ucx"})
-    void takesNobodyOfTheOther(String wire) throws Exception {
-        try (Neighbour one = new Neighbour(wire, "elastic"); Neighbour other = new Neighbour(wire, "gossip")) {
+    void refusesMembersOfTheOther(String wire) throws Exception {
+        try (TrainingCluster one = new TrainingCluster(wire,
+                "elastic"); TrainingCluster other = new TrainingCluster(wire, "gossip")) {
             one.awaitSteps(STEPS);
             TransportConfig stranger = Cluster.transport(wire);
-            for (Neighbour each : List.of(one, other)) {
+            for (TrainingCluster each : List.of(one, other)) {
                 DistributedException refused = catchThrowableOfType(
                         DistributedException.class, () -> Group.join(GroupConfig.of(stranger,
-                                each.coordinator.address()).joining(Duration.ofSeconds(10))).close());
+                                each.coordinator.address()).joinTimeout(Duration.ofSeconds(10))).close());
                 assertThat(refused).hasMessageContaining("secret");
             }
             one.awaitSteps(STEPS);

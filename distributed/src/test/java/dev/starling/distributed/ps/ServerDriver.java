@@ -7,17 +7,17 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/** A server with a test in place of its network. */
-final class Driver implements AutoCloseable {
+/** A server core driven by a test instead of a network. */
+final class ServerDriver implements AutoCloseable {
     static final ServerOptimizer PLAIN = new ServerOptimizer.Sgd(0, 0, 0, false);
 
     final ServerCore core;
-    final Wish wish = new Wish();
-    final BlockingQueue<Answer> answers = new LinkedBlockingQueue<>();
+    final RawRequest request = new RawRequest();
+    final BlockingQueue<RawReply> replies = new LinkedBlockingQueue<>();
 
-    Driver(ServerConfig config, Plan plan) {
+    ServerDriver(ServerConfig config, Plan plan) {
         core = ServerCore.open(config, plan, 0, (worker, buffer, length) ->
-                answers.add(Answer.of(buffer, 0, length)));
+                replies.add(RawReply.of(buffer, 0, length)));
     }
 
     static Plan plan(int workers, Consistency consistency, ServerOptimizer rule, long... counts) {
@@ -30,9 +30,9 @@ final class Driver implements AutoCloseable {
         return new ServerConfig(directory, 64 << 20, 1 << 20, 16, Duration.ofSeconds(20));
     }
 
-    void send(Wish w) {
+    void send(RawRequest message) {
         long end = System.nanoTime() + 20_000_000_000L;
-        while (!core.offer(w.buffer, 0, w.length)) {
+        while (!core.offer(message.buffer, 0, message.length)) {
             if (System.nanoTime() > end) {
                 throw new AssertionError("the ring stays full");
             }
@@ -40,39 +40,41 @@ final class Driver implements AutoCloseable {
         }
     }
 
-    Answer ask(Wish w) throws InterruptedException {
-        send(w);
+    RawReply request(RawRequest message) throws InterruptedException {
+        send(message);
         return next();
     }
 
-    Answer next() throws InterruptedException {
-        Answer a = answers.poll(20, TimeUnit.SECONDS);
+    RawReply next() throws InterruptedException {
+        RawReply a = replies.poll(20, TimeUnit.SECONDS);
         if (a == null) {
             core.check();
-            throw new AssertionError("no answer within 20 s");
+            throw new AssertionError("no reply within 20 s");
         }
         return a;
     }
 
-    Answer join(int worker, long session, int unit, float... initial) throws InterruptedException {
-        return ask(wish.of(1, worker, session, 0, unit, 0, 0, initial));
+    RawReply join(int worker, long session, int unit, float... initial) throws InterruptedException {
+        return request(request.join(worker, session, unit, initial));
     }
 
-    Answer push(int worker, long session, long sequence, int unit, double rate, float... gradient)
+    RawReply push(int worker, long session, long sequence, int unit, double rate, float... gradient)
             throws InterruptedException {
-        return ask(wish.of(2, worker, session, sequence, unit, rate, 1, gradient));
+        return request(request.push(worker, session, sequence, unit, rate, 1, gradient));
     }
 
     float[] pull(int unit) throws InterruptedException {
-        return ask(wish.of(4, 0, 0, 0, unit, 0, 0)).floats();
+        return request(request.pull(unit)).floats();
     }
 
-    /** Waits until all that was sent is done, by asking something, and notes who was answered up to where. */
-    void settle(boolean[] isWaiting, long[] done) throws InterruptedException {
-        Answer a = ask(wish.of(4, 0, 0, 0, 0, 0, 0));
+    /**
+     * Waits until all requests sent are processed, by a pull, and clears the flag of each worker that got its reply.
+     */
+    void awaitReplies(boolean[] waiting, long[] done) throws InterruptedException {
+        RawReply a = request(request.pull(0));
         for (; a.kind() != 4; a = next()) {
             if (a.sequence() == done[a.worker()] - 1) {
-                isWaiting[a.worker()] = false;
+                waiting[a.worker()] = false;
             }
         }
     }

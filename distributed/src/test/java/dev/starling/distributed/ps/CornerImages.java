@@ -26,8 +26,8 @@ import java.util.Random;
 import java.util.function.Consumer;
 import java.util.function.Function;
 
-/** Images of 6×6 with a bright square in one of four corners, in noise, and networks that learn to tell which. */
-record Corners(int size) implements Dataset {
+/** Noisy 6×6 images with a bright square in one of four corners, and networks that learn to classify them. */
+record CornerImages(int size) implements Dataset {
     static final int EXAMPLES = 330;
 
     @Override
@@ -67,11 +67,11 @@ record Corners(int size) implements Dataset {
 
     static Outcome train(Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, int epochs,
             DistributionStrategy strategy, Consumer<Trainer.Builder> more) {
-        // Each begins with weights of its own.
+        // Each rank starts with different weights.
         try (Layer net = network.apply(Generator.seeded(5 + strategy.rank()));
                 Optimizer trained = optimizer.apply(net);
-                DataLoader data = DataLoader.of(new Corners(EXAMPLES)).batchSize(32).seed(3).shuffle().build();
-                DataLoader test = DataLoader.of(new Corners(100)).batchSize(50).build(); strategy) {
+                DataLoader data = DataLoader.of(new CornerImages(EXAMPLES)).batchSize(32).seed(3).shuffle().build();
+                DataLoader test = DataLoader.of(new CornerImages(100)).batchSize(50).build(); strategy) {
             Trainer.Builder builder = Trainer.of(net, Loss.crossEntropy(), trained).data(data).heldOut(test)
                     .epochs(epochs).seed(9).metrics(Metric.accuracy()).strategy(strategy);
             more.accept(builder);

@@ -24,9 +24,9 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Who takes steps together ends together, whether the group goes on without the one that is lost or not. */
+/** The loss of a member ends a synchronous run on all members, whether the group continues without it or not. */
 @Timeout(120)
-class TogetherTest {
+class SynchronousLossTest {
     private static final Duration SOON = Duration.ofSeconds(20);
     private static final int WORKERS = 3;
     private static final int WORLD = 5;
@@ -34,7 +34,7 @@ class TogetherTest {
 
     private final Map<String, Wire> wires = new ConcurrentHashMap<>();
     private final CountDownLatch begun = new CountDownLatch(1);
-    private final CountDownLatch gone = new CountDownLatch(1);
+    private final CountDownLatch lostNow = new CountDownLatch(1);
     private final CountDownLatch ended = new CountDownLatch(WORLD - 1);
     private final AtomicLong furthest = new AtomicLong();
 
@@ -43,9 +43,9 @@ class TogetherTest {
     @ParameterizedTest
     @CsvSource({"REFORM, KILLED, 1", "REFORM, LEAVES, 1", "END, LEAVES, 1", "REFORM, REPLACED, 1",
             "REFORM, KILLED, 4", "END, LEAVES, 4"})
-    void allOthersLearnWhoIsLostAndNoStepIsTakenWithoutIt(OnLoss onLoss, Way way, int lost) {
+    void allMembersReportTheLostOneAndTakeNoStepWithoutIt(OnLoss onLoss, Way way, int lost) {
         TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(6));
-        List<DistributedException> failures = new Cluster(transport, WORLD, onLoss).patience(Duration.ofSeconds(30))
+        List<DistributedException> failures = new Cluster(transport, WORLD, onLoss).timeout(Duration.ofSeconds(30))
                 .around(wire -> {
                     wires.put(Thread.currentThread().getName(), wire);
                     return wire;
@@ -76,13 +76,13 @@ class TogetherTest {
         assertThat(furthest).as("the last step").hasValue(LAST);
     }
 
-    /** Trains or serves until that ends, and returns why. */
+    /** Trains or serves until the run fails; returns the failure. */
     private static DistributedException failure(Group group, int rank, TrainingListener listener) {
         try {
             if (rank >= WORKERS) {
                 ParameterServer.serve(group, rank - WORKERS, ServerConfig.inMemory());
             } else {
-                Corners.train(Corners::perceptron, m -> Sgd.over(m).rate(0.01).build(), 20,
+                CornerImages.train(CornerImages::perceptron, m -> Sgd.over(m).rate(0.01).build(), 20,
                         ParameterServer.worker(group, rank).workers(WORKERS).servers(WORLD - WORKERS)
                                 .consistency(new Consistency.Synchronous()).build(), b -> b.listeners(listener));
             }
@@ -92,10 +92,10 @@ class TogetherTest {
         }
     }
 
-    /** Takes its time, in which the other is lost and the group goes on without it, if it does. */
+    /** Computes until the other member is lost and the group has continued without it, if it does. */
     private void compute(Group group, Way way) {
         begun.countDown();
-        await(gone);
+        await(lostNow);
         if (way != Way.LEAVES) {
             assertThat(group.await(() -> group.epoch() > 1 && group.failure() == null || group.isEnded(), SOON))
                     .isTrue();
@@ -117,7 +117,7 @@ class TogetherTest {
                     @Override
                     public void stepEnded(Progress progress) {
                         if (progress.step() == LAST) {
-                            // No gradient of its for the next step.
+                            // The lost worker sends no gradient for the next step.
                             await(ended);
                         }
                     }
@@ -128,7 +128,7 @@ class TogetherTest {
         } else {
             group.locked(wires.get(wire)::close);
         }
-        gone.countDown();
+        lostNow.countDown();
         if (way == Way.REPLACED) {
             AtomicLong steps = new AtomicLong();
             try (Group another = Group.join(group.config())) {
@@ -139,7 +139,7 @@ class TogetherTest {
                     }
                 })).isNotNull();
             }
-            assertThat(steps).as("steps of who came in its place").hasValue(0);
+            assertThat(steps).as("steps of the replacement").hasValue(0);
         }
         await(ended);
         body.join(SOON);

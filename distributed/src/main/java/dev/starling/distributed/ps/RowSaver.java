@@ -5,11 +5,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * Writes the rows of a server as they are at a cut, while they change. Two threads hand rows over: one goes through the
- * tables, the other is about to change rows that the first has not come to ({@link EmbeddingRows}). Memory is bounded:
- * what is handed over goes to the file.
+ * Writes the rows of a server as of a cut, while training changes them. Two threads deliver rows: one scans the tables,
+ * the other delivers a row that the scan has not reached before it changes the row ({@link EmbeddingRows}). Memory is
+ * bounded, because delivered rows go straight to the file.
  */
-final class RowSaving implements RowTask.Body {
+final class RowSaver implements RowTask.Body {
     private static final String THREAD = "starling-ps-%d-rows";
 
     final RowTask task;
@@ -21,15 +21,15 @@ final class RowSaving implements RowTask.Body {
     private EmbeddingRows[] tables;
     private CheckedFile out;
     private long rows;
-    private boolean isClosed;
+    private boolean closed;
     private IOException failure;
 
     /**
-     * Makes a saving that has not begun.
+     * Creates a saver that has not started. The task reports failures.
      *
-     * @param file to be written; what fails is told by the task
+     * @param file to be written
      */
-    RowSaving(RowTask task, Path file, long step, boolean hasThread) {
+    RowSaver(RowTask task, Path file, long step, boolean hasThread) {
         this.task = task;
         this.file = file;
         this.step = step;
@@ -37,26 +37,26 @@ final class RowSaving implements RowTask.Body {
     }
 
     /**
-     * Takes the cut, in the thread that changes rows.
+     * Takes the cut. Called by the thread that changes rows.
      *
-     * @param sequence of the journal's last record, which is on the disk
+     * @param sequence number of the journal's last record, which is on the disk
      */
     void begin(Plan of, int ofServer, EmbeddingRows[] all, long sequence) {
         plan = of;
         server = ofServer;
         tables = all;
         for (int t = 0; t < tables.length; t++) {
-            tables[t].cut(sequence, taker(t));
+            tables[t].cut(sequence, writer(t));
         }
         task.begin(this, hasThread ? THREAD.formatted(server) : null);
     }
 
-    private EmbeddingRows.Cut taker(int table) {
-        return (key, row) -> take(table, key, row);
+    private EmbeddingRows.Cut writer(int table) {
+        return (key, row) -> write(table, key, row);
     }
 
-    private synchronized void take(int table, long key, byte[] row) {
-        if (isClosed || failure != null) {
+    private synchronized void write(int table, long key, byte[] row) {
+        if (closed || failure != null) {
             return;
         }
         try {
@@ -67,7 +67,7 @@ final class RowSaving implements RowTask.Body {
             rows++;
             task.advance();
         } catch (IOException e) {
-            // The thread that changes rows has other cares; the one that writes tells.
+            // Not thrown here, where it could end the apply stage; commit() throws it on the task's thread.
             failure = e;
         }
     }
@@ -81,9 +81,9 @@ final class RowSaving implements RowTask.Body {
     public String run(RowTask running) throws IOException {
         try {
             for (int t = 0; t < tables.length; t++) {
-                EmbeddingRows.Cut taker = taker(t);
-                while (!isOver() && tables[t].scan(taker)) {
-                    // until all segments were handed over
+                EmbeddingRows.Cut writer = writer(t);
+                while (!isOver() && tables[t].scan(writer)) {
+                    // until all segments are delivered
                 }
             }
             return commit();
@@ -100,12 +100,12 @@ final class RowSaving implements RowTask.Body {
     }
 
     private synchronized String commit() throws IOException {
-        isClosed = true;
+        closed = true;
         if (failure != null) {
             throw failure;
         }
         if (task.isCancelled()) {
-            throw new RowTask.RowException(file, "was given up");
+            throw new RowTask.RowException(file, "was not completed, because the task was cancelled");
         }
         if (out == null) {
             open();
@@ -116,7 +116,7 @@ final class RowSaving implements RowTask.Body {
     }
 
     private synchronized void close() throws IOException {
-        isClosed = true;
+        closed = true;
         if (out != null) {
             out.close();
         }

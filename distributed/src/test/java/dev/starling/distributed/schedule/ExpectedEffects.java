@@ -5,36 +5,39 @@ import dev.starling.transport.simulated.FaultPlan;
 import java.util.ArrayList;
 import java.util.List;
 
-/** What a plan of faults lets one expect: who is heard all the time by those who count, and whose loss is no wonder. */
-record Forecast(FaultPlan plan) {
+/** The effects that a fault plan may have: which processes must survive it, and which losses it explains. */
+record ExpectedEffects(FaultPlan plan) {
     static final String COORDINATOR = "coordinator";
 
-    /** Shorter ones, taken together, are survived by sending again: with bad weather they are no silence yet. */
+    /**
+     * Total length of interruptions that retransmission survives: even with packet loss they do not reach the liveness
+     * timeout.
+     */
     private static final long HARMLESS_NS = Schedule.SILENCE.toNanos() * 2 / 5;
-    /** Of a longer one everybody takes notice, so that nobody is suspected who did nothing. */
+    /** Length from which on every process detects an interruption, so that no unaffected process is suspected. */
     private static final long NOTICED_NS = Schedule.SILENCE.toNanos() * 2;
 
-    /** A time within which something is wrong between two processes. */
+    /** An interval in which a fault affects two processes. */
     record Trouble(long fromNs, long toNs) { }
 
-    /** Returns whether nothing is so bad that anybody is to be lost. */
+    /** Returns whether no process may be lost. */
     boolean isFair() {
         return !isAnyHarmed() && plan.ranks().stream().noneMatch(this::isMortal);
     }
 
-    /** Returns whether any two that live may give each other up. */
+    /** Returns whether any two live processes may lose each other. */
     boolean isAnyHarmed() {
         return plan.ranks().stream().anyMatch(a -> plan.ranks().stream().anyMatch(b -> !a.equals(b) && isHarmed(a, b)));
     }
 
-    /** Returns whether a process crashes, if it lives so long. */
+    /** Returns whether the plan crashes a process, if it runs that long. */
     boolean isMortal(String process) {
         return plan.faults().stream().anyMatch(f -> f instanceof Fault.Crash c && c.process().equals(process));
     }
 
     /**
-     * Returns whether nobody has a reason to exclude a process: the coordinator hears it, as do all whom the
-     * coordinator hears.
+     * Returns whether a process must not be excluded: it stays connected to the coordinator and to all processes that
+     * are connected to the coordinator.
      */
     boolean isUnharmed(String process) {
         return !isMortal(process) && !isMortal(COORDINATOR) && !isHarmed(process, COORDINATOR)
@@ -42,13 +45,15 @@ record Forecast(FaultPlan plan) {
                         || !isHarmed(process, other) || isExcluded(other, process));
     }
 
-    /** Returns whether what is wrong between two processes may be enough for one to give the other up. */
+    /** Returns whether the faults between two processes may be enough for one to lose the other. */
     boolean isHarmed(String a, String b) {
         return plan.faults().stream().anyMatch(f -> f instanceof Fault.Break && isBetween(f, a, b))
                 || length(plan.faults(), a, b) >= HARMLESS_NS;
     }
 
-    /** Returns whether all that is wrong between two is that one of them is gone for long, for the coordinator too. */
+    /**
+     * Returns whether the only fault between two processes is that one is cut off for long, from the coordinator too.
+     */
     private boolean isExcluded(String one, String process) {
         List<Fault> other = new ArrayList<>(plan.faults());
         other.removeIf(f -> isBetween(f, one, process) && isBetween(f, one, COORDINATOR)
@@ -69,7 +74,7 @@ record Forecast(FaultPlan plan) {
         };
     }
 
-    /** Returns whether a fault keeps what one of two processes says from the other; crashes are not asked for here. */
+    /** Returns whether a fault interrupts messages between two processes; crashes do not count here. */
     private static boolean isBetween(Fault fault, String a, String b) {
         return switch (fault) {
             case Fault.Cut f -> f.from().contains(a) && f.to().contains(b) || f.from().contains(b)
@@ -81,7 +86,7 @@ record Forecast(FaultPlan plan) {
         };
     }
 
-    /** Returns when something is wrong between a process and any other, if that may be enough to be given up. */
+    /** Returns the intervals of faults between a process and any other that may be enough for a loss. */
     List<Trouble> troubles(String process) {
         List<Trouble> found = new ArrayList<>();
         for (String other : plan.ranks()) {

@@ -1,0 +1,39 @@
+package dev.starling.distributed.ps;
+
+import dev.starling.tensor.TensorException;
+import java.util.List;
+
+/**
+ * Configuration of a worker. Immutable; a {@link ParameterServer.Builder} makes it.
+ *
+ * @param number of this worker, from 0
+ * @param workers number of workers
+ * @param servers number of servers
+ * @param consistency how many steps workers may be apart
+ * @param proportional whether batches are divided by measured speed
+ * @param ownData whether each worker has rows of its own
+ * @param optimizer the rule that servers apply, or {@code null} for that of the worker's optimiser
+ * @param tables that are not layers of the model
+ */
+record WorkerConfig(int number, int workers, int servers, Consistency consistency, boolean proportional,
+        boolean ownData, ServerOptimizer optimizer, List<EmbeddingTable> tables) {
+    WorkerConfig {
+        require(number >= 0 && number < workers && servers > 0, "0 <= number < workers and servers > 0 must hold, "
+                + "got number " + number + ", " + workers + " workers and " + servers + " servers",
+                "correct the builder's settings");
+        require(!proportional || consistency instanceof Consistency.Synchronous, "proportional() divides batches "
+                + "that all workers share, but with consistency " + consistency + " each worker has its own batches",
+                "use Consistency.Synchronous, or omit proportional()");
+        require(!proportional || !ownData, "proportional() divides batches by speed, but with ownData() each worker "
+                + "trains on its own rows", "omit one of them");
+        require(!proportional || workers < Agreement.MAX_SUMMED, "proportional() needs workers < "
+                + Agreement.MAX_SUMMED + ", got " + workers, "use fewer workers, or omit proportional()");
+        tables = List.copyOf(tables);
+    }
+
+    private static void require(boolean holds, String relation, String remedy) {
+        if (!holds) {
+            throw TensorException.argument("parameter server", relation, remedy);
+        }
+    }
+}
