@@ -14,6 +14,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -88,7 +89,8 @@ public final class KafkaLearner implements AutoCloseable {
             consumer = work.keep(how.cluster.consumer(Map.of("auto.offset.reset", "none", "max.poll.records", 1024)),
                     KafkaCluster::close);
             List<TopicPartition> partitions = how.cluster.partitions(consumer, how.topic);
-            Checkpoint.latest(how.checkpoints).ifPresent(this::resume);
+            Optional<Checkpoint> latest = Checkpoint.latest(how.checkpoints);
+            latest.ifPresent(this::resume);
             consumer.assign(partitions);
             seek(partitions);
             if (how.deadLetters != null) {
@@ -103,6 +105,10 @@ public final class KafkaLearner implements AutoCloseable {
                     : work.keep(ModelPublisher.of(how.cluster, how.published.topic(), how.files),
                     ModelPublisher::close);
             announceAgain();
+            if (latest.isEmpty()) {
+                // A learner that fails before its first checkpoint leaves a model that has learned already.
+                write();
+            }
             tell(report.loss(), Map.of(), Double.NaN);
         } catch (KafkaException e) {
             work.release();
@@ -283,22 +289,26 @@ public final class KafkaLearner implements AutoCloseable {
         train();
         deliver();
         ModelVersion better = measure();
-        Map<String, String> notes = new LinkedHashMap<>(state.notes());
-        progress.save(notes);
-        if (better != null) {
-            announced = better;
-            notes.put(ANNOUNCE, new String(announced.toJson(), StandardCharsets.UTF_8));
-        }
-        Checkpoint.save(how.checkpoints, progress.records(), state.tensors(), notes);
-        Checkpoint.prune(how.checkpoints, 2);
-        savedRecords = progress.records();
-        savedNs = System.nanoTime();
+        announced = better == null ? announced : better;
+        write();
         if (better != null) {
             publisher.announce(better);
             tell(report.loss(), report.metrics(), report.servedLoss());
             LOG.log(Level.INFO, "{0} is announced: held-out loss {1}, served {2}", better, report.loss(),
                     report.servedLoss());
         }
+    }
+
+    private void write() {
+        Map<String, String> notes = new LinkedHashMap<>(state.notes());
+        progress.save(notes);
+        if (announced != null) {
+            notes.put(ANNOUNCE, new String(announced.toJson(), StandardCharsets.UTF_8));
+        }
+        Checkpoint.save(how.checkpoints, progress.records(), state.tensors(), notes);
+        Checkpoint.prune(how.checkpoints, 2);
+        savedRecords = progress.records();
+        savedNs = System.nanoTime();
     }
 
     /** Waits until dead letters have arrived: a checkpoint must not count a record whose letter is lost. */

@@ -228,6 +228,12 @@ class KafkaGossipTest {
                         .isEqualTo(large.state().get("weight").value().toFloats());
             }
             news.close();
+            SiteNews.Assembly small = new SiteNews.Assembly("a", 600_000);
+            var records = Records.read(cluster, topic, 3);
+            assertThat(small.take(records.get(0))).isNull();
+            assertThatThrownBy(() -> small.take(records.get(1))).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("part 1 of 3 has 524288 bytes").hasMessageContaining("in all 600000");
+            assertThat(small.take(records.get(2))).as("the rest of what was refused").isNull();
         }
     }
 
