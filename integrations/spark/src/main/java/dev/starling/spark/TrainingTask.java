@@ -124,6 +124,11 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
 
     private byte[] train(TaskContext context, TransportConfig transport, String coordinator, RowCache rows,
             RowCache heldOut, int[] sizes, Path directory) {
+        int partition = context.partitionId();
+        if (job.strategy() instanceof Strategy.Gossip && sizes[partition] == 0) {
+            throw new SparkDataException("partition " + partition + " has no rows; under gossip each worker needs some, "
+                    + "because its weights count as much as those of the others: repartition the rows");
+        }
         GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).wish(context.partitionId())
                 .joining(job.patience()).patience(job.patience());
         try (Group group = Group.join(config, joined -> context.addTaskInterruptListener((TaskInterruptListener)

@@ -105,6 +105,12 @@ class BadRowsTest {
     }
 
     @Test
+    void shouldRefuseAnEmptyPartitionUnderGossip() {
+        fails(trainer().strategy(Strategy.gossip(2)), SharedSession.points(0, 200), "partition 0 has no rows; under "
+                + "gossip each worker needs some");
+    }
+
+    @Test
     void shouldTrainWithAnEmptyPartition() {
         assertThat(trainer().fit(SharedSession.points(0, 200)).epochs().getLast().training().examples())
                 .isEqualTo(200);
