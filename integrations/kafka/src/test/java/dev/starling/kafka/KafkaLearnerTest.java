@@ -175,7 +175,7 @@ class KafkaLearnerTest {
     }
 
     @Test
-    void shouldCountEachRecordOnceAfterAFailureInTheMidst() {
+    void countsEachRecordOnceAfterAFailureInTheMidst() {
         Records.write(cluster, topic, 0, 300);
         AtomicInteger steps = new AtomicInteger();
         Loss failing = (result, target) -> {

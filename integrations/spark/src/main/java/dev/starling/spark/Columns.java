@@ -86,8 +86,8 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
             ColumnType known = ColumnType.of(type);
             if (known == null) {
                 throw new SparkDataException("column \"" + name + "\" is of type " + type.simpleString()
-                        + "; it must hold numbers: a numeric type, an array of one, binary, MLlib's vector, or an "
-                        + "image");
+                        + "; it must hold numbers: an integer type, float or double, an array of one, binary, MLlib's "
+                        + "vector, or an image; cast decimals to double");
             }
             return known;
         }

@@ -126,8 +126,13 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
 
     private byte[] train(TaskContext context, TransportConfig transport, String coordinator, SpillingRows rows,
             SpillingRows heldOut, int[] sizes, Path directory) {
-        GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).preferredRank(context.partitionId())
-                .joinTimeout(job.patience()).patience(job.patience());
+        int partition = context.partitionId();
+        if (job.strategy() instanceof Strategy.Gossip && sizes[partition] == 0) {
+            throw new SparkDataException("partition " + partition + " has no rows; under gossip each worker needs some, "
+                    + "because its weights count as much as those of the others: repartition the rows");
+        }
+        GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).preferredRank(partition)
+                .joinTimeout(job.patience()).timeout(job.patience());
         try (Group group = Group.join(config, joined -> context.addTaskInterruptListener((TaskInterruptListener)
                 (_, reason) -> joined.abort("the task is ended: " + reason)))) {
             return Threads.with(context.cpus(), () -> {

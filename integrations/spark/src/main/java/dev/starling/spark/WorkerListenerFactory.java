@@ -10,7 +10,7 @@ public interface WorkerListenerFactory extends Serializable {
     /**
      * Makes a listener of one worker.
      *
-     * @param model that it trains; stays the worker's to close, after the listener heard that the run ended
+     * @param model that it trains; stays the worker's to close, after the listener's last call
      * @param rank of the worker, from 0
      */
     TrainingListener make(Layer model, int rank);

@@ -7,16 +7,24 @@ import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
 import dev.starling.nn.optim.Adam;
 import dev.starling.tensor.Generator;
+import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /** What cannot be trained on ends in an exception on the driver that names the column and, if there is one, the row. */
 @Timeout(120)
@@ -43,11 +51,7 @@ class BadRowsTest {
 
     @ParameterizedTest
     @CsvSource(delimiter = '|', textBlock = """
-            null as point                                        | label               | is null
             array(x, cast('NaN' as float)) as point              | label               | holds NaN at index 1
-            array(x, cast(null as float)) as point               | label               | is null at index 1
-            array(x, y) as point                                 | cast(0.5 as double) | holds 0.5
-            array(x, y) as point                                 | cast(-1 as double)  | holds -1.0
             array(x, y) as point                                 | null                | is null
             """)
     void namesTheRow(String point, String label, String what) {
@@ -57,6 +61,31 @@ class BadRowsTest {
                 + " else cast(label as double) end as label");
         fails(trainer(), rows, "column \"" + (label.strip().equals("label") ? "point" : "label")
                 + "\", row 17 of partition 1", what);
+    }
+
+    static Stream<Arguments> values() {
+        Object good = ArrayData.toArrayData(new float[] {1, 2});
+        return Stream.of(Arguments.of(null, 1.0, "\"point\"", "is null"),
+                Arguments.of(ArrayData.toArrayData(new float[] {1, Float.NaN}), 1.0, "\"point\"", "NaN at index 1"),
+                Arguments.of(ArrayData.toArrayData(new float[] {1}), 1.0, "\"point\"", "1 numbers; every row needs 2"),
+                Arguments.of(new GenericArrayData(new Object[] {1f, null}), 1.0, "\"point\"", "is null at index 1"),
+                Arguments.of(good, 0.5, "\"label\"", "holds 0.5; a class is a whole number"),
+                Arguments.of(good, -1.0, "\"label\"", "holds -1.0"), Arguments.of(good, null, "\"label\"", "is null"),
+                Arguments.of(good, Double.NaN, "\"label\"", "holds NaN"),
+                Arguments.of(good, 1e10, "\"label\"", "holds 1.0E10"));
+    }
+
+    @ParameterizedTest
+    @MethodSource("values")
+    void refusesTheValue(Object point, Double label, String column, String what) {
+        Columns columns = new Columns(List.of(new Columns.Column("point", ColumnType.ARRAY_OF_FLOAT, 2)),
+                new long[] {2}, new Columns.Column("label", ColumnType.DOUBLE, 1), true);
+        RowName name = new RowName(3);
+        name.row = 5;
+        MemorySegment to = MemorySegment.ofArray(new byte[(int) RowReader.bytes(columns)]);
+        assertThatThrownBy(() -> new RowReader(columns).read(new GenericInternalRow(new Object[] {point, label}), to, 0,
+                name)).isInstanceOf(SparkDataException.class).hasMessageContaining("column " + column
+                + ", row 5 of partition 3: ").hasMessageContaining(what);
     }
 
     @Test
@@ -73,6 +102,12 @@ class BadRowsTest {
     void reportsAClassThatTheModelLacks() {
         fails(trainer(), SharedSession.points(100, 200).selectExpr("point", "case when id = 150 then 7 else label end "
                 + "as label"), "rank");
+    }
+
+    @Test
+    void refusesAnEmptyPartitionUnderGossip() {
+        fails(trainer().strategy(Strategy.gossip(2)), SharedSession.points(0, 200), "partition 0 has no rows; under "
+                + "gossip each worker needs some");
     }
 
     @Test

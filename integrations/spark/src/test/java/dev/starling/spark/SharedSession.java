@@ -4,9 +4,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
@@ -35,6 +37,12 @@ public final class SharedSession implements BeforeAllCallback {
         }
     }
 
+    /** Returns the flag by which this JVM compiles quickly, if it has it; executors of short tests take it over. */
+    private static String compiler() {
+        return ManagementFactory.getRuntimeMXBean().getInputArguments().stream()
+                .filter(flag -> flag.startsWith("-XX:TieredStopAtLevel")).collect(Collectors.joining(" "));
+    }
+
     private static synchronized void stop() {
         if (session != null) {
             session.stop();
@@ -48,7 +56,7 @@ public final class SharedSession implements BeforeAllCallback {
             session = EmbeddedCluster.session(2, 1, 1024).appName("tests")
                     .config("spark.sql.shuffle.partitions", 2)
                     .config("spark.executor.extraJavaOptions", ExecutorFlags.AGRONA
-                            + " -XX:+UseSerialGC -XX:MaxDirectMemorySize=256m -Dtest.log=info")
+                            + " -XX:+UseSerialGC -XX:MaxDirectMemorySize=256m -Dtest.log=info " + compiler())
                     // What a user can see of a run: the pages, and the log of events.
                     .config("spark.ui.enabled", true).config("spark.ui.port", 0)
                     .config("spark.eventLog.enabled", true).config("spark.eventLog.compress", false)

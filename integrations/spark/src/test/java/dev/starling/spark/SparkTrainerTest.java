@@ -203,13 +203,13 @@ class SparkTrainerTest {
     @Test
     void waitsForRowsThatAreMovedLongerThanForSlots() {
         SparkSession session = SharedSession.get();
-        session.conf().set("spark.sql.adaptive.enabled", false); // which moves rows before the job
+        // Adaptive execution moves rows before the job.
+        session.conf().set("spark.sql.adaptive.enabled", false);
         try {
             Dataset<Row> rows = session.range(0, 4, 1, 4).map((MapFunction<Long, Long>) id -> {
-                Thread.sleep(1500);
+                Thread.sleep(800);
                 return id;
-            }, Encoders.LONG()).selectExpr("array(float(value), float(1)) as point", "int(value % 2) as label")
-                    .repartition(2);
+            }, Encoders.LONG()).selectExpr("array(float(value), float(1)) as point", "int(value % 2) as label");
             assertThat(trainer().epochs(1).workers(2).slotsWithin(Duration.ofSeconds(1)).fit(rows).epochs().getLast()
                     .training().examples()).isEqualTo(4);
         } finally {

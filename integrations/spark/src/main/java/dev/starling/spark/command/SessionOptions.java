@@ -37,7 +37,7 @@ final class SessionOptions {
     }
 
     SparkSession open() {
-        // What spark-submit was told, or null.
+        // The master of spark-submit's command, or null.
         String submitted = System.getProperty("spark.master");
         SparkSession.Builder builder = master == null && submitted == null
                 ? EmbeddedCluster.session(executors, cores, memory) : ExecutorFlags.addTo(SparkSession.builder()
