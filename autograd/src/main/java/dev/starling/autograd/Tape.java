@@ -53,7 +53,7 @@ public final class Tape implements Recorder {
     /** Whether the gradient of a variable is that before the epilogue of the operation that computed the variable. */
     private boolean[] beforeEpilogue = new boolean[64];
 
-    /** Makes a tape that watches no tensors yet. */
+    /** Creates a tape that watches no tensors yet. */
     public Tape() {
     }
 
@@ -226,9 +226,9 @@ public final class Tape implements Recorder {
 
     /** Returns the vector-Jacobian product, that is the gradients of {@code Σ result·cotangent}. */
     public Gradients backward(Tensor result, Tensor cotangent) {
-        Tensor[] kept = new Tensor[watchedCount];
-        walk(result, cotangent, (variable, gradient) -> kept[variable] = gradient.unhold());
-        return new Gradients(variables, kept);
+        Tensor[] results = new Tensor[watchedCount];
+        walk(result, cotangent, (variable, gradient) -> results[variable] = gradient.unhold());
+        return new Gradients(variables, results);
     }
 
     /** Passes the gradients of {@code result}, which must have one element, to {@code sink} as each becomes final. */

@@ -70,17 +70,17 @@ public final class Sequential implements Layer {
         boolean freeable = false;
         for (Layer step : steps) {
             Tensor next;
-            boolean made;
+            boolean owned;
             try (Scope scope = Scope.open("layer")) {
                 next = step.forward(y);
-                made = scope.owns(next);
+                owned = scope.owns(next);
                 scope.keep(next);
             }
             if (freeable && !next.sharesMemoryWith(y)) {
                 y.close();
-                freeable = made;
+                freeable = owned;
             } else {
-                freeable |= made;
+                freeable |= owned;
             }
             y = next;
         }

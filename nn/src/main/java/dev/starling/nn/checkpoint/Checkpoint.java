@@ -123,20 +123,20 @@ public final class Checkpoint {
     public static void prune(Path directory, int keep) {
         List<Path> manifests = manifests(directory);
         long latest = manifests.isEmpty() ? -1 : stepOf(manifests.getLast());
-        StringBuilder kept = new StringBuilder();
+        StringBuilder keptManifests = new StringBuilder();
         try {
             for (int i = 0; i < manifests.size(); i++) {
                 if (i < manifests.size() - keep) {
                     Files.deleteIfExists(manifests.get(i));
                 } else {
-                    kept.append(readIfExists(manifests.get(i)));
+                    keptManifests.append(readIfExists(manifests.get(i)));
                 }
             }
             try (Stream<Path> files = Files.list(directory)) {
                 for (Path file : files.toList()) {
                     Matcher name = DATA_OR_DRAFT.matcher(file.getFileName().toString());
                     if (name.matches() && Long.parseLong(name.group(1)) < latest
-                            && kept.indexOf(Json.quoted(name.group())) < 0) {
+                            && keptManifests.indexOf(Json.quoted(name.group())) < 0) {
                         Files.deleteIfExists(file);
                     }
                 }

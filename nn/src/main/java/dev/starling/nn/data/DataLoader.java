@@ -173,8 +173,7 @@ public final class DataLoader implements AutoCloseable {
             filled.waitFor(sequence);
         } catch (TimeoutException e) {
             throw new LoadException("waited " + config.deadline() + " for " + what
-                    + "; check for a worker that hangs in Dataset.write,"
-                    + " or set a longer deadline", -1, e);
+                    + "; check for a worker that hangs in Dataset.write, or set a longer deadline", -1, e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new LoadException("interrupted while waiting for " + what, -1, e);

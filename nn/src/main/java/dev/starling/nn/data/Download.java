@@ -138,7 +138,7 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
         throws IOException, InterruptedException {
         long startNs = System.nanoTime();
         long movedNs = startNs;
-        long seen = 0;
+        long previous = 0;
         try {
             while (true) {
                 try {
@@ -149,8 +149,8 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
                     long nowNs = System.nanoTime();
                     long received = body.received();
                     progress.advance(received, lengthBytes);
-                    movedNs = received > seen ? nowNs : movedNs;
-                    seen = received;
+                    movedNs = received > previous ? nowNs : movedNs;
+                    previous = received;
                     requireWithin(deadlines.stall(), nowNs - movedNs, "no byte for", received);
                     requireWithin(deadlines.overall(), nowNs - startNs, "not finished within", received);
                 }

@@ -66,8 +66,7 @@ public sealed interface Share {
         public Shard {
             if (number < 0 || count <= number) {
                 throw TensorException.argument("share", "0 <= number < count must hold, got " + number + " and "
-                        + count,
-                        "correct them");
+                        + count, "correct them");
             }
         }
 

@@ -47,13 +47,13 @@ public final class TarGz {
                 String name = text(header, 0, 100);
                 name = name.substring(name.lastIndexOf('/') + 1);
                 boolean plain = header[156] == '0' || header[156] == 0;
-                boolean wanted = plain && missing.remove(name);
-                skippedBytes += wanted ? 0 : size;
+                boolean requested = plain && missing.remove(name);
+                skippedBytes += requested ? 0 : size;
                 if (size > maximumBytes || skippedBytes > maximumBytes) {
                     throw new DataException(archive, "at most " + maximumBytes + " bytes per member",
                         name + " of " + size + " bytes", REMEDY);
                 }
-                if (wanted) {
+                if (requested) {
                     copy(in, size, directory.resolve(name));
                 } else {
                     in.skipNBytes(size);

@@ -68,8 +68,7 @@ public final class ContrastiveDivergence implements Layer {
     public static ContrastiveDivergence persistent(Rbm machine, int steps, int chains, Generator generator) {
         if (chains < 1) {
             throw TensorException.argument("contrastive divergence", "there must be at least 1 persistent chain, got "
-                    + chains,
-                    "pass a number of chains, for example the batch size");
+                    + chains, "pass a number of chains, for example the batch size");
         }
         try (Scope scope = Scope.open("chains")) {
             Tensor start = machine.sampleVisible(generator.bernoulli(0.5, chains, machine.hiddenBias().shape().dim(0))

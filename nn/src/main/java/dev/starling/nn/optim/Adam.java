@@ -91,9 +91,9 @@ public final class Adam implements Optimizer {
     }
 
     @Override
-    public void resume(long taken) {
-        slots.resume(taken, steps);
-        steps = taken;
+    public void resume(long completed) {
+        slots.resume(completed, steps);
+        steps = completed;
     }
 
     @Override
@@ -102,9 +102,9 @@ public final class Adam implements Optimizer {
     }
 
     @Override
-    public void resume(long taken, long[] missed) {
+    public void resume(long completed, long[] missed) {
         slots.resume(missed);
-        steps = taken;
+        steps = completed;
     }
 
     @Override

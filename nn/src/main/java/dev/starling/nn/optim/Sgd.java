@@ -84,8 +84,8 @@ public final class Sgd implements Optimizer {
     }
 
     @Override
-    public void resume(long taken) {
-        steps = taken;
+    public void resume(long completed) {
+        steps = completed;
     }
 
     @Override
@@ -121,8 +121,8 @@ public final class Sgd implements Optimizer {
         /** Sets the momentum, in [0, 1); default 0. */
         public Builder momentum(double value) {
             if (!(value >= 0 && value < 1)) {
-                throw TensorException.argument("sgd", "0 <= momentum < 1 must hold, got "
-                        + value, "use a value in [0, 1)");
+                throw TensorException.argument("sgd", "0 <= momentum < 1 must hold, got " + value,
+                        "use a value in [0, 1)");
             }
             momentum = value;
             return this;

@@ -31,7 +31,7 @@ final class Slots implements AutoCloseable {
     /** By parameter, whether the last step left it unchanged. */
     private final boolean[] idle;
     private final Map<String, Parameter> state = new LinkedHashMap<>();
-    private final List<Parameter[]> kept = new ArrayList<>();
+    private final List<Parameter[]> stateTensors = new ArrayList<>();
     /**
      * On a device whose memory the host cannot access: finite if the last step's gradients were. Otherwise
      * {@code null}.
@@ -80,7 +80,7 @@ final class Slots implements AutoCloseable {
             added[i] = Parameter.zerosLike(parameters.get(i));
             state.put(paths.get(i) + "." + name, added[i]);
         }
-        kept.add(added);
+        stateTensors.add(added);
         return added;
     }
 
@@ -109,7 +109,7 @@ final class Slots implements AutoCloseable {
     private void update(Optimizer optimizer, IntFunction<Update> rule, Tensor guard, Tensor[] gradients, int count) {
         Update[] ops = new Update[count];
         // Allocated for each step because a recorder may keep them.
-        Tensor[][] operands = new Tensor[count][2 + kept.size()];
+        Tensor[][] operands = new Tensor[count][2 + stateTensors.size()];
         for (int i = 0, n = 0; i < gradients.length; i++) {
             if (changes(i, gradients)) {
                 convertState(i);
@@ -118,8 +118,8 @@ final class Slots implements AutoCloseable {
                 Tensor[] each = operands[n++];
                 each[0] = parameter;
                 each[1] = gradients[i].to(parameter.device());
-                for (int k = 0; k < kept.size(); k++) {
-                    each[2 + k] = kept.get(k)[i].value();
+                for (int k = 0; k < stateTensors.size(); k++) {
+                    each[2 + k] = stateTensors.get(k)[i].value();
                 }
             }
         }
@@ -133,9 +133,9 @@ final class Slots implements AutoCloseable {
         }
     }
 
-    /** Undoes the counts of the last step if {@code taken} is the number of steps before it. */
-    void resume(long taken, long steps) {
-        for (int i = 0; taken == steps - 1 && i < idle.length; i++) {
+    /** Undoes the counts of the last step if {@code completed} is the number of steps before it. */
+    void resume(long completed, long steps) {
+        for (int i = 0; completed == steps - 1 && i < idle.length; i++) {
             missed[i] -= idle[i] ? 1 : 0;
             idle[i] = false;
         }
@@ -156,8 +156,8 @@ final class Slots implements AutoCloseable {
     /** Converts the state of a parameter to the parameter's type and device if those have changed. */
     private void convertState(int parameter) {
         Tensor value = parameters.get(parameter).value();
-        for (int k = 0; k < kept.size(); k++) {
-            Parameter slot = kept.get(k)[parameter];
+        for (int k = 0; k < stateTensors.size(); k++) {
+            Parameter slot = stateTensors.get(k)[parameter];
             slot.to(value.device());
             slot.to(value.dtype());
         }

@@ -98,11 +98,11 @@ public interface DistributionStrategy extends AutoCloseable {
      * Called at the end of each step to agree on ending the run. Collective; a request may take effect one step later,
      * at the same step on all ranks.
      *
-     * @param wanted whether this process requests the end
+     * @param requested whether this process requests the end
      * @return whether the run ends here
      */
-    default boolean stops(boolean wanted) {
-        return wanted;
+    default boolean stops(boolean requested) {
+        return requested;
     }
 
     /**

@@ -188,8 +188,7 @@ public final class TrainingState {
     public void restore(Map<String, String> notes) {
         if (!dataNote().equals(notes.get("data"))) {
             throw TensorException.argument("restore", "the state was saved with " + notes.get("data")
-                    + ", but this run has "
-                    + dataNote(), "build the loader with the settings of the saved run");
+                    + ", but this run has " + dataNote(), "build the loader with the settings of the saved run");
         }
         try {
             long step = Long.parseLong(notes.get("step"));

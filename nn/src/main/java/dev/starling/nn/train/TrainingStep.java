@@ -390,9 +390,8 @@ public final class TrainingStep implements AutoCloseable {
     private void requireFinite(double loss) {
         if (!Double.isFinite(loss)) {
             throw new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(value.spec()),
-                    "the loss is " + loss,
-                    "lower the learning rate, clip gradients, or find the first operation that is "
-                    + "not finite with Tape.detectAnomalies; weights are those before the step");
+                    "the loss is " + loss, "lower the learning rate, clip gradients, or find the first operation that "
+                    + "is not finite with Tape.detectAnomalies; weights are those before the step");
         }
     }
 

@@ -316,7 +316,8 @@ class MixedPrecisionTest {
 
     private static final int WARM_UP_STEPS = 400;
     private static final int MEASURED_STEPS = 100;
-    private static final int READINGS = 10;
+    private static final int MAX_READINGS = 100;
+    private static final int MAX_BYTES_PER_OPERATION = 4096;
 
     /** Returns the bytes that a step allocates on the heap per operation, using one thread. */
     private static double heapBytesPerOperation(DType type) {
@@ -331,23 +332,23 @@ class MixedPrecisionTest {
                     step.run(x, y);
                 }
                 var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+                AtomicLong operations = new AtomicLong();
+                Recorder.with((op, in, out) -> operations.incrementAndGet(), () -> step.run(x, y));
                 long allocations = Device.cpu().memory().allocations();
                 long live = Device.cpu().memory().live();
-                long bytes = Long.MAX_VALUE;
-                // The minimum of several readings: until all code is compiled, interpreter and compiler allocate
-                // objects, too.
-                for (int reading = 0; reading < READINGS; reading++) {
+                double minimum = Double.POSITIVE_INFINITY;
+                // The minimum of several readings, because code that is not compiled yet allocates more objects.
+                for (int i = 0; i < MAX_READINGS && minimum >= MAX_BYTES_PER_OPERATION; i++) {
                     long before = threads.getCurrentThreadAllocatedBytes();
-                    for (int i = 0; i < MEASURED_STEPS; i++) {
+                    for (int k = 0; k < MEASURED_STEPS; k++) {
                         step.run(x, y);
                     }
-                    bytes = Math.min(bytes, threads.getCurrentThreadAllocatedBytes() - before);
+                    double bytes = threads.getCurrentThreadAllocatedBytes() - before;
+                    minimum = Math.min(minimum, bytes / MEASURED_STEPS / operations.get());
                 }
                 assertThat(Device.cpu().memory().allocations()).isEqualTo(allocations);
                 assertThat(Device.cpu().memory().live()).isLessThanOrEqualTo(live);
-                AtomicLong operations = new AtomicLong();
-                Recorder.with((op, in, out) -> operations.incrementAndGet(), () -> step.run(x, y));
-                return (double) bytes / MEASURED_STEPS / operations.get();
+                return minimum;
             }
         });
     }
@@ -359,6 +360,6 @@ class MixedPrecisionTest {
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "BF16", "F16"})
     void allocatesNoMemoryForTensorsInASteadyStep(DType type) {
-        assertThat(heapBytesPerOperation(type)).isLessThan(4096);
+        assertThat(heapBytesPerOperation(type)).isLessThan(MAX_BYTES_PER_OPERATION);
     }
 }

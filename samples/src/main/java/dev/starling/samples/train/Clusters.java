@@ -49,13 +49,13 @@ public final class Clusters {
      * Starts the coordinator if this process is the one that runs it. Closing the result waits for the members to
      * leave.
      */
-    static Resource coordinator(LaunchedProcess me, String transport, Coordinator.OnLoss onLoss,
+    static Resource coordinator(LaunchedProcess process, String transport, Coordinator.OnLoss onLoss,
             Duration livenessTimeout) {
-        if (!me.runsCoordinator() || me.coordinator() == null) {
+        if (!process.runsCoordinator() || process.coordinator() == null) {
             return () -> { };
         }
-        CoordinatorThread coordinator = open(me.coordinator(), config(me, transport, livenessTimeout), me.world(),
-                onLoss, 1);
+        TransportConfig config = config(process, transport, livenessTimeout);
+        CoordinatorThread coordinator = open(process.coordinator(), config, process.world(), onLoss, 1);
         return () -> {
             coordinator.awaitDone(livenessTimeout);
             coordinator.close();
@@ -97,13 +97,12 @@ public final class Clusters {
 
     private static IllegalArgumentException badAddress(String coordinator, Exception cause) {
         return new IllegalArgumentException("the coordinator's address (STARLING_COORDINATOR) must be "
-                + "host:port with a port from 1 to "
-                + MAX_PORT + ", or file:PATH, got " + coordinator, cause);
+                + "host:port with a port from 1 to " + MAX_PORT + ", or file:PATH, got " + coordinator, cause);
     }
 
     /** Joins the group of all launched processes. */
-    static Group join(LaunchedProcess me, String transport, Duration livenessTimeout) {
-        if (me.coordinator() == null) {
+    static Group join(LaunchedProcess process, String transport, Duration livenessTimeout) {
+        if (process.coordinator() == null) {
             throw new IllegalArgumentException("STARLING_RANK is set but STARLING_COORDINATOR is not: set "
                     + "it to the host:port of the coordinator");
         }

@@ -93,9 +93,8 @@ record Sample(String name, Function<DataDirectory, Split> data, boolean needsFil
         }
         return new Sample(plain.name, plain.data, true, plain.training, plain.evaluation,
                 g -> Networks.resnet9(g, 10, 32), 8, 512, 6e-3, onGpu ? DType.BF16 : DType.F32, onGpu,
-                "ResNet-9: "
-                        + (fast == null ? "the device is a GPU (--no-fast for the CPU's network)"
-                                                : "requested by --fast"), 0, 0);
+                "ResNet-9: " + (fast == null ? "the device is a GPU (--no-fast for the CPU's network)"
+                        : "requested by --fast"), 0, 0);
     }
 
     private static void addNormalised(List<Layer> layers, long in, long out, Generator generator) {

@@ -45,7 +45,7 @@ final class Team {
     }
 
     /** Checks the options, and returns the message on an invalid one, or {@code null}. */
-    static String problem(TeamOptions options, LaunchedProcess me) {
+    static String problem(TeamOptions options, LaunchedProcess process) {
         String value = badValue(options);
         if (value != null) {
             return value;
@@ -54,18 +54,18 @@ final class Team {
         if (idle != null) {
             return idle;
         }
-        if (me != null && options.workers > 0 && options.workers != me.workers()) {
-            return "--workers=" + options.workers + ", but this process was launched as one of " + me.workers()
+        if (process != null && options.workers > 0 && options.workers != process.workers()) {
+            return "--workers=" + options.workers + ", but this process was launched as one of " + process.workers()
                     + " workers: omit --workers, or start it without a launcher";
         }
-        if (me != null && options.servers() != me.servers()) {
+        if (process != null && options.servers() != process.servers()) {
             return options.name() + " needs " + options.servers() + " servers, but this process was "
-                    + "launched with " + me.servers() + ": use run --servers " + options.servers();
+                    + "launched with " + process.servers() + ": use run --servers " + options.servers();
         }
-        if (me == null && options.isRequested() && options.workers == 0) {
+        if (process == null && options.isRequested() && options.workers == 0) {
             return "--strategy needs --workers N";
         }
-        String alone = me == null && options.workers == 0 ? teamOption(options) : null;
+        String alone = process == null && options.workers == 0 ? teamOption(options) : null;
         return alone == null ? null : alone + " applies to several workers: add --workers N";
     }
 
@@ -112,9 +112,8 @@ final class Team {
         }
         if (options.isSynchronous() && (options.elastic || options.restarts > 0)) {
             return (options.elastic ? "--elastic" : "--restarts") + " cannot be combined with " + options.name()
-                    + ", which ends when "
-                    + "a worker or a server is lost: omit it, and resume from --checkpoints with --resume; or "
-                    + "use ring, or ps without --staleness 0";
+                    + ", which ends when a worker or a server is lost: omit it, and resume from --checkpoints with "
+                    + "--resume; or use ring, or ps without --staleness 0";
         }
         return null;
     }
@@ -138,14 +137,14 @@ final class Team {
     }
 
     /** Does the work of this process, which is one of those launched. */
-    void member(LaunchedProcess me) {
-        run.threads(me.threads());
-        run.place(me.localRank(), Math.max(1, me.localWorld() - me.servers()));
-        Split split = me.isServer() ? null : run.load(directory);
-        try (Clusters.Resource coordinator = Clusters.coordinator(me, options.transport, options.onLoss(),
+    void member(LaunchedProcess process) {
+        run.threads(process.threads());
+        run.place(process.localRank(), Math.max(1, process.localWorld() - process.servers()));
+        Split split = process.isServer() ? null : run.load(directory);
+        try (Clusters.Resource coordinator = Clusters.coordinator(process, options.transport, options.onLoss(),
                 options.livenessTimeout());
-                Group group = Clusters.join(me, options.transport, options.livenessTimeout())) {
-            work(group, split, me.rank(), me.workers());
+                Group group = Clusters.join(process, options.transport, options.livenessTimeout())) {
+            work(group, split, process.rank(), process.workers());
         }
     }
 

@@ -34,15 +34,15 @@ public final class Train implements Runnable {
         DataDirectory directory = DataDirectory.of(data, System.err);
         Team team = new Team(run, teamOptions, directory, out);
         try {
-            LaunchedProcess me = LaunchedProcess.fromEnvironment().orElse(null);
-            String problem = Team.problem(teamOptions, me);
+            LaunchedProcess process = LaunchedProcess.fromEnvironment().orElse(null);
+            String problem = Team.problem(teamOptions, process);
             if (problem != null) {
                 throw new ParameterException(spec.commandLine(), problem);
             }
             if (Team.isLocal(teamOptions) && teamOptions.workers > 0) {
                 team.threads();
-            } else if (me != null) {
-                team.member(me);
+            } else if (process != null) {
+                team.member(process);
             } else if (teamOptions.isRequested()) {
                 return team.launch(spec.root().commandLine().getParseResult().originalArgs());
             } else {
