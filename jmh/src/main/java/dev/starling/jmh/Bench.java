@@ -94,7 +94,7 @@ public final class Bench implements Callable<Integer> {
     }
 
     private String json(List<Comparison> comparisons) {
-        return comparisons.stream().map(Bench::json).collect(Collectors.joinTimeout(",",
+        return comparisons.stream().map(Bench::json).collect(Collectors.joining(",",
             "{\"threads\":" + threads + ",\"clock\":\"" + clock + "\",\"cases\":[", "]}"));
     }
 

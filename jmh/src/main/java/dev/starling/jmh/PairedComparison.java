@@ -140,7 +140,7 @@ final class PairedComparison implements AutoCloseable {
         @Override
         public String toString() {
             String settings = process.settings().entrySet().stream().sorted(Map.Entry.comparingByKey())
-                .map(Object::toString).collect(Collectors.joinTimeout(" "));
+                .map(Object::toString).collect(Collectors.joining(" "));
             return (variant.toLowerCase(java.util.Locale.ROOT) + " " + settings).strip();
         }
     }

@@ -77,8 +77,8 @@ final class RunMembership implements AutoCloseable {
         for (int rank = 0; failure == null && rank < endpoints.size(); rank++) {
             Endpoint each = endpoints.get(rank);
             boolean alive = each == null || each.isConnected() || each.state() == Endpoint.State.CONNECTING;
-            if (!alive && !(each.saidGoodbye() && mayLeave.test(each)) && !mayStillBeExplained(each)
-                    && (lost == null || each.lastHeardNs() < lost.lastHeardNs())) {
+            if (!alive && !(each.receivedGoodbye() && mayLeave.test(each)) && !mayStillBeExplained(each)
+                    && (lost == null || each.lastReceivedNs() < lost.lastReceivedNs())) {
                 // Of several lost members report the one silent longest: the others may have ended because of it.
                 lost = each;
             }
@@ -106,7 +106,7 @@ final class RunMembership implements AutoCloseable {
         }
         long now = group.transport().nanoTime();
         droppedNs = droppedNs == 0 ? now : droppedNs;
-        return now - droppedNs < group.transport().config().silence().toNanos() / 2;
+        return now - droppedNs < group.transport().config().livenessTimeout().toNanos() / 2;
     }
 
     private void fail(Endpoint endpoint) {
@@ -119,7 +119,7 @@ final class RunMembership implements AutoCloseable {
             }
             String reason = endpoint.state() == Endpoint.State.CLOSED ? "the group continues without it"
                     : endpoint.reason();
-            fail(new PeerLostException(rank, Duration.ofNanos(group.transport().nanoTime() - endpoint.lastHeardNs()),
+            fail(new PeerLostException(rank, Duration.ofNanos(group.transport().nanoTime() - endpoint.lastReceivedNs()),
                     reason + "; synchronous training ends on all members; resume from a checkpoint"));
         }
     }

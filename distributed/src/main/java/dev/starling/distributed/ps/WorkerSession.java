@@ -50,7 +50,7 @@ final class WorkerSession {
             claimant = from;
             claimedNs = transport.nanoTime();
         }
-        claimRefused = fixed || transport.nanoTime() - claimedNs > transport.config().silence().toNanos();
+        claimRefused = fixed || transport.nanoTime() - claimedNs > transport.config().livenessTimeout().toNanos();
         return false;
     }
 
@@ -79,6 +79,6 @@ final class WorkerSession {
      */
     boolean isDone(Transport transport, int units) {
         return finished && nextUnitToLeave >= units
-                && (farewellConfirmed || transport.nanoTime() - finishedNs > transport.config().silence().toNanos());
+                && (farewellConfirmed || transport.nanoTime() - finishedNs > transport.config().livenessTimeout().toNanos());
     }
 }

@@ -144,7 +144,7 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         for (int i = 0; i < inputs.size(); i++) {
             texts.put(INPUT + i, inputs.get(i).width() + " " + inputs.get(i).name());
         }
-        texts.put(SHAPE, Arrays.stream(shape).mapToObj(Long::toString).collect(Collectors.joinTimeout(",")));
+        texts.put(SHAPE, Arrays.stream(shape).mapToObj(Long::toString).collect(Collectors.joining(",")));
         texts.put(CLASS, Boolean.toString(isClass));
         texts.put(IMAGE, Boolean.toString(inputs.stream().anyMatch(c -> c.type().isImage())));
         return texts;

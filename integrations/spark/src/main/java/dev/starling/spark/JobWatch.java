@@ -82,7 +82,7 @@ final class JobWatch implements AutoCloseable {
     /** Returns what Spark says before the stack of a task: its own words, and the task's exception. */
     private static String reason(String message) {
         return message.lines().takeWhile(line -> !line.startsWith("\tat ")).limit(REASON_LINES)
-                .collect(Collectors.joinTimeout(" "));
+                .collect(Collectors.joining(" "));
     }
 
     /** Tells whether a job failed because a task did, which another attempt may cure. */

@@ -73,6 +73,6 @@ enum Setup {
 
     /** Returns all labels, for messages. */
     static String labels() {
-        return Arrays.stream(values()).map(Setup::label).collect(Collectors.joinTimeout(", "));
+        return Arrays.stream(values()).map(Setup::label).collect(Collectors.joining(", "));
     }
 }

@@ -111,7 +111,7 @@ public final class ClusterBench implements Callable<Integer> {
         }
         if (json) {
             System.out.println(Stream.concat(findings.stream().map(Finding::json), lines.stream())
-                .collect(Collectors.joinTimeout(",", "{\"cases\":[", "]}")));
+                .collect(Collectors.joining(",", "{\"cases\":[", "]}")));
         }
         return CommandLine.ExitCode.OK;
     }

@@ -87,7 +87,7 @@ record NetPair(Layer ours, TorchFunction theirs, long[] out, String code) {
         Layer ours = Sequential.of(pairs.stream().map(NetPair::ours).toList());
         TorchFunction theirs = pairs.stream().map(NetPair::theirs).reduce((x, s) -> x, TorchFunction::then);
         return new NetPair(ours, theirs, out, pairs.stream().map(NetPair::code).collect(
-                Collectors.joinTimeout(", ", "Sequential.of(", ")")));
+                Collectors.joining(", ", "Sequential.of(", ")")));
     }
 
     private static NetPair join(NetPair first, NetPair second) {

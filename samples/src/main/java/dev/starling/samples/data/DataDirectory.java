@@ -73,7 +73,7 @@ public record DataDirectory(Path root, PrintStream log, Download.Deadlines deadl
         try (TransferBar bar = new TransferBar(log)) {
             download.to(target, deadlines, bar);
         } catch (DataException e) {
-            String names = all.stream().map(Download::fileName).collect(Collectors.joinTimeout(", "));
+            String names = all.stream().map(Download::fileName).collect(Collectors.joining(", "));
             throw new DataException(folder, names, download.fileName() + " is missing and " + e.found(),
                 "without a network connection put " + names + " into " + folder
                 + ", or pass their directory with --data DIR", e);

@@ -106,12 +106,13 @@ public final class Clusters {
             throw new IllegalArgumentException("STARLING_RANK is set but STARLING_COORDINATOR is not: set "
                     + "it to the host:port of the coordinator");
         }
-        return Group.join(GroupConfig.of(config(me, transport, livenessTimeout), me.coordinator()).preferredRank(me.rank())
+        TransportConfig config = config(process, transport, livenessTimeout);
+        return Group.join(GroupConfig.of(config, process.coordinator()).preferredRank(process.rank())
                 .joinTimeout(JOIN_TIMEOUT).timeout(TIMEOUT));
     }
 
-    private static TransportConfig config(LaunchedProcess me, String transport, Duration livenessTimeout) {
-        return TransportConfig.of(transport, me.secret()).at(me.host(), 0).directory(me.directory())
+    private static TransportConfig config(LaunchedProcess process, String transport, Duration livenessTimeout) {
+        return TransportConfig.of(transport, process.secret()).at(process.host(), 0).directory(process.directory())
                 .livenessTimeout(livenessTimeout);
     }
 }
