@@ -79,6 +79,7 @@ final class WorkerSession {
      */
     boolean isDone(Transport transport, int units) {
         return finished && nextUnitToLeave >= units
-                && (farewellConfirmed || transport.nanoTime() - finishedNs > transport.config().livenessTimeout().toNanos());
+                && (farewellConfirmed
+                || transport.nanoTime() - finishedNs > transport.config().livenessTimeout().toNanos());
     }
 }

@@ -149,7 +149,8 @@ class LongRunTest {
      * guests join only after a warm-up, and the measurement waits until deoptimised code is compiled again.
      */
     private static void assertFlatWithGuests(String strategy, int guests) {
-        TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(20));
+        TransportConfig transport = TransportConfig.of("local", Secret.random())
+                .livenessTimeout(Duration.ofSeconds(20));
         List<ResourceUsage.QuietInterval> usage = new CopyOnWriteArrayList<>();
         CountDownLatch warm = new CountDownLatch(WARM_STEPS);
         AtomicInteger departed = new AtomicInteger();

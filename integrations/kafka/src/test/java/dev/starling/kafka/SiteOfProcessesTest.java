@@ -111,7 +111,8 @@ class SiteOfProcessesTest {
     void convergesWithASiteThatTrainsByRing(EmbeddedBroker broker) throws Exception {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
-        TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(10));
+        TransportConfig transport = TransportConfig.of("local", Secret.random())
+                .livenessTimeout(Duration.ofSeconds(10));
         List<FutureTask<float[]>> ranks = new ArrayList<>();
         try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(transport, 2,
                 Coordinator.OnLoss.END, 1, Duration.ofSeconds(30)))) {

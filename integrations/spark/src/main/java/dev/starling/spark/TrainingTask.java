@@ -128,8 +128,8 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
             SpillingRows heldOut, int[] sizes, Path directory) {
         int partition = context.partitionId();
         if (job.strategy() instanceof Strategy.Gossip && sizes[partition] == 0) {
-            throw new SparkDataException("partition " + partition + " has no rows; under gossip each worker needs some, "
-                    + "because its weights count as much as those of the others: repartition the rows");
+            throw new SparkDataException("partition " + partition + " has no rows; under gossip each worker needs "
+                    + "some, because its weights count as much as those of the others: repartition the rows");
         }
         GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).preferredRank(partition)
                 .joinTimeout(job.patience()).timeout(job.patience());

@@ -47,8 +47,8 @@ public final class Member {
         }
         TransportConfig transport = TransportConfig.of(TRANSPORT, me.secret()).at(me.host(), 0)
                 .directory(me.directory()).livenessTimeout(SILENCE);
-        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank()).joinTimeout(JOINING)
-                .timeout(JOINING))) {
+        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank())
+                .joinTimeout(JOINING).timeout(JOINING))) {
             if (me.isServer()) {
                 ParameterServer.serve(group, me.rank() - me.workers(), ServerConfig.inMemory());
                 return;

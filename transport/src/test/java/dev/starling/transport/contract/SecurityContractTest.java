@@ -261,7 +261,7 @@ class SecurityContractTest {
     @Test
     void opensNoLinkForAStrangersMalformedAddress() {
         try (Attack attack = new Attack()) {
-            for (String address : new String[] {"nobody.invalid:80", "255.255.255.255:9", "0.0.0.0:1", "127.0.0.1:0",
+            for (String address : new String[] {"absent.invalid:80", "255.255.255.255:9", "0.0.0.0:1", "127.0.0.1:0",
                 "127.0.0.1:99999", "[::", "x|endpoint=127.0.0.1:1", "/etc/passwd", "-", "127.0.0.1:1?mtu=9"}) {
                 attack.inject(FrameForge.hello(Secret.random(), 77, address));
                 attack.inject(FrameForge.hello(attack.cluster.secret, 78, address));
