@@ -12,6 +12,7 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -21,6 +22,7 @@ import kafka.server.KafkaRaftServer;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.metadata.storage.Formatter;
 
@@ -121,11 +123,28 @@ public final class EmbeddedBroker implements AutoCloseable {
         }).toList();
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
             admin.createTopics(topics).all().get(30, TimeUnit.SECONDS);
+            awaitTopics(admin, partitions.keySet());
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new IllegalStateException("interrupted while topics were made", e);
         } catch (ExecutionException | TimeoutException e) {
             throw new IllegalStateException("the topics " + partitions.keySet() + " cannot be made", e);
+        }
+    }
+
+    /** Waits until the broker knows topics that the controller has made. */
+    private static void awaitTopics(Admin admin, Set<String> topics)
+            throws InterruptedException, ExecutionException, TimeoutException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        while (true) {
+            try {
+                admin.describeTopics(topics).allTopicNames().get(30, TimeUnit.SECONDS);
+                return;
+            } catch (ExecutionException e) {
+                if (!(e.getCause() instanceof UnknownTopicOrPartitionException) || System.nanoTime() > end) {
+                    throw e;
+                }
+            }
         }
     }
 
