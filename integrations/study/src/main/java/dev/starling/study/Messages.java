@@ -41,7 +41,7 @@ final class Messages {
         }
         Map<String, Result.Message> messages = new LinkedHashMap<>();
         for (JsonNode one : found.path("cases")) {
-            put(messages, one.path("who").asText(), one.path("ours"), one);
+            put(messages, one.path("implementation").asText(), one.path("ours"), one);
         }
         for (JsonNode one : found.path("cases")) {
             put(messages, one.path("peer").asText(), one.path("theirs"), one);
@@ -49,7 +49,8 @@ final class Messages {
         return List.copyOf(messages.values());
     }
 
-    private static void put(Map<String, Result.Message> messages, String who, JsonNode value, JsonNode one) {
-        messages.putIfAbsent(who, new Result.Message(who, one.path("bytes").asLong(), value.asDouble()));
+    private static void put(Map<String, Result.Message> messages, String implementation, JsonNode value, JsonNode one) {
+        messages.putIfAbsent(implementation,
+                new Result.Message(implementation, one.path("bytes").asLong(), value.asDouble()));
     }
 }

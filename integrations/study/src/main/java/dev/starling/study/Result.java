@@ -19,18 +19,18 @@ record Result(String date, Machine machine, double goal, Recipe recipe, List<Out
      *
      * @param setup the row
      * @param runs those that ended well
-     * @param problem why there are fewer than asked for, or {@code null}
+     * @param problem why there are fewer than requested, or {@code null}
      */
     record Outcome(Setup setup, List<Run> runs, String problem) { }
 
     /**
      * How long a message took there and back.
      *
-     * @param who sent it, over what
+     * @param implementation of the messages, and its way of transport
      * @param bytes in each direction
      * @param microseconds there and back, median
      */
-    record Message(String who, long bytes, double microseconds) { }
+    record Message(String implementation, long bytes, double microseconds) { }
 
     /** Returns what is known of a setup; without runs if that is nothing. */
     Outcome outcome(Setup setup) {

@@ -38,7 +38,7 @@ final class Study {
      *
      * @param train images to train on, as many as the recipe says
      * @param heldOut images to measure with
-     * @param directory for files that nobody needs afterwards; the caller's to remove
+     * @param directory for temporary files; the caller removes it
      * @param log where progress is shown
      */
     Study(LabelledImages train, LabelledImages heldOut, Recipe recipe, Path directory, PrintStream log) {

@@ -35,7 +35,7 @@ final class Table {
             text.append(String.format(Locale.ROOT, "%n| message of %,d bytes between two processes | there and back | "
                     + "one way |%n| --- | --- | --- |%n", result.messages().getFirst().bytes()));
             result.messages().forEach(m -> text.append(String.format(Locale.ROOT, "| %s | %s µs | %s µs |%n",
-                    title(m.who()), number(m.microseconds()), number(m.microseconds() / 2))));
+                    title(m.implementation()), number(m.microseconds()), number(m.microseconds() / 2))));
         }
         return text.toString();
     }
@@ -90,13 +90,13 @@ final class Table {
     }
 
     /** Returns how a kind of message is called. */
-    static String title(String who) {
-        return switch (who) {
+    static String title(String implementation) {
+        return switch (implementation) {
             case "starling" -> "Starling, shared memory of the host";
             case "starling network aeron" -> "Starling, Aeron over UDP";
             case "starling network ucx" -> "Starling, UCX over TCP";
             case "grpc" -> "grpc-java, a unary call";
-            default -> who;
+            default -> implementation;
         };
     }
 

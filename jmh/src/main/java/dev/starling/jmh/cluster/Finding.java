@@ -20,7 +20,7 @@ record Finding(Measure measure, int world, long bytes, Name ours, double ourValu
 
     String json() {
         return String.format(Locale.ROOT, "{\"case\":\"%s\",\"processes\":%d,\"bytes\":%d,\"unit\":\"%s\","
-            + "\"who\":\"%s\",\"ours\":%.3f,\"peer\":\"%s\",\"theirs\":%.3f,\"ratio\":%.3f,\"how\":\"%s\"}",
+            + "\"implementation\":\"%s\",\"ours\":%.3f,\"peer\":\"%s\",\"theirs\":%.3f,\"ratio\":%.3f,\"how\":\"%s\"}",
             measure.label(), world, bytes, measure.unit(), ours.name(), ourValue, peer, peerValue, ratio, peerVariant);
     }
 }

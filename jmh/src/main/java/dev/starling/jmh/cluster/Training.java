@@ -58,7 +58,7 @@ final class Training {
                 double hidden = 1 - seen / all;
                 table.printf("overlap cnn %8d procs  %-24s %5.1f %% of %.2f ms hidden behind a step of %.1f ms%n",
                     world, name(implementation, variant), 100 * hidden, all, alone);
-                json.add(String.format(Locale.ROOT, "{\"case\":\"overlap\",\"processes\":%d,\"who\":\"%s\","
+                json.add(String.format(Locale.ROOT, "{\"case\":\"overlap\",\"processes\":%d,\"implementation\":\"%s\","
                     + "\"hidden\":%.3f,\"communicationMs\":%.3f,\"stepMs\":%.3f}", world,
                     name(implementation, variant), hidden, all, alone));
             }
@@ -94,7 +94,7 @@ final class Training {
                 String name = name(implementation, groups.get(c).variant());
                 table.printf("train cnn %10d procs  %-24s %8.1f img/s, %.2f times one process's %.1f%n", world, name,
                     rate, rate / single, single);
-                json.add(String.format(Locale.ROOT, "{\"case\":\"train\",\"processes\":%d,\"who\":\"%s\","
+                json.add(String.format(Locale.ROOT, "{\"case\":\"train\",\"processes\":%d,\"implementation\":\"%s\","
                     + "\"unit\":\"img/s\",\"ours\":%.1f,\"one\":%.1f}", world, name, rate, single));
             }
         } catch (InterruptedException e) {
