@@ -114,8 +114,9 @@ class ReportTest {
 
     @Test
     void readsMessagesOfTheBenchmark() {
-        String one = "{\"case\":\"roundtrip\",\"processes\":2,\"bytes\":1024,\"unit\":\"µs\",\"implementation\":\"starling\","
-                + "\"ours\":0.800,\"peer\":\"grpc\",\"theirs\":180.5,\"ratio\":200,\"how\":\"\"}";
+        String one = "{\"case\":\"roundtrip\",\"processes\":2,\"bytes\":1024,\"unit\":\"µs\","
+                + "\"implementation\":\"starling\",\"ours\":0.800,\"peer\":\"grpc\",\"theirs\":180.5,"
+                + "\"ratio\":200,\"how\":\"\"}";
         assertThat(Messages.parse("a line\n{\"cases\":[" + one + "," + one.replace("\"starling\"",
                 "\"starling network aeron\"").replace("0.800", "11") + "]}\n")).containsExactly(
                 new Message("starling", 1024, 0.8), new Message("starling network aeron", 1024, 11),
