@@ -51,7 +51,8 @@ class EngineTest {
         cluster(2, direct).run(group -> {
             Collectives all = group.collectives();
             try (SymmetricBuffer buffer = all.symmetric(BYTES)) {
-                refuse(() -> all.reduceScatter(buffer, 0, 3, DType.F32, ReduceOp.SUM), "multiple of the number of ranks, 2");
+                refuse(() -> all.reduceScatter(buffer, 0, 3, DType.F32, ReduceOp.SUM),
+                        "multiple of the number of ranks, 2");
                 sum(group, buffer);
                 refuse(() -> all.allGather(buffer, 0, 5, DType.F32), "multiple of the number of ranks, 2");
                 refuse(() -> all.broadcast(buffer, 0, 4, DType.F32, 2), "rank from 0 to 1");
