@@ -48,8 +48,7 @@ public final class Member {
         TransportConfig transport = TransportConfig.of(TRANSPORT, me.secret()).at(me.host(), 0)
                 .directory(me.directory()).silence(SILENCE);
         try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank())
-                .joinTimeout(JOINING)
-                .timeout(JOINING))) {
+                .joinTimeout(JOINING).timeout(JOINING))) {
             if (me.isServer()) {
                 ParameterServer.serve(group, me.rank() - me.workers(), ServerConfig.inMemory());
                 return;
