@@ -190,7 +190,7 @@ class OwnDataTest {
         });
         // The worker that hears it second may learn first that the other has left.
         assertThat(said).doesNotContainNull()
-                .anyMatch(message -> message.contains("1 of 2 workers have rows of their own"));
+                .anyMatch(message -> message.contains("1 of 2 workers use ownData()"));
     }
 
     @Test
