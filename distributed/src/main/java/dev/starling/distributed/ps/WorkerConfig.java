@@ -25,7 +25,7 @@ record WorkerConfig(int number, int workers, int servers, Consistency consistenc
                 + "that all workers share, but with consistency " + consistency + " each worker has its own batches",
                 "use Consistency.Synchronous, or omit proportional()");
         require(!proportional || !ownData, "proportional() divides batches by speed, but with ownData() each worker "
-                + "trains on its own rows", "omit one of them");
+                + "trains on its own rows", "leave one of them out");
         require(!proportional || workers < Agreement.MAX_SUMMED, "proportional() needs workers < "
                 + Agreement.MAX_SUMMED + ", got " + workers, "use fewer workers, or omit proportional()");
         tables = List.copyOf(tables);

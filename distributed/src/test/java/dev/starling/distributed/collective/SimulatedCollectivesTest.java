@@ -67,8 +67,7 @@ class SimulatedCollectivesTest {
             for (int r = 0; r < world; r++) {
                 String name = "rank" + r;
                 GroupConfig membership = GroupConfig.of(null, "coordinator").preferredRank(r).host(name)
-                        .joinTimeout(TIMEOUT)
-                        .timeout(TIMEOUT);
+                        .joinTimeout(TIMEOUT).timeout(TIMEOUT);
                 ends.put(name, "crashed");
                 simulation.start(name, () -> {
                     try (Group group = Group.join(Transport.over(simulation.wire(name), config()), membership, false)) {

@@ -113,8 +113,7 @@ final class RankProgram implements TrainingListener {
 
     private void train(int rank, TransportConfig own, String coordinator) {
         GroupConfig config = GroupConfig.of(own, coordinator).preferredRank(rank).host(arguments.get("host"))
-                .joinTimeout(TIMEOUT)
-                .timeout(TIMEOUT);
+                .joinTimeout(TIMEOUT).timeout(TIMEOUT);
         try (Group joined = Group.join(config)) {
             group = joined;
             print("joined " + group.rank());

@@ -160,7 +160,7 @@ class StagedRingTest {
     void doesNotWaitForeverForACopy() {
         for (Throwable thrown : twoSteps(Fault.HANGING, Duration.ofSeconds(2))) {
             assertThat(thrown).isInstanceOf(DistributedException.class)
-                    .hasMessageMatching("(?s).*rank [01] gives to .*gradient bucket .*is not there yet.*");
+                    .hasMessageMatching("(?s).*elements of rank [01] for .*gradient bucket .*are not ready.*");
         }
     }
 }

@@ -192,7 +192,7 @@ class OwnDataTest {
         });
         // The worker that receives it second may first learn that the other has left.
         assertThat(messages).doesNotContainNull()
-                .anyMatch(message -> message.contains("1 of 2 workers have rows of their own"));
+                .anyMatch(message -> message.contains("1 of 2 workers use ownData()"));
     }
 
     @Test

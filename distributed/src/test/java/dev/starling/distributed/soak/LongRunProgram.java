@@ -35,8 +35,7 @@ final class LongRunProgram {
         List<ResourceUsage> usage = List.of();
         int servers = arguments[0].startsWith("ps") ? 1 : 0;
         try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank())
-                .joinTimeout(TIMEOUT)
-                .timeout(TIMEOUT))) {
+                .joinTimeout(TIMEOUT).timeout(TIMEOUT))) {
             if (group.rank() == group.world() - servers) {
                 ParameterServer.serve(group, 0, ServerConfig.in(meeting.resolveSibling("servers")));
             } else {
