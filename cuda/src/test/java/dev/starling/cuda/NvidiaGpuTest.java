@@ -203,7 +203,7 @@ class NvidiaGpuTest {
             assertThat(e.problem()).isEqualTo(TensorException.Problem.MEMORY);
             assertThat(e.op()).isEqualTo("full");
             assertThat(e).hasMessageContaining("cuda:0 reports " + call).hasMessageContaining("out of memory")
-                    .hasMessageContaining("with 2097152 bytes live and 0 cached on fake 0, which has ")
+                    .hasMessageContaining("with 2097152 bytes in use and 0 cached on fake 0, which has ")
                     .hasMessageContaining("use smaller batches");
         });
         fill(backend);

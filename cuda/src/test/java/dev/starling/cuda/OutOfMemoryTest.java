@@ -116,7 +116,7 @@ class OutOfMemoryTest {
                 } catch (TensorException e) {
                     unlimitMemory();
                     assertThat(e.problem()).isEqualTo(TensorException.Problem.MEMORY);
-                    assertThat(e).hasMessageContaining("live").hasMessageContaining("cached");
+                    assertThat(e).hasMessageContaining("in use").hasMessageContaining("cached");
                     Map<String, float[]> after = state(model, optimizer);
                     assertThat(after.keySet()).isEqualTo(before.keySet());
                     after.forEach((path, values) -> assertThat(values).as(path).isEqualTo(before.get(path)));

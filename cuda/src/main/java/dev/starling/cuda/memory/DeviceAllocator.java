@@ -57,7 +57,7 @@ public final class DeviceAllocator implements Allocator {
     /** Describes the device's memory for messages about a lack of it. */
     public String shortage() {
         MemoryUse use = memory.use();
-        return "with " + use.live() + " bytes live and " + use.cached() + " cached on " + gpu.name() + ", which has "
+        return "with " + use.live() + " bytes in use and " + use.cached() + " cached on " + gpu.name() + ", which has "
                 + gpu.freeBytes() + " bytes free";
     }
 

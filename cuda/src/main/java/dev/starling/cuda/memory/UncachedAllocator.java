@@ -28,7 +28,8 @@ final class UncachedAllocator implements Allocator {
         long address = source.allocate(size);
         if (address == 0) {
             throw new TensorException(TensorException.Problem.MEMORY, "allocate", List.of(),
-                    "requested " + bytes + " bytes with " + live + " live and 0 cached" + source.shortage(),
+                    "cannot allocate " + bytes + " bytes with " + live + " bytes in use and 0 cached"
+                            + source.shortage(),
                     "close scopes earlier or use smaller batches");
         }
         allocations++;

@@ -46,8 +46,8 @@ class DeviceAllocatorTest {
         assertThat(memory.use().cached()).isZero();
         assertThatThrownBy(() -> memory.allocate(5 * MEBIBYTE)).isInstanceOfSatisfying(TensorException.class, e -> {
             assertThat(e.problem()).isEqualTo(TensorException.Problem.MEMORY);
-            assertThat(e).hasMessageContaining("asked for 5242880 bytes with 8388608 live and 0 cached on queued GPU, "
-                    + "which has 2097152 bytes free");
+            assertThat(e).hasMessageContaining("cannot allocate 5242880 bytes with 8388608 bytes in use and 0 cached "
+                    + "on queued GPU, which has 2097152 bytes free");
         });
         memory.free(large);
         assertThat(memory.allocate(9 * MEBIBYTE).capacity()).isEqualTo(9 * MEBIBYTE);
