@@ -44,7 +44,7 @@ final class Message {
     /** Floats, or rows. */
     static final int COUNT = 28;
     static final int RATE = 32;
-    /** What the gradient is multiplied by in the sum over workers, if there is one. */
+    /** Weight of the gradient in a sum over workers; unused without one. */
     static final int WEIGHT = 40;
     static final int FLAGS = 48;
     static final int HEADER = 56;

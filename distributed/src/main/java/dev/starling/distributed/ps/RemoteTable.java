@@ -98,7 +98,7 @@ final class RemoteTable implements AutoCloseable {
         }
     }
 
-    /** Adds gradients to those of this step; each id of several occurrences gets the sum. */
+    /** Adds gradients to those of this step; gradients of an id that occurs several times are summed. */
     void add(long[] ids, int n, Tensor gradients) {
         for (int i = 0; i < n; i++) {
             check(ids, i);
