@@ -74,7 +74,7 @@ class UpdateAtomicityTest {
                 } catch (TensorException e) {
                     failures++;
                     assertThat(e.problem()).isEqualTo(TensorException.Problem.MEMORY);
-                    assertThat(e).hasMessageContaining("live and").hasMessageContaining("cached on emulated GPU")
+                    assertThat(e).hasMessageContaining("in use and").hasMessageContaining("cached on emulated GPU")
                             .hasMessageContaining("use smaller batches");
                 }
                 assertThat(Arrays.deepEquals(read(operands), before)).isEqualTo(!done);

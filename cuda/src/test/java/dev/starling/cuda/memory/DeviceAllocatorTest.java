@@ -75,7 +75,8 @@ class DeviceAllocatorTest {
             assertThat(gpu.freeBytes()).isEqualTo(7 * MEBIBYTE - 1000);
             assertThat(small.capacity()).isEqualTo(1000);
             assertThatThrownBy(() -> memory.allocate(8 * MEBIBYTE)).isInstanceOf(TensorException.class)
-                    .hasMessageContaining("asked for 8388608 bytes with 3146728 live and 0 cached on queued GPU");
+                    .hasMessageContaining("cannot allocate 8388608 bytes with 3146728 bytes in use and 0 cached "
+                            + "on queued GPU");
             memory.free(small);
             memory.free(large);
             assertThat(gpu.freeBytes()).isEqualTo(10 * MEBIBYTE);
