@@ -2,6 +2,7 @@ package dev.starling.transport.aeron;
 
 import dev.starling.transport.TransportException;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.channels.OverlappingFileLockException;
@@ -174,6 +175,8 @@ final class WireDirectory implements AutoCloseable {
             for (Path each : all.toList().reversed()) {
                 Files.deleteIfExists(each);
             }
+        } catch (UncheckedIOException e) {
+            throw e.getCause();
         }
     }
 

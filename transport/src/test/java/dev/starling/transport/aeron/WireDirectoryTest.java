@@ -1,0 +1,58 @@
+package dev.starling.transport.aeron;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+@Timeout(60)
+class WireDirectoryTest {
+    private static final int SWEEPERS = 4;
+    private static final int ROUNDS = 30;
+
+    /** Makes directories of processes that were killed: nothing holds their locks. */
+    private static void abandon(Path base, int round) throws Exception {
+        for (int i = 0; i < 5; i++) {
+            Path publications = base.resolve("starling-aeron-" + (2_000_000_000 + round) + '-' + i)
+                    .resolve("driver/publications");
+            Files.createDirectories(publications);
+            for (int file = 0; file < 20; file++) {
+                Files.createFile(publications.resolve(file + ".logbuffer"));
+            }
+        }
+    }
+
+    @Test
+    void sweepsWhileOtherProcessesSweep(@TempDir Path base) throws Exception {
+        CyclicBarrier barrier = new CyclicBarrier(SWEEPERS);
+        try (ExecutorService pool = Executors.newFixedThreadPool(SWEEPERS)) {
+            for (int round = 0; round < ROUNDS; round++) {
+                abandon(base, round);
+                Callable<Integer> sweep = () -> {
+                    barrier.await(10, TimeUnit.SECONDS);
+                    return WireDirectory.sweep(base);
+                };
+                List<Future<Integer>> sweeps = new ArrayList<>();
+                for (int i = 0; i < SWEEPERS; i++) {
+                    sweeps.add(pool.submit(sweep));
+                }
+                for (Future<Integer> each : sweeps) {
+                    each.get(20, TimeUnit.SECONDS);
+                }
+                WireDirectory.sweep(base);
+                assertThat(base).as("round %d", round).isEmptyDirectory();
+            }
+        }
+    }
+}
