@@ -14,4 +14,5 @@ module dev.starling.distributed {
     exports dev.starling.distributed.gossip;
     exports dev.starling.distributed.launch;
     exports dev.starling.distributed.ps;
+    exports dev.starling.distributed.ps.config;
 }

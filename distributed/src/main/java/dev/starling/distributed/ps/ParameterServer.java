@@ -3,6 +3,21 @@ package dev.starling.distributed.ps;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ps.config.ServerException;
+import dev.starling.distributed.ps.config.ServerOptimizer;
+import dev.starling.distributed.ps.server.ServerNode;
+import dev.starling.distributed.ps.wire.Message;
+import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.distributed.ps.worker.Agreement;
+import dev.starling.distributed.ps.worker.Client;
+import dev.starling.distributed.ps.worker.GradientCopies;
+import dev.starling.distributed.ps.worker.RemoteTable;
+import dev.starling.distributed.ps.worker.RowJob;
+import dev.starling.distributed.ps.worker.ServerLink;
+import dev.starling.distributed.ps.worker.TablePart;
+import dev.starling.distributed.ps.worker.WorkerWeights;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointException;
@@ -204,10 +219,8 @@ public final class ParameterServer implements DistributionStrategy {
                 keepers.add(new ArrayList<>());
                 restored = keep(plan.dense().get(i), optimizer.parameters().get(i), keepers.getLast());
             }
-            for (BlockRequest request : localWeights.requests()[i]) {
-                // Servers count the steps of all workers.
-                request.keptSteps = restored ? optimizer.steps() * (synchronous ? 1 : world()) : 0;
-            }
+            // Servers count the steps of all workers.
+            localWeights.keptSteps(i, restored ? optimizer.steps() * (synchronous ? 1 : world()) : 0);
         }
         localWeights.keep(keepers);
         if (synchronous || state.step() > 0) {
@@ -246,7 +259,7 @@ public final class ParameterServer implements DistributionStrategy {
     /** Logs a warning for each server whose weights or rows are not those of the checkpoint that worker 0 read. */
     private void compareToCheckpoint(List<EmbeddingTable> used) {
         for (ServerLink server : client.servers) {
-            if (server.holds) {
+            if (server.holds()) {
                 LOG.log(Level.WARNING, "server {0} continues with the weights in its own directory and ignores the "
                         + "checkpoint of step {1}; to resume from the checkpoint, give the server an empty directory",
                         server.number, state.step());
@@ -259,13 +272,7 @@ public final class ParameterServer implements DistributionStrategy {
 
     private void connect(EmbeddingTable table, Plan plan, int number) {
         Plan.Table planned = plan.tables().get(number);
-        ServerLink[] servers = client.servers;
-        TablePart[] parts = new TablePart[servers.length];
-        for (int s = 0; s < parts.length; s++) {
-            parts[s] = new TablePart(servers[s], servers[s].requests.length + number, plan, planned, random);
-            servers[s].tables.add(parts[s]);
-        }
-        RemoteTable remote = new RemoteTable(plan, planned, parts, this::pull);
+        RemoteTable remote = new RemoteTable(plan, planned, client.partsOf(plan, number), this::pull);
         tables.put(table, remote);
         table.connect(remote);
     }

@@ -8,6 +8,8 @@ import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.server.ServerCrashTest;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.io.BufferedReader;

@@ -8,6 +8,8 @@ import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.CornerImages.Outcome;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ring.StagedDevices;
 import dev.starling.nn.Layer;
 import dev.starling.nn.data.Share;

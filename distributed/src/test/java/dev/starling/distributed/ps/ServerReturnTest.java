@@ -7,6 +7,8 @@ import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Coordinator.OnLoss;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ps.worker.Client;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.TrainingListener;

@@ -6,7 +6,7 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.ps.ParameterServer;
-import dev.starling.distributed.ps.ServerConfig;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.errors.StarlingException;
 import dev.starling.nn.data.SpillingRows;
 import dev.starling.tensor.Threads;
