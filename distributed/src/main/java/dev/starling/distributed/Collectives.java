@@ -1,9 +1,9 @@
 package dev.starling.distributed;
 
-import dev.starling.distributed.collective.CollectiveCall;
 import dev.starling.distributed.collective.Engine;
-import dev.starling.distributed.collective.SymmetricMemory;
-import dev.starling.distributed.collective.Task;
+import dev.starling.distributed.collective.call.CollectiveCall;
+import dev.starling.distributed.collective.call.SymmetricMemory;
+import dev.starling.distributed.collective.call.Task;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
 import java.lang.foreign.MemorySegment;

@@ -1,6 +1,6 @@
 package dev.starling.distributed;
 
-import dev.starling.distributed.collective.Fabric;
+import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import org.agrona.collections.Long2ObjectHashMap;

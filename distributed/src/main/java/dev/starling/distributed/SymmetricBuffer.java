@@ -1,6 +1,6 @@
 package dev.starling.distributed;
 
-import dev.starling.distributed.collective.SymmetricMemory;
+import dev.starling.distributed.collective.call.SymmetricMemory;
 import java.lang.foreign.MemorySegment;
 
 /**
