@@ -3,6 +3,7 @@ package dev.starling.distributed.ps;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
@@ -81,7 +82,7 @@ public final class ParameterServer implements DistributionStrategy {
     private static final int BLOCK_LENGTH = 16_384;
     private static final int NOTES_INTERVAL_STEPS = 16;
 
-    private final Group group;
+    private final Membership group;
     private final WorkerConfig config;
     private final boolean synchronous;
     private final SecureRandom random = new SecureRandom();
@@ -103,7 +104,7 @@ public final class ParameterServer implements DistributionStrategy {
     private long steps;
 
     private ParameterServer(Group group, WorkerConfig config) {
-        this.group = group;
+        this.group = Membership.of(group);
         this.config = config;
         synchronous = config.consistency() instanceof Consistency.Synchronous;
     }
@@ -118,7 +119,7 @@ public final class ParameterServer implements DistributionStrategy {
      * @throws DistributedException if the group ends, or no worker is left
      */
     public static void serve(Group group, int number, ServerConfig config) {
-        new ServerNode(group, number, config).run();
+        new ServerNode(Membership.of(group), number, config).run();
     }
 
     /**

@@ -1,9 +1,9 @@
 package dev.starling.samples.train;
 
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.gossip.Gossip;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.distributed.launch.Launcher;

@@ -1,10 +1,10 @@
 package dev.starling.distributed.ps.server;
 
-import dev.starling.distributed.Channels;
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.group.Channels;
+import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
@@ -40,7 +40,7 @@ public final class ServerNode {
     private static final long WORKING_INTERVAL_NS = 1_000_000_000L;
     private static final Duration CHECK_INTERVAL = Duration.ofSeconds(1);
 
-    private final Group group;
+    private final Membership group;
     private final int number;
     private final ServerConfig config;
     private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
@@ -73,7 +73,7 @@ public final class ServerNode {
     private long lastSeenNs;
     private volatile RuntimeException failure;
 
-    public ServerNode(Group group, int number, ServerConfig config) {
+    public ServerNode(Membership group, int number, ServerConfig config) {
         this.group = group;
         this.number = number;
         this.config = config;
@@ -82,7 +82,7 @@ public final class ServerNode {
 
     /** Serves until all workers are done. */
     public void run() {
-        group.channel(Channels.PARAMETERS, this::onMessage);
+        group.channel(Message.CHANNEL, this::onMessage);
         try {
             while (!done) {
                 group.await(this::poll, CHECK_INTERVAL);
@@ -101,7 +101,7 @@ public final class ServerNode {
                 }
             }
         } finally {
-            group.channel(Channels.PARAMETERS, null);
+            group.channel(Message.CHANNEL, null);
             if (membership != null) {
                 membership.close();
             }
@@ -152,7 +152,7 @@ public final class ServerNode {
         if (at < 0) {
             return false;
         }
-        replies.buffer().putInt(at, Channels.PARAMETERS, Channels.ORDER);
+        replies.buffer().putInt(at, Message.CHANNEL, Channels.ORDER);
         replies.buffer().putBytes(at + Channels.HEADER, buffer, 0, length);
         replies.commit(at);
         return true;
@@ -321,7 +321,7 @@ public final class ServerNode {
     }
 
     private int header(int kind) {
-        message.putInt(0, Channels.PARAMETERS, Channels.ORDER);
+        message.putInt(0, Message.CHANNEL, Channels.ORDER);
         message.putInt(Channels.HEADER, kind, Message.ORDER);
         message.putInt(Channels.HEADER + 4, number, Message.ORDER);
         return Channels.HEADER + 8;

@@ -1,5 +1,6 @@
 package dev.starling.distributed.ps.wire;
 
+import dev.starling.distributed.group.Channels;
 import java.nio.ByteOrder;
 
 /**
@@ -7,6 +8,8 @@ import java.nio.ByteOrder;
  * floats, or by keys and then floats. Messages that are neither requests nor replies have kinds from 20 on.
  */
 public final class Message {
+    /** The channel of these messages. */
+    public static final int CHANNEL = Channels.FIRST_OF_STRATEGIES;
     /** Byte order of all numbers. */
     public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 

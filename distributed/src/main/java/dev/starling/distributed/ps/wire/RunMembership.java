@@ -1,10 +1,10 @@
 package dev.starling.distributed.ps.wire;
 
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
+import dev.starling.distributed.group.Membership;
 import dev.starling.transport.Endpoint;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -23,7 +23,7 @@ public final class RunMembership implements AutoCloseable {
     /** Bytes of rank and time, before the text. */
     private static final int LOSS = 12;
 
-    private final Group group;
+    private final Membership group;
     private final View first;
     /** By rank; {@code null} for this process, and for members without a connection. */
     private final List<Endpoint> endpoints = new ArrayList<>();
@@ -40,7 +40,7 @@ public final class RunMembership implements AutoCloseable {
      * @param minSize number of members that the run needs
      * @param mayLeave whether a member that closes its connection with a goodbye counts as done, not as lost
      */
-    public RunMembership(Group group, int minSize, Predicate<Endpoint> mayLeave) {
+    public RunMembership(Membership group, int minSize, Predicate<Endpoint> mayLeave) {
         this.group = group;
         this.mayLeave = mayLeave;
         first = group.view();

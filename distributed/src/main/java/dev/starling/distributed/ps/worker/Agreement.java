@@ -1,8 +1,8 @@
 package dev.starling.distributed.ps.worker;
 
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.sharing.OwnRows;
-import dev.starling.distributed.sharing.Throughput;
+import dev.starling.distributed.state.OwnRows;
+import dev.starling.distributed.state.Throughput;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Share;

@@ -1,9 +1,9 @@
 package dev.starling.distributed.ps.worker;
 
-import dev.starling.distributed.Channels;
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.group.Channels;
+import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
@@ -28,7 +28,7 @@ public final class Client {
 
     public final ServerLink[] servers;
 
-    private final Group group;
+    private final Membership group;
     private final Runnable pumping = this::pump;
     private final int worker;
     private final int workers;
@@ -47,7 +47,7 @@ public final class Client {
     private long round;
 
     /** Creates a link for each server of a plan; the client sends nothing before {@link #open}. */
-    public Client(Group group, int worker, Plan plan, boolean synchronous, SecureRandom random) {
+    public Client(Membership group, int worker, Plan plan, boolean synchronous, SecureRandom random) {
         this.group = group;
         this.worker = worker;
         this.workers = plan.workers();
@@ -78,7 +78,7 @@ public final class Client {
         }
         group.locked(() -> {
             membership = synchronous ? new RunMembership(group, workers + servers.length, _ -> true) : null;
-            group.channel(Channels.PARAMETERS, this::onMessage);
+            group.channel(Message.CHANNEL, this::onMessage);
         });
     }
 
@@ -90,7 +90,7 @@ public final class Client {
         if (membership != null && membership.failure() instanceof PeerLostException loss && !group.isEnded()) {
             group.await(() -> sendLoss(loss), CHECK_INTERVAL);
         }
-        group.channel(Channels.PARAMETERS, null);
+        group.channel(Message.CHANNEL, null);
         if (membership != null) {
             membership.close();
         }

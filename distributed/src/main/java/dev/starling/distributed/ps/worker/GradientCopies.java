@@ -1,7 +1,7 @@
 package dev.starling.distributed.ps.worker;
 
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.Group;
+import dev.starling.distributed.group.Membership;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.DType;
@@ -28,7 +28,7 @@ public final class GradientCopies implements AutoCloseable {
     private static final long LINE = 64;
     private static final long POLL_NS = 20_000;
 
-    private final Group group;
+    private final Membership group;
     private final Device device;
     private final Arena arena = Arena.ofShared();
     private final PinnedMemory pinned;
@@ -42,7 +42,7 @@ public final class GradientCopies implements AutoCloseable {
     private int started;
     private int consumed;
 
-    private GradientCopies(Group group, Device device, List<Parameter> parameters) {
+    private GradientCopies(Membership group, Device device, List<Parameter> parameters) {
         this.group = group;
         this.device = device;
         int n = parameters.size();
@@ -70,7 +70,7 @@ public final class GradientCopies implements AutoCloseable {
     }
 
     /** Returns copies if all parameters are on one device whose memory the host cannot read, else {@code null}. */
-    public static GradientCopies of(Group group, List<Parameter> parameters) {
+    public static GradientCopies of(Membership group, List<Parameter> parameters) {
         List<Device> devices = parameters.stream().map(p -> p.value().device()).distinct().toList();
         return devices.size() != 1 || devices.getFirst().backend().hostVisible() ? null
                 : new GradientCopies(group, devices.getFirst(), parameters);

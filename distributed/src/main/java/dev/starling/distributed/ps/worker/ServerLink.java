@@ -1,7 +1,7 @@
 package dev.starling.distributed.ps.worker;
 
-import dev.starling.distributed.Channels;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.RunMembership;
 import dev.starling.transport.Endpoint;
@@ -160,7 +160,7 @@ public final class ServerLink {
     }
 
     private int header(int kind) {
-        message.putInt(0, Channels.PARAMETERS, Channels.ORDER);
+        message.putInt(0, Message.CHANNEL, Channels.ORDER);
         message.putInt(Channels.HEADER, kind, Message.ORDER);
         message.putInt(Channels.HEADER + 4, worker, Message.ORDER);
         return Channels.HEADER + 8;
@@ -243,7 +243,7 @@ public final class ServerLink {
     /** Writes both headers of a request; returns the message, to which the caller adds the payload. */
     MutableDirectBuffer begin(int kind, long session, long sequence, int unit, int count, double rate, int flags) {
         int at = Channels.HEADER;
-        message.putInt(0, Channels.PARAMETERS, Channels.ORDER);
+        message.putInt(0, Message.CHANNEL, Channels.ORDER);
         message.putInt(at + Message.KIND, kind, Message.ORDER);
         message.putInt(at + Message.WORKER, worker, Message.ORDER);
         message.putLong(at + Message.SESSION, session, Message.ORDER);

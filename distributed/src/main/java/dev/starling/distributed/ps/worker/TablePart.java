@@ -1,6 +1,6 @@
 package dev.starling.distributed.ps.worker;
 
-import dev.starling.distributed.Channels;
+import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;

@@ -2,12 +2,12 @@ package dev.starling.distributed.collective.network;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.tensor.DType;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;

@@ -3,11 +3,11 @@ package dev.starling.distributed.collective.network;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.tensor.DType;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;

@@ -1,5 +1,10 @@
-package dev.starling.distributed;
+package dev.starling.distributed.coordinator;
 
+import dev.starling.distributed.Member;
+import dev.starling.distributed.View;
+import dev.starling.distributed.group.Channels;
+import dev.starling.distributed.group.Control;
+import dev.starling.distributed.group.Outbox;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;

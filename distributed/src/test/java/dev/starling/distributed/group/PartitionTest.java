@@ -1,7 +1,11 @@
-package dev.starling.distributed;
+package dev.starling.distributed.group;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.group.Membership;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
@@ -47,7 +51,8 @@ class PartitionTest {
                 GroupConfig membership = GroupConfig.of(null, "coordinator").preferredRank(rank).host(name)
                         .joinTimeout(TIMEOUT);
                 simulation.start(name, () -> {
-                    try (Group group = Group.join(Transport.over(simulation.wire(name), config), membership, false)) {
+                    try (Membership group = Membership.join(Transport.over(simulation.wire(name), config), membership,
+                            false)) {
                         group.await(group::isEnded, TIMEOUT);
                         if (group.failure() instanceof PeerLostException loss) {
                             losses.set(membership.preferredRank(), loss);

@@ -1,8 +1,9 @@
-package dev.starling.distributed;
+package dev.starling.distributed.group;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.distributed.DistributedException;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;

@@ -1,4 +1,4 @@
-package dev.starling.distributed.sharing;
+package dev.starling.distributed.state;
 
 import dev.starling.nn.data.Share;
 import java.util.Arrays;

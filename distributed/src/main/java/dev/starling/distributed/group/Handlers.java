@@ -1,4 +1,4 @@
-package dev.starling.distributed;
+package dev.starling.distributed.group;
 
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
@@ -12,11 +12,10 @@ import org.agrona.concurrent.UnsafeBuffer;
  * such messages are kept for the first handler.
  */
 final class Handlers {
-    private static final int CHANNELS = 16;
     private static final int MAX_EARLY = 1024;
 
-    private final MessageHandler[] handlers = new MessageHandler[CHANNELS];
-    private final boolean[] opened = new boolean[CHANNELS];
+    private final MessageHandler[] handlers = new MessageHandler[Channels.COUNT];
+    private final boolean[] opened = new boolean[Channels.COUNT];
     private final List<Early> early = new ArrayList<>();
 
     private record Early(int channel, Endpoint from, byte[] body) { }
@@ -34,7 +33,7 @@ final class Handlers {
     }
 
     void dispatch(int channel, Endpoint from, DirectBuffer buffer, int offset, int length) {
-        if (channel < 0 || channel >= CHANNELS) {
+        if (channel < 0 || channel >= Channels.COUNT) {
             return;
         }
         if (handlers[channel] != null) {

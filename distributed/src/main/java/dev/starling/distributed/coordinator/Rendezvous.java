@@ -1,25 +1,23 @@
-package dev.starling.distributed;
+package dev.starling.distributed.coordinator;
 
-import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
+import dev.starling.distributed.group.Membership;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import java.io.IOException;
 import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
-import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
 
 /**
  * Finds the {@link Coordinator}. A process gets its address as {@code host:port}, or from a file that all processes can
  * read, {@code file:PATH}, or from a list of hosts, whose first entry runs the coordinator.
  */
 public final class Rendezvous {
-    private static final String FILE = "file:";
-    private static final long POLL_INTERVAL_MS = 20;
-
     private Rendezvous() { }
 
     /** Writes a coordinator's address to a file, for processes that join by {@code file:PATH}. */
@@ -30,35 +28,6 @@ public final class Rendezvous {
             Files.move(whole, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
         } catch (IOException e) {
             throw new DistributedException("cannot write the coordinator's address to " + file + ": " + e, e);
-        }
-    }
-
-    /** Returns a coordinator's address; waits for the file if {@code coordinator} names one. */
-    static String resolve(String coordinator, Duration atMost) {
-        if (!coordinator.startsWith(FILE)) {
-            return coordinator;
-        }
-        Path file = Path.of(coordinator.substring(FILE.length()));
-        long begin = System.nanoTime();
-        while (System.nanoTime() - begin < atMost.toNanos()) {
-            try {
-                return Files.readString(file).strip();
-            } catch (NoSuchFileException e) {
-                pause();
-            } catch (IOException e) {
-                throw new DistributedException("cannot read the coordinator's address in " + file + ": " + e, e);
-            }
-        }
-        throw new DistributedException("waited " + atMost + " for the coordinator's address in " + file
-                + "; start the process that publishes it");
-    }
-
-    private static void pause() {
-        try {
-            TimeUnit.MILLISECONDS.sleep(POLL_INTERVAL_MS);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new DistributedException("interrupted while waiting for the coordinator's address", e);
         }
     }
 
@@ -83,12 +52,12 @@ public final class Rendezvous {
         GroupConfig config = GroupConfig.of(transport.at(host(own), rank == 0 ? 0 : port(own)), first)
                 .preferredRank(rank);
         if (rank > 0) {
-            return Group.join(config);
+            return Membership.join(config);
         }
         CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(transport.at(host(first),
                 port(first)), hosts.size(), onLoss, minMembers, config.joinTimeout()));
         try {
-            Group group = Group.join(config);
+            Membership group = Membership.join(config);
             group.onClose(() -> {
                 coordinator.awaitDone(config.timeout());
                 coordinator.close();

@@ -1,4 +1,4 @@
-package dev.starling.distributed;
+package dev.starling.distributed.group;
 
 import dev.starling.transport.Endpoint;
 import java.util.ArrayDeque;
@@ -6,22 +6,22 @@ import java.util.Deque;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /** Messages to one peer, queued in order while the link has no room. */
-final class Outbox {
+public final class Outbox {
     private final Endpoint endpoint;
     private final Deque<byte[]> waiting = new ArrayDeque<>();
     private final UnsafeBuffer buffer = new UnsafeBuffer(0, 0);
     private boolean sending;
 
-    Outbox(Endpoint endpoint) {
+    public Outbox(Endpoint endpoint) {
         this.endpoint = endpoint;
     }
 
-    Endpoint endpoint() {
+    public Endpoint endpoint() {
         return endpoint;
     }
 
     /** Sends a message now, or from {@link #doWork} as soon as the link has room. */
-    void send(int channel, Control message) {
+    public void send(int channel, Control message) {
         byte[] body = message.encode();
         byte[] whole = new byte[Channels.HEADER + body.length];
         buffer.wrap(whole);
@@ -31,7 +31,7 @@ final class Outbox {
         doWork();
     }
 
-    int doWork() {
+    public int doWork() {
         // A send may detect that the peer is lost, and the listener of that loss may send through this outbox.
         if (sending) {
             return 0;
@@ -55,7 +55,7 @@ final class Outbox {
         return work;
     }
 
-    boolean isEmpty() {
+    public boolean isEmpty() {
         return waiting.isEmpty();
     }
 }

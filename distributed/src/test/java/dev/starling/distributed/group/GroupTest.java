@@ -1,9 +1,22 @@
-package dev.starling.distributed;
+package dev.starling.distributed.group;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.Collectives;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.MembershipChangedException;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.SymmetricBuffer;
+import dev.starling.distributed.Work;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.distributed.coordinator.Rendezvous;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
@@ -147,7 +160,7 @@ class GroupTest {
         GroupConfig absent = GroupConfig.of(TransportConfig.of("local", Secret.random()), "local-absent")
                 .joinTimeout(SOON.multipliedBy(6));
         assertThatThrownBy(() -> Group.join(absent, group -> Thread.ofPlatform().daemon().start(() -> {
-            group.await(() -> false, Duration.ofMillis(100));
+            Membership.of(group).await(() -> false, Duration.ofMillis(100));
             group.abort("the run was cancelled");
         }))).isInstanceOf(DistributedException.class).hasMessageContaining("the run was cancelled");
     }
@@ -160,7 +173,8 @@ class GroupTest {
             GroupConfig membership = GroupConfig.of(config, coordinator.address());
             FutureTask<Group> later = new FutureTask<>(() -> Group.join(membership.preferredRank(1)));
             Thread.ofPlatform().daemon().start(later);
-            try (Group zero = Group.join(membership.preferredRank(0)); Group one = later.get(10, TimeUnit.SECONDS)) {
+            try (Group zero = Group.join(membership.preferredRank(0));
+                    Membership one = Membership.of(later.get(10, TimeUnit.SECONDS))) {
                 coordinator.exclude(7, "no process has this preferred rank");
                 coordinator.exclude(1, "its process was killed");
                 assertThatThrownBy(() -> zero.collectives().barrier().await(SOON))

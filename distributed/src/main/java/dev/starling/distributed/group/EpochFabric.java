@@ -1,5 +1,6 @@
-package dev.starling.distributed;
+package dev.starling.distributed.group;
 
+import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;

@@ -1,5 +1,6 @@
-package dev.starling.distributed;
+package dev.starling.distributed.group;
 
+import dev.starling.distributed.DistributedException;
 import dev.starling.transport.Transport;
 import java.time.Duration;
 import java.util.concurrent.locks.LockSupport;

@@ -1,5 +1,8 @@
-package dev.starling.distributed;
+package dev.starling.distributed.group;
 
+import dev.starling.distributed.Member;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.View;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import java.nio.ByteBuffer;

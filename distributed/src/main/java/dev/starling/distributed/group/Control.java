@@ -1,5 +1,8 @@
-package dev.starling.distributed;
+package dev.starling.distributed.group;
 
+import dev.starling.distributed.Member;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.View;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
@@ -9,7 +12,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** Messages between members and the coordinator. */
-sealed interface Control {
+public sealed interface Control {
     /** Maximum number of members of a group. */
     int MAX_MEMBERS = 4096;
 
@@ -28,7 +31,7 @@ sealed interface Control {
     /** The sender has lost the connection to a member, of which it received nothing for {@code silentNs}. */
     record Suspect(long epoch, long id, long silentNs, String reason) implements Control {
         /** Returns the message of a member that has detected a loss. */
-        static Suspect of(long epoch, long id, PeerLostException loss, String reason) {
+        public static Suspect of(long epoch, long id, PeerLostException loss, String reason) {
             return new Suspect(epoch, id, loss.silentFor().toNanos(), reason);
         }
     }

@@ -1,4 +1,4 @@
-package dev.starling.distributed;
+package dev.starling.distributed.coordinator;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;

@@ -1,8 +1,11 @@
-package dev.starling.distributed;
+package dev.starling.distributed.group;
 
 import java.nio.ByteOrder;
 
-/** The channels of a group. The first four bytes of each message between members are the number of its channel. */
+/**
+ * The channels of a group. The first four bytes of each message between members are the number of its channel. A
+ * strategy names its own channel, relative to {@link #FIRST_OF_STRATEGIES}.
+ */
 public final class Channels {
     /** Length in bytes of the channel number, with which every message begins. */
     public static final int HEADER = 4;
@@ -13,11 +16,11 @@ public final class Channels {
     /** Collectives. */
     public static final int COLLECTIVES = 1;
 
-    /** Parameter servers. */
-    public static final int PARAMETERS = 2;
+    /** The first number that strategies use. */
+    public static final int FIRST_OF_STRATEGIES = 2;
 
-    /** Gossip. */
-    public static final int GOSSIP = 3;
+    /** Number of channels. */
+    public static final int COUNT = 16;
 
     /** Byte order of the channel number. */
     public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;

@@ -1,4 +1,4 @@
-package dev.starling.distributed.sharing;
+package dev.starling.distributed.state;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;

@@ -1,8 +1,11 @@
-package dev.starling.distributed;
+package dev.starling.distributed.coordinator;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
+import dev.starling.distributed.group.Channels;
+import dev.starling.distributed.group.Control;
+import dev.starling.distributed.group.Outbox;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;

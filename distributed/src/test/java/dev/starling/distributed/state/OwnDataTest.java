@@ -1,13 +1,13 @@
-package dev.starling.distributed.sharing;
+package dev.starling.distributed.state;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.gossip.Gossip;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.config.Consistency;

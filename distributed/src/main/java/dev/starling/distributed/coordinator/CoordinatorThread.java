@@ -1,5 +1,6 @@
-package dev.starling.distributed;
+package dev.starling.distributed.coordinator;
 
+import dev.starling.distributed.DistributedException;
 import java.time.Duration;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
