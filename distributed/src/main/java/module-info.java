@@ -9,9 +9,14 @@ module dev.starling.distributed {
     requires jdk.unsupported;
 
     exports dev.starling.distributed;
+    exports dev.starling.distributed.coordinator;
     exports dev.starling.distributed.ring;
-    exports dev.starling.distributed.state;
     exports dev.starling.distributed.gossip;
     exports dev.starling.distributed.launch;
     exports dev.starling.distributed.ps;
+    exports dev.starling.distributed.ps.config;
+
+    provides dev.starling.distributed.GroupProvider with dev.starling.distributed.group.MembershipProvider;
+
+    uses dev.starling.distributed.GroupProvider;
 }

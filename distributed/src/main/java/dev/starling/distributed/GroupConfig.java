@@ -7,7 +7,7 @@ import java.time.Duration;
  * Configuration with which a process joins a group. Immutable.
  *
  * @param transport the transport and its address
- * @param coordinator address of the {@link Coordinator}, or {@code file:PATH} of a file that contains it
+ * @param coordinator address of the coordinator, or {@code file:PATH} of a file that contains it
  * @param preferredRank the rank that this process should get in the first epoch if possible; -1 for any
  * @param host identity of the host: processes with equal texts can map each other's memory
  * @param joinTimeout how long {@link Group#join} waits until the group is complete

@@ -2,6 +2,9 @@ package dev.starling.distributed;
 
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.distributed.group.Membership;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
@@ -75,7 +78,7 @@ public final class Cluster {
     /** The program of a rank. */
     public interface Rank<T> {
         /** Runs the program. */
-        T run(Group group) throws Exception;
+        T run(Membership group) throws Exception;
     }
 
     /** Runs a program on all ranks; returns their results, or throws the failure of a rank. */
@@ -89,7 +92,7 @@ public final class Cluster {
                 GroupConfig config = hosts.isEmpty() ? here : here.host(hosts.get(rank));
                 Callable<T> body = () -> {
                     Wire wire = around.apply(Transport.providers().get(transport.provider()).open(transport));
-                    try (Group group = Group.join(Transport.over(wire, transport), config, true)) {
+                    try (Membership group = Membership.join(Transport.over(wire, transport), config, true)) {
                         return program.run(group);
                     }
                 };

@@ -1,7 +1,7 @@
 package dev.starling.samples;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.errors.StarlingException;
 import dev.starling.samples.train.Clusters;

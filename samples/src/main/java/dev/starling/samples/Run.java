@@ -1,9 +1,9 @@
 package dev.starling.samples;
 
-import dev.starling.errors.StarlingException;
-import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.launch.LaunchException;
 import dev.starling.distributed.launch.Launcher;
+import dev.starling.errors.StarlingException;
 import dev.starling.samples.train.Clusters;
 import java.time.Duration;
 import java.util.List;
@@ -11,8 +11,8 @@ import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.Parameters;
 import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
 import picocli.CommandLine.Spec;
 
 /** Runs any command as several processes that can find each other. */

@@ -1,7 +1,17 @@
 package dev.starling.distributed.collective;
 
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.collective.CollectiveCall.Kind;
+import dev.starling.distributed.collective.call.Algorithm;
+import dev.starling.distributed.collective.call.CollectiveCall.Kind;
+import dev.starling.distributed.collective.call.CollectiveCall;
+import dev.starling.distributed.collective.call.EpochMessages;
+import dev.starling.distributed.collective.call.Fabric;
+import dev.starling.distributed.collective.call.SymmetricMemory;
+import dev.starling.distributed.collective.call.Task;
+import dev.starling.distributed.collective.call.Transfer;
+import dev.starling.distributed.collective.network.NetworkCollectives;
+import dev.starling.distributed.collective.network.PointToPoint;
+import dev.starling.distributed.collective.shared.DirectCollectives;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.Endpoint;
 import java.lang.foreign.MemorySegment;
@@ -15,17 +25,8 @@ import org.agrona.concurrent.UnsafeBuffer;
 /**
  * Runs the collectives of one epoch, one after the other, in the order in which they were started: directly in memory
  * that all ranks map, or over the network. Confined to the thread that works for the group.
- *
- * <p>Messages: channel i32, kind i32, epoch i64, sequence i64, rest. Those of other epochs are dropped.
  */
 public final class Engine implements AutoCloseable {
-    /** Length in bytes of the header of messages, the channel number included. */
-    static final int HEADER = 24;
-
-    private static final int EXCHANGE = 1;
-    private static final int ABORT = 2;
-    static final int NETWORK = 3;
-    static final int POINT_TO_POINT = 4;
     private static final int MAX_BLOB = 16 << 10;
     private static final long LINE = 64;
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
@@ -34,7 +35,7 @@ public final class Engine implements AutoCloseable {
     private static final Thread OTHER_THREAD = Thread.ofPlatform().unstarted(() -> { });
 
     private final Fabric fabric;
-    private final int channel;
+    private final EpochMessages messages;
     /** Blobs received, by number of the exchange and rank. */
     private final Map<Long, byte[][]> received = new HashMap<>();
     private final Task controlKeys;
@@ -60,20 +61,16 @@ public final class Engine implements AutoCloseable {
     /** Creates the engine of an epoch; messages start with the number of {@code channel}. */
     public Engine(Fabric fabric, int channel) {
         this.fabric = fabric;
-        this.channel = channel;
-        network = new NetworkCollectives(this);
-        transfers = new PointToPoint(this);
+        messages = new EpochMessages(fabric, channel);
+        network = new NetworkCollectives(messages);
+        transfers = new PointToPoint(messages);
         control = register(DirectCollectives.CONTROL_BYTES + network.scratchBytes());
         controlKeys = control.keys();
     }
 
-    Fabric fabric() {
-        return fabric;
-    }
-
     /** Registers memory; {@link SymmetricMemory} describes the further steps. */
     public SymmetricMemory register(long bytes) {
-        SymmetricMemory memory = new SymmetricMemory(this, registrations, bytes);
+        SymmetricMemory memory = new SymmetricMemory(fabric, this::exchange, registrations, bytes);
         registrations++;
         return memory;
     }
@@ -149,11 +146,11 @@ public final class Engine implements AutoCloseable {
             transfers.start(task.transfer);
             return;
         }
-        task.next = null;
+        task.next(null);
         if (last == null) {
             first = task;
         } else {
-            last.next = task;
+            last.next(task);
         }
         last = task;
     }
@@ -206,7 +203,7 @@ public final class Engine implements AutoCloseable {
             last = null;
             control.open();
             Task own = last;
-            own.next = rest;
+            own.next(rest);
             if (rest != null) {
                 last = tail(rest);
             }
@@ -222,8 +219,8 @@ public final class Engine implements AutoCloseable {
 
     private static Task tail(Task task) {
         Task end = task;
-        while (end.next != null) {
-            end = end.next;
+        while (end.next() != null) {
+            end = end.next();
         }
         return end;
     }
@@ -238,7 +235,7 @@ public final class Engine implements AutoCloseable {
         for (int rank = 0; rank < sent.length; rank++) {
             if (rank != fabric.rank() && !sent[rank]) {
                 if (message == null) {
-                    message = message(EXCHANGE, exchanges, task.blob);
+                    message = messages.of(EpochMessages.EXCHANGE, exchanges, task.blob);
                 }
                 int code = fabric.endpoint(rank).send(message, 0, message.capacity());
                 // A peer that has closed needs no blob. If its own blob is required, `received` shows that it is
@@ -288,44 +285,20 @@ public final class Engine implements AutoCloseable {
 
     private void removeFirst() {
         begun = false;
-        first = first.next;
+        first = first.next();
         if (first == null) {
             last = null;
         }
     }
 
-    /** Sends a message to a rank; returns the transport's result code. */
-    int send(int rank, DirectBuffer message, int offset, int length) {
-        return fabric.endpoint(rank).send(message, offset, length);
-    }
-
-    /** Writes the header of a message of the given kind. */
-    void header(UnsafeBuffer message, int kind) {
-        write(message, kind, 0);
-    }
-
-    private void write(UnsafeBuffer message, int kind, long sequence) {
-        message.putInt(0, channel, ORDER);
-        message.putInt(4, kind, ORDER);
-        message.putLong(8, fabric.epoch(), ORDER);
-        message.putLong(16, sequence, ORDER);
-    }
-
-    private UnsafeBuffer message(int kind, long sequence, byte[] rest) {
-        UnsafeBuffer message = new UnsafeBuffer(new byte[HEADER + rest.length]);
-        write(message, kind, sequence);
-        message.putBytes(HEADER, rest);
-        return message;
-    }
-
     /** Handles a message; {@code offset} is that of the bytes after the channel number. */
     public void onMessage(int from, DirectBuffer buffer, int offset, int length) {
-        int rest = HEADER - Integer.BYTES;
+        int rest = EpochMessages.HEADER - Integer.BYTES;
         if (length < rest || buffer.getLong(offset + 4, ORDER) != fabric.epoch() || failure != null) {
             return;
         }
         switch (buffer.getInt(offset, ORDER)) {
-            case EXCHANGE -> {
+            case EpochMessages.EXCHANGE -> {
                 long sequence = buffer.getLong(offset + 12, ORDER);
                 // A rank is at most one exchange ahead of another.
                 if (sequence == exchanges || sequence == exchanges + 1) {
@@ -334,13 +307,13 @@ public final class Engine implements AutoCloseable {
                     received.computeIfAbsent(sequence, s -> new byte[fabric.world()][])[from] = blob;
                 }
             }
-            case ABORT -> {
+            case EpochMessages.ABORT -> {
                 byte[] encoded = new byte[length - rest];
                 buffer.getBytes(offset + rest, encoded);
                 fail(Abort.decode(from, encoded));
             }
-            case POINT_TO_POINT -> transfers.onMessage(from, buffer, offset + rest, length - rest);
-            case NETWORK -> network.onMessage(from, buffer, offset + rest, length - rest);
+            case EpochMessages.POINT_TO_POINT -> transfers.onMessage(from, buffer, offset + rest, length - rest);
+            case EpochMessages.NETWORK -> network.onMessage(from, buffer, offset + rest, length - rest);
             default -> { }
         }
     }
@@ -353,7 +326,7 @@ public final class Engine implements AutoCloseable {
     /** Fails all pending and future tasks, on this rank and on the others. */
     public void abort(RuntimeException why) {
         if (failure == null) {
-            abortMessage = message(ABORT, 0, Abort.encode(why));
+            abortMessage = messages.of(EpochMessages.ABORT, 0, Abort.encode(why));
             abortSent = new boolean[fabric.world()];
             abortSent[fabric.rank()] = true;
             fail(why);
@@ -380,7 +353,7 @@ public final class Engine implements AutoCloseable {
     public void fail(RuntimeException why) {
         if (failure == null) {
             failure = why;
-            for (Task task = first; task != null; task = task.next) {
+            for (Task task = first; task != null; task = task.next()) {
                 task.fail(why);
             }
             first = null;
@@ -414,7 +387,8 @@ public final class Engine implements AutoCloseable {
     /** Describes what a task waits for, for the message of a timeout. */
     public String describeAwaited(Task task) {
         if (task.transfer != null) {
-            return "rank " + task.transfer.peer + (task.transfer.agreed ? " makes no progress" : " has not arrived");
+            return "rank " + task.transfer.peer
+                    + (task.transfer.isAgreed() ? " makes no progress" : " has not arrived");
         }
         int rank = awaitedRank();
         if (first != null && first.ready != null && !begun) {

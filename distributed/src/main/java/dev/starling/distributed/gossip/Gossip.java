@@ -1,9 +1,10 @@
 package dev.starling.distributed.gossip;
 
-import dev.starling.distributed.Channels;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
+import dev.starling.distributed.group.Channels;
+import dev.starling.distributed.group.Membership;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.TrainingState;
@@ -30,8 +31,8 @@ import org.agrona.ExpandableArrayBuffer;
  * travel with a mass that is halved when they are sent and added up when they are mixed, so that the steps of all
  * workers have the same weight however often each one sends. (Kempe et al., 2003; Blot et al., 2016) At the end of the
  * last epoch, workers that have finished wait for the others, up to the group's timeout, and all take the mean of their
- * final weights, in which each worker counts the same. A parameter that is frozen in one worker is not changed there.
- * Weights that are infinite or NaN are not mixed in.
+ * final weights, in which each worker counts the same, whatever its number of rows. A parameter that is frozen in one
+ * worker is not changed there. Weights that are infinite or NaN are not mixed in.
  *
  * <p>All workers begin with the weights of rank 0, or of the next rank if that one is lost before any worker has
  * received them. The loss of a worker is logged, and no other worker waits for it. A worker that joins starts with the
@@ -42,6 +43,8 @@ import org.agrona.ExpandableArrayBuffer;
 public final class Gossip implements DistributionStrategy {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    /** The channel of gossip's messages. */
+    static final int CHANNEL = Channels.FIRST_OF_STRATEGIES + 1;
     private static final int ANNOUNCE = 1;
     private static final int UPDATE = 2;
     private static final int CREDIT = 3;
@@ -50,7 +53,7 @@ public final class Gossip implements DistributionStrategy {
     private static final int NOTES_OFFSET = 16;
     private static final double MIN_MASS = 1e-6;
 
-    private final Group group;
+    private final Membership group;
     private final int period;
     private final boolean ownData;
     private final List<Peer> peers = new CopyOnWriteArrayList<>();
@@ -84,10 +87,10 @@ public final class Gossip implements DistributionStrategy {
         if (period < 1) {
             throw TensorException.argument("gossip", "period must be >= 1 step, got " + period, "set 1 or more");
         }
-        this.group = group;
+        this.group = Membership.of(group);
         this.period = period;
         this.ownData = ownData;
-        liveness = new PeerLiveness(group, peers);
+        liveness = new PeerLiveness(this.group, peers);
     }
 
     /** Creates a strategy that publishes after every fourth step. */
@@ -164,7 +167,7 @@ public final class Gossip implements DistributionStrategy {
             staging = group.transport().register(layout.bytes());
             staged = layout.over(staging.memory());
             removeListener = group.onChange(this::addPeers);
-            group.channel(Channels.GOSSIP, this::onMessage);
+            group.channel(CHANNEL, this::onMessage);
             addPeers();
         });
         if (!initialised) {
@@ -426,7 +429,7 @@ public final class Gossip implements DistributionStrategy {
     }
 
     private int header(int kind) {
-        message.putInt(0, Channels.GOSSIP, Channels.ORDER);
+        message.putInt(0, CHANNEL, Channels.ORDER);
         message.putInt(4, kind, ORDER);
         return 8;
     }
@@ -500,7 +503,7 @@ public final class Gossip implements DistributionStrategy {
             return;
         }
         group.locked(() -> {
-            group.channel(Channels.GOSSIP, null);
+            group.channel(CHANNEL, null);
             removeListener.run();
             removeListener = null;
             peers.forEach(Peer::close);

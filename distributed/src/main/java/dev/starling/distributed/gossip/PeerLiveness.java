@@ -1,7 +1,7 @@
 package dev.starling.distributed.gossip;
 
-import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
+import dev.starling.distributed.group.Membership;
 import dev.starling.transport.Endpoint;
 import java.lang.System.Logger.Level;
 import java.util.List;
@@ -13,7 +13,7 @@ import java.util.List;
 final class PeerLiveness {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
 
-    private final Group group;
+    private final Membership group;
     private final List<Peer> peers;
     /** The number of reachable {@link #peers}. */
     private volatile int reachable;
@@ -24,7 +24,7 @@ final class PeerLiveness {
     /** The number of steps after which this worker was {@link #cutOff}. */
     private long cutOffStep;
 
-    PeerLiveness(Group group, List<Peer> peers) {
+    PeerLiveness(Membership group, List<Peer> peers) {
         this.group = group;
         this.peers = peers;
     }

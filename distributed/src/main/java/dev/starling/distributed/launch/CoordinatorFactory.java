@@ -1,6 +1,6 @@
 package dev.starling.distributed.launch;
 
-import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.transport.Secret;
 import java.nio.file.Path;
 

@@ -1,7 +1,7 @@
 package dev.starling.distributed.launch;
 
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -2,6 +2,10 @@ package dev.starling.distributed.ps;
 
 import dev.starling.autograd.Tape;
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerOptimizer;
+import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.distributed.ps.worker.RemoteTable;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.layer.Embedding;

@@ -3,6 +3,22 @@ package dev.starling.distributed.ps;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ps.config.ServerException;
+import dev.starling.distributed.ps.config.ServerOptimizer;
+import dev.starling.distributed.ps.server.ServerNode;
+import dev.starling.distributed.ps.wire.Message;
+import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.distributed.ps.worker.Agreement;
+import dev.starling.distributed.ps.worker.Client;
+import dev.starling.distributed.ps.worker.GradientCopies;
+import dev.starling.distributed.ps.worker.RemoteTable;
+import dev.starling.distributed.ps.worker.RowJob;
+import dev.starling.distributed.ps.worker.ServerLink;
+import dev.starling.distributed.ps.worker.TablePart;
+import dev.starling.distributed.ps.worker.WorkerWeights;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointException;
@@ -66,7 +82,7 @@ public final class ParameterServer implements DistributionStrategy {
     private static final int BLOCK_LENGTH = 16_384;
     private static final int NOTES_INTERVAL_STEPS = 16;
 
-    private final Group group;
+    private final Membership group;
     private final WorkerConfig config;
     private final boolean synchronous;
     private final SecureRandom random = new SecureRandom();
@@ -88,7 +104,7 @@ public final class ParameterServer implements DistributionStrategy {
     private long steps;
 
     private ParameterServer(Group group, WorkerConfig config) {
-        this.group = group;
+        this.group = Membership.of(group);
         this.config = config;
         synchronous = config.consistency() instanceof Consistency.Synchronous;
     }
@@ -103,7 +119,7 @@ public final class ParameterServer implements DistributionStrategy {
      * @throws DistributedException if the group ends, or no worker is left
      */
     public static void serve(Group group, int number, ServerConfig config) {
-        new ServerNode(group, number, config).run();
+        new ServerNode(Membership.of(group), number, config).run();
     }
 
     /**
@@ -204,10 +220,8 @@ public final class ParameterServer implements DistributionStrategy {
                 keepers.add(new ArrayList<>());
                 restored = keep(plan.dense().get(i), optimizer.parameters().get(i), keepers.getLast());
             }
-            for (BlockRequest request : localWeights.requests()[i]) {
-                // Servers count the steps of all workers.
-                request.keptSteps = restored ? optimizer.steps() * (synchronous ? 1 : world()) : 0;
-            }
+            // Servers count the steps of all workers.
+            localWeights.keptSteps(i, restored ? optimizer.steps() * (synchronous ? 1 : world()) : 0);
         }
         localWeights.keep(keepers);
         if (synchronous || state.step() > 0) {
@@ -246,7 +260,7 @@ public final class ParameterServer implements DistributionStrategy {
     /** Logs a warning for each server whose weights or rows are not those of the checkpoint that worker 0 read. */
     private void compareToCheckpoint(List<EmbeddingTable> used) {
         for (ServerLink server : client.servers) {
-            if (server.holds) {
+            if (server.holds()) {
                 LOG.log(Level.WARNING, "server {0} continues with the weights in its own directory and ignores the "
                         + "checkpoint of step {1}; to resume from the checkpoint, give the server an empty directory",
                         server.number, state.step());
@@ -259,13 +273,7 @@ public final class ParameterServer implements DistributionStrategy {
 
     private void connect(EmbeddingTable table, Plan plan, int number) {
         Plan.Table planned = plan.tables().get(number);
-        ServerLink[] servers = client.servers;
-        TablePart[] parts = new TablePart[servers.length];
-        for (int s = 0; s < parts.length; s++) {
-            parts[s] = new TablePart(servers[s], servers[s].requests.length + number, plan, planned, random);
-            servers[s].tables.add(parts[s]);
-        }
-        RemoteTable remote = new RemoteTable(plan, planned, parts, this::pull);
+        RemoteTable remote = new RemoteTable(plan, planned, client.partsOf(plan, number), this::pull);
         tables.put(table, remote);
         table.connect(remote);
     }

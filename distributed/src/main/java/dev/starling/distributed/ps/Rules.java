@@ -1,6 +1,8 @@
 package dev.starling.distributed.ps;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.ps.config.ServerOptimizer;
+import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;

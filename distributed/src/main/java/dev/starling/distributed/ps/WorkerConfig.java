@@ -1,5 +1,8 @@
 package dev.starling.distributed.ps;
 
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerOptimizer;
+import dev.starling.distributed.ps.worker.Agreement;
 import dev.starling.tensor.TensorException;
 import java.util.List;
 

@@ -2,13 +2,13 @@ package dev.starling.distributed.ring;
 
 import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.View;
 import dev.starling.distributed.Work;
+import dev.starling.distributed.group.Membership;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Shape;
@@ -46,7 +46,7 @@ final class DeviceReducer implements Reducer {
     private record Place(String host, String device) { }
 
     /** The devices of an epoch's ranks. They are aborted when the epoch ends, even while this rank waits for them. */
-    private record Epoch(Group group, long number, DeviceGroup ranks, Duration timeout) {
+    private record Epoch(Membership group, long number, DeviceGroup ranks, Duration timeout) {
         boolean isOver() {
             return group.failure() != null || group.view().epoch() != number;
         }
@@ -113,7 +113,7 @@ final class DeviceReducer implements Reducer {
      *
      * @return the reducer, or {@code null} if that is not possible
      */
-    static DeviceReducer join(Group group, Device device, boolean allowed, int vectorSize, Duration timeout) {
+    static DeviceReducer join(Membership group, Device device, boolean allowed, int vectorSize, Duration timeout) {
         Collectives collectives = group.collectives();
         View view = group.view();
         DeviceCollectives library = allowed ? device.backend().collectives() : null;

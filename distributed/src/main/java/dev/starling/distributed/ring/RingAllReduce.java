@@ -6,9 +6,10 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ReduceOp;
-import dev.starling.distributed.sharing.OwnRows;
-import dev.starling.distributed.sharing.Throughput;
+import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.state.OwnRows;
 import dev.starling.distributed.state.StateExchange;
+import dev.starling.distributed.state.Throughput;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.DistributionStrategy;
@@ -57,7 +58,7 @@ public final class RingAllReduce implements DistributionStrategy {
     /** In the vector: a parameter is frozen. Larger than the number of ranks. */
     private static final int FROZEN = 4096;
 
-    private final Group group;
+    private final Membership group;
     private final RingConfig config;
     private final Duration timeout;
     private TrainingState state;
@@ -80,7 +81,7 @@ public final class RingAllReduce implements DistributionStrategy {
     private DistributedException pendingFailure;
 
     private RingAllReduce(Group group, RingConfig config) {
-        this.group = group;
+        this.group = Membership.of(group);
         this.config = config;
         timeout = group.config().timeout();
         assignRank();

@@ -6,12 +6,12 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.CollectiveMismatchException;
 import dev.starling.distributed.Collectives;
-import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.Group;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.group.Membership;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
@@ -73,7 +73,7 @@ class EngineTest {
         assertThatThrownBy(call).isInstanceOf(TensorException.class).hasMessageContaining(why);
     }
 
-    private static void sum(Group group, SymmetricBuffer buffer) {
+    private static void sum(Membership group, SymmetricBuffer buffer) {
         buffer.memory().setAtIndex(ValueLayout.JAVA_INT, 0, group.rank() + 1);
         Work work = group.collectives().prepareAllReduce(buffer, 0, BYTES / 4, DType.I32, ReduceOp.SUM, "");
         work.start();
@@ -176,7 +176,7 @@ class EngineTest {
     }
 
     /** Returns the rank's message of a mismatch, which may occur while it registers its buffers. */
-    private static String mismatch(Group group, CountDownLatch notified, Runnable calls) {
+    private static String mismatch(Membership group, CountDownLatch notified, Runnable calls) {
         try {
             calls.run();
             return "nothing noticed";

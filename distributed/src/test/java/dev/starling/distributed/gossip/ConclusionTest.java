@@ -3,8 +3,8 @@ package dev.starling.distributed.gossip;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.nn.Layer;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.TensorDataset;

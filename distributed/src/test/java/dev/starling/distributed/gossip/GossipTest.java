@@ -3,11 +3,11 @@ package dev.starling.distributed.gossip;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.starling.distributed.Channels;
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.group.Membership;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.data.DataLoader;
@@ -53,7 +53,7 @@ class GossipTest {
     };
 
     /** Fits y = 3x - 1: each worker trains on other examples, and all end at the same line. */
-    private static double[] fit(Group group) {
+    private static double[] fit(Membership group) {
         int rank = group.rank();
         try (Scope scope = Scope.open("test");
                 Gossip gossip = Gossip.of(group, 2);
@@ -220,7 +220,7 @@ class GossipTest {
             AtomicInteger received = new AtomicInteger();
             try (Layer model = Linear.of(1, 1, Generator.seeded(1));
                     Optimizer sgd = Sgd.over(model).build();
-                    Group remaining = guest(group, received)) {
+                    Membership remaining = guest(group, received)) {
                 TrainingState state = TrainingState.of(model, sgd);
                 Gossip first = Gossip.of(group);
                 first.close();
@@ -231,7 +231,7 @@ class GossipTest {
                 assertThat(first.peers()).isZero();
                 for (int guests = 1; guests <= 2; guests++) {
                     long epoch = group.epoch();
-                    try (Group leaving = guest(group, received)) {
+                    try (Membership leaving = guest(group, received)) {
                         assertThat(leaving.world()).isEqualTo(3);
                         assertThat(group.await(() -> group.failure() == null && group.epoch() > epoch, TIMEOUT))
                                 .isTrue();
@@ -261,7 +261,7 @@ class GossipTest {
     /** Returns the announcement of a worker that trains a model of one tensor. */
     private static UnsafeBuffer announcement(String tensor) {
         UnsafeBuffer message = new UnsafeBuffer(new byte[ANNOUNCEMENT_BYTES]);
-        message.putInt(0, Channels.GOSSIP, ByteOrder.LITTLE_ENDIAN);
+        message.putInt(0, Gossip.CHANNEL, ByteOrder.LITTLE_ENDIAN);
         message.putInt(4, 1, ByteOrder.LITTLE_ENDIAN);
         message.putInt(20, tensor.length(), ByteOrder.LITTLE_ENDIAN);
         message.putStringWithoutLengthAscii(24, tensor);
@@ -269,9 +269,9 @@ class GossipTest {
     }
 
     /** Joins a group, and counts messages of gossip. */
-    private static Group guest(Group group, AtomicInteger received) {
-        Group guest = Group.join(group.config().preferredRank(-1));
-        guest.channel(Channels.GOSSIP, (from, buffer, offset, length) -> received.incrementAndGet());
+    private static Membership guest(Membership group, AtomicInteger received) {
+        Membership guest = Membership.join(group.config().preferredRank(-1));
+        guest.channel(Gossip.CHANNEL, (from, buffer, offset, length) -> received.incrementAndGet());
         return guest;
     }
 

@@ -4,9 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.nn.Layer;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.TensorDataset;

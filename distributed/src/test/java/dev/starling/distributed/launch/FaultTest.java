@@ -4,9 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.catchThrowableOfType;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.Coordinator.OnLoss;
-import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.spi.WireProvider.Availability;

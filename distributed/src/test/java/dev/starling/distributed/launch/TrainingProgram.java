@@ -1,15 +1,15 @@
 package dev.starling.distributed.launch;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.gossip.Gossip;
-import dev.starling.distributed.ps.Consistency;
+import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.ParameterServer;
-import dev.starling.distributed.ps.ServerConfig;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;
@@ -114,7 +114,7 @@ final class TrainingProgram {
         Generator same = Generator.seeded(1);
         Tensor x = same.normal(BATCHES * BATCH, 8);
         Tensor y = x.sum(1).gt(0).to(DType.I64);
-        try (Group group = join(config);
+        try (Membership group = join(config);
                 Layer model = Sequential.of(Linear.of(8, 16, same), new Relu(), Linear.of(16, 2, same));
                 Optimizer sgd = Sgd.over(model).rate(0.1).momentum(0.9).build();
                 DataLoader data = DataLoader.of(TensorDataset.of(x, y)).batchSize(BATCH).workers(0).shuffle().build();
@@ -129,8 +129,8 @@ final class TrainingProgram {
         }
     }
 
-    private static Group join(GroupConfig config) {
-        Group group = Group.join(config);
+    private static Membership join(GroupConfig config) {
+        Membership group = Membership.join(config);
         group.onChange(() -> {
             if (group.failure() == null) {
                 System.out.println("members " + group.world());
@@ -140,13 +140,13 @@ final class TrainingProgram {
     }
 
     private static void serve(LaunchedProcess me, GroupConfig config, Path directory) {
-        try (Group group = join(config)) {
+        try (Membership group = join(config)) {
             ParameterServer.serve(group, me.rank() - me.workers(), ServerConfig.in(directory));
         }
         System.out.println("done");
     }
 
-    private static DistributionStrategy strategy(String name, Group group, LaunchedProcess me) {
+    private static DistributionStrategy strategy(String name, Membership group, LaunchedProcess me) {
         return switch (name) {
             case "ps" -> servers(group, me, new Consistency.Asynchronous());
             case "ps-stale" -> servers(group, me, new Consistency.Stale(2));
@@ -157,12 +157,12 @@ final class TrainingProgram {
         };
     }
 
-    private static DistributionStrategy servers(Group group, LaunchedProcess me, Consistency consistency) {
+    private static DistributionStrategy servers(Membership group, LaunchedProcess me, Consistency consistency) {
         return ParameterServer.worker(group, me.rank()).workers(me.workers()).servers(me.servers())
                 .consistency(consistency).build();
     }
 
-    private record Pace(Group group, Path stop) implements TrainingListener {
+    private record Pace(Membership group, Path stop) implements TrainingListener {
         @Override
         public void stepEnded(Progress progress) {
             lastStepNs = System.nanoTime();

@@ -1,15 +1,15 @@
 package dev.starling.distributed.network;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.gossip.Gossip;
-import dev.starling.distributed.ps.Consistency;
 import dev.starling.distributed.ps.ParameterServer;
-import dev.starling.distributed.ps.ServerConfig;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;

@@ -6,6 +6,11 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ps.config.ServerOptimizer;
+import dev.starling.distributed.ps.server.ServerDriver;
+import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.layer.Embedding;

@@ -3,11 +3,13 @@ package dev.starling.distributed.ps;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.server.ServerCrashTest;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.io.BufferedReader;

@@ -4,6 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ps.server.ServerDriver;
+import dev.starling.distributed.ps.wire.Message;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.TrainingState;

@@ -5,9 +5,11 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.ps.CornerImages.Outcome;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ring.StagedDevices;
 import dev.starling.nn.Layer;
 import dev.starling.nn.data.Share;

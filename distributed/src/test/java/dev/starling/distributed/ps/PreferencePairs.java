@@ -1,5 +1,6 @@
 package dev.starling.distributed.ps;
 
+import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.DataLoader;

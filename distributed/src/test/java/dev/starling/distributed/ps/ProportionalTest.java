@@ -5,10 +5,12 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.DataLoader;

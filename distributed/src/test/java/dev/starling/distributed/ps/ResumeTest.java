@@ -5,6 +5,9 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.ps.CornerImages.Outcome;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.nn.Layer;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;

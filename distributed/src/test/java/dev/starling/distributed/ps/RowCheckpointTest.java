@@ -5,6 +5,10 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ps.config.ServerOptimizer;
+import dev.starling.distributed.ps.store.RowFile;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.checkpoint.Part;

@@ -2,9 +2,11 @@ package dev.starling.distributed.ps;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.distributed.ps.server.ServerCrashTest;
+import dev.starling.distributed.ps.store.RowFile;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointWriter;
 import dev.starling.nn.checkpoint.Part;

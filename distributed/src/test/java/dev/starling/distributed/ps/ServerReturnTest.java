@@ -4,9 +4,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator.OnLoss;
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.Group;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
+import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ps.worker.Client;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.TrainingListener;
@@ -46,7 +48,7 @@ class ServerReturnTest {
                         assertThat(begun.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
                         group.close();
                         assertThat(first.join(SOON)).isTrue();
-                        try (Group another = Group.join(group.config())) {
+                        try (Membership another = Membership.join(group.config())) {
                             ParameterServer.serve(another, 0, config);
                         }
                         return null;
@@ -106,7 +108,7 @@ class ServerReturnTest {
         });
     }
 
-    private static void serveUntilClosed(Group group, ServerConfig config) {
+    private static void serveUntilClosed(Membership group, ServerConfig config) {
         try {
             ParameterServer.serve(group, 0, config);
         } catch (DistributedException closed) {

@@ -3,10 +3,12 @@ package dev.starling.distributed.ps;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator.OnLoss;
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
+import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.TrainingListener;
@@ -77,7 +79,7 @@ class SynchronousLossTest {
     }
 
     /** Trains or serves until the run fails; returns the failure. */
-    private static DistributedException failure(Group group, int rank, TrainingListener listener) {
+    private static DistributedException failure(Membership group, int rank, TrainingListener listener) {
         try {
             if (rank >= WORKERS) {
                 ParameterServer.serve(group, rank - WORKERS, ServerConfig.inMemory());
@@ -93,7 +95,7 @@ class SynchronousLossTest {
     }
 
     /** Computes until the other member is lost and the group has continued without it, if it does. */
-    private void compute(Group group, Way way) {
+    private void compute(Membership group, Way way) {
         begun.countDown();
         await(lostNow);
         if (way != Way.LEAVES) {
@@ -110,7 +112,7 @@ class SynchronousLossTest {
         }
     }
 
-    private void lose(Group group, int rank, Way way) throws InterruptedException {
+    private void lose(Membership group, int rank, Way way) throws InterruptedException {
         String wire = Thread.currentThread().getName();
         Thread body = Thread.ofPlatform().daemon().name("lost").start(() -> failure(group, rank,
                 new TrainingListener() {
@@ -131,7 +133,7 @@ class SynchronousLossTest {
         lostNow.countDown();
         if (way == Way.REPLACED) {
             AtomicLong steps = new AtomicLong();
-            try (Group another = Group.join(group.config())) {
+            try (Membership another = Membership.join(group.config())) {
                 assertThat(failure(another, rank, new TrainingListener() {
                     @Override
                     public void stepEnded(Progress progress) {

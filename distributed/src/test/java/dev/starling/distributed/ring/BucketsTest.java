@@ -3,7 +3,7 @@ package dev.starling.distributed.ring;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;

@@ -5,9 +5,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ring.Runs.Outcome;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.SingleProcess;
@@ -140,7 +140,7 @@ class DeviceRingTest {
                     RingAllReduce.over(group).build(), b -> { }));
             group.collectives().barrier().await(TIMEOUT);
             long epoch = group.epoch();
-            try (Group guest = group.rank() == 1 ? null : Group.join(group.config().preferredRank(-1))) {
+            try (Membership guest = group.rank() == 1 ? null : Membership.join(group.config().preferredRank(-1))) {
                 assertThat(group.await(() -> group.epoch() > epoch, TIMEOUT)).isTrue();
             }
             return null;

@@ -4,11 +4,11 @@ import static dev.starling.distributed.ring.Runs.assertClose;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
-import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ring.Runs.Outcome;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.Checkpoint;
@@ -58,7 +58,7 @@ class ElasticTest {
 
     /** A listener that injects faults into a rank. */
     private static class FaultListener implements TrainingListener {
-        Group group;
+        Membership group;
 
         /** Called in each forward pass. */
         void forward(long step) {
@@ -108,7 +108,7 @@ class ElasticTest {
         Callable<Outcome> body = () -> {
             GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
                     .timeout(Duration.ofSeconds(20));
-            try (Group group = Group.join(config)) {
+            try (Membership group = Membership.join(config)) {
                 listener.group = group;
                 RingAllReduce.Builder ring = RingAllReduce.over(group).bucketBytes(512);
                 Progress[] progress = new Progress[1];
@@ -188,7 +188,8 @@ class ElasticTest {
         startCoordinator(2, Coordinator.OnLoss.REFORM);
         CountDownLatch isOther = new CountDownLatch(1);
         FutureTask<Void> first = new FutureTask<>(() -> {
-            try (Group group = Group.join(GroupConfig.of(transport, coordinator.address()).preferredRank(0))) {
+            GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(0);
+            try (Membership group = Membership.join(config)) {
                 assertThat(isOther.await(20, TimeUnit.SECONDS)).isTrue();
                 // The other rank waits for it to start.
                 LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(100));
@@ -199,7 +200,7 @@ class ElasticTest {
         Thread.ofPlatform().daemon().name("rank-0").start(first);
         GroupConfig second = GroupConfig.of(transport, coordinator.address()).preferredRank(1)
                 .timeout(Duration.ofSeconds(20));
-        try (Group group = Group.join(second)) {
+        try (Membership group = Membership.join(second)) {
             Outcome outcome = Runs.train(Runs::mlp, RingAllReduce.over(group).elastic().build(), b -> {
                 b.checkpoints(directory).resume();
                 isOther.countDown();

@@ -6,11 +6,11 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.catchThrowable;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.PeerLostException;
-import dev.starling.distributed.ring.StagedDevices.Fault;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.ring.Runs.Outcome;
+import dev.starling.distributed.ring.StagedDevices.Fault;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.layer.Flatten;

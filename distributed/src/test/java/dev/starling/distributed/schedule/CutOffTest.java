@@ -2,7 +2,7 @@ package dev.starling.distributed.schedule;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.distributed.Coordinator.OnLoss;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.gossip.Gossip;
 import dev.starling.distributed.schedule.Schedule.Outcome;
 import dev.starling.transport.simulated.Conditions;

@@ -2,8 +2,8 @@ package dev.starling.distributed.schedule;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.distributed.Coordinator.OnLoss;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.gossip.Gossip;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.distributed.schedule.Schedule.Outcome;

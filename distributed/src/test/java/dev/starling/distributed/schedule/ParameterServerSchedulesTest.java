@@ -2,9 +2,9 @@ package dev.starling.distributed.schedule;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.distributed.Coordinator.OnLoss;
-import dev.starling.distributed.ps.Consistency;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.schedule.Schedule.Outcome;
 import java.util.Map;
 import org.junit.jupiter.api.Tag;

@@ -1,13 +1,13 @@
 package dev.starling.distributed.schedule;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.Coordinator.OnLoss;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.View;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.ps.ParameterServer;
-import dev.starling.distributed.ps.ServerConfig;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.DataLoader;

@@ -2,8 +2,8 @@ package dev.starling.distributed.soak;
 
 import dev.starling.distributed.Group;
 import dev.starling.distributed.gossip.Gossip;
-import dev.starling.distributed.ps.Consistency;
 import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;

@@ -2,9 +2,9 @@ package dev.starling.distributed.soak;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.Coordinator.OnLoss;
-import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.launch.Launch;
 import dev.starling.distributed.launch.Launcher;
 import dev.starling.transport.TransportConfig;

@@ -3,11 +3,11 @@ package dev.starling.distributed.soak;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator.OnLoss;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.ps.ParameterServer;
-import dev.starling.distributed.ps.ServerConfig;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.io.IOException;

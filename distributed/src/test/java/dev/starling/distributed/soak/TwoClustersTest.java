@@ -4,15 +4,15 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.Coordinator.OnLoss;
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.ParameterServer;
-import dev.starling.distributed.ps.ServerConfig;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -54,7 +54,7 @@ class TwoClustersTest {
                         .timeout(TIMEOUT);
                 boolean last = rank == WORLD - 1;
                 FutureTask<float[]> task = new FutureTask<>(() -> {
-                    try (Group group = Group.join(config)) {
+                    try (Membership group = Membership.join(config)) {
                         if (group.rank() >= WORLD) {
                             ParameterServer.serve(group, 0, ServerConfig.inMemory());
                             epochs.accumulateAndGet(group.epoch(), Math::max);
@@ -149,7 +149,7 @@ class TwoClustersTest {
             TransportConfig stranger = Cluster.transport(wire);
             for (TrainingCluster each : List.of(one, other)) {
                 DistributedException refused = catchThrowableOfType(
-                        DistributedException.class, () -> Group.join(GroupConfig.of(stranger,
+                        DistributedException.class, () -> Membership.join(GroupConfig.of(stranger,
                                 each.coordinator.address()).joinTimeout(Duration.ofSeconds(10))).close());
                 assertThat(refused).hasMessageContaining("secret");
             }

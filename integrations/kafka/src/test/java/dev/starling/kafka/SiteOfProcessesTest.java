@@ -2,10 +2,10 @@ package dev.starling.kafka;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.kafka.broker.EmbeddedBroker;
 import dev.starling.nn.Layer;

@@ -1,7 +1,7 @@
 package dev.starling.spark;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import java.io.Serializable;
 import java.lang.System.Logger.Level;
 import java.time.Duration;

@@ -1,9 +1,9 @@
 package dev.starling.spark;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.Layer;
 import dev.starling.nn.data.DataLoader;

@@ -1,6 +1,6 @@
 package dev.starling.study;
 
-import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.launch.Launch;
 import dev.starling.distributed.launch.LaunchException;
 import dev.starling.distributed.launch.Launcher;

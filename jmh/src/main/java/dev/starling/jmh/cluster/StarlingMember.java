@@ -1,12 +1,12 @@
 package dev.starling.jmh.cluster;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.tensor.DType;
 import dev.starling.transport.TransportConfig;
 import java.io.IOException;

@@ -1,13 +1,13 @@
 package dev.starling.jmh.cluster;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.gossip.Gossip;
-import dev.starling.distributed.ps.Consistency;
 import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.jmh.Inputs;
 import dev.starling.jmh.Model;
@@ -28,8 +28,8 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.List;
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 
 /** A worker that trains a convolutional network with others, on one thread. */

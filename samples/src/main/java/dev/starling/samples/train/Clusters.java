@@ -1,10 +1,10 @@
 package dev.starling.samples.train;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
-import dev.starling.distributed.Rendezvous;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.distributed.coordinator.Rendezvous;
 import dev.starling.distributed.launch.CoordinatorFactory;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.transport.TransportConfig;

@@ -1,14 +1,14 @@
 package dev.starling.samples.train;
 
-import dev.starling.distributed.CoordinatorThread;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.gossip.Gossip;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.distributed.launch.Launcher;
 import dev.starling.distributed.ps.ParameterServer;
-import dev.starling.distributed.ps.ServerConfig;
+import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.samples.data.DataDirectory;

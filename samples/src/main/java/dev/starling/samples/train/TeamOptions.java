@@ -1,7 +1,7 @@
 package dev.starling.samples.train;
 
-import dev.starling.distributed.Coordinator;
-import dev.starling.distributed.ps.Consistency;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.ps.config.Consistency;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Locale;

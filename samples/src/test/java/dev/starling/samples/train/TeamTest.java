@@ -3,7 +3,7 @@ package dev.starling.samples.train;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.starling.distributed.Coordinator;
+import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.data.Augment;

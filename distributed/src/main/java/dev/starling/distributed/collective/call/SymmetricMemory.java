@@ -1,0 +1,153 @@
+package dev.starling.distributed.collective.call;
+
+import dev.starling.distributed.CollectiveMismatchException;
+import dev.starling.transport.MemoryRegion;
+import dev.starling.transport.RegionKey;
+import dev.starling.transport.RemoteRegion;
+import java.lang.foreign.MemorySegment;
+import java.util.function.Function;
+
+/**
+ * Registered memory of the same size on every rank. It is set up in three steps, so that the group's thread never
+ * waits: each rank registers its memory and sends the key; opens the other ranks' memory by their keys and sends which
+ * it could map; and decides from all ranks' answers whether the memory is used directly ({@link #settle}).
+ */
+public final class SymmetricMemory implements AutoCloseable {
+    private final Fabric fabric;
+    private final Function<byte[], Task> exchange;
+    private final long number;
+    private final MemoryRegion own;
+    private final RemoteRegion[] remotes;
+    private final MemorySegment[] mapped;
+    private final Task keys;
+    private Task allMapped;
+    private boolean direct;
+    private boolean hosted;
+
+    /**
+     * Registers this rank's memory.
+     *
+     * @param exchange starts an exchange of bytes between all ranks
+     * @param number counts the memories of an epoch; ranks register in the same order, so it is equal on all
+     */
+    public SymmetricMemory(Fabric fabric, Function<byte[], Task> exchange, long number, long bytes) {
+        this.fabric = fabric;
+        this.exchange = exchange;
+        this.number = number;
+        int world = fabric.world();
+        own = fabric.transport().register(bytes);
+        remotes = new RemoteRegion[world];
+        mapped = new MemorySegment[world];
+        keys = exchange.apply(own.key().encode());
+    }
+
+    /** Returns the exchange of keys. */
+    public Task keys() {
+        return keys;
+    }
+
+    /**
+     * Opens the regions of the other ranks, and sends them which of these this rank could map.
+     *
+     * @throws CollectiveMismatchException on every rank, if the sizes differ; no region is opened then
+     */
+    public void open() {
+        RegionKey[] received = keysOfOneSize();
+        byte[] maps = new byte[mapped.length];
+        for (int rank = 0; rank < mapped.length; rank++) {
+            if (rank == fabric.rank()) {
+                mapped[rank] = own.memory();
+                maps[rank] = 1;
+                continue;
+            }
+            boolean near = fabric.host(rank).equals(fabric.host(fabric.rank()));
+            remotes[rank] = fabric.endpoint(rank).open(received[rank], near);
+            mapped[rank] = remotes[rank].memory();
+            maps[rank] = (byte) (mapped[rank] != null ? 1 : 0);
+        }
+        allMapped = exchange.apply(maps);
+    }
+
+    private RegionKey[] keysOfOneSize() {
+        RegionKey[] received = new RegionKey[mapped.length];
+        for (int rank = 0; rank < mapped.length; rank++) {
+            received[rank] = RegionKey.decode(keys.blobs()[rank]);
+            if (received[rank].bytes() != bytes()) {
+                int here = fabric.rank();
+                throw new CollectiveMismatchException(here, rank, "buffer " + number + " of the group: rank " + here
+                        + " registers " + bytes() + " bytes, rank " + rank + " registers " + received[rank].bytes()
+                        + "; register buffers of the same sizes in the same order on all ranks");
+            }
+        }
+        return received;
+    }
+
+    /** Returns the exchange of which ranks map which memory. */
+    public Task mapped() {
+        return allMapped;
+    }
+
+    /** Decides whether the memory is used directly; all ranks come to the same result. */
+    public void settle() {
+        direct = true;
+        hosted = true;
+        byte[][] answers = allMapped.blobs();
+        for (int from = 0; from < mapped.length; from++) {
+            for (int to = 0; to < mapped.length; to++) {
+                boolean maps = answers[from].length == mapped.length && answers[from][to] == 1;
+                direct &= maps;
+                hosted &= maps || !fabric.host(from).equals(fabric.host(to));
+            }
+        }
+    }
+
+    /** Returns whether every rank maps the memory of every other. */
+    public boolean isDirect() {
+        return direct;
+    }
+
+    /** Returns whether every rank maps the memory of every other rank on its host. */
+    public boolean isHosted() {
+        return hosted;
+    }
+
+    /** Returns this rank's memory. */
+    public MemorySegment own() {
+        return own.memory();
+    }
+
+    /** Returns the number of this memory among those that were registered in this epoch. */
+    public long number() {
+        return number;
+    }
+
+    /** Returns the size in bytes. */
+    public long bytes() {
+        return own.bytes();
+    }
+
+    /** Returns this rank's region. */
+    public MemoryRegion region() {
+        return own;
+    }
+
+    /** Returns a rank's region as seen by this process. */
+    public RemoteRegion remote(int rank) {
+        return remotes[rank];
+    }
+
+    /** Returns each rank's memory, {@code null} where it is not mapped. */
+    public MemorySegment[] memories() {
+        return mapped;
+    }
+
+    @Override
+    public void close() {
+        for (RemoteRegion remote : remotes) {
+            if (remote != null) {
+                remote.close();
+            }
+        }
+        own.close();
+    }
+}

@@ -1,0 +1,340 @@
+package dev.starling.distributed.collective.network;
+
+import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.collective.call.CollectiveCall.Kind;
+import dev.starling.distributed.collective.call.CollectiveCall;
+import dev.starling.distributed.collective.call.Fabric;
+import dev.starling.distributed.collective.call.SymmetricMemory;
+import dev.starling.distributed.collective.reduce.ReduceKernels;
+import dev.starling.transport.Completion;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.MemoryRegion;
+import dev.starling.transport.RemoteRegion;
+import java.util.Arrays;
+
+/**
+ * Collectives around a ring: each rank only sends to its successor and receives from its predecessor, in pieces, so
+ * that one piece is reduced while the next is in flight. (Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms,
+ * 2009)
+ *
+ * <p>Partial sums travel to scratch slots of the successor, final values directly to their destination. A rank forwards
+ * a received piece a few pieces later, while it is still in the processor's cache.
+ *
+ * <p><b>Why no slot is overwritten too early.</b> Slots are used cyclically, and piece numbers only grow, from one
+ * collective to the next. The predecessor sends piece n only after a credit says that piece n - SLOTS was reduced, no
+ * matter how many collectives it is ahead.
+ *
+ * <p><b>Why no elements are overwritten too early.</b> A final value in an all-reduce depends on the contributions of
+ * every rank to that piece. When it arrives, this rank has therefore begun the collective, and its own elements of the
+ * piece were sent and have arrived. In an all-gather and a broadcast, a rank sends values only after a READY of its
+ * successor.
+ *
+ * <p><b>Why there is no deadlock.</b> In an all-reduce, partial sums replace the elements themselves, so reducing never
+ * waits for memory, and each rank can send its first chunk while its successor reduces. In a reduce-scatter, the
+ * elements of other chunks must not change, so partial sums wait in {@value #OUTGOING} outgoing slots. The next step of
+ * piece n is SEGMENT pieces later. Piece n waits for an outgoing slot until piece n - OUTGOING has been sent in its
+ * next step, as number n - OUTGOING + SEGMENT, which is less than n; and for a slot of the successor until that has
+ * reduced piece n - SLOTS. Both are earlier pieces, so some piece can always proceed. The same holds for sums of 16-bit
+ * floats, which travel as f32 from the second rank on, to be rounded once, and therefore do not fit into the elements.
+ */
+final class Ring {
+    /**
+     * Bytes of a piece. Small enough to stay in a processor's cache until it is forwarded. With its headers, a piece
+     * just fits into six of the largest packets of a loopback device (65,483 bytes of data each); a remainder would
+     * cost another packet and its acknowledgement. A multiple of 128, so that half a piece ends on a cache line.
+     */
+    static final int PIECE = 392_576;
+    /** Few, so that pieces in flight stay in the processors' caches: four are faster than eight. */
+    static final int SLOTS = 4;
+    static final int OUTGOING = 4;
+    static final int SEGMENT = 2;
+    static final long SCRATCH_BYTES = (long) (SLOTS + OUTGOING) * PIECE;
+
+    private static final int CREDIT_INTERVAL = SLOTS / 2;
+    private static final int MAX_RECEIVES_PER_CALL = 4;
+
+    private final Fabric fabric;
+    private final int rank;
+    private final int world;
+    private final long mark;
+    private final int successor;
+    private final int predecessor;
+    private final PieceCursor sending = new PieceCursor();
+    private final PieceCursor receiving = new PieceCursor();
+    private final ReduceKernels kernels;
+    private final long[] sources = new long[2];
+    private final long[] target = new long[1];
+    private final long[] noTarget = {};
+    private final Completion arrivedThere;
+    private final Completion leftSlot;
+    private MemoryRegion scratch;
+    private RemoteRegion scratchThere;
+    private long scratchOffset;
+
+    /** Numbers that only grow: pieces that arrived, and of them those processed. */
+    private long arrived;
+    private long processed;
+    /** Pieces sent to slots of the successor, and of them those it has reduced. */
+    private long slotsSent;
+    private long slotsGranted;
+    /** Pieces in this rank's slots that were reduced, and of them those for which a credit was sent. */
+    private long reduced;
+    private long credited;
+    /** Partial sums written to outgoing slots, sent from them, and completely transferred. */
+    private long filled;
+    private long drained;
+    private long released;
+
+    private CollectiveCall call;
+    private SymmetricMemory memory;
+    private long offset;
+    private int reductions;
+    private boolean wide;
+    private boolean keepsApart;
+    private int inFlight;
+    /** Whether the ranks agree on the call, so that the ring may access elements. */
+    private boolean agreed;
+    /** How much of the next piece was reduced while it arrived. */
+    private long reducedBytes;
+
+    /**
+     * Creates a ring.
+     *
+     * @param ranks of its members, in order; this rank is one of them
+     * @param number 0 or 1, which distinguishes two rings of one rank
+     */
+    Ring(Fabric fabric, int[] ranks, int number, ReduceKernels kernels) {
+        this.fabric = fabric;
+        this.kernels = kernels;
+        rank = Arrays.binarySearch(ranks, fabric.rank());
+        world = ranks.length;
+        mark = fabric.epoch() << 1 | number;
+        successor = ranks[(rank + 1) % world];
+        predecessor = ranks[Math.floorMod(rank - 1, world)];
+        // Success is ignored: a lost peer needs no values, and its loss fails the collective.
+        arrivedThere = success -> inFlight--;
+        leftSlot = success -> {
+            inFlight--;
+            released++;
+        };
+    }
+
+    /** Sets the scratch memory, which starts at {@code at}. */
+    void open(SymmetricMemory control, long at) {
+        scratch = control.region();
+        scratchThere = control.remote(successor);
+        scratchOffset = at;
+    }
+
+    void begin(CollectiveCall newCall, SymmetricMemory newMemory, long newOffset) {
+        agreed = false;
+        call = newCall;
+        memory = newMemory;
+        offset = newOffset;
+        wide = call.op() != null && world > 2 && ReduceKernels.needsWide(call.dtype(), call.op());
+        keepsApart = wide || call.kind() == Kind.REDUCE_SCATTER;
+        switch (call.kind()) {
+            case ALL_REDUCE -> begin(false, rank, 2 * (world - 1), world - 1);
+            case REDUCE_SCATTER -> begin(true, rank - 1, world - 1, world - 1);
+            case ALL_GATHER -> begin(true, rank, world - 1, 0);
+            case BROADCAST -> beginBroadcast(call.bytes());
+            case BARRIER -> throw new AssertionError(call);
+        }
+    }
+
+    private void begin(boolean equal, int chunk, int steps, int reducingSteps) {
+        reductions = reducingSteps;
+        int piece = wide ? PIECE / 2 : PIECE;
+        int segment = keepsApart ? SEGMENT : 1;
+        sending.begin(call.bytes(), world, equal, chunk, 0, steps, piece, segment, !keepsApart);
+        receiving.begin(call.bytes(), world, equal, chunk - 1, 0, steps, piece, segment, !keepsApart);
+    }
+
+    /** A broadcast is a chain: one chunk, which the root sends in step 0 and others, but the last, in step 1. */
+    private void beginBroadcast(long bytes) {
+        reductions = 0;
+        if (rank == call.root()) {
+            sending.begin(bytes, 1, true, 0, 0, 1, PIECE, 1, false);
+            receiving.beginEmpty();
+        } else {
+            receiving.begin(bytes, 1, true, 0, 0, 1, PIECE, 1, false);
+            if ((rank + 1) % world == call.root()) {
+                sending.beginEmpty();
+            } else {
+                sending.begin(bytes, 1, true, 0, 1, 2, PIECE, 1, false);
+            }
+        }
+    }
+
+    /** Handles the arrival of a put. */
+    void onPut(int from, long immediate) {
+        if (from == predecessor && immediate == mark) {
+            arrived++;
+        }
+    }
+
+    int predecessor() {
+        return predecessor;
+    }
+
+    /** Handles a credit: the number of pieces that the successor has reduced. */
+    void onCredit(long count) {
+        slotsGranted = Math.max(slotsGranted, count);
+    }
+
+    /** Returns the number of pieces reduced if a credit is due to the predecessor, else -1. */
+    long dueCredit() {
+        return reduced - credited >= CREDIT_INTERVAL ? reduced : -1;
+    }
+
+    /** Stores that a credit was sent. */
+    void onCreditSent(long count) {
+        credited = count;
+    }
+
+    /**
+     * Reduces bytes that arrive for the next slot directly from the message, so that they need not be written to the
+     * slot. Returns false, so that they are written, if they arrive too early or other pieces must be processed before.
+     */
+    boolean onWrite(long at, long address, int bytes) {
+        if (!agreed || receiving.isAtEnd() || receiving.step() >= reductions || keepsApart || processed < arrived
+                || at != slot(reduced) + reducedBytes || reducedBytes + bytes > receiving.length()
+                || bytes % call.dtype().bytes() != 0) {
+            return false;
+        }
+        reduce(address, bytes);
+        reducedBytes += bytes;
+        if (reducedBytes == receiving.length()) {
+            // onPut counts the piece later.
+            advance();
+        }
+        return true;
+    }
+
+    /** Stops accessing elements, whose memory may be closed. */
+    void stop() {
+        agreed = false;
+    }
+
+    /** Advances the collective; {@code ready} says whether final values may be written to the successor. */
+    int doWork(boolean ready) {
+        agreed = true;
+        int work = send(ready);
+        for (int i = 0; i < MAX_RECEIVES_PER_CALL && receive(); i++) {
+            work += 1 + send(ready);
+        }
+        return work;
+    }
+
+    private boolean receive() {
+        if (receiving.isAtEnd() || processed >= arrived) {
+            return false;
+        }
+        if (receiving.step() < reductions) {
+            boolean apart = keepsApart && !isLastReduction();
+            if (apart && filled - released >= OUTGOING) {
+                return false;
+            }
+            long slot = scratch.memory().address() + slot(reduced);
+            if (wide) {
+                reduceWide(slot, apart);
+            } else {
+                reduce(slot + reducedBytes, receiving.length() - reducedBytes);
+            }
+            filled += apart ? 1 : 0;
+        }
+        advance();
+        return true;
+    }
+
+    private void advance() {
+        reduced += receiving.step() < reductions ? 1 : 0;
+        reducedBytes = 0;
+        processed++;
+        receiving.next();
+    }
+
+    private boolean isLastReduction() {
+        return receiving.step() == reductions - 1;
+    }
+
+    /** Reduces the next bytes of a piece. */
+    private void reduce(long from, long bytes) {
+        boolean last = isLastReduction();
+        sources[0] = from;
+        sources[1] = ownElements() + reducedBytes;
+        target[0] = keepsApart && !last ? scratch.memory().address() + outgoing(filled) : sources[1];
+        ReduceOp op = call.op() == ReduceOp.AVERAGE && !last ? ReduceOp.SUM : call.op();
+        kernels.reduce(call.dtype(), op, sources, target, 0, bytes / call.dtype().bytes(), fabric.world());
+    }
+
+    private long ownElements() {
+        return memory.own().address() + offset + receiving.offset();
+    }
+
+    /** Reduces a piece in f32. In step 0 the predecessor sends its elements, later partial sums in f32. */
+    private void reduceWide(long slot, boolean apart) {
+        int count = (int) (receiving.length() / call.dtype().bytes());
+        boolean continues = receiving.step() > 0;
+        long partial = apart ? scratch.memory().address() + outgoing(filled) : slot;
+        if (continues && apart) {
+            ReduceKernels.copy(slot, partial, (long) count * Float.BYTES);
+        }
+        sources[0] = slot;
+        sources[1] = ownElements();
+        target[0] = sources[1];
+        kernels.reduceWide(call.dtype(), call.op(), continues ? target : sources, continues, partial,
+                apart ? noTarget : target, count, fabric.world());
+    }
+
+    private int send(boolean ready) {
+        int work = 0;
+        while (!sending.isAtEnd() && (sending.step() == 0 || receiving.isPast(sending)) && sendPiece(ready)) {
+            sending.next();
+            work++;
+        }
+        return work;
+    }
+
+    private boolean sendPiece(boolean ready) {
+        boolean partial = sending.step() < reductions;
+        if (partial ? slotsSent - slotsGranted >= SLOTS : !ready) {
+            return false;
+        }
+        boolean apart = partial && sending.step() > 0 && keepsApart;
+        long bytes = apart && wide ? sending.length() * (Float.BYTES / call.dtype().bytes()) : sending.length();
+        MemoryRegion source = apart ? scratch : memory.region();
+        long from = apart ? outgoing(drained) : offset + sending.offset();
+        RemoteRegion to = partial ? scratchThere : memory.remote(successor);
+        long at = partial ? slot(slotsSent) : from;
+        // Puts arrive in order, so the completion of the last one covers all before it.
+        Completion completion = apart ? leftSlot : sending.isLast() ? arrivedThere : null;
+        inFlight += completion == null ? 0 : 1;
+        int code = fabric.endpoint(successor).putAndNotify(source, from, to, at, bytes, mark, completion);
+        if (code != Endpoint.OK) {
+            inFlight -= completion == null ? 0 : 1;
+            return false;
+        }
+        slotsSent += partial ? 1 : 0;
+        drained += apart ? 1 : 0;
+        return true;
+    }
+
+    private long slot(long number) {
+        return scratchOffset + number % SLOTS * PIECE;
+    }
+
+    private long outgoing(long number) {
+        return scratchOffset + (SLOTS + number % OUTGOING) * PIECE;
+    }
+
+    /** Returns the rank for which the collective waits while it is not done. */
+    int awaited() {
+        return receiving.isAtEnd() ? successor : predecessor;
+    }
+
+    /** Returns whether all pieces were received, and all sent pieces have arrived. */
+    boolean isDone() {
+        return receiving.isAtEnd() && sending.isAtEnd() && inFlight == 0;
+    }
+}

@@ -1,0 +1,2 @@
+/** Collectives between ranks that do not map each other's memory. */
+package dev.starling.distributed.collective.network;

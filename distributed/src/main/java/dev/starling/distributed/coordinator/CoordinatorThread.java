@@ -1,0 +1,88 @@
+package dev.starling.distributed.coordinator;
+
+import dev.starling.distributed.DistributedException;
+import java.time.Duration;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.locks.LockSupport;
+
+/** Drives a {@link Coordinator} in a thread of its own until it is closed. */
+public final class CoordinatorThread implements AutoCloseable {
+    private static final long SLEEP_NS = 1_000_000;
+    private static final long MAX_SLEEP_NS = 5_000_000;
+    private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(10);
+
+    private final Coordinator coordinator;
+    private final Thread thread;
+    private final Queue<Runnable> requests = new ConcurrentLinkedQueue<>();
+    private volatile boolean done;
+    private volatile boolean closed;
+
+    private CoordinatorThread(Coordinator coordinator) {
+        this.coordinator = coordinator;
+        thread = Thread.ofPlatform().daemon().name(coordinator.roleName()).start(this::run);
+    }
+
+    /** Starts the thread, which then owns the coordinator. */
+    public static CoordinatorThread start(Coordinator coordinator) {
+        return new CoordinatorThread(coordinator);
+    }
+
+    private void run() {
+        try (coordinator) {
+            long lastWork = System.nanoTime();
+            while (!closed) {
+                for (Runnable request = requests.poll(); request != null; request = requests.poll()) {
+                    request.run();
+                }
+                int work = coordinator.doWork();
+                done = coordinator.isDone();
+                long now = System.nanoTime();
+                if (work > 0) {
+                    lastWork = now;
+                } else {
+                    LockSupport.parkNanos(this, Math.clamp((now - lastWork) / 64, SLEEP_NS, MAX_SLEEP_NS));
+                }
+            }
+        }
+    }
+
+    /** Returns the address at which members reach the coordinator. */
+    public String address() {
+        return coordinator.address();
+    }
+
+    /** Waits until all members have left or the group has ended; returns false if the time has passed first. */
+    public boolean awaitDone(Duration atMost) {
+        long begin = System.nanoTime();
+        while (!done && System.nanoTime() - begin < atMost.toNanos()) {
+            LockSupport.parkNanos(this, SLEEP_NS);
+        }
+        return done;
+    }
+
+    /**
+     * Excludes a process immediately, if the caller knows of its end before the network reports it. Of the processes
+     * that joined with this preferred rank, the one that joined first is excluded; members are notified as of any loss.
+     *
+     * @param reason describes the end of the process, for the members' exceptions
+     */
+    public void exclude(int preferredRank, String reason) {
+        requests.add(() -> coordinator.exclude(preferredRank, reason));
+        LockSupport.unpark(thread);
+    }
+
+    /** Ends the thread, and with it the coordinator. */
+    @Override
+    public void close() {
+        closed = true;
+        LockSupport.unpark(thread);
+        try {
+            if (!thread.join(CLOSE_TIMEOUT)) {
+                throw new DistributedException("thread " + thread.getName() + " did not end within " + CLOSE_TIMEOUT);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

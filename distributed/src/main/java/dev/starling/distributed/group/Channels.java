@@ -1,0 +1,29 @@
+package dev.starling.distributed.group;
+
+import java.nio.ByteOrder;
+
+/**
+ * The channels of a group. The first four bytes of each message between members are the number of its channel. A
+ * strategy names its own channel, relative to {@link #FIRST_OF_STRATEGIES}.
+ */
+public final class Channels {
+    /** Length in bytes of the channel number, with which every message begins. */
+    public static final int HEADER = 4;
+
+    /** Membership: messages between members and the coordinator. */
+    public static final int CONTROL = 0;
+
+    /** Collectives. */
+    public static final int COLLECTIVES = 1;
+
+    /** The first number that strategies use. */
+    public static final int FIRST_OF_STRATEGIES = 2;
+
+    /** Number of channels. */
+    public static final int COUNT = 16;
+
+    /** Byte order of the channel number. */
+    public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+
+    private Channels() { }
+}

@@ -1,0 +1,510 @@
+package dev.starling.distributed.group;
+
+import dev.starling.distributed.Collectives;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Member;
+import dev.starling.distributed.MembershipChangedException;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.View;
+import dev.starling.distributed.collective.Engine;
+import dev.starling.transport.ConnectionHandler;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.MessageHandler;
+import dev.starling.transport.Transport;
+import java.io.IOException;
+import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
+import org.agrona.DirectBuffer;
+
+/**
+ * A group as the strategies use it: besides what users see, the transport, the connections to the members, channels for
+ * messages of their own, and what has happened to members and coordinator.
+ *
+ * <p>Safe for use by several threads, except that all ranks must start collectives in the same order.
+ */
+public final class Membership implements Group {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+    /** How often the group polls the network while a collective runs in shared memory only. */
+    private static final long NETWORK_INTERVAL_NS = 20_000;
+    /** How often {@link #rejoin} contacts a lost coordinator. */
+    private static final long REJOIN_INTERVAL_NS = 100_000_000;
+    /** How long {@link #close} waits for its last messages to be sent. */
+    private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
+
+    private final GroupConfig config;
+    private final Transport transport;
+    private final Progress progress;
+    private volatile Outbox coordinator;
+    private final Links links;
+    private final Handlers handlers = new Handlers();
+    private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
+    private volatile Phase phase = Phase.JOINING;
+    private volatile View view = new View(0, List.of());
+    private volatile GroupCollectives collectives;
+    private volatile Engine engine;
+    private volatile DistributedException failure;
+    private volatile boolean coordinatorLost;
+    private Runnable closeListener = () -> { };
+    private long ownId;
+    /** This process in the view. */
+    private volatile Member self;
+    private long networkNs;
+    private long rejoinedNs;
+    private volatile boolean alwaysFirst = true;
+    private boolean rejoining;
+    private boolean readySent;
+    private boolean closed;
+
+    private enum Phase { JOINING, CONNECTING, RUNNING, BROKEN, ENDED }
+
+    private Membership(Transport transport, GroupConfig config, boolean background) {
+        this.config = config;
+        this.transport = transport;
+        links = new Links(transport);
+        transport.onMessage(this::onMessage);
+        transport.onPut((from, immediate) -> {
+            Member member = links.member(from);
+            if (engine != null && member != null) {
+                engine.onPut(member.rank(), immediate);
+            }
+        });
+        transport.onConnection(new ConnectionHandler() {
+            @Override
+            public void onAccepted(Endpoint endpoint) {
+                links.onAccepted(endpoint);
+            }
+
+            @Override
+            public void onLost(Endpoint endpoint) {
+                Membership.this.onLost(endpoint);
+            }
+        });
+        coordinator = requestJoin(CoordinatorAddress.resolve(config.coordinator(), config.joinTimeout()));
+        progress = new Progress(transport, this::work, this::isBusy, background,
+                "starling-group-" + transport.address());
+    }
+
+    /** Joins a group over a transport of its own, and waits until the group is complete. */
+    public static Membership join(GroupConfig config) {
+        return join(Transport.open(config.transport()), config, true, _ -> { });
+    }
+
+    /** As {@link Group#join(Transport, GroupConfig, boolean)}. */
+    public static Membership join(Transport transport, GroupConfig config, boolean background) {
+        return join(transport, config, background, _ -> { });
+    }
+
+    static Membership join(Transport transport, GroupConfig config, boolean background, Consumer<Group> onCreated) {
+        Membership group = new Membership(transport, config, background);
+        try {
+            onCreated.accept(group);
+            group.awaitRunning(0, group.config.joinTimeout());
+            return group;
+        } catch (RuntimeException e) {
+            group.close();
+            throw e;
+        }
+    }
+
+    /** Returns the membership behind a user's group. */
+    public static Membership of(Group group) {
+        if (group instanceof Membership membership) {
+            return membership;
+        }
+        throw new DistributedException("strategies need a group that Group.join has returned, got " + group);
+    }
+
+    private Outbox requestJoin(String address) {
+        Outbox outbox = new Outbox(transport.connect(address, new byte[0]));
+        outbox.send(Channels.CONTROL, new Control.Join(transport.address(), config.host(), config.preferredRank()));
+        return outbox;
+    }
+
+    private void awaitRunning(long after, Duration atMost) {
+        boolean[] ran = new boolean[1];
+        boolean decided = progress.await(() -> {
+            // The epoch may have ended again by now; the next call that uses it reports that.
+            ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
+            return ran[0] || phase == Phase.ENDED || coordinator.endpoint().state() == Endpoint.State.REFUSED
+                    || phase != Phase.RUNNING && coordinatorLost;
+        }, atMost);
+        if (ran[0]) {
+            return;
+        }
+        if (failure != null && phase == Phase.ENDED) {
+            throw failure;
+        }
+        Endpoint endpoint = coordinator.endpoint();
+        if (endpoint.state() == Endpoint.State.REFUSED) {
+            throw new DistributedException("cannot join the group: " + endpoint.reason());
+        }
+        if (coordinatorLost) {
+            throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastReceivedNs()),
+                    endpoint.reason() + (failure == null ? "" : "; and " + failure.getMessage()));
+        }
+        throw new DistributedException((decided ? "the group changed again" : "waited " + atMost) + " while "
+                + (phase == Phase.JOINING ? endpoint.isConnected() ? "the coordinator at " + endpoint.address()
+                + " waits for other members" : "no coordinator answered at " + endpoint.address()
+                + ": " + endpoint.reason()
+                : "the members of epoch " + view.epoch() + " connect: " + links.describeUnreached()));
+    }
+
+    @Override
+    public GroupConfig config() {
+        return config;
+    }
+
+    @Override
+    public int rank() {
+        return self.rank();
+    }
+
+    /** Returns whether this process has had rank 0 in all epochs that it belonged to. */
+    public boolean isAlwaysFirst() {
+        return alwaysFirst;
+    }
+
+    @Override
+    public int world() {
+        return view.world();
+    }
+
+    @Override
+    public long epoch() {
+        return view.epoch();
+    }
+
+    @Override
+    public View view() {
+        return view;
+    }
+
+    /** Returns this process. */
+    public Member self() {
+        return self;
+    }
+
+    /** Returns the transport; use it under {@link #locked} only. */
+    public Transport transport() {
+        return transport;
+    }
+
+    @Override
+    public Collectives collectives() {
+        check();
+        return collectives;
+    }
+
+    /** Returns the connection to a member, or {@code null}; use it under {@link #locked} only. */
+    public Endpoint endpoint(long id) {
+        return links.get(id);
+    }
+
+    /**
+     * Sets the handler of a channel's messages; see {@link Channels}. Handlers run under {@link #locked}. The first
+     * handler of a channel also receives the messages that arrived before it was set.
+     */
+    public void channel(int number, MessageHandler handler) {
+        locked(() -> handlers.set(number, handler));
+    }
+
+    /**
+     * Adds a listener that runs, under {@link #locked}, when the view or the connection to a member has changed.
+     *
+     * @return removes the listener; safe from any thread, also from the listener itself. The listener does not run
+     *     again after that
+     */
+    public Runnable onChange(Runnable listener) {
+        locked(() -> listeners.add(listener));
+        return () -> locked(() -> listeners.remove(listener));
+    }
+
+    /** Runs an action under the group's lock: no other thread uses the transport meanwhile. */
+    public void locked(Runnable action) {
+        progress.locked(action);
+    }
+
+    /** Does the group's work until a condition holds or the time has passed; returns whether the condition holds. */
+    public boolean await(BooleanSupplier condition, Duration atMost) {
+        return progress.await(condition, atMost);
+    }
+
+    @Override
+    public int doWork() {
+        return progress.doWork();
+    }
+
+    /** Wakes the background thread because there is work. */
+    public void wake() {
+        progress.wake();
+    }
+
+    /**
+     * Throws the failure that ended the present epoch, if it has ended.
+     *
+     * @throws PeerLostException if a member was lost
+     * @throws MembershipChangedException if members joined or left
+     */
+    public void check() {
+        if (phase != Phase.RUNNING) {
+            throw failure != null ? failure : new DistributedException("the group is closed");
+        }
+    }
+
+    /** Returns whether no epoch will follow: the group has ended, or this process was excluded or has left. */
+    public boolean isEnded() {
+        return phase == Phase.ENDED;
+    }
+
+    /** Returns the failure that ended the present epoch, or {@code null}. */
+    public DistributedException failure() {
+        return phase == Phase.RUNNING ? null : failure;
+    }
+
+    @Override
+    public void reform(Duration atMost) {
+        long[] after = new long[1];
+        // Read under the lock: between the changes of view and phase, the next epoch would be taken for the ended one.
+        locked(() -> after[0] = view.epoch() - (phase == Phase.RUNNING || phase == Phase.CONNECTING ? 1 : 0));
+        awaitRunning(after[0], atMost);
+    }
+
+    /** Returns whether the coordinator is lost; the present epoch may continue without it. */
+    public boolean isCoordinatorLost() {
+        return coordinatorLost;
+    }
+
+    /**
+     * Requests a lost coordinator to admit this process again, as a new member. Returns immediately; call it repeatedly
+     * until the coordinator answers, which starts a new epoch. Nothing changes before that.
+     */
+    public void rejoin() {
+        locked(() -> {
+            long now = transport.nanoTime();
+            if (coordinatorLost && phase != Phase.ENDED && now - rejoinedNs > REJOIN_INTERVAL_NS) {
+                Endpoint lost = coordinator.endpoint();
+                lost.close();
+                rejoinedNs = now;
+                rejoining = true;
+                coordinatorLost = false;
+                coordinator = requestJoin(lost.address());
+            }
+        });
+    }
+
+    @Override
+    public void abort(String reason) {
+        locked(() -> end(new DistributedException(reason)));
+    }
+
+    private boolean isBusy() {
+        Engine present = engine;
+        return phase != Phase.RUNNING && phase != Phase.ENDED || present != null && present.isBusy();
+    }
+
+    private int work() {
+        if (phase == Phase.RUNNING && engine.worksDirectly()) {
+            long now = System.nanoTime();
+            if (now - networkNs < NETWORK_INTERVAL_NS) {
+                return engine.doWork();
+            }
+            networkNs = now;
+        }
+        int work = transport.doWork() + coordinator.doWork();
+        if (!coordinatorLost && coordinator.endpoint().state() == Endpoint.State.LOST) {
+            onLost(coordinator.endpoint());
+        }
+        if (phase == Phase.CONNECTING) {
+            work += connect();
+        } else if (phase == Phase.RUNNING) {
+            int done = engine.doWork();
+            // Flush the last messages: the next call may be long in coming.
+            work += done + (done > 0 && !engine.isBusy() ? transport.doWork() : 0);
+            for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
+                failIfAwaited(rank);
+            }
+        }
+        return work;
+    }
+
+    /** Fails the epoch if a collective needs a member that has left. */
+    private void failIfAwaited(int rank) {
+        PeerLostException loss = links.departure(rank);
+        if (loss != null && engine.awaits(rank)) {
+            long id = view.members().get(loss.rank()).id();
+            failEpoch(loss);
+            coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), id, loss, loss.rank() == rank
+                    ? "it has left" : loss.getMessage()));
+        }
+    }
+
+    private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        if (length < Channels.HEADER) {
+            return;
+        }
+        int channel = buffer.getInt(offset, Channels.ORDER);
+        int body = offset + Channels.HEADER;
+        int bodyLength = length - Channels.HEADER;
+        if (channel == Channels.CONTROL) {
+            onControl(from, buffer, body, bodyLength);
+        } else if (channel == Channels.COLLECTIVES) {
+            Member member = links.member(from);
+            if (engine != null && member != null) {
+                engine.onMessage(member.rank(), buffer, body, bodyLength);
+            }
+        } else {
+            handlers.dispatch(channel, from, buffer, body, bodyLength);
+        }
+    }
+
+    private void onControl(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        byte[] body = new byte[length];
+        buffer.getBytes(offset, body);
+        Control message;
+        try {
+            message = Control.decode(body);
+        } catch (IOException e) {
+            LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(),
+                    e.getMessage());
+            return;
+        }
+        if (from != coordinator.endpoint()) {
+            if (message instanceof Control.Lost loss) {
+                links.onReportedLoss(from, loss);
+            }
+            return;
+        }
+        switch (message) {
+            case Control.NewView m -> onNewView(m.id(), m.view());
+            case Control.Start m -> onStart(m.epoch());
+            case Control.Lost m -> end(new PeerLostException(m.rank(), Duration.ofNanos(m.silentNs()), m.reason()));
+            case Control.Refused m -> end(new DistributedException(m.reason()));
+            case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _ -> { }
+        }
+    }
+
+    private void onNewView(long id, View next) {
+        // A restarted coordinator counts epochs from 1 again.
+        if (phase == Phase.ENDED || next.epoch() <= view.epoch() && !rejoining) {
+            return;
+        }
+        rejoining = false;
+        if (phase == Phase.RUNNING) {
+            failEpoch(new MembershipChangedException("epoch " + next.epoch() + " has " + next.world()
+                    + " members instead of " + view.world()));
+        }
+        ownId = id;
+        view = next;
+        self = next.byId(id);
+        alwaysFirst &= rank() == 0;
+        phase = Phase.CONNECTING;
+        readySent = false;
+        links.onNewView(next, id);
+    }
+
+    private int connect() {
+        if (readySent || !links.areReached()) {
+            return 0;
+        }
+        // From here on the engine receives messages of members that have already started the epoch.
+        if (engine != null) {
+            engine.close();
+        }
+        engine = new Engine(new EpochFabric(view, ownId, links.all(), transport), Channels.COLLECTIVES);
+        collectives = new GroupCollectives(this, engine, collectives);
+        readySent = true;
+        coordinator.send(Channels.CONTROL, new Control.Ready(view.epoch()));
+        return 1;
+    }
+
+    private void onStart(long epoch) {
+        if (phase == Phase.CONNECTING && epoch == view.epoch() && readySent) {
+            phase = Phase.RUNNING;
+            failure = null;
+            listeners.forEach(Runnable::run);
+        }
+    }
+
+    private void onLost(Endpoint endpoint) {
+        if (endpoint == coordinator.endpoint()) {
+            coordinatorLost = true;
+            LOG.log(rejoining ? Level.DEBUG : Level.WARNING, "the coordinator is lost: {0}; the present epoch "
+                    + "continues", endpoint.reason());
+            return;
+        }
+        PeerLostException loss = links.onLost(endpoint);
+        if (loss == null) {
+            return;
+        }
+        if (phase == Phase.RUNNING) {
+            failEpoch(loss);
+        }
+        coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), links.member(endpoint).id(), loss,
+                endpoint.reason()));
+        listeners.forEach(Runnable::run);
+    }
+
+    private void failEpoch(DistributedException why) {
+        failure = why;
+        phase = Phase.BROKEN;
+        if (engine != null) {
+            engine.fail(why);
+        }
+    }
+
+    private void end(DistributedException why) {
+        if (phase != Phase.ENDED) {
+            failEpoch(why);
+            phase = Phase.ENDED;
+            listeners.forEach(Runnable::run);
+        }
+    }
+
+    /** Sets a listener that runs after this group has closed. */
+    public void onClose(Runnable listener) {
+        closeListener = listener;
+    }
+
+    /** Returns the loss because of which a member left, if it has sent one, or {@code null}; see {@link #locked}. */
+    public PeerLostException reportedLoss(long id) {
+        return links.reportedLoss(id);
+    }
+
+    @Override
+    public void close() {
+        if (closed) {
+            return;
+        }
+        closed = true;
+        List<Outbox> last = new ArrayList<>(List.of(coordinator));
+        locked(() -> {
+            coordinator.send(Channels.CONTROL, new Control.Leave());
+            if (phase != Phase.CONNECTING && failure instanceof PeerLostException loss && loss.rank() >= 0) {
+                Control why = new Control.Lost(view.epoch(), loss.rank(), loss.silentFor().toNanos(),
+                        loss.getMessage());
+                last.addAll(links.sendToAll(why));
+            }
+        });
+        await(() -> {
+            locked(() -> last.forEach(Outbox::doWork));
+            return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected());
+        }, LEAVE_TIMEOUT);
+        progress.close();
+        locked(() -> {
+            end(new DistributedException("the group is closed"));
+            if (engine != null) {
+                engine.close();
+                collectives.close();
+            }
+            transport.close();
+        });
+        closeListener.run();
+    }
+}

@@ -1,0 +1,61 @@
+package dev.starling.distributed.group;
+
+import dev.starling.transport.Endpoint;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/** Messages to one peer, queued in order while the link has no room. */
+public final class Outbox {
+    private final Endpoint endpoint;
+    private final Deque<byte[]> waiting = new ArrayDeque<>();
+    private final UnsafeBuffer buffer = new UnsafeBuffer(0, 0);
+    private boolean sending;
+
+    public Outbox(Endpoint endpoint) {
+        this.endpoint = endpoint;
+    }
+
+    public Endpoint endpoint() {
+        return endpoint;
+    }
+
+    /** Sends a message now, or from {@link #doWork} as soon as the link has room. */
+    public void send(int channel, Control message) {
+        byte[] body = message.encode();
+        byte[] whole = new byte[Channels.HEADER + body.length];
+        buffer.wrap(whole);
+        buffer.putInt(0, channel, Channels.ORDER);
+        System.arraycopy(body, 0, whole, Channels.HEADER, body.length);
+        waiting.add(whole);
+        doWork();
+    }
+
+    public int doWork() {
+        // A send may detect that the peer is lost, and the listener of that loss may send through this outbox.
+        if (sending) {
+            return 0;
+        }
+        int work = 0;
+        sending = true;
+        try {
+            while (!waiting.isEmpty()) {
+                byte[] next = waiting.peek();
+                buffer.wrap(next);
+                int code = endpoint.send(buffer, 0, next.length);
+                if (code == Endpoint.BACK_PRESSURED || code == Endpoint.NOT_CONNECTED) {
+                    break;
+                }
+                waiting.remove();
+                work++;
+            }
+        } finally {
+            sending = false;
+        }
+        return work;
+    }
+
+    public boolean isEmpty() {
+        return waiting.isEmpty();
+    }
+}

@@ -1,0 +1,193 @@
+package dev.starling.distributed.group;
+
+import dev.starling.distributed.DistributedException;
+import dev.starling.transport.Transport;
+import java.time.Duration;
+import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
+import java.util.function.IntSupplier;
+
+/**
+ * Drives a group's work. A background thread does it while the process computes, so that heartbeats are sent and
+ * collectives progress. A caller that waits does it instead of the background thread, so that an answer needs no change
+ * of threads. A lock excludes one from the other.
+ */
+final class Progress implements AutoCloseable {
+    private static final long SPIN_NS = 5_000;
+    private static final long YIELD_NS = 20_000;
+    private static final long SLEEP_NS = 500_000;
+    /**
+     * How long the background thread parks while a caller does the work. The time doubles as long as the same caller
+     * waits; a caller that has waited long wakes the thread when it returns.
+     */
+    private static final long MIN_RELIEF_NS = 2_000_000;
+    private static final long MAX_RELIEF_NS = 16_000_000;
+    private static final long BUSY_SLEEP_NS = 20_000;
+    private static final long CLOSE_TIMEOUT_MS = 10_000;
+
+    private final Transport transport;
+    private final IntSupplier work;
+    private final BooleanSupplier busy;
+    private final long maxReliefNs;
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Thread thread;
+    private volatile int waiting;
+    /** Number of calls that have waited; changed under the lock. */
+    private volatile long waits;
+    private volatile boolean closed;
+    private volatile Throwable failure;
+
+    /**
+     * Creates the driver, and starts its thread.
+     *
+     * @param work does some of the group's work and returns the amount
+     * @param busy whether work is in progress, so that the background thread should poll at short intervals
+     * @param background whether there is a background thread; in a simulation only waiting callers do the work
+     */
+    Progress(Transport transport, IntSupplier work, BooleanSupplier busy, boolean background, String name) {
+        this(transport, work, busy, background, name, MAX_RELIEF_NS);
+    }
+
+    /** As above, with another maximum for the time that the background thread parks while a caller does the work. */
+    Progress(Transport transport, IntSupplier work, BooleanSupplier busy, boolean background, String name,
+            long maxReliefNs) {
+        this.transport = transport;
+        this.work = work;
+        this.busy = busy;
+        this.maxReliefNs = maxReliefNs;
+        thread = background ? Thread.ofPlatform().daemon().name(name).start(this::run) : null;
+    }
+
+    private void run() {
+        long lastWork = System.nanoTime();
+        long reliefNs = MIN_RELIEF_NS;
+        long relievedBy = 0;
+        while (!closed) {
+            int done = 0;
+            if (waiting == 0) {
+                try {
+                    done = workAlone();
+                } catch (Throwable e) {
+                    failure = e;
+                    return;
+                }
+            }
+            long now = System.nanoTime();
+            if (waiting > 0) {
+                reliefNs = relievedBy == waits ? Math.min(2 * reliefNs, maxReliefNs) : MIN_RELIEF_NS;
+                relievedBy = waits;
+                LockSupport.parkNanos(this, reliefNs);
+                continue;
+            }
+            if (done > 0) {
+                lastWork = now;
+            } else if (busy.getAsBoolean()) {
+                pause(now - lastWork);
+            } else {
+                LockSupport.parkNanos(this, SLEEP_NS);
+            }
+        }
+    }
+
+    private static void pause(long idleNs) {
+        if (idleNs < SPIN_NS) {
+            Thread.onSpinWait();
+        } else if (idleNs < YIELD_NS) {
+            Thread.yield();
+        } else {
+            LockSupport.parkNanos(BUSY_SLEEP_NS);
+        }
+    }
+
+    /** Wakes the background thread because there is work. */
+    void wake() {
+        if (thread != null && waiting == 0) {
+            LockSupport.unpark(thread);
+        }
+    }
+
+    /** Runs an action under the lock: no other thread does work meanwhile. */
+    void locked(Runnable action) {
+        lock.lock();
+        try {
+            action.run();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Does some work, unless another thread is doing it. For callers that compute without a background thread. */
+    int doWork() {
+        rethrow();
+        return workAlone();
+    }
+
+    private int workAlone() {
+        if (!lock.tryLock()) {
+            return 0;
+        }
+        try {
+            return closed ? 0 : work.getAsInt();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Works until a condition holds; returns whether it holds in time. */
+    boolean await(BooleanSupplier condition, Duration atMost) {
+        if (condition.getAsBoolean()) {
+            return true;
+        }
+        long begin = transport.nanoTime();
+        long lastWork = begin;
+        lock.lock();
+        waiting++;
+        waits++;
+        lock.unlock();
+        try {
+            while (!condition.getAsBoolean()) {
+                if (doWork() > 0) {
+                    lastWork = transport.nanoTime();
+                    continue;
+                }
+                long now = transport.nanoTime();
+                if (now - begin > atMost.toNanos()) {
+                    return condition.getAsBoolean();
+                }
+                transport.idle(now - lastWork);
+            }
+            return true;
+        } finally {
+            lock.lock();
+            waiting--;
+            lock.unlock();
+            if (busy.getAsBoolean() || transport.nanoTime() - begin > MIN_RELIEF_NS) {
+                wake();
+            }
+        }
+    }
+
+    private void rethrow() {
+        Throwable e = failure;
+        if (e != null) {
+            throw new DistributedException("the background thread failed: " + e.getMessage(), e);
+        }
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        if (thread != null && thread != Thread.currentThread()) {
+            LockSupport.unpark(thread);
+            try {
+                if (!thread.join(Duration.ofMillis(CLOSE_TIMEOUT_MS))) {
+                    throw new DistributedException("thread " + thread.getName() + " did not end within "
+                            + CLOSE_TIMEOUT_MS + " ms");
+                }
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+package dev.starling.distributed.ps.server;
+
+import dev.starling.distributed.ps.store.Journal;
+import dev.starling.distributed.ps.store.JournalEntry;
+import dev.starling.distributed.ps.wire.Message;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.FloatBuffer;
+import java.nio.LongBuffer;
+import java.util.Arrays;
+import org.agrona.DirectBuffer;
+
+/** A slot of the ring: a request on its way through the stages, its journal record and its replies. */
+final class Request implements JournalEntry {
+    /** The bits of positive infinity: the smallest magnitude that is not finite. */
+    private static final int INFINITY = 0x7F80_0000;
+
+    private final ByteBuffer raw;
+    private final FloatBuffer rawFloats;
+    private final LongBuffer rawKeys;
+    int length;
+
+    // Set by decode.
+    int kind;
+    int worker;
+    long session;
+    long sequence;
+    int unit;
+    int count;
+    double rate;
+    double weight;
+    int flags;
+    float[] gradient;
+    long[] keys;
+
+    // Set by apply.
+    /** Number of the journal record, or 0 if there is none. */
+    long record;
+    /** One of the record kinds of {@link Journal}. */
+    int recordKind;
+    /** Whether a snapshot was just written, so that the journal starts a new file. */
+    boolean rotate;
+    /** Number of the first record that is not in the snapshot. */
+    long firstRecord;
+    /** Number of elements of {@link #gradient}, or of rows of {@link #rows}, in the record. */
+    int recorded;
+    int stride;
+    float[] rows;
+    /** Worker clocks that the request has changed, with their new values. */
+    int movedCount;
+    final int[] moved;
+    final byte[] movedStates;
+    final long[] movedSessions;
+    final long[] movedCounts;
+    final long[] movedClocks;
+
+    int status;
+    int replies;
+    final int[] replyTo;
+    final long[] replySession;
+    final long[] replySequence;
+    final float[] weights;
+    int weightsCount;
+
+    Request(int blockLength, int workers) {
+        raw = ByteBuffer.allocateDirect(Message.HEADER + 4 * blockLength).order(ByteOrder.LITTLE_ENDIAN);
+        ByteBuffer payload = raw.slice(Message.HEADER, 4 * blockLength).order(ByteOrder.LITTLE_ENDIAN);
+        rawFloats = payload.asFloatBuffer();
+        rawKeys = payload.asLongBuffer();
+        gradient = new float[blockLength];
+        keys = new long[blockLength / 2];
+        rows = new float[0];
+        weights = new float[blockLength];
+        moved = new int[workers];
+        movedStates = new byte[workers];
+        movedSessions = new long[workers];
+        movedCounts = new long[workers];
+        movedClocks = new long[workers];
+        replyTo = new int[workers];
+        replySession = new long[workers];
+        replySequence = new long[workers];
+    }
+
+    /** Copies the bytes of a request. */
+    void receive(DirectBuffer buffer, int offset, int bytes) {
+        buffer.getBytes(offset, raw.clear(), bytes);
+        length = bytes;
+    }
+
+    /** Makes this an internal request. */
+    void internal(int newKind, int newWorker, int newUnit) {
+        raw.clear();
+        raw.putInt(Message.KIND, newKind).putInt(Message.WORKER, newWorker).putInt(Message.UNIT, newUnit)
+                .putInt(Message.COUNT, 0);
+        length = Message.HEADER;
+    }
+
+    // ---- decode ----
+
+    /** Decodes header and payload; the kind is 0 if the request is malformed or does not fit the plan. */
+    void decode(Shard shard) {
+        kind = 0;
+        record = 0;
+        recordKind = Journal.CLOCKS;
+        rotate = false;
+        recorded = 0;
+        movedCount = 0;
+        replies = 0;
+        weightsCount = 0;
+        status = Message.DONE;
+        if (length < Message.HEADER) {
+            return;
+        }
+        worker = raw.getInt(Message.WORKER);
+        session = raw.getLong(Message.SESSION);
+        sequence = raw.getLong(Message.SEQUENCE);
+        unit = raw.getInt(Message.UNIT);
+        count = raw.getInt(Message.COUNT);
+        rate = raw.getDouble(Message.RATE);
+        weight = raw.getDouble(Message.WEIGHT);
+        flags = raw.getInt(Message.FLAGS);
+        int asked = raw.getInt(Message.KIND);
+        if (worker < 0 || worker >= replyTo.length || unit < 0 || unit >= shard.units || count < 0) {
+            return;
+        }
+        kind = payload(asked, shard) ? asked : 0;
+    }
+
+    private boolean payload(int asked, Shard shard) {
+        boolean ofTable = unit >= shard.blocks;
+        long bytes = length - Message.HEADER;
+        switch (asked) {
+            case Message.JOIN, Message.PUSH, Message.PULL -> {
+                if (ofTable && (asked != Message.JOIN || count != 0)
+                        || !ofTable && count != 0 && (asked == Message.PULL || count != shard.lengthOf(unit))
+                        || bytes != 4L * count || asked == Message.PULL && !shard.keeps(unit, flags)) {
+                    return false;
+                }
+                rawFloats.get(0, gradient, 0, count);
+            }
+            case Message.KEPT -> {
+                if (ofTable || count != shard.lengthOf(unit) || bytes != 4L * count || flags == 0
+                        || !shard.keeps(unit, flags) || !(rate >= 0 && rate < Long.MAX_VALUE)) {
+                    return false;
+                }
+                rawFloats.get(0, gradient, 0, count);
+            }
+            case Message.PUSH_ROWS, Message.PULL_ROWS -> {
+                if (!ofTable) {
+                    return false;
+                }
+                int width = shard.tableOf(unit).width();
+                boolean pushing = asked == Message.PUSH_ROWS;
+                if (bytes != count * (pushing ? 8L + 4L * width : 8L) || bytes > 4L * weights.length
+                        || (long) count * width > weights.length) {
+                    return false;
+                }
+                rawKeys.get(0, keys, 0, count);
+                if (pushing) {
+                    rawFloats.get(2 * count, gradient, 0, count * width);
+                }
+            }
+            case Message.LEAVE, Message.SNAPSHOT, Message.CUT, Message.ROWS_READY -> {
+                return bytes == 0;
+            }
+            default -> {
+                return false;
+            }
+        }
+        return asked != Message.PUSH && asked != Message.PUSH_ROWS
+                || rate >= 0 && weight >= 0 && rate < Double.POSITIVE_INFINITY && weight < Double.POSITIVE_INFINITY;
+    }
+
+    // ---- apply ----
+
+    /** Returns whether the first {@code n} elements of the gradient are finite. */
+    boolean isFinite(int n) {
+        int max = 0;
+        for (int i = 0; i < n; i++) {
+            max = Math.max(max, Float.floatToRawIntBits(gradient[i]) & Integer.MAX_VALUE);
+        }
+        return max < INFINITY;
+    }
+
+    /** Adds a worker's clock to the record. */
+    void move(Clocks clocks, int ofWorker) {
+        int slot = clocks.slot(unit, ofWorker);
+        moved[movedCount] = ofWorker;
+        movedStates[movedCount] = clocks.states[slot];
+        movedSessions[movedCount] = clocks.sessions[slot];
+        movedCounts[movedCount] = clocks.counts[slot];
+        movedClocks[movedCount++] = clocks.clocks[slot];
+    }
+
+    @Override
+    public int recordLength() {
+        int payload = switch (recordKind) {
+            case Journal.GRADIENT, Journal.WEIGHTS, Journal.KEPT -> 4 * recorded;
+            case Journal.ROWS -> recorded * (8 + 4 * stride);
+            default -> 0;
+        };
+        return (Journal.RECORD_HEADER + movedCount * Journal.MOVED + payload + 7) / 8 * 8;
+    }
+
+    void reply(int to, long toSession, long toSequence) {
+        replyTo[replies] = to;
+        replySession[replies] = toSession;
+        replySequence[replies++] = toSequence;
+    }
+
+    /** Allocates memory for the updated rows of the record. */
+    void reserveRows(int n, int newStride) {
+        stride = newStride;
+        if (rows.length < (long) n * newStride) {
+            rows = new float[Math.toIntExact((long) n * newStride)];
+        }
+        if (keys.length < n) {
+            keys = Arrays.copyOf(keys, n);
+        }
+    }
+
+    // ---- for the journal ----
+
+    @Override
+    public long record() {
+        return record;
+    }
+
+    @Override
+    public int recordKind() {
+        return recordKind;
+    }
+
+    @Override
+    public int unit() {
+        return unit;
+    }
+
+    @Override
+    public double rate() {
+        return rate;
+    }
+
+    @Override
+    public int recorded() {
+        return recorded;
+    }
+
+    @Override
+    public int stride() {
+        return stride;
+    }
+
+    @Override
+    public float[] gradient() {
+        return gradient;
+    }
+
+    @Override
+    public long[] keys() {
+        return keys;
+    }
+
+    @Override
+    public float[] rows() {
+        return rows;
+    }
+
+    @Override
+    public int movedCount() {
+        return movedCount;
+    }
+
+    @Override
+    public int[] moved() {
+        return moved;
+    }
+
+    @Override
+    public byte[] movedStates() {
+        return movedStates;
+    }
+
+    @Override
+    public long[] movedSessions() {
+        return movedSessions;
+    }
+
+    @Override
+    public long[] movedCounts() {
+        return movedCounts;
+    }
+
+    @Override
+    public long[] movedClocks() {
+        return movedClocks;
+    }
+}

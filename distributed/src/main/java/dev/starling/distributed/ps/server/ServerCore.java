@@ -1,0 +1,467 @@
+package dev.starling.distributed.ps.server;
+
+import com.lmax.disruptor.EventHandler;
+import com.lmax.disruptor.ExceptionHandler;
+import com.lmax.disruptor.InsufficientCapacityException;
+import com.lmax.disruptor.RingBuffer;
+import com.lmax.disruptor.Sequence;
+import com.lmax.disruptor.TimeoutException;
+import com.lmax.disruptor.dsl.Disruptor;
+import com.lmax.disruptor.dsl.ProducerType;
+import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ps.config.ServerException;
+import dev.starling.distributed.ps.store.Journal;
+import dev.starling.distributed.ps.store.JournalReader;
+import dev.starling.distributed.ps.store.RowRestorer;
+import dev.starling.distributed.ps.store.RowSaver;
+import dev.starling.distributed.ps.store.RowTask;
+import dev.starling.distributed.ps.wire.Message;
+import dev.starling.distributed.ps.wire.Plan;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.FloatBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.channels.FileLock;
+import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * A server without its network: {@link #offer} adds requests, and the {@link ReplySink} receives replies. Each of the
+ * four stages (decode, apply, journal, reply) has a thread; without a ring, the caller's thread runs all stages.
+ *
+ * <p>A stage sees a request only after the previous stage has finished it, and the journal stage finishes a batch only
+ * when it is on the disk. The server therefore replies only when a restart would find the update. Updates that arrive
+ * while the disk is busy are written to it together.
+ */
+final class ServerCore implements AutoCloseable {
+    private static final String SNAPSHOT = "snapshot";
+    private static final String[] STAGES = {"decode", "apply", "journal", "reply"};
+    private static final long PARK_NS = 50_000;
+
+    private final ServerConfig config;
+    private final Shard shard;
+    private final ReplySink sink;
+    private final FileChannel lock;
+    private final Path snapshot;
+    private final Journal journal;
+    private final Disruptor<Request> disruptor;
+    private final RingBuffer<Request> ring;
+    /** The only request, used in place of the ring if there is none. */
+    private final Request only;
+    private final ApplyStage applyStage = new ApplyStage();
+    private final EventHandler<Request> journalStage = this::journal;
+    private final EventHandler<Request> replyStage = this::reply;
+    private final List<Thread> threads = new ArrayList<>();
+    private final int requestCapacity;
+    private final ByteBuffer reply;
+    private final FloatBuffer replyFloats;
+    private final UnsafeBuffer replyBuffer;
+    private final boolean holdsEarlier;
+    private long journalBytes;
+    /** The save that the next cut starts. */
+    private volatile RowSaver saving;
+    private volatile RowTask task;
+    private volatile Throwable failure;
+    private volatile boolean closing;
+
+    /**
+     * Restores a server from its directory, and starts its stages.
+     *
+     * @throws ServerException if its files are unreadable, of another run or in use
+     */
+    static ServerCore open(ServerConfig config, Plan plan, int server, ReplySink sink) {
+        FileChannel lock = null;
+        Shard shard = null;
+        try {
+            Path directory = config.directory();
+            if (directory == null) {
+                if (!plan.tables().isEmpty()) {
+                    throw new ServerException("a server with tables needs a directory; set one with ServerConfig.in",
+                            null);
+                }
+                return new ServerCore(config, plan, new Shard(plan, server, null, 0), sink, null, null);
+            }
+            Files.createDirectories(directory);
+            lock = lock(directory);
+            shard = new Shard(plan, server, directory, config.cacheBytes());
+            Path snapshot = directory.resolve(SNAPSHOT);
+            shard.load(snapshot);
+            new JournalReader().read(directory, shard.sequence(), shard::replay);
+            shard.dropIncompleteRows();
+            shard.save(snapshot);
+            return new ServerCore(config, plan, shard, sink, lock, new Journal(directory, shard.sequence() + 1));
+        } catch (IOException | RuntimeException e) {
+            if (shard != null) {
+                shard.close();
+            }
+            closeQuietly(lock, e);
+            throw e instanceof ServerException already ? already : failed(config, "cannot start", e);
+        }
+    }
+
+    private static FileChannel lock(Path directory) throws IOException {
+        FileChannel channel = FileChannel.open(directory.resolve("lock"), StandardOpenOption.CREATE,
+                StandardOpenOption.WRITE);
+        try {
+            FileLock held = channel.tryLock();
+            if (held != null) {
+                return channel;
+            }
+        } catch (OverlappingFileLockException inThisProcess) {
+            // handled like a lock that another process holds
+        }
+        channel.close();
+        throw new ServerException("another server uses " + directory + "; give each server its own directory", null);
+    }
+
+    private static void closeQuietly(FileChannel channel, Throwable because) {
+        try {
+            if (channel != null) {
+                channel.close();
+            }
+        } catch (IOException secondary) {
+            because.addSuppressed(secondary);
+        }
+    }
+
+    private static ServerException failed(ServerConfig config, String what, Throwable cause) {
+        return new ServerException("the parameter server in " + config.directory() + " " + what + ": "
+                + cause.getMessage(), cause);
+    }
+
+    private ServerCore(ServerConfig config, Plan plan, Shard shard, ReplySink sink, FileChannel lock,
+            Journal journal) {
+        this.config = config;
+        this.shard = shard;
+        this.sink = sink;
+        this.lock = lock;
+        this.journal = journal;
+        holdsEarlier = shard.isFilled();
+        snapshot = config.directory() == null ? null : config.directory().resolve(SNAPSHOT);
+        reply = ByteBuffer.allocateDirect(Message.REPLY_HEADER + 4 * plan.blockLength())
+                .order(ByteOrder.LITTLE_ENDIAN);
+        replyFloats = reply.slice(Message.REPLY_HEADER, 4 * plan.blockLength()).order(ByteOrder.LITTLE_ENDIAN)
+                .asFloatBuffer();
+        replyBuffer = new UnsafeBuffer(reply);
+        requestCapacity = Message.HEADER + 4 * plan.blockLength();
+        if (config.ringSize() == 0) {
+            only = new Request(plan.blockLength(), plan.workers());
+            disruptor = null;
+            ring = null;
+            return;
+        }
+        only = null;
+        disruptor = new Disruptor<>(() -> new Request(plan.blockLength(), plan.workers()), config.ringSize(),
+                this::thread, ProducerType.MULTI, new BackoffWaitStrategy());
+        disruptor.setDefaultExceptionHandler(new Failures());
+        disruptor.handleEventsWith((EventHandler<Request>) (e, at, end) -> e.decode(shard))
+                .then(applyStage).then(journalStage).then(replyStage);
+        ring = disruptor.start();
+    }
+
+    private Thread thread(Runnable stage) {
+        Thread thread = new Thread(stage, "starling-ps-" + shard.server() + "-" + STAGES[threads.size()]);
+        thread.setDaemon(true);
+        thread.setUncaughtExceptionHandler((t, e) -> failure = failure == null ? e : failure);
+        threads.add(thread);
+        return thread;
+    }
+
+    /** Stops the pipeline before the failed request counts as done, so that no later request is answered. */
+    private final class Failures implements ExceptionHandler<Request> {
+        @Override
+        public void handleEventException(Throwable e, long at, Request request) {
+            failure = failure == null ? e : failure;
+            disruptor.halt();
+            throw new ServerException("stopped", e);
+        }
+
+        @Override
+        public void handleOnStartException(Throwable e) {
+            handleEventException(e, 0, null);
+        }
+
+        @Override
+        public void handleOnShutdownException(Throwable e) {
+            handleEventException(e, 0, null);
+        }
+    }
+
+    // ---- receiving ----
+
+    /**
+     * Adds a copy of a request.
+     *
+     * @return false if the ring is full
+     * @throws ServerException if the server has failed
+     */
+    boolean offer(DirectBuffer buffer, int offset, int length) {
+        check();
+        if (length > requestCapacity) {
+            // Too long for a valid request: an empty one in its place is refused and counted.
+            return offer(buffer, offset, 0);
+        }
+        if (only != null) {
+            only.receive(buffer, offset, length);
+            process();
+            return true;
+        }
+        long at = claim();
+        if (at < 0) {
+            return false;
+        }
+        ring.get(at).receive(buffer, offset, length);
+        ring.publish(at);
+        return true;
+    }
+
+    /** Runs all stages in the calling thread. */
+    private void process() {
+        try {
+            only.decode(shard);
+            applyStage.onEvent(only, 0, true);
+            journal(only, 0, true);
+            reply(only, 0, true);
+        } catch (IOException | RuntimeException e) {
+            failure = e;
+            check();
+        }
+    }
+
+    private long claim() {
+        try {
+            return ring.hasAvailableCapacity(1) ? ring.tryNext() : -1;
+        } catch (InsufficientCapacityException others) {
+            return -1;
+        }
+    }
+
+    /**
+     * Removes a worker from one unit, which may release workers that wait for it; returns false if the ring is full.
+     */
+    boolean leave(int worker, int unit) {
+        check();
+        if (only != null) {
+            only.internal(Message.LEAVE, worker, unit);
+            process();
+            return true;
+        }
+        long at = claim();
+        if (at >= 0) {
+            ring.get(at).internal(Message.LEAVE, worker, unit);
+            ring.publish(at);
+        }
+        return at >= 0;
+    }
+
+    /** Writes a snapshot, and waits until it is on the disk. */
+    void snapshot() {
+        perform(Message.SNAPSHOT);
+    }
+
+    /** Processes an internal request, and waits until its changes are on the disk. */
+    private void perform(int kind) {
+        if (only != null) {
+            only.internal(kind, 0, 0);
+            process();
+            return;
+        }
+        long deadline = System.nanoTime() + config.deadline().toNanos();
+        long at;
+        while ((at = claim()) < 0) {
+            pause(deadline);
+        }
+        ring.get(at).internal(kind, 0, 0);
+        ring.publish(at);
+        await(replyStage, at);
+    }
+
+    // ---- tasks with rows; one at a time ----
+
+    /**
+     * Starts to save all rows as they are between two requests; returns false if the ring is full.
+     *
+     * @param file to be written
+     * @param step written to the file's header
+     */
+    boolean save(RowTask newTask, Path file, long step) {
+        check();
+        task = newTask;
+        saving = new RowSaver(newTask, file, step, only == null);
+        if (only != null) {
+            only.internal(Message.CUT, 0, 0);
+            process();
+        } else {
+            long at = claim();
+            if (at < 0) {
+                return false;
+            }
+            ring.get(at).internal(Message.CUT, 0, 0);
+            ring.publish(at);
+        }
+        return true;
+    }
+
+    /** Starts to fill tables with rows of a checkpoint, unless they have rows of this run. */
+    void restore(RowTask newTask, List<RowRestorer.Source> parts) {
+        check();
+        task = newTask;
+        newTask.begin(shard.hasRows() ? t -> "0\n" : shard.restoring(parts, () -> perform(Message.ROWS_READY)),
+                only != null ? null : "starling-ps-" + shard.server() + "-rows");
+    }
+
+    private void await(EventHandler<Request> stage, long at) {
+        long deadline = System.nanoTime() + config.deadline().toNanos();
+        while (disruptor.getSequenceValueFor(stage) < at) {
+            pause(deadline);
+        }
+    }
+
+    private void pause(long deadlineNs) {
+        check();
+        if (System.nanoTime() - deadlineNs > 0) {
+            throw new ServerException("the parameter server made no progress for " + config.deadline(), null);
+        }
+        LockSupport.parkNanos(PARK_NS);
+    }
+
+    /** Throws if the server has failed. */
+    void check() {
+        if (failure != null) {
+            throw failed(config, "stopped", failure);
+        }
+    }
+
+    /** Returns the number of refused requests. */
+    long refused() {
+        return shard.refused();
+    }
+
+    int units() {
+        return shard.units;
+    }
+
+    /** Returns whether the directory contained weights or rows when the server started. */
+    boolean holdsEarlier() {
+        return holdsEarlier;
+    }
+
+    // ---- stages ----
+
+    private final class ApplyStage implements EventHandler<Request> {
+        private Sequence done;
+
+        @Override
+        public void setSequenceCallback(Sequence sequence) {
+            done = sequence;
+        }
+
+        @Override
+        public void onEvent(Request e, long at, boolean endOfBatch) throws IOException {
+            if (snapshot != null && (e.kind == Message.SNAPSHOT || journalBytes > config.journalBytes()
+                    || shard.isFullFor(e))) {
+                awaitJournal(at);
+                shard.save(snapshot);
+                e.rotate = true;
+                e.firstRecord = shard.sequence() + 1;
+                journalBytes = 0;
+            }
+            if (e.kind == Message.CUT) {
+                awaitJournal(at);
+                shard.cut(saving);
+            }
+            shard.apply(e);
+            if (e.record != 0) {
+                journalBytes += e.recordLength();
+            }
+        }
+
+        /**
+         * Waits until the journal contains all earlier requests: a row in the map may be torn only after that. The
+         * Disruptor publishes finished requests to the journal stage at the end of a batch, so this sets the sequence.
+         */
+        private void awaitJournal(long at) {
+            if (only == null) {
+                done.set(at - 1);
+                await(journalStage, at - 1);
+            }
+        }
+    }
+
+    private void journal(Request e, long at, boolean endOfBatch) throws IOException {
+        if (journal == null) {
+            return;
+        }
+        if (e.rotate) {
+            journal.rotate(e.firstRecord);
+        }
+        if (e.record != 0) {
+            journal.append(e);
+        }
+        if (endOfBatch) {
+            journal.force();
+        }
+    }
+
+    private void reply(Request e, long at, boolean endOfBatch) {
+        if (e.replies == 0) {
+            return;
+        }
+        reply.putInt(Message.STATUS, e.status).putInt(Message.REPLY_UNIT, e.unit)
+                .putInt(Message.REPLY_COUNT, e.weightsCount).putInt(Message.REPLY_KIND, e.kind)
+                .putInt(Message.SERVER, shard.server());
+        replyFloats.put(0, e.weights, 0, e.weightsCount);
+        for (int i = 0; i < e.replies; i++) {
+            reply.putInt(Message.REPLY_WORKER, e.replyTo[i]).putLong(Message.REPLY_SESSION, e.replySession[i])
+                    .putLong(Message.REPLY_SEQUENCE, e.replySequence[i]);
+            int length = Message.REPLY_HEADER + 4 * e.weightsCount;
+            while (!sink.offer(e.replyTo[i], replyBuffer, length) && !closing) {
+                if (only != null) {
+                    throw new ServerException("the reply buffer is full", null);
+                }
+                LockSupport.parkNanos(PARK_NS);
+            }
+        }
+    }
+
+    /** Lets the stages finish the requests in the ring, writes a last snapshot, and closes all files. */
+    @Override
+    public void close() {
+        closing = true;
+        if (task != null) {
+            task.cancel();
+        }
+        try {
+            if (failure == null && disruptor != null) {
+                disruptor.shutdown(config.deadline().toMillis(), TimeUnit.MILLISECONDS);
+            }
+        } catch (TimeoutException e) {
+            failure = e;
+        } finally {
+            if (disruptor != null) {
+                disruptor.halt();
+            }
+            threads.forEach(RowTask::awaitEnd);
+            if (task != null) {
+                task.join();
+            }
+        }
+        try (Shard closedLast = shard; FileChannel unlocked = lock; Journal closedFirst = journal) {
+            if (snapshot != null && failure == null) {
+                journal.force();
+                shard.save(snapshot);
+            }
+        } catch (IOException e) {
+            throw failed(config, "cannot write its last snapshot", e);
+        }
+    }
+}

@@ -1,0 +1,335 @@
+package dev.starling.distributed.ps.store;
+
+import dev.starling.distributed.ps.wire.Plan;
+import java.io.IOException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.FloatBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
+import net.openhft.chronicle.map.ChronicleMap;
+import net.openhft.chronicle.map.ChronicleMapBuilder;
+import net.openhft.chronicle.map.ExternalMapQueryContext;
+import net.openhft.chronicle.map.MapEntry;
+import net.openhft.chronicle.map.MapSegmentContext;
+import org.agrona.collections.Long2LongHashMap;
+
+/**
+ * A server's rows of one table, each with the state of the rule: a map in a file, which may be larger than memory, and
+ * in front of it, in memory, the rows that changed since the last snapshot.
+ *
+ * <p><b>Why changed rows are kept apart.</b> A process that dies while it writes into the map leaves a torn row. Rows
+ * move into the map only in {@link #spill}, when the journal contains each of them completely; replaying the journal
+ * repairs torn rows.
+ *
+ * <p><b>How a cut works.</b> Each row in the map carries a stamp: the number of the journal's last record at the time
+ * it was moved there. At a {@link #cut} all rows are in the map, and a row with a greater stamp is newer than the cut.
+ * Another thread then scans the map, segment by segment. Before a row that the scan has not reached is replaced, the
+ * replacing thread delivers the old row.
+ */
+public final class EmbeddingRows implements AutoCloseable {
+    private static final long MISSING = -1;
+    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    private static final VarHandle LONG = MethodHandles.byteArrayViewVarHandle(long[].class, ORDER);
+
+    /** Receives the rows of a cut from two threads. A row may arrive twice, with the same contents. */
+    interface Cut {
+        /** Receives a row: the first {@link #rowBytes} of the array, which the caller reuses. */
+        void onRow(long rowKey, byte[] row);
+    }
+
+    private final Plan.Table table;
+    private final int stride;
+    private final Path file;
+    private final ChronicleMap<byte[], byte[]> map;
+    private final byte[] key = new byte[8];
+    private final ByteBuffer keyView = ByteBuffer.wrap(key);
+    /** A row, followed by its stamp. */
+    private final byte[] value;
+    private final ByteBuffer valueBytes;
+    private final FloatBuffer valueView;
+    private final byte[] replaced;
+    private final byte[] scannedValue;
+    private volatile Cut cut;
+    private volatile long cutAt;
+    /** Number of segments of the map that were scanned for the cut. */
+    private volatile int scanned;
+
+    private final Long2LongHashMap places;
+    private final int capacity;
+    private long[] changedKeys;
+    private float[] changed;
+    private int changes;
+
+    private final float[] p;
+    private final float[] first;
+    private final float[] second;
+    private final float[] g;
+
+    /**
+     * Opens the file, or creates it.
+     *
+     * @param cacheBytes memory for changed rows; when it is used up, a snapshot is due
+     */
+    public EmbeddingRows(Plan.Table table, Path file, long cacheBytes) throws IOException {
+        this.table = table;
+        this.file = file;
+        stride = table.stride();
+        value = new byte[4 * stride + Long.BYTES];
+        replaced = value.clone();
+        scannedValue = value.clone();
+        valueBytes = ByteBuffer.wrap(value).order(ORDER);
+        valueView = valueBytes.asFloatBuffer();
+        ChronicleMapBuilder<byte[], byte[]> builder = ChronicleMap.of(byte[].class, byte[].class)
+                .name(file.getFileName().toString())
+                .constantKeySizeBySample(key).constantValueSizeBySample(value).entries(table.rows())
+                .skipCloseOnExitHook(true).checksumEntries(true);
+        map = Files.exists(file) ? builder.recoverPersistedTo(file.toFile(), true)
+                : builder.createPersistedTo(file.toFile());
+        capacity = Math.clamp(cacheBytes / (4L * stride + 32), 16, Integer.MAX_VALUE / stride - 8);
+        places = new Long2LongHashMap(capacity, 0.5f, MISSING);
+        changedKeys = new long[capacity];
+        changed = new float[capacity * stride];
+        p = new float[table.width()];
+        first = new float[table.width()];
+        second = new float[table.width()];
+        g = new float[table.width()];
+    }
+
+    /** Returns whether {@code n} more rows may change before a snapshot is due. */
+    public boolean hasRoom(int n) {
+        return changes == 0 || changes + (long) n <= capacity;
+    }
+
+    /** Copies a row's weights; a row that was never written has its initial ones. */
+    public void read(long rowKey, float[] into, int at) {
+        long place = places.get(rowKey);
+        if (place != MISSING) {
+            System.arraycopy(changed, (int) place * stride, into, at, table.width());
+        } else if (load(rowKey)) {
+            valueView.get(0, into, at, table.width());
+        } else {
+            initial(rowKey, into, at);
+        }
+    }
+
+    private boolean load(long rowKey) {
+        keyView.putLong(0, rowKey);
+        byte[] found = map.getUsing(key, value);
+        if (found != null && found != value) {
+            System.arraycopy(found, 0, value, 0, value.length);
+        }
+        return found != null;
+    }
+
+    private void initial(long rowKey, float[] into, int at) {
+        for (int i = 0; i < table.width(); i++) {
+            long bits = Plan.mix(Plan.mix(rowKey) + i);
+            // Adding 0 turns -0 into 0.
+            into[at + i] = (float) (table.scale() * (2 * ((bits >>> 11) * 0x1p-53) - 1)) + 0f;
+        }
+    }
+
+    /**
+     * Applies the rule to a row.
+     *
+     * @return index of the row in {@link #changed()}
+     */
+    public int step(long rowKey, float[] gradients, int at, double rate) {
+        int row = place(rowKey) * stride;
+        int width = table.width();
+        int slots = table.rule().slots();
+        System.arraycopy(changed, row, p, 0, width);
+        System.arraycopy(gradients, at, g, 0, width);
+        if (slots > 0) {
+            System.arraycopy(changed, row + width, first, 0, width);
+        }
+        if (slots > 1) {
+            System.arraycopy(changed, row + 2 * width, second, 0, width);
+        }
+        float step = ++changed[row + stride - 1];
+        table.rule().step(p, first, second, g, width, rate, (long) step);
+        System.arraycopy(p, 0, changed, row, width);
+        if (slots > 0) {
+            System.arraycopy(first, 0, changed, row + width, width);
+        }
+        if (slots > 1) {
+            System.arraycopy(second, 0, changed, row + 2 * width, width);
+        }
+        return row;
+    }
+
+    /** Returns the changed rows; valid until the next {@link #step}. */
+    public float[] changed() {
+        return changed;
+    }
+
+    private int place(long rowKey) {
+        long known = places.get(rowKey);
+        if (known != MISSING) {
+            return (int) known;
+        }
+        if (changes == changedKeys.length) {
+            changedKeys = Arrays.copyOf(changedKeys, 2 * changes);
+            changed = Arrays.copyOf(changed, Math.multiplyExact(2 * changes, stride));
+        }
+        int place = changes++;
+        if (load(rowKey)) {
+            valueView.get(0, changed, place * stride, stride);
+        } else {
+            Arrays.fill(changed, place * stride, (place + 1) * stride, 0);
+            initial(rowKey, changed, place * stride);
+        }
+        changedKeys[place] = rowKey;
+        places.put(rowKey, place);
+        return place;
+    }
+
+    /**
+     * Puts a complete row into the map. Used where a torn row does no harm, because the journal contains it.
+     *
+     * @param stamp number of the journal's record from which the row is
+     */
+    public void restore(long rowKey, float[] row, int at, long stamp) {
+        keyView.putLong(0, rowKey);
+        valueView.put(0, row, at, stride);
+        valueBytes.putLong(4 * stride, stamp);
+        map.put(key, value);
+    }
+
+    /** Puts a row of a checkpoint into the map. Called by the restoring thread, while no other thread changes rows. */
+    public void restore(byte[] rowKey, byte[] stamped) {
+        map.put(rowKey, stamped);
+    }
+
+    /** Moves all changed rows into the map, and forces the map to the disk. */
+    public void flush(long stamp) throws IOException {
+        spill(stamp);
+        sync();
+    }
+
+    /**
+     * Moves all changed rows into the map.
+     *
+     * @param stamp number of the journal's last record
+     */
+    private void spill(long stamp) {
+        Cut receiver = cut;
+        if (receiver == null) {
+            for (int i = 0; i < changes; i++) {
+                restore(changedKeys[i], changed, i * stride, stamp);
+            }
+        } else {
+            spillBackwards(stamp, receiver);
+        }
+        changes = 0;
+        places.clear();
+    }
+
+    /** Visits segments in the reverse order of {@link #scan}, so that the two threads wait for each other only once. */
+    private void spillBackwards(long stamp, Cut receiver) {
+        long[] bySegment = new long[changes];
+        for (int i = 0; i < changes; i++) {
+            keyView.putLong(0, changedKeys[i]);
+            try (ExternalMapQueryContext<byte[], byte[], ?> row = map.queryContext(key)) {
+                bySegment[i] = (long) row.segmentIndex() << Integer.SIZE | i;
+            }
+        }
+        Arrays.sort(bySegment);
+        for (int i = changes - 1; i >= 0; i--) {
+            int place = (int) bySegment[i];
+            deliver(changedKeys[place], receiver);
+            restore(changedKeys[place], changed, place * stride, stamp);
+        }
+    }
+
+    // ---- a cut ----
+
+    /** Returns the size of a row in bytes: its floats, little-endian. */
+    int rowBytes() {
+        return 4 * stride;
+    }
+
+    /**
+     * Takes a cut: delivers all rows with their present contents while another thread calls {@link #scan}, until
+     * {@link #endCut}.
+     *
+     * @param stamp number of the journal's last record, which is on the disk
+     */
+    public void cut(long stamp, Cut receiver) {
+        spill(stamp);
+        scanned = 0;
+        cutAt = stamp;
+        cut = receiver;
+    }
+
+    /** Delivers a row that is about to change, unless it was delivered or is newer than the cut. */
+    private void deliver(long rowKey, Cut receiver) {
+        keyView.putLong(0, rowKey);
+        try (ExternalMapQueryContext<byte[], byte[], ?> row = map.queryContext(key)) {
+            // If the scanning thread finishes the segment meanwhile, it delivers the same, unchanged row again.
+            if (row.segmentIndex() >= scanned) {
+                row.readLock().lock();
+                MapEntry<byte[], byte[]> entry = row.entry();
+                if (entry != null && stamp(entry.value().getUsing(replaced)) <= cutAt) {
+                    receiver.onRow(rowKey, replaced);
+                }
+            }
+        }
+    }
+
+    /** Delivers the rows of the map's next segment, which is locked meanwhile; returns false if none is left. */
+    boolean scan(Cut receiver) {
+        if (scanned == map.segments()) {
+            return false;
+        }
+        byte[] scannedKey = new byte[8];
+        ByteBuffer keys = ByteBuffer.wrap(scannedKey);
+        try (MapSegmentContext<byte[], byte[], ?> segment = map.segmentContext(scanned)) {
+            segment.forEachSegmentEntry(entry -> {
+                entry.key().getUsing(scannedKey);
+                if (stamp(entry.value().getUsing(scannedValue)) <= cutAt) {
+                    receiver.onRow(keys.getLong(0), scannedValue);
+                }
+            });
+        }
+        scanned++;
+        return true;
+    }
+
+    private long stamp(byte[] stamped) {
+        return (long) LONG.get(stamped, 4 * stride);
+    }
+
+    /** Ends the delivery of rows. */
+    void endCut() {
+        cut = null;
+    }
+
+    /** Removes all rows. */
+    public void clear() {
+        map.clear();
+    }
+
+    /** Forces the map to the disk: the system writes all changed pages of the mapped file. */
+    void sync() throws IOException {
+        try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
+            channel.force(true);
+        }
+    }
+
+    /** Returns the number of rows in the map. */
+    public long size() {
+        return map.longSize();
+    }
+
+    @Override
+    public void close() {
+        map.close();
+    }
+}

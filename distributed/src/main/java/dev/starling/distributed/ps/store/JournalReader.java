@@ -1,0 +1,90 @@
+package dev.starling.distributed.ps.store;
+
+import java.io.IOException;
+import java.lang.System.Logger.Level;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.List;
+import java.util.zip.CRC32C;
+
+/** Replays a journal. */
+public final class JournalReader {
+    private static final System.Logger LOG = System.getLogger(JournalReader.class.getName());
+
+    private final CRC32C crc = new CRC32C();
+    private ByteBuffer buffer = ByteBuffer.allocate(1 << 20).order(ByteOrder.LITTLE_ENDIAN);
+
+    /** Receives records. */
+    public interface Replay {
+        /** Applies a record, which starts at index 0 of the buffer. */
+        void onRecord(ByteBuffer record) throws IOException;
+    }
+
+    /**
+     * Delivers the records after a number, up to the end of the journal or the first torn record.
+     *
+     * @return the number of the last record, or {@code after} if there is none
+     */
+    public long read(Path directory, long after, Replay replay) throws IOException {
+        long last = after;
+        List<Path> files = Journal.files(directory);
+        for (Path path : files) {
+            try (FileChannel file = FileChannel.open(path, StandardOpenOption.READ)) {
+                long at = 0;
+                while (next(file, at)) {
+                    long sequence = buffer.getLong(Journal.SEQUENCE);
+                    if (sequence > last + 1) {
+                        throw new IOException(path + " continues with record " + sequence + ", but record "
+                                + (last + 1) + " is missing; put the file that contains it back");
+                    }
+                    if (sequence == last + 1) {
+                        replay.onRecord(buffer);
+                        last = sequence;
+                    }
+                    at += buffer.getInt(Journal.LENGTH);
+                }
+                if (at < file.size()) {
+                    LOG.log(Level.WARNING, "{0} is torn after record {1}: dropping {2} bytes of updates that the "
+                            + "server had not acknowledged", path, last, file.size() - at);
+                }
+            }
+        }
+        return last;
+    }
+
+    /** Reads the record at a position of a file; returns whether it is complete and intact. */
+    private boolean next(FileChannel file, long at) throws IOException {
+        long left = file.size() - at;
+        if (left < Journal.RECORD_HEADER || !read(file, at, Journal.RECORD_HEADER)) {
+            return false;
+        }
+        int length = buffer.getInt(Journal.LENGTH);
+        if (length < Journal.RECORD_HEADER || length % 8 != 0 || length > left) {
+            return false;
+        }
+        if (length > buffer.capacity()) {
+            buffer = ByteBuffer.allocate(length).order(ByteOrder.LITTLE_ENDIAN);
+        }
+        if (!read(file, at, length)) {
+            return false;
+        }
+        crc.reset();
+        crc.update(buffer.position(Journal.SEQUENCE));
+        buffer.position(0);
+        return (int) crc.getValue() == buffer.getInt(Journal.CRC);
+    }
+
+    private boolean read(FileChannel file, long at, int length) throws IOException {
+        buffer.clear().limit(length);
+        while (buffer.hasRemaining()) {
+            if (file.read(buffer, at + buffer.position()) < 0) {
+                return false;
+            }
+        }
+        buffer.position(0);
+        return true;
+    }
+}

@@ -1,0 +1,135 @@
+package dev.starling.distributed.ps.worker;
+
+import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.distributed.ps.wire.RowSum;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
+import org.agrona.collections.Long2LongHashMap;
+
+/** A worker's access to a table: distributes row requests among servers, and sums the gradients of a step. */
+public final class RemoteTable implements AutoCloseable {
+    private static final long MISSING = -1;
+
+    /** Requests rows and waits for them; {@code why} completes "waited ..." in the error message. */
+    public interface Puller {
+        void pull(TablePart[] parts, String why);
+    }
+
+    private final Plan plan;
+    private final Plan.Table table;
+    /** By server. */
+    private final TablePart[] parts;
+    private final Puller puller;
+    private final Long2LongHashMap places = new Long2LongHashMap(1024, 0.5f, MISSING);
+    private final RowSum sum = new RowSum();
+    private long[] keys = new long[64];
+    private int size;
+    /** Rows in transit: pulled rows in the order of {@code keys}, or pushed gradients in that of {@code sum}. */
+    private Arena arena = Arena.ofShared();
+    private MemorySegment memory = arena.allocate(64, 64);
+    private float[] scratch = {};
+
+    public RemoteTable(Plan plan, Plan.Table table, TablePart[] parts, Puller puller) {
+        this.plan = plan;
+        this.table = table;
+        this.parts = parts;
+        this.puller = puller;
+        sum.begin(table.width());
+    }
+
+    /**
+     * Fetches each row once.
+     *
+     * @param positions receives the index of each id's row in the result
+     * @return {@code [keys(), width]}, valid until the next call
+     */
+    public Tensor pull(long[] ids, long[] positions) {
+        places.clear();
+        size = 0;
+        for (int i = 0; i < ids.length; i++) {
+            long place = places.get(check(ids, i));
+            if (place == MISSING) {
+                place = size;
+                if (size == keys.length) {
+                    keys = Arrays.copyOf(keys, 2 * size);
+                }
+                places.put(ids[i], place);
+                keys[size++] = ids[i];
+            }
+            positions[i] = place;
+        }
+        distribute(keys, size, 0);
+        puller.pull(parts, "for rows of table " + table.name());
+        return Tensor.wrap(memory.asSlice(0, 4L * size * table.width()), DType.F32, size, table.width());
+    }
+
+    private long check(long[] ids, int at) {
+        if (ids[at] < 0) {
+            throw TensorException.argument("embedding table", "ids of table " + table.name()
+                    + " must be >= 0, got " + ids[at] + " at " + at, "number rows from 0, or hash to 63 bits");
+        }
+        return ids[at];
+    }
+
+    /** Returns the ids of the rows fetched last. */
+    public long[] keys() {
+        return Arrays.copyOf(keys, size);
+    }
+
+    /** Assigns each key to the part of the server that holds it. */
+    private void distribute(long[] all, int n, double rate) {
+        int bytes = Math.multiplyExact(4 * n, table.width());
+        if (memory.byteSize() < bytes) {
+            // The caller has copied the rows fetched before, so the old memory is unused.
+            arena.close();
+            arena = Arena.ofShared();
+            memory = arena.allocate(Math.clamp(2L * memory.byteSize(), bytes, Integer.MAX_VALUE), 64);
+        }
+        for (TablePart part : parts) {
+            part.begin(memory, rate);
+        }
+        for (int i = 0; i < n; i++) {
+            parts[plan.serverOf(all[i])].add(all[i], i);
+        }
+    }
+
+    /** Adds gradients to those of this step; each id of several occurrences gets the sum. */
+    public void add(long[] ids, int n, Tensor gradients) {
+        for (int i = 0; i < n; i++) {
+            check(ids, i);
+        }
+        int floats = Math.multiplyExact(n, table.width());
+        if (scratch.length < floats) {
+            scratch = new float[floats];
+        }
+        try (Scope scope = Scope.open("rows")) {
+            Tensor dense = gradients.to(Device.cpu()).to(DType.F32).contiguous();
+            MemorySegment.copy(dense.segment(), ValueLayout.JAVA_FLOAT, 0, scratch, 0, floats);
+        }
+        sum.add(ids, n, scratch, 1);
+    }
+
+    /** Prepares the summed gradients for a push, and starts the sums of the next step. */
+    public TablePart[] gather(double rate) {
+        distribute(sum.keys(), sum.size(), rate);
+        MemorySegment.copy(sum.sums(), 0, memory, ValueLayout.JAVA_FLOAT, 0, sum.size() * table.width());
+        sum.begin(table.width());
+        return parts;
+    }
+
+    public TablePart[] parts() {
+        return parts;
+    }
+
+    @Override
+    public void close() {
+        arena.close();
+    }
+}

@@ -1,0 +1,272 @@
+package dev.starling.distributed.ps.worker;
+
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.group.Channels;
+import dev.starling.distributed.ps.wire.Message;
+import dev.starling.distributed.ps.wire.RunMembership;
+import dev.starling.transport.Endpoint;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Deque;
+import java.util.List;
+import org.agrona.DirectBuffer;
+import org.agrona.ExpandableDirectByteBuffer;
+import org.agrona.MutableDirectBuffer;
+import org.agrona.concurrent.NanoClock;
+
+/**
+ * A worker's connection to one server. The server may be lost and return, even as another process; the link then
+ * repeats all open requests, and the server recognises by their sequence numbers which of them it has already applied.
+ * Used under the group's lock.
+ */
+public final class ServerLink {
+    private static final int PLAN_PART_BYTES = 16_000;
+    private static final long RETRY_NS = 1_000_000_000L;
+    private static final byte[] NOTHING = new byte[0];
+
+    public final int number;
+    private final int worker;
+    private final byte[] plan;
+    private final NanoClock clock;
+    private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
+    private final Deque<BlockRequest> queue = new ArrayDeque<>();
+    BlockRequest[] requests;
+    public final List<TablePart> tables = new ArrayList<>();
+    Endpoint endpoint;
+    /** Bytes of the plan that were sent to the present process. */
+    private int planBytesSent;
+    private boolean welcomed;
+    /** Whether the server continued with the weights or rows in its directory. */
+    private volatile boolean holds;
+    /** Random number of the server's process, by which a restart is recognised; 0 before the first welcome. */
+    private long process;
+    private long triedNs;
+    /** The open request that is neither for a block nor for a table; empty if there is none. */
+    private volatile byte[] question = NOTHING;
+    private boolean questionUnsent;
+    /** Whether the server has sent its farewell and waits for the confirmation. */
+    private boolean farewellReceived;
+
+    public ServerLink(int number, int worker, byte[] plan, NanoClock clock) {
+        this.clock = clock;
+        this.number = number;
+        this.worker = worker;
+        this.plan = plan;
+    }
+
+    /** Connects to a process that has announced itself as this server. */
+    public void connect(Endpoint to) {
+        if (endpoint != to) {
+            endpoint = to;
+            restartHello();
+        }
+    }
+
+    private void restartHello() {
+        planBytesSent = 0;
+        welcomed = false;
+        triedNs = clock.nanoTime();
+    }
+
+    /** Stores which process is the server; returns whether it lacks updates that an earlier process acknowledged. */
+    boolean hasLostState(long newProcess, boolean newHolds) {
+        boolean restarted = process != 0 && newProcess != process;
+        process = newProcess;
+        holds = newHolds;
+        return restarted && !newHolds && (Arrays.stream(requests).anyMatch(request -> request.sequence > 0)
+                || tables.stream().anyMatch(TablePart::hasPushed));
+    }
+
+    /** Returns whether the server continued with the weights or rows in its directory. */
+    public boolean holds() {
+        return holds;
+    }
+
+    /** Queues all open requests again, as the server may not have received them. */
+    void onWelcome() {
+        if (welcomed) {
+            return;
+        }
+        welcomed = true;
+        queue.clear();
+        for (BlockRequest request : requests) {
+            request.queued = request.asked != 0;
+            if (request.queued) {
+                queue.add(request);
+            }
+        }
+        tables.forEach(TablePart::resend);
+        questionUnsent = question.length > 0;
+    }
+
+    /** Returns whether the connection is lost while a request is open. */
+    boolean isMissed() {
+        return endpoint != null && !endpoint.isConnected() && (question.length > 0 && !farewellReceived
+                || Arrays.stream(requests).anyMatch(request -> request.asked != 0)
+                || tables.stream().anyMatch(TablePart::isPending));
+    }
+
+    boolean isConnected() {
+        return endpoint != null && endpoint.isConnected();
+    }
+
+    /** Queues a request for a block. */
+    public void ask(BlockRequest request, int kind) {
+        request.asked = kind;
+        if (!request.queued) {
+            request.queued = true;
+            queue.add(request);
+        }
+    }
+
+    /** Sends a request, and repeats it until {@link #onAnswer}; the body follows kind and worker. */
+    public void ask(int kind, byte[] body) {
+        byte[] whole = new byte[Channels.HEADER + 8 + body.length];
+        int at = header(kind);
+        message.getBytes(0, whole, 0, at);
+        System.arraycopy(body, 0, whole, at, body.length);
+        question = whole;
+        questionUnsent = true;
+    }
+
+    void onAnswer() {
+        question = NOTHING;
+        questionUnsent = false;
+    }
+
+    /** Handles the server's farewell. The goodbye counts as answered once the confirmation is sent. */
+    void onFarewell() {
+        farewellReceived = question.length > 0;
+    }
+
+    boolean isAnswered() {
+        return question.length == 0;
+    }
+
+    /** Sends a message once, or drops it if the link is not ready or has no room. */
+    void send(int kind, byte[] body) {
+        if (welcomed && isConnected()) {
+            int at = header(kind);
+            message.putBytes(at, body);
+            endpoint.send(message, 0, at + body.length);
+        }
+    }
+
+    /** Sends a loss; returns false if the link has no room for it. */
+    boolean sendLoss(PeerLostException loss) {
+        return !isConnected() || endpoint.send(message, 0, RunMembership.write(loss, message, header(Message.LOST)))
+                != Endpoint.BACK_PRESSURED;
+    }
+
+    private int header(int kind) {
+        message.putInt(0, Message.CHANNEL, Channels.ORDER);
+        message.putInt(Channels.HEADER, kind, Message.ORDER);
+        message.putInt(Channels.HEADER + 4, worker, Message.ORDER);
+        return Channels.HEADER + 8;
+    }
+
+    /** Sends as much as the link accepts. */
+    void pump() {
+        if (farewellReceived && (!isConnected()
+                || endpoint.send(message, 0, header(Message.FAREWELL_CONFIRMED)) == Endpoint.OK)) {
+            farewellReceived = false;
+            onAnswer();
+        }
+        if (!isConnected()) {
+            return;
+        }
+        if (!welcomed) {
+            sendHello();
+            return;
+        }
+        if (question.length > 0 && !farewellReceived) {
+            long now = clock.nanoTime();
+            if (questionUnsent || now - triedNs > RETRY_NS) {
+                message.putBytes(0, question);
+                questionUnsent = endpoint.send(message, 0, question.length) != Endpoint.OK;
+                triedNs = now;
+            }
+        }
+        while (!queue.isEmpty() && send(queue.peek())) {
+            queue.remove().queued = false;
+        }
+        for (int t = 0; t < tables.size(); t++) {
+            tables.get(t).pump();
+        }
+    }
+
+    private void sendHello() {
+        if (planBytesSent == plan.length && clock.nanoTime() - triedNs > RETRY_NS) {
+            restartHello();
+        }
+        while (planBytesSent < plan.length) {
+            int n = Math.min(PLAN_PART_BYTES, plan.length - planBytesSent);
+            int at = header(Message.HELLO);
+            message.putInt(at, plan.length, Message.ORDER);
+            message.putInt(at + 4, planBytesSent, Message.ORDER);
+            message.putBytes(at + 8, plan, planBytesSent, n);
+            if (endpoint.send(message, 0, at + 8 + n) != Endpoint.OK) {
+                return;
+            }
+            planBytesSent += n;
+            triedNs = clock.nanoTime();
+        }
+    }
+
+    private boolean send(BlockRequest request) {
+        int kind = request.asked;
+        // Worker 0 provides the initial weights; so does any worker that rejoins a server without weights.
+        boolean providesWeights = kind == Message.JOIN && (worker == 0 || request.next != 0);
+        for (int k = 0; providesWeights && request.keptSteps > 0 && k < request.kept.length; k++) {
+            if (!send(request, Message.KEPT, request.kept[k], request.keptSteps, k + 1)) {
+                return false;
+            }
+        }
+        return switch (kind) {
+            case Message.PUSH -> send(request, kind, request.gradient, request.rate, 0);
+            case Message.PULL -> send(request, kind, null, 0, request.which);
+            default -> send(request, kind, providesWeights ? request.weights : null, 0, 0);
+        };
+    }
+
+    private boolean send(BlockRequest request, int kind, DirectBuffer payload, double rate, int flags) {
+        int bytes = payload == null ? 0 : payload.capacity();
+        begin(kind, request.session, request.sequence, request.number, bytes / 4, rate, flags);
+        int at = Channels.HEADER + Message.HEADER;
+        if (bytes > 0) {
+            message.putBytes(at, payload, 0, bytes);
+        }
+        return send(at + bytes);
+    }
+
+    /** Writes both headers of a request; returns the message, to which the caller adds the payload. */
+    MutableDirectBuffer begin(int kind, long session, long sequence, int unit, int count, double rate, int flags) {
+        int at = Channels.HEADER;
+        message.putInt(0, Message.CHANNEL, Channels.ORDER);
+        message.putInt(at + Message.KIND, kind, Message.ORDER);
+        message.putInt(at + Message.WORKER, worker, Message.ORDER);
+        message.putLong(at + Message.SESSION, session, Message.ORDER);
+        message.putLong(at + Message.SEQUENCE, sequence, Message.ORDER);
+        message.putInt(at + Message.UNIT, unit, Message.ORDER);
+        message.putInt(at + Message.COUNT, count, Message.ORDER);
+        message.putDouble(at + Message.RATE, rate, Message.ORDER);
+        message.putDouble(at + Message.WEIGHT, 1, Message.ORDER);
+        message.putLong(at + Message.FLAGS, flags, Message.ORDER);
+        return message;
+    }
+
+    /** Sends the request from {@link #begin}. If the connection is lost, {@link #onWelcome} queues it again. */
+    boolean send(int length) {
+        return endpoint.send(message, 0, length) == Endpoint.OK;
+    }
+
+    @Override
+    public String toString() {
+        BlockRequest[] all = requests == null ? new BlockRequest[0] : requests;
+        return "server " + number + (endpoint == null ? ", which has not joined the group yet"
+                : welcomed ? "" : ", which has not answered") + (endpoint == null || endpoint.isConnected() ? ""
+                : ": " + endpoint.reason()) + "; waiting for " + Arrays.stream(all).filter(r -> r.asked != 0).count()
+                + " blocks and " + tables.stream().filter(TablePart::isPending).count() + " tables";
+    }
+}

@@ -1,0 +1,191 @@
+package dev.starling.distributed.coordinator;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.distributed.coordinator.Coordinator.OnLoss;
+import dev.starling.distributed.group.Channels;
+import dev.starling.distributed.group.Control;
+import dev.starling.distributed.group.Outbox;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.Secret;
+import dev.starling.transport.Transport;
+import dev.starling.transport.TransportConfig;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+import org.agrona.DirectBuffer;
+import org.junit.jupiter.api.Test;
+
+class CoordinatorTest {
+    private static final Duration SOON = Duration.ofSeconds(5);
+
+    private final TransportConfig config = TransportConfig.of("local", Secret.random())
+            .livenessTimeout(Duration.ofSeconds(2));
+    private final List<Runnable> processes = new ArrayList<>();
+
+    /** A process that sends the coordinator the messages of the test. */
+    private final class Client implements AutoCloseable {
+        private final Transport transport;
+        private final Outbox outbox;
+        private final Queue<Control> received = new ArrayDeque<>();
+
+        Client(Coordinator coordinator) {
+            transport = Transport.open(config);
+            transport.onMessage(this::onMessage);
+            outbox = new Outbox(transport.connect(coordinator.address(), new byte[0]));
+            processes.add(() -> {
+                transport.doWork();
+                outbox.doWork();
+            });
+            send(new Control.Join(transport.address(), "host", -1));
+        }
+
+        private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
+            byte[] body = new byte[length - Channels.HEADER];
+            buffer.getBytes(offset + Channels.HEADER, body);
+            try {
+                received.add(Control.decode(body));
+            } catch (IOException e) {
+                throw new AssertionError(e);
+            }
+        }
+
+        void send(Control message) {
+            outbox.send(Channels.CONTROL, message);
+        }
+
+        /** Waits for the next message. */
+        Control receive() {
+            transport.await(() -> {
+                processes.forEach(Runnable::run);
+                return !received.isEmpty();
+            }, SOON, "a message of the coordinator");
+            return received.remove();
+        }
+
+        void receiveView(long epoch, int world) {
+            assertThat(receive()).isInstanceOfSatisfying(Control.NewView.class, m -> {
+                assertThat(m.view().epoch()).isEqualTo(epoch);
+                assertThat(m.view().world()).isEqualTo(world);
+            });
+        }
+
+        @Override
+        public void close() {
+            transport.close();
+        }
+    }
+
+    @Test
+    void doesNotWaitForAMemberThatHasLeft() {
+        try (Coordinator coordinator = open(2, OnLoss.REFORM); Client stays = new Client(coordinator);
+                Client leaves = new Client(coordinator)) {
+            stays.receiveView(1, 2);
+            leaves.receiveView(1, 2);
+            stays.send(new Control.Ready(1));
+            leaves.send(new Control.Ready(1));
+            assertThat(stays.receive()).isEqualTo(new Control.Start(1));
+            assertThat(leaves.receive()).isEqualTo(new Control.Start(1));
+            try (Client joins = new Client(coordinator)) {
+                joins.receiveView(2, 3);
+                stays.receiveView(2, 3);
+                leaves.receiveView(2, 3);
+                leaves.send(new Control.Leave());
+                stays.send(new Control.Ready(2));
+                joins.send(new Control.Ready(2));
+                stays.receiveView(3, 2);
+                joins.receiveView(3, 2);
+                stays.send(new Control.Ready(3));
+                joins.send(new Control.Ready(3));
+                assertThat(stays.receive()).isEqualTo(new Control.Start(3));
+                assertThat(joins.receive()).isEqualTo(new Control.Start(3));
+            }
+        }
+    }
+
+    private Coordinator open(int world, OnLoss onLoss) {
+        Coordinator coordinator = Coordinator.open(config, world, onLoss, 1, SOON);
+        processes.add(coordinator::doWork);
+        return coordinator;
+    }
+
+    private static void begin(Client... all) {
+        for (Client each : all) {
+            each.receiveView(1, all.length);
+            each.send(new Control.Ready(1));
+        }
+        for (Client each : all) {
+            assertThat(each.receive()).isEqualTo(new Control.Start(1));
+        }
+    }
+
+    /** Ids are assigned from 1 on, in the order of joining. */
+    private static Control.Suspect suspect(long id) {
+        return new Control.Suspect(1, id, 7_000_000, "does not answer");
+    }
+
+    @Test
+    void endsWithTheHigherOfTwoThatSuspectEachOther() {
+        try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator);
+                Client second = new Client(coordinator); Client third = new Client(coordinator)) {
+            begin(first, second, third);
+            first.send(suspect(2));
+            second.send(suspect(1));
+            assertThat(second.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
+                    .contains("rank 1 was excluded").contains("does not answer"));
+            for (Client each : List.of(first, third)) {
+                assertThat(each.receive()).isInstanceOfSatisfying(Control.Lost.class, m -> {
+                    assertThat(m.rank()).isOne();
+                    assertThat(m.silentNs()).isGreaterThanOrEqualTo(7_000_000);
+                });
+            }
+        }
+    }
+
+    @Test
+    void endsImmediatelyIfASuspectedMemberLeaves() {
+        try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator);
+                Client second = new Client(coordinator); Client third = new Client(coordinator)) {
+            begin(first, second, third);
+            second.send(suspect(1));
+            first.send(suspect(2));
+            first.send(new Control.Leave());
+            for (Client each : List.of(second, third)) {
+                assertThat(each.receive()).isInstanceOfSatisfying(Control.Lost.class,
+                        m -> assertThat(m.rank()).isZero());
+            }
+        }
+    }
+
+    @Test
+    void admitsAReplacementBeforeTheLossIsDetected() {
+        try (Coordinator coordinator = open(2, OnLoss.REFORM); Client first = new Client(coordinator);
+                Client dead = new Client(coordinator)) {
+            first.receiveView(1, 2);
+            dead.receiveView(1, 2);
+            try (Client replacement = new Client(coordinator)) {
+                first.receiveView(2, 3);
+                replacement.receiveView(2, 3);
+                dead.close();
+                first.receiveView(3, 2);
+                replacement.receiveView(3, 2);
+            }
+        }
+    }
+
+    @Test
+    void refusesAnotherProcessIfTheGroupDoesNotReform() {
+        try (Coordinator coordinator = open(2, OnLoss.END); Client first = new Client(coordinator);
+                Client second = new Client(coordinator)) {
+            first.receiveView(1, 2);
+            second.receiveView(1, 2);
+            try (Client third = new Client(coordinator)) {
+                assertThat(third.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
+                        .contains("the group of 2 is complete"));
+            }
+        }
+    }
+}

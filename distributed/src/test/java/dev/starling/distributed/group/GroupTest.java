@@ -1,0 +1,257 @@
+package dev.starling.distributed.group;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.starling.distributed.Cluster;
+import dev.starling.distributed.Collectives;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.MembershipChangedException;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.SymmetricBuffer;
+import dev.starling.distributed.Work;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.distributed.coordinator.Rendezvous;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.TensorException;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.net.DatagramSocket;
+import java.net.InetAddress;
+import java.net.NetworkInterface;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class GroupTest {
+    private static final Duration SOON = Duration.ofSeconds(10);
+
+    @Test
+    void assignsRanksAndExchanges() {
+        List<String> results = Cluster.local(3).run(group -> {
+            byte[][] all = group.collectives().exchange(("I am " + group.rank()).getBytes(StandardCharsets.UTF_8));
+            StringBuilder text = new StringBuilder();
+            for (byte[] each : all) {
+                text.append(new String(each, StandardCharsets.UTF_8)).append(';');
+            }
+            return text.toString();
+        });
+        assertThat(results).containsOnly("I am 0;I am 1;I am 2;");
+    }
+
+    @Test
+    void reducesInRegisteredMemory() {
+        int count = 100_003;
+        List<Float> sums = Cluster.local(3).run(group -> {
+            try (SymmetricBuffer buffer = group.collectives().symmetric(count * 4L)) {
+                MemorySegment memory = buffer.memory();
+                Work work = group.collectives().prepareAllReduce(buffer, 0, count, DType.F32, ReduceOp.SUM, "test");
+                float last = 0;
+                for (int round = 1; round <= 20; round++) {
+                    for (int i = 0; i < count; i++) {
+                        memory.setAtIndex(ValueLayout.JAVA_FLOAT, i, (group.rank() + 1) * (i % 10 + round));
+                    }
+                    work.start();
+                    work.await(SOON);
+                    for (int i = 0; i < count; i++) {
+                        assertThat(memory.getAtIndex(ValueLayout.JAVA_FLOAT, i)).isEqualTo(6 * (i % 10 + round));
+                    }
+                    last = memory.getAtIndex(ValueLayout.JAVA_FLOAT, count - 1);
+                }
+                group.collectives().barrier().await(SOON);
+                return last;
+            }
+        });
+        assertThat(sums).containsOnly(6f * ((count - 1) % 10 + 20));
+    }
+
+    @Test
+    void namesBothCallsOfAMismatch() {
+        assertThatThrownBy(() -> Cluster.local(2).run(group -> {
+            SymmetricBuffer buffer = group.collectives().symmetric(1 << 16);
+            group.collectives().allReduce(buffer, 0, group.rank() == 0 ? 100 : 200, DType.F32, ReduceOp.SUM)
+                    .await(SOON);
+            return null;
+        })).isInstanceOf(DistributedException.class).hasMessageContaining("f32[100]").hasMessageContaining("f32[200]");
+    }
+
+    @Test
+    void refusesPartialElements() {
+        List<byte[]> all = Cluster.local(2).run(group -> {
+            Collectives collectives = group.collectives();
+            byte mine = (byte) (10 + group.rank());
+            byte[] bytes = {mine, mine, mine, mine, mine, mine, mine};
+            assertThatThrownBy(() -> collectives.allReduce(MemorySegment.ofArray(bytes), DType.I32, ReduceOp.SUM))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("all reduce (sum)")
+                    .hasMessageContaining("7 bytes").hasMessageContaining("multiple of 4")
+                    .hasMessageContaining("i32");
+            assertThat(bytes).containsOnly(mine);
+            // A refused call has no effect, and a collective on bytes may have any length.
+            collectives.allReduce(MemorySegment.ofArray(bytes).asSlice(0, 4), DType.I32, ReduceOp.SUM);
+            assertThat(bytes).containsExactly(21, 21, 21, 21, mine, mine, mine);
+            collectives.broadcast(MemorySegment.ofArray(bytes), 1);
+            return bytes;
+        });
+        assertThat(all).containsOnly(new byte[] {21, 21, 21, 21, 11, 11, 11});
+    }
+
+    @Test
+    void reportsTheLostRankOnEveryRank() {
+        CountDownLatch ready = new CountDownLatch(3);
+        List<String> messages = Cluster.local(3).run(group -> {
+            int rank = group.rank();
+            ready.countDown();
+            if (rank == 1) {
+                ready.await();
+                // Like a killed process, without a message to the coordinator.
+                group.locked(() -> group.transport().close());
+                return "";
+            }
+            try {
+                group.collectives().barrier().await(SOON);
+                return "no loss";
+            } catch (PeerLostException e) {
+                return e.rank() + " lost";
+            }
+        });
+        assertThat(messages).containsExactly("1 lost", "", "1 lost");
+    }
+
+    @Test
+    void abortEndsAWaitImmediately() {
+        CountDownLatch ended = new CountDownLatch(1);
+        Cluster.local(2).run(group -> {
+            if (group.rank() == 0) {
+                assertThat(ended.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+                return null;
+            }
+            Thread.ofPlatform().daemon().start(() -> {
+                group.await(() -> false, Duration.ofMillis(100));
+                group.abort("the run was cancelled");
+            });
+            // Rank 0 never calls this barrier.
+            assertThatThrownBy(() -> group.collectives().barrier().await(SOON.multipliedBy(6)))
+                    .isInstanceOf(DistributedException.class).hasMessageContaining("the run was cancelled");
+            assertThat(group.isEnded()).isTrue();
+            ended.countDown();
+            return null;
+        });
+    }
+
+    @Test
+    void abortEndsAJoin() {
+        GroupConfig absent = GroupConfig.of(TransportConfig.of("local", Secret.random()), "local-absent")
+                .joinTimeout(SOON.multipliedBy(6));
+        assertThatThrownBy(() -> Group.join(absent, group -> Thread.ofPlatform().daemon().start(() -> {
+            Membership.of(group).await(() -> false, Duration.ofMillis(100));
+            group.abort("the run was cancelled");
+        }))).isInstanceOf(DistributedException.class).hasMessageContaining("the run was cancelled");
+    }
+
+    @Test
+    void continuesImmediatelyWithoutAnExcludedMember() throws Exception {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofMinutes(1));
+        try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, 2,
+                Coordinator.OnLoss.REFORM, 1, SOON))) {
+            GroupConfig membership = GroupConfig.of(config, coordinator.address());
+            FutureTask<Group> later = new FutureTask<>(() -> Group.join(membership.preferredRank(1)));
+            Thread.ofPlatform().daemon().start(later);
+            try (Group zero = Group.join(membership.preferredRank(0));
+                    Membership one = Membership.of(later.get(10, TimeUnit.SECONDS))) {
+                coordinator.exclude(7, "no process has this preferred rank");
+                coordinator.exclude(1, "its process was killed");
+                assertThatThrownBy(() -> zero.collectives().barrier().await(SOON))
+                        .isInstanceOf(MembershipChangedException.class);
+                zero.reform(SOON);
+                assertThat(zero.world()).isEqualTo(1);
+                assertThat(one.await(one::isEnded, SOON)).isTrue();
+                assertThat(one.failure()).hasMessageContaining("its process was killed");
+            }
+        }
+    }
+
+    @Test
+    void notifiesListenersOfChanges() {
+        new Cluster(TransportConfig.of("local", Secret.random()), 1, Coordinator.OnLoss.REFORM).run(group -> {
+            List<String> calls = new CopyOnWriteArrayList<>();
+            Runnable[] end = new Runnable[1];
+            end[0] = group.onChange(() -> {
+                calls.add("once");
+                end[0].run();
+            });
+            group.onChange(() -> calls.add("always"));
+            for (int guests = 1; guests <= 2; guests++) {
+                int changes = guests;
+                try (Group guest = Group.join(group.config().preferredRank(-1))) {
+                    assertThat(guest.world()).isEqualTo(2);
+                    assertThat(group.await(() -> calls.size() > changes, SOON)).isTrue();
+                }
+            }
+            assertThat(calls).startsWith("once", "always", "always").filteredOn("once"::equals).hasSize(1);
+            end[0].run();
+            return null;
+        });
+    }
+
+    @Test
+    void joinsByAFile(@TempDir Path directory) throws Exception {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        Path file = directory.resolve("coordinator");
+        GroupConfig membership = GroupConfig.of(config, "file:" + file);
+        FutureTask<Integer> one = inThread(() -> Group.join(membership.preferredRank(1)));
+        try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, 2,
+                Coordinator.OnLoss.END, 2, SOON))) {
+            Rendezvous.publish(file, coordinator.address());
+            FutureTask<Integer> zero = inThread(() -> Group.join(membership.preferredRank(0)));
+            assertThat(zero.get(10, TimeUnit.SECONDS)).isEqualTo(0);
+            assertThat(one.get(10, TimeUnit.SECONDS)).isEqualTo(1);
+        }
+        assertThatThrownBy(() -> Group.join(GroupConfig.of(config, "file:" + directory.resolve("none"))
+                .joinTimeout(Duration.ofMillis(50)))).isInstanceOf(DistributedException.class)
+                .hasMessageContaining("none");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"127.0.0.1", "[::1]"})
+    void joinsByAListOfHosts(String host) throws Exception {
+        assumeTrue(NetworkInterface.getByInetAddress(InetAddress.getByName(host)) != null, "without IPv6");
+        int port;
+        try (DatagramSocket free = new DatagramSocket()) {
+            port = free.getLocalPort();
+        }
+        TransportConfig config = TransportConfig.of("aeron", Secret.random());
+        List<String> hosts = List.of(host + ":" + port, host);
+        FutureTask<Integer> one = inThread(() -> Rendezvous.join(config, hosts, 1, Coordinator.OnLoss.END, 2));
+        FutureTask<Integer> zero = inThread(() -> Rendezvous.join(config, hosts, 0, Coordinator.OnLoss.END, 2));
+        assertThat(zero.get(30, TimeUnit.SECONDS)).isEqualTo(0);
+        assertThat(one.get(30, TimeUnit.SECONDS)).isEqualTo(1);
+    }
+
+    private static FutureTask<Integer> inThread(Callable<Group> join) {
+        FutureTask<Integer> task = new FutureTask<>(() -> {
+            try (Group group = join.call()) {
+                group.collectives().barrier().await(SOON);
+                return group.rank();
+            }
+        });
+        Thread.ofPlatform().daemon().start(task);
+        return task;
+    }
+}
