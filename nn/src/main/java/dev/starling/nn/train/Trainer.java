@@ -33,6 +33,8 @@ import java.util.Map;
 public final class Trainer {
     private final TrainerConfig config;
     private final DistributionStrategy strategy;
+    private final Collective collective;
+    private final Concludes ending;
     private final DataLoader data;
     private final Averages averages;
     private final Progress progress;
@@ -44,6 +46,8 @@ public final class Trainer {
     private Trainer(TrainerConfig config) {
         this.config = config;
         strategy = config.strategy;
+        collective = Collective.of(strategy);
+        ending = Concludes.of(strategy);
         data = config.data;
         averages = new Averages(config.metrics);
         progress = new Progress(config.epochs, averages);
@@ -101,7 +105,7 @@ public final class Trainer {
                     save();
                 }
             } while (state.isRestored());
-            strategy.finish();
+            ending.finish();
             reportSaved();
         } finally {
             step.close();
@@ -141,7 +145,7 @@ public final class Trainer {
             if (config.everySteps > 0 && progress.step % config.everySteps == 0) {
                 save();
             }
-            boolean stops = !state.isRestored() && strategy.stops(progress.isStopped());
+            boolean stops = !state.isRestored() && collective.stops(progress.isStopped());
             if (stops || state.isRestored()) {
                 return !stops;
             }
@@ -159,7 +163,7 @@ public final class Trainer {
     /** Evaluates the model and reports the epoch; returns whether the run continues. */
     private boolean endEpoch(History history) {
         if (progress.epoch + 1 == config.epochs) {
-            strategy.conclude();
+            ending.conclude();
         }
         strategy.settle();
         Scores training = averages.scores(sumOverRanks(averages.sums()));
@@ -172,7 +176,7 @@ public final class Trainer {
         progress.epoch++;
         progress.batch = 0;
         averages.reset();
-        if (strategy.stops(progress.isStopped())) {
+        if (collective.stops(progress.isStopped())) {
             return state.isRestored();
         }
         if (config.everySteps == 0 && progress.epoch < config.epochs && !state.isRestored()) {
@@ -185,7 +189,7 @@ public final class Trainer {
      * Evaluates this rank's part of the held-out data. If ranks do not wait for each other, rank 0 evaluates all of it.
      */
     private Scores heldOut() {
-        if (state.isRestored() || !strategy.isSynchronous() && strategy.rank() != 0) {
+        if (state.isRestored() || !strategy.share().isSynchronous() && strategy.rank() != 0) {
             return null;
         }
         config.heldOut.share(strategy.share().ofHeldOut());
@@ -197,8 +201,8 @@ public final class Trainer {
 
     /** Adds up sums over ranks that are at the same step, unless the state was restored in the meantime. */
     private double[] sumOverRanks(double[] sums) {
-        if (strategy.isSynchronous() && !state.isRestored()) {
-            strategy.sum(sums);
+        if (strategy.share().isSynchronous() && !state.isRestored()) {
+            collective.sum(sums);
         }
         return sums;
     }
@@ -213,7 +217,7 @@ public final class Trainer {
             Map<String, String> notes = state.notes();
             averages.save(notes, sums);
             reportSaved();
-            writer.save(progress.step, state.tensors(), notes, strategy.saveParts(config.directory));
+            writer.save(progress.step, state.tensors(), notes, StepsElsewhere.of(strategy).saveParts(config.directory));
         }
     }
 
@@ -375,6 +379,10 @@ public final class Trainer {
             if (captured && accumulate > 1) {
                 throw TensorException.argument("trainer", "a captured step uses exactly one batch",
                         "leave out captured() or accumulate(" + accumulate + ")");
+            }
+            if (strategy.world() > 1 && strategy.share().isSynchronous() && !(strategy instanceof Collective)) {
+                throw TensorException.argument("trainer", strategy.getClass().getName() + " divides batches between "
+                        + strategy.world() + " ranks, but cannot add up what they measure", "implement Collective");
             }
             return new Trainer(new TrainerConfig(this));
         }

@@ -41,6 +41,7 @@ public final class TrainingStep implements AutoCloseable {
     private final Optimizer optimizer;
     private final Generator generator;
     private final DistributionStrategy strategy;
+    private final StreamsGradients stream;
     private final Tape tape = new Tape();
     private final List<Parameter> parameters;
     /** The tensor of each parameter that needs a gradient; {@code null} for frozen parameters. */
@@ -87,6 +88,7 @@ public final class TrainingStep implements AutoCloseable {
         this.optimizer = optimizer;
         this.generator = generator;
         this.strategy = strategy;
+        stream = StreamsGradients.of(strategy);
         parameters = optimizer.parameters();
         trained = new Tensor[parameters.size()];
         gradients = new Tensor[trained.length];
@@ -156,14 +158,14 @@ public final class TrainingStep implements AutoCloseable {
      * called before the first step.
      *
      * @throws TensorException if the loss is scaled and the strategy performs steps
-     *     {@linkplain DistributionStrategy#stepsElsewhere elsewhere}
+     *     {@linkplain StepsElsewhere elsewhere}
      */
     public TrainingStep precision(Precision newPrecision) {
         return precision(newPrecision, newPrecision.scalesLoss() ? new LossScale() : null);
     }
 
     TrainingStep precision(Precision newPrecision, LossScale lossScale) {
-        if (newPrecision.scalesLoss() && strategy.stepsElsewhere()) {
+        if (newPrecision.scalesLoss() && StepsElsewhere.of(strategy).stepsElsewhere()) {
             throw TensorException.argument("precision", newPrecision + " must skip steps whose gradients "
                     + "overflow, but this strategy performs steps in other processes", "use bf16");
         }
@@ -195,7 +197,7 @@ public final class TrainingStep implements AutoCloseable {
     public double run(Tensor newInput, Tensor newTarget) {
         try (Scope scope = Scope.open("step")) {
             differentiate(newInput, newTarget, 1);
-            double loss = update(strategy.beforeStep(gradients), null);
+            double loss = update(strategy.beforeStep(gradients) == DistributionStrategy.Step.LOCAL, null);
             strategy.afterStep();
             return loss;
         } finally {
@@ -228,11 +230,11 @@ public final class TrainingStep implements AutoCloseable {
                     }
                 }
             }
-            boolean local = strategy.beforeStep(gradients);
-            if (state.isRestored()) {
+            DistributionStrategy.Step decision = strategy.beforeStep(gradients);
+            if (decision == DistributionStrategy.Step.RESTORED) {
                 return false;
             }
-            update(local, averages);
+            update(decision == DistributionStrategy.Step.LOCAL, averages);
             state.advance(count);
             averages.endStep(true);
             strategy.afterStep();
@@ -246,7 +248,7 @@ public final class TrainingStep implements AutoCloseable {
     /** Runs the forward and backward pass of a batch, whose gradients have the weight {@code part} in the step. */
     private void differentiate(Tensor newInput, Tensor newTarget, double part) {
         updateParameters();
-        strategy.beforeForward(newInput);
+        stream.beforeForward(newInput);
         if (newInput.size(0) > 0) {
             weight = part;
             if (scale != null) {
@@ -266,7 +268,7 @@ public final class TrainingStep implements AutoCloseable {
         for (int i = 0; !moreBatches && i < gradients.length; i++) {
             // Only earlier batches of this step have contributed to this gradient.
             if (gradients[i] != null && !delivered[i]) {
-                strategy.gradient(i, gradients[i]);
+                stream.gradient(i, gradients[i]);
             }
         }
     }
@@ -310,7 +312,7 @@ public final class TrainingStep implements AutoCloseable {
      * gradients.
      */
     private void checkLoss() {
-        if (strategy.sendsGradients() || device.backend().hostVisible()) {
+        if (stream.sendsGradients() || device.backend().hostVisible()) {
             Interceptor gate = Interceptor.replace(null);
             try {
                 requireFinite(value.item());
@@ -325,7 +327,7 @@ public final class TrainingStep implements AutoCloseable {
         delivered[index] = true;
         Interceptor gate = Interceptor.replace(null);
         try {
-            strategy.gradient(index, gradients[index]);
+            stream.gradient(index, gradients[index]);
         } finally {
             Interceptor.replace(gate);
         }

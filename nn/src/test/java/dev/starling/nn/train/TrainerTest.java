@@ -263,10 +263,10 @@ class TrainerTest {
         }
 
         @Override
-        public boolean beforeStep(Tensor[] gradients) {
+        public Step beforeStep(Tensor[] gradients) {
             calls.add("before");
             Arrays.setAll(gradients, i -> gradients[i].mul(2));
-            return steps;
+            return steps ? Step.LOCAL : Step.ELSEWHERE;
         }
 
         @Override
