@@ -223,9 +223,8 @@ public final class Trainer {
 
     /** Waits for a checkpoint in progress and reports it to the listeners. */
     private void reportSaved() {
-        Path manifest = writer == null ? null : writer.await();
-        if (manifest != null) {
-            notifyListeners(l -> l.checkpointSaved(progress, manifest));
+        if (writer != null) {
+            writer.await().ifPresent(manifest -> notifyListeners(l -> l.checkpointSaved(progress, manifest)));
         }
     }
 

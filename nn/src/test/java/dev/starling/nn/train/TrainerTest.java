@@ -365,4 +365,17 @@ class TrainerTest {
             assertThatThrownBy(() -> scores.metric("accuracy")).isInstanceOf(TensorException.class);
         }
     }
+
+    /** A logit of 0 means class 0, like a negative one. */
+    @Test
+    void countsCorrectBinaryAnswers() {
+        try (Scope scope = Scope.open()) {
+            Tensor logits = Tensor.of(new float[] {2, -1, 0.3F, 0, 4}, 5, 1);
+            Tensor target = Tensor.of(new float[] {1, 1, 1, 0, 0}, 5, 1);
+            Metric metric = Metric.binaryAccuracy();
+            assertThat(metric.sumOver(logits, target)).isEqualTo(3);
+            assertThat(metric.sumOver(logits.reshape(5), target.reshape(5))).isEqualTo(3);
+            assertThat(metric.format(0.6)).isEqualTo(Metric.accuracy().format(0.6));
+        }
+    }
 }
