@@ -318,6 +318,40 @@ class DistributedTrainerTest {
         assertThat(outcome.history.last().heldOut()).isNull();
     }
 
+    /** Restores the state after its third step, as a strategy that then learns of the loss of a rank does. */
+    private static final class Restoring extends SingleProcess {
+        private final List<String> calls = new ArrayList<>();
+        private TrainingState state;
+        private boolean restored;
+
+        @Override
+        public void start(TrainingState newState) {
+            state = newState;
+        }
+
+        @Override
+        public void afterStep() {
+            calls.add("step " + state.step());
+            if (state.step() == 3 && !restored) {
+                restored = true;
+                state.restore(state.notes());
+            }
+        }
+
+        @Override
+        public void settle() {
+            calls.add("settle");
+        }
+    }
+
+    /** Ranks that restored the state in another call of the same step do not settle, either. */
+    @Test
+    void doesNotSettleAStateThatWasRestored(@TempDir Path directory) {
+        Restoring strategy = new Restoring();
+        train(strategy, BATCH, 0, b -> b.checkpoints(directory, 1));
+        assertThat(strategy.calls).startsWith("step 1", "settle", "step 2", "settle", "step 3", "step 4", "settle");
+    }
+
     @Test
     void refusesRanksThatDivideBatchesButCannotAddUp() {
         DistributionStrategy incomplete = new SingleProcess() {

@@ -4,6 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.starling.autograd.Recompute;
+import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
@@ -293,6 +295,23 @@ class TrainerTest {
             step.run(Tensor.of(new float[] {3}, 1, 1), Tensor.zeros(1, 1));
             assertThat(line.weight().value().item()).isCloseTo(weight - 3, within(1e-5));
         }
+    }
+
+    /** A part of the model that is computed again in the backward pass drops the same elements again. */
+    @Test
+    void recomputesInTrainingMode() {
+        List<float[]> weights = new ArrayList<>();
+        for (boolean recomputes : new boolean[] {false, true}) {
+            try (Scope scope = Scope.open(); Sequential stage = Sequential.of(Linear.of(6, 40, Generator.seeded(1)),
+                    new Dropout(0.5), Linear.of(40, 1, Generator.seeded(2))); Sgd sgd = Sgd.over(stage).rate(1).build();
+                    TrainingStep step = new TrainingStep(x -> recomputes
+                            ? Recompute.checkpoint(stage::forward, x, Mode.generator()) : stage.forward(x),
+                            Loss.meanSquared(), sgd, Generator.seeded(3))) {
+                step.run(Generator.seeded(4).normal(8, 6), Tensor.zeros(8, 1));
+                weights.add(stage.state().get("0.weight").value().toFloats());
+            }
+        }
+        assertThat(weights.get(1)).containsExactly(weights.get(0), within(1e-6F));
     }
 
     @Test
