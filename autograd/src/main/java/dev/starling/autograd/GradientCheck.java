@@ -44,15 +44,6 @@ public final class GradientCheck {
         require(secondOrder(f, 2, inputs), "second", inputs);
     }
 
-    /**
-     * Checks the first derivative of {@code f} at f64 {@code inputs}.
-     *
-     * @throws TensorException if the analytic and the numeric derivative differ
-     */
-    public static void checkFirst(Function<Tensor[], Tensor> f, Tensor... inputs) {
-        require(firstOrder(f, 1, inputs), "first", inputs);
-    }
-
     /** Compares the first derivative along a direction drawn from {@code seed}. */
     public static Result firstOrder(Function<Tensor[], Tensor> f, long seed, Tensor... inputs) {
         requireDoubles(inputs);

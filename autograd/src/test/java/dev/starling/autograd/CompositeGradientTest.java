@@ -96,6 +96,7 @@ class CompositeGradientTest {
                     Losses.NONE_IGNORED), x(2, 4, 2));
             check(t -> Losses.crossEntropy(t[0], t[1].softmax(1), Reduce.MEAN, 0.1, -100), x(3, 4), x(3, 4));
             check(t -> Losses.nllLoss(t[0].logSoftmax(1), classes(1, -100, 2), Reduce.SUM, -100), x(3, 4));
+            check(t -> t[0].logSumExp(false, 1).square(), x(3, 4));
             check(t -> Losses.binaryCrossEntropyWithLogits(t[0], t[1], Reduce.MEAN), x(3, 4), x(3, 4));
             check(t -> Losses.mseLoss(t[0], t[1], Reduce.MEAN), x(3, 4), x(3, 4));
             check(t -> Losses.l1Loss(t[0], t[1], Reduce.SUM), x(3, 4), x(3, 4));

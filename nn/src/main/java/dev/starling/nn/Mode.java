@@ -21,7 +21,12 @@ public final class Mode {
 
     /** Runs {@code body} with layers in training mode. They draw random numbers from {@code generator}. */
     public static <T> T training(Generator generator, Supplier<T> body) {
-        return ScopedValue.where(CURRENT, new Mode(generator)).call(body::get);
+        return training(generator).call(body::get);
+    }
+
+    /** Returns training mode as a context that can be entered together with others. */
+    static ScopedValue.Carrier training(Generator generator) {
+        return ScopedValue.where(CURRENT, new Mode(generator));
     }
 
     /** Runs {@code body} in inference mode, for an evaluation inside {@link #training}. */

@@ -1,6 +1,7 @@
 package dev.starling.nn;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Generator;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -77,14 +78,35 @@ public final class Precision {
      * {@code body} too, because it reads the copies.
      */
     public <T> T run(Supplier<T> body) {
-        Pass pass = idle.getAndSet(null);
-        Pass current = pass == null ? new Pass(this) : pass;
+        Pass pass = begin();
         try {
-            return ScopedValue.where(CURRENT, current).call(body::get);
+            return ScopedValue.where(CURRENT, pass).call(body::get);
         } finally {
-            current.end();
-            idle.set(current);
+            end(pass);
         }
+    }
+
+    /**
+     * Runs {@code body}, the forward and backward pass of a training step, in this precision as {@link #run} does, and
+     * in the training mode of {@link Mode#training}.
+     */
+    public <T> T train(Generator generator, Supplier<T> body) {
+        Pass pass = begin();
+        try {
+            return Mode.training(generator).where(CURRENT, pass).call(body::get);
+        } finally {
+            end(pass);
+        }
+    }
+
+    private Pass begin() {
+        Pass pass = idle.getAndSet(null);
+        return pass == null ? new Pass(this) : pass;
+    }
+
+    private void end(Pass pass) {
+        pass.end();
+        idle.set(pass);
     }
 
     /**

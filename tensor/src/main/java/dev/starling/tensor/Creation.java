@@ -50,7 +50,7 @@ public final class Creation {
 
     /**
      * Returns {@code n} evenly spaced f32 numbers from {@code first} to {@code last}, both included, on the current
-     * device.
+     * device. A single number is {@code first}.
      */
     public static Tensor linspace(double first, double last, long n) {
         if (!Double.isFinite(last - first)) {

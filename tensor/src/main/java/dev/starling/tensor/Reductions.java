@@ -95,7 +95,7 @@ public sealed interface Reductions permits Tensor {
         return Tensor.compute(new Reduction.All(axes(axes), false), self());
     }
 
-    /** Returns ln Σeˣ along {@code axes}, computed without overflow. */
+    /** Returns ln Σeˣ along {@code axes}, computed without overflow; -∞ where all elements are -∞. */
     default Tensor logSumExp(boolean keepDims, int... axes) {
         Tensor top = Recorder.with(Recorder.NONE, () -> {
             Tensor m = self().max(true, axes);

@@ -80,6 +80,34 @@ class FunctionsTest {
         on(device, dtype, this::attention);
     }
 
+    @ParameterizedTest
+    @CsvSource({"reference,F64", "cpu,F64", "cpu,F32"})
+    void logSumExpMatchesTheDefinition(String device, DType dtype) {
+        on(device, dtype, () -> {
+            Tensor x = Tensor.of(new double[] {0, Math.log(2), Math.log(5), 1000, 1000, -1000}, 2, 3).to(dtype);
+            check(x.logSumExp(false, 1).sub(Tensor.of(new double[] {0, 1000}, 2).to(dtype)), "[2]", Math.log(8),
+                    dtype == DType.F64 ? Math.log(2) : (float) (1000 + Math.log(2)) - 1000);
+            check(x.narrow(0, 0, 1).logSumExp(true, 0, 1), "[1, 1]", Math.log(8));
+            double infinity = Double.POSITIVE_INFINITY;
+            Tensor limits = Tensor.of(new double[] {-infinity, -infinity, infinity, 1, -infinity, 3}, 3, 2).to(dtype);
+            assertThat(limits.logSumExp(false, 1).toDoubles()).containsExactly(-infinity, infinity, 3);
+        });
+    }
+
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
+    void linspaceIncludesBothEnds(String device) {
+        on(device, DType.F32, () -> {
+            check(Creation.linspace(-1, 2, 7), "[7]", -1, -0.5, 0, 0.5, 1, 1.5, 2);
+            check(Creation.linspace(2, -1, 4), "[4]", 2, 1, 0, -1);
+            check(Creation.linspace(3, 5, 1), "[1]", 3);
+            check(Creation.linspace(3, 5, 0), "[0]");
+            for (int n = 2; n < 40; n++) {
+                assertThat(Creation.linspace(0.1, 0.7, n).toFloats()).startsWith(0.1F).endsWith(0.7F).hasSize(n);
+            }
+        });
+    }
+
     @Test
     void faultsAreTyped() {
         on("reference", DType.F32, () -> {

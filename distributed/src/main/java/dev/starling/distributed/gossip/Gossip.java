@@ -6,6 +6,7 @@ import dev.starling.distributed.Member;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Membership;
 import dev.starling.nn.data.Share;
+import dev.starling.nn.train.Concludes;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Tensor;
@@ -40,7 +41,7 @@ import org.agrona.ExpandableArrayBuffer;
  * warning, trains alone, and asks to rejoin until it is let in; then it mixes its weights with theirs. Rank 0 is
  * measured and saved. Needs a group whose coordinator re-forms.
  */
-public final class Gossip implements DistributionStrategy {
+public final class Gossip implements DistributionStrategy, Concludes {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     /** The channel of gossip's messages. */
@@ -219,13 +220,9 @@ public final class Gossip implements DistributionStrategy {
     }
 
     @Override
-    public void gradient(int index, Tensor gradient) {
+    public Step beforeStep(Tensor[] gradients) {
         // Weights travel, gradients do not.
-    }
-
-    @Override
-    public boolean beforeStep(Tensor[] gradients) {
-        return true;
+        return Step.LOCAL;
     }
 
     @Override

@@ -25,7 +25,11 @@ import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.checkpoint.Parts;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.train.Collective;
+import dev.starling.nn.train.Concludes;
 import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.StepsElsewhere;
+import dev.starling.nn.train.StreamsGradients;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -76,7 +80,8 @@ import java.util.Map;
  *
  * <p>Confined to the training thread.
  */
-public final class ParameterServer implements DistributionStrategy {
+public final class ParameterServer implements DistributionStrategy, StreamsGradients, Collective, StepsElsewhere,
+        Concludes {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final int BLOCK_LENGTH = 16_384;
@@ -322,7 +327,7 @@ public final class ParameterServer implements DistributionStrategy {
     }
 
     @Override
-    public boolean beforeStep(Tensor[] gradients) {
+    public Step beforeStep(Tensor[] gradients) {
         if (synchronous) {
             agreement.pause();
         }
@@ -343,7 +348,7 @@ public final class ParameterServer implements DistributionStrategy {
         held.clear();
         localWeights.adoptTrained();
         state.optimizer().resume(state.optimizer().steps() + 1);
-        return false;
+        return Step.ELSEWHERE;
     }
 
     @Override

@@ -12,7 +12,10 @@ import dev.starling.distributed.state.StateExchange;
 import dev.starling.distributed.state.Throughput;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Share;
+import dev.starling.nn.train.Collective;
+import dev.starling.nn.train.Concludes;
 import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.StreamsGradients;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -53,7 +56,7 @@ import java.util.List;
  *
  * <p>The group remains owned by the caller. Confined to the training thread.
  */
-public final class RingAllReduce implements DistributionStrategy {
+public final class RingAllReduce implements DistributionStrategy, StreamsGradients, Collective, Concludes {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     /** In the vector: a parameter is frozen. Larger than the number of ranks. */
     private static final int FROZEN = 4096;
@@ -210,7 +213,7 @@ public final class RingAllReduce implements DistributionStrategy {
     }
 
     @Override
-    public boolean beforeStep(Tensor[] gradients) {
+    public Step beforeStep(Tensor[] gradients) {
         try {
             if (pendingFailure != null) {
                 throw pendingFailure;
@@ -220,14 +223,14 @@ public final class RingAllReduce implements DistributionStrategy {
             buckets.await(timeout);
         } catch (PeerLostException | MembershipChangedException e) {
             recover(e);
-            return false;
+            return Step.RESTORED;
         }
         readFrozen();
         for (int i = 0; i < gradients.length; i++) {
             gradients[i] = buckets.vector(1 + i) % FROZEN > 0 ? buckets.reduced(i) : null;
         }
         readVector();
-        return true;
+        return Step.LOCAL;
     }
 
     /** Writes this rank's part of the vector: whether it should stop, which gradients it has, how fast it is. */

@@ -88,10 +88,10 @@ class RowCrashTest {
                     server.toHandle().destroyForcibly();
                     server.waitFor();
                     startServer();
-                    assertThat(writer.await()).as("given up").isNull();
+                    assertThat(writer.await()).as("given up").isEmpty();
                     assertNoDrafts(checkpoints);
                 } else {
-                    assertThat(writer.await()).isEqualTo(checkpoints.resolve("step-000000000" + step + ".json"));
+                    assertThat(writer.await()).contains(checkpoints.resolve("step-000000000" + step + ".json"));
                 }
                 assertRows(Checkpoint.latest(checkpoints).orElseThrow(), step == 2 ? 1 : step);
             }

@@ -5,8 +5,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 import com.sun.management.ThreadMXBean;
 import dev.starling.distributed.Cluster;
 import dev.starling.nn.data.Share;
+import dev.starling.nn.train.Collective;
+import dev.starling.nn.train.Concludes;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.StreamsGradients;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Device;
@@ -23,7 +26,8 @@ class FlatRingTest {
     private static final int WINDOW = 100;
 
     /** Counts the bytes that calls allocate on the heap. */
-    private static final class MeteredStrategy implements DistributionStrategy, TrainingListener {
+    private static final class MeteredStrategy implements DistributionStrategy, StreamsGradients, Collective, Concludes,
+            TrainingListener {
         private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         private final RingAllReduce ring;
         private final int steps;
@@ -107,11 +111,11 @@ class FlatRingTest {
         }
 
         @Override
-        public boolean beforeStep(Tensor[] gradients) {
+        public Step beforeStep(Tensor[] gradients) {
             begin();
-            boolean local = ring.beforeStep(gradients);
+            Step decision = ring.beforeStep(gradients);
             end();
-            return local;
+            return decision;
         }
 
         @Override

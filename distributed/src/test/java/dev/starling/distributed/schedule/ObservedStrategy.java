@@ -1,12 +1,16 @@
 package dev.starling.distributed.schedule;
 
 import dev.starling.nn.data.Share;
+import dev.starling.nn.train.Collective;
+import dev.starling.nn.train.Concludes;
 import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.StepsElsewhere;
+import dev.starling.nn.train.StreamsGradients;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Tensor;
 
 /** A strategy whose steps are observed. */
-final class ObservedStrategy implements DistributionStrategy {
+final class ObservedStrategy implements DistributionStrategy, StreamsGradients, Collective, StepsElsewhere, Concludes {
     private final DistributionStrategy strategy;
     private final Runnable onStepBegun;
     private final Runnable onStepDone;
@@ -43,7 +47,7 @@ final class ObservedStrategy implements DistributionStrategy {
 
     @Override
     public void beforeForward(Tensor input) {
-        strategy.beforeForward(input);
+        StreamsGradients.of(strategy).beforeForward(input);
     }
 
     @Override
@@ -52,20 +56,20 @@ final class ObservedStrategy implements DistributionStrategy {
             begun = true;
             onStepBegun.run();
         }
-        strategy.gradient(index, gradient);
+        StreamsGradients.of(strategy).gradient(index, gradient);
     }
 
     @Override
     public boolean stepsElsewhere() {
-        return strategy.stepsElsewhere();
+        return StepsElsewhere.of(strategy).stepsElsewhere();
     }
 
     @Override
-    public boolean beforeStep(Tensor[] gradients) {
-        boolean local = strategy.beforeStep(gradients);
+    public Step beforeStep(Tensor[] gradients) {
+        Step decision = strategy.beforeStep(gradients);
         begun = false;
         onStepDone.run();
-        return local;
+        return decision;
     }
 
     @Override
@@ -75,7 +79,7 @@ final class ObservedStrategy implements DistributionStrategy {
 
     @Override
     public boolean stops(boolean wanted) {
-        return strategy.stops(wanted);
+        return Collective.of(strategy).stops(wanted);
     }
 
     @Override
@@ -85,13 +89,13 @@ final class ObservedStrategy implements DistributionStrategy {
 
     @Override
     public void sum(double[] values) {
-        strategy.sum(values);
+        Collective.of(strategy).sum(values);
     }
 
     @Override
     public void finish() {
         onFinish.run();
-        strategy.finish();
+        Concludes.of(strategy).finish();
     }
 
     @Override

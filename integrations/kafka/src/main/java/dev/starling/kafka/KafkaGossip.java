@@ -3,8 +3,12 @@ package dev.starling.kafka;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.Parts;
 import dev.starling.nn.data.Share;
+import dev.starling.nn.train.Collective;
+import dev.starling.nn.train.Concludes;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.SingleProcess;
+import dev.starling.nn.train.StepsElsewhere;
+import dev.starling.nn.train.StreamsGradients;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Tensor;
 import java.lang.System.Logger.Level;
@@ -30,7 +34,8 @@ import java.util.Map;
  * <p>A site may be several processes that train by ring or gossip: {@link #around} takes their strategy, and rank 0
  * talks to the broker. Confined to the training thread.
  */
-public final class KafkaGossip implements DistributionStrategy {
+public final class KafkaGossip implements DistributionStrategy, StreamsGradients, Collective, StepsElsewhere,
+        Concludes {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
     private static final double MIN_MASS = 1e-6;
 
@@ -146,7 +151,7 @@ public final class KafkaGossip implements DistributionStrategy {
      */
     @Override
     public void start(TrainingState newState) {
-        if (inner.stepsElsewhere()) {
+        if (stepsElsewhere()) {
             throw new StreamException("the site " + site + " cannot train under "
                     + inner.getClass().getSimpleName() + ", which keeps the weights elsewhere and would overwrite "
                     + "those of other sites; use ring or gossip within the site");
@@ -193,7 +198,7 @@ public final class KafkaGossip implements DistributionStrategy {
             publish();
             link.warn();
         }
-        if (inner.world() > 1 && inner.isSynchronous()) {
+        if (inner.world() > 1 && inner.share().isSynchronous()) {
             weights.spread(inner);
         }
     }
@@ -249,7 +254,7 @@ public final class KafkaGossip implements DistributionStrategy {
 
     @Override
     public void conclude() {
-        inner.conclude();
+        Concludes.of(inner).conclude();
         if (link != null) {
             // The last weights are worth the wait for those before them, which the deadline bounds.
             link.flush();
@@ -260,7 +265,7 @@ public final class KafkaGossip implements DistributionStrategy {
 
     @Override
     public void finish() {
-        inner.finish();
+        Concludes.of(inner).finish();
         stop();
     }
 
@@ -297,32 +302,32 @@ public final class KafkaGossip implements DistributionStrategy {
 
     @Override
     public void beforeForward(Tensor input) {
-        inner.beforeForward(input);
+        StreamsGradients.of(inner).beforeForward(input);
     }
 
     @Override
     public void gradient(int index, Tensor gradient) {
-        inner.gradient(index, gradient);
+        StreamsGradients.of(inner).gradient(index, gradient);
     }
 
     @Override
     public boolean sendsGradients() {
-        return inner.sendsGradients();
+        return StreamsGradients.of(inner).sendsGradients();
     }
 
     @Override
     public boolean stepsElsewhere() {
-        return inner.stepsElsewhere();
+        return StepsElsewhere.of(inner).stepsElsewhere();
     }
 
     @Override
-    public boolean beforeStep(Tensor[] gradients) {
+    public Step beforeStep(Tensor[] gradients) {
         return inner.beforeStep(gradients);
     }
 
     @Override
     public boolean stops(boolean wanted) {
-        return inner.stops(wanted);
+        return Collective.of(inner).stops(wanted);
     }
 
     @Override
@@ -332,16 +337,11 @@ public final class KafkaGossip implements DistributionStrategy {
 
     @Override
     public Parts saveParts(Path directory) {
-        return inner.saveParts(directory);
+        return StepsElsewhere.of(inner).saveParts(directory);
     }
 
     @Override
     public void sum(double[] values) {
-        inner.sum(values);
-    }
-
-    @Override
-    public boolean isSynchronous() {
-        return inner.isSynchronous();
+        Collective.of(inner).sum(values);
     }
 }

@@ -2,6 +2,7 @@ package dev.starling.kafka;
 
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.SafeTensors;
+import dev.starling.nn.train.Collective;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.DType;
@@ -102,7 +103,7 @@ final class SiteWeights {
                         : new double[count + 1];
                 // Counts the ranks: zeros that were not added up must not become weights.
                 values[count] = 1;
-                strategy.sum(values);
+                Collective.of(strategy).sum(values);
                 if (values[count] != world) {
                     return;
                 }

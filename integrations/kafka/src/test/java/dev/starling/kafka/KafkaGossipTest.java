@@ -9,6 +9,7 @@ import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.train.SingleProcess;
+import dev.starling.nn.train.StepsElsewhere;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
@@ -165,11 +166,6 @@ class KafkaGossipTest {
         public int world() {
             return 2;
         }
-
-        @Override
-        public boolean isSynchronous() {
-            return true;
-        }
     }
 
     @Test
@@ -197,15 +193,17 @@ class KafkaGossipTest {
         }
     }
 
+    private static final class Server extends SingleProcess implements StepsElsewhere {
+        @Override
+        public boolean stepsElsewhere() {
+            return true;
+        }
+    }
+
     @Test
     void refusesAParameterServerWithinASite() {
         KafkaGossip gossip = KafkaGossip.of(KafkaCluster.at("127.0.0.1:1"), "weights", "a")
-                .around(new SingleProcess() {
-                    @Override
-                    public boolean stepsElsewhere() {
-                        return true;
-                    }
-                });
+                .around(new Server());
         assertThatThrownBy(() -> new GossipSite(gossip, 0)).isInstanceOf(StreamException.class)
                 .hasMessageContaining("use ring or gossip within the site");
     }

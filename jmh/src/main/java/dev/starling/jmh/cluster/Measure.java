@@ -38,11 +38,6 @@ enum Measure {
         return unit;
     }
 
-    /** Returns whether more is better. */
-    boolean isRate() {
-        return this == ALL_REDUCE;
-    }
-
     /** Returns the figure for a duration. */
     double value(int world, long bytes, double nanos) {
         return nanos / 1e3;

@@ -13,7 +13,9 @@ import dev.starling.jmh.Inputs;
 import dev.starling.jmh.Model;
 import dev.starling.jmh.StarlingModel;
 import dev.starling.nn.loss.Loss;
+import dev.starling.nn.train.Collective;
 import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.StreamsGradients;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.nn.train.TrainingStep;
 import dev.starling.tensor.DType;
@@ -113,7 +115,7 @@ final class TrainingMember implements Member {
         long start = System.nanoTime();
         for (int i = 0; i < runs; i++) {
             step.run(images, labels);
-            strategy.stops(false);
+            Collective.of(strategy).stops(false);
         }
         return System.nanoTime() - start;
     }
@@ -127,6 +129,7 @@ final class TrainingMember implements Member {
             prepare();
         }
         DistributionStrategy with = single ? alone : strategy;
+        StreamsGradients stream = StreamsGradients.of(with);
         double[] nanos = new double[runs];
         for (int i = 0; i < runs; i++) {
             group.collectives().barrier().await(TIMEOUT);
@@ -135,16 +138,16 @@ final class TrainingMember implements Member {
             for (int k = 0; k < timeline.order().length; k++) {
                 over = pause(timeline.nanos()[k] - over);
                 if (!late) {
-                    with.gradient(timeline.order()[k], gradients[timeline.order()[k]]);
+                    stream.gradient(timeline.order()[k], gradients[timeline.order()[k]]);
                 }
             }
             for (int k = 0; late && k < timeline.order().length; k++) {
-                with.gradient(timeline.order()[k], gradients[timeline.order()[k]]);
+                stream.gradient(timeline.order()[k], gradients[timeline.order()[k]]);
             }
             with.beforeStep(gradients.clone());
             nanos[i] = System.nanoTime() - start;
             with.afterStep();
-            with.stops(false);
+            Collective.of(with).stops(false);
         }
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment slowest = arena.allocateFrom(ValueLayout.JAVA_DOUBLE, nanos);

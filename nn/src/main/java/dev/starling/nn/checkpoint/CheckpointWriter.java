@@ -90,17 +90,17 @@ public final class CheckpointWriter implements AutoCloseable {
     /**
      * Waits for the write in progress.
      *
-     * @return the manifest, or {@code null} if no write was in progress or its parts were abandoned
+     * @return the manifest; empty if no write was in progress or its parts were abandoned
      * @throws CheckpointException if the write failed or did not finish in time
      */
-    public Path await() {
+    public Optional<Path> await() {
         if (writing == null) {
-            return null;
+            return Optional.empty();
         }
         try {
             Optional<Path> manifest = awaitProgress(writing);
             writing = null;
-            return manifest.orElse(null);
+            return manifest;
         } catch (ExecutionException e) {
             writing = null;
             switch (e.getCause()) {

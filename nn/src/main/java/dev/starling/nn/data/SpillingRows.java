@@ -1,5 +1,6 @@
 package dev.starling.nn.data;
 
+import dev.starling.tensor.TensorException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
@@ -151,6 +152,10 @@ public final class SpillingRows implements Dataset, AutoCloseable {
 
     @Override
     public void write(int index, Example target) {
+        if (index < 0 || index >= size) {
+            throw TensorException.argument("spilling rows", "there is no row " + index + " of " + size,
+                    "use 0 to size() - 1");
+        }
         MemorySegment chunk = chunks.get(index / chunkRows);
         long at = index % chunkRows * rowBytes;
         for (int i = 0; i < fields.size(); i++) {

@@ -40,22 +40,25 @@ public interface Loss {
         return new CrossEntropyLoss(0, Losses.NONE_IGNORED, true);
     }
 
-    /** Returns the cross-entropy of {@code sigmoid(logits)} and probabilities of the same shape. */
+    /** Returns the mean cross-entropy of {@code sigmoid(logits)} and probabilities of the same shape. */
     static Loss binaryCrossEntropy() {
         return (logits, target) -> Losses.binaryCrossEntropyWithLogits(logits, target, Reduce.MEAN);
     }
 
-    /** Returns the mean squared error. */
+    /** Returns the mean squared error of results and targets of one shape. */
     static Loss meanSquared() {
         return (x, target) -> Losses.mseLoss(x, target, Reduce.MEAN);
     }
 
-    /** Returns the mean absolute error. */
+    /** Returns the mean absolute error of results and targets of one shape. Its slope at 0 is 0. */
     static Loss meanAbsolute() {
         return (x, target) -> Losses.l1Loss(x, target, Reduce.MEAN);
     }
 
-    /** Returns the Huber loss: quadratic for differences up to {@code delta}, linear beyond. */
+    /**
+     * Returns the mean Huber loss of results and targets of one shape: {@code d²/2} for differences {@code |d| <= delta},
+     * {@code delta·(|d| - delta/2)} beyond.
+     */
     static Loss huber(double delta) {
         return (x, target) -> Losses.huberLoss(x, target, Reduce.MEAN, delta);
     }

@@ -5,6 +5,10 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.program.Program;
+import java.util.Arrays;
+import java.util.function.Consumer;
+import java.util.function.Function;
+import java.util.function.IntConsumer;
 
 /**
  * Runs the forward and backward pass of a step as a captured program. A form of batch that occurs twice in a row is
@@ -12,18 +16,30 @@ import dev.starling.tensor.program.Program;
  * without capture.
  */
 final class CapturedPass {
+    /** The mark of the point at which the loss is known. The marks of gradients are their indices. */
+    static final int LOSS = -1;
+    /** The index of the first gradient in the outputs of the program. */
+    private static final int FIRST_GRADIENT = 3;
+
     private final Device device;
     private final Generator generator;
-    private final Program.Work work;
-    private final Program.MarkListener markListener;
+    private final Function<StepBatch, BatchResult> pass;
+    private final Tensor[] gradients;
+    private final Consumer<Tensor> onLoss;
+    private final IntConsumer onGradient;
+    private final Program.MarkListener markListener = this::onMark;
     private Program program;
     private Form form;
     private Form last;
 
     /** The properties in which a batch must equal the captured one for the program to be replayed. */
     private record Form(Spec input, Spec target, double weight) {
-        boolean fits(Tensor otherInput, Tensor otherTarget, double otherWeight) {
-            return weight == otherWeight && fits(input, otherInput.spec()) && fits(target, otherTarget.spec());
+        static Form of(StepBatch batch) {
+            return new Form(batch.input().spec(), batch.target().spec(), batch.weight());
+        }
+
+        boolean fits(StepBatch batch) {
+            return weight == batch.weight() && fits(input, batch.input().spec()) && fits(target, batch.target().spec());
         }
 
         /** Compares type and shape; an input may come from any device. */
@@ -36,38 +52,62 @@ final class CapturedPass {
      * Creates a pass that has not captured anything yet.
      *
      * @param device where the pass runs
-     * @param work the pass, as a function of input and target
-     * @param markListener is notified of the marks of a replayed pass
+     * @param pass the pass, which stores gradients in {@code gradients}, and marks {@link #LOSS} and each index
+     * @param gradients of the step by index
+     * @param onLoss receives the loss of a replayed pass when it is known
+     * @param onGradient receives the index of each gradient of a replayed pass when it is final
      */
-    CapturedPass(Device device, Generator generator, Program.Work work, Program.MarkListener markListener) {
+    CapturedPass(Device device, Generator generator, Function<StepBatch, BatchResult> pass, Tensor[] gradients,
+            Consumer<Tensor> onLoss, IntConsumer onGradient) {
         this.device = device;
         this.generator = generator;
-        this.work = work;
-        this.markListener = markListener;
+        this.pass = pass;
+        this.gradients = gradients;
+        this.onLoss = onLoss;
+        this.onGradient = onGradient;
     }
 
-    /**
-     * Replays or captures the pass and returns its outputs. Returns {@code null} if the caller has to run the pass
-     * itself.
-     */
-    Tensor[] run(Tensor input, Tensor target, double weight) {
+    /** Replays, captures or runs the pass for a batch, which is the only one of its step. */
+    BatchResult run(StepBatch batch) {
         if (program != null && !program.isCurrent()) {
             close();
         }
-        if (program != null && form.fits(input, target, weight)) {
+        if (program != null && form.fits(batch)) {
             last = form;
-            return program.run(markListener, input, target);
+            return result(program.run(markListener, batch.input(), batch.target()), batch);
         }
-        if (last == null || !last.fits(input, target, weight)) {
-            last = new Form(input.spec(), target.spec(), weight);
-            return null;
+        if (last == null || !last.fits(batch)) {
+            last = Form.of(batch);
+            return pass.apply(batch);
         }
         close();
-        Program.Captured captured = Program.capture(generator, work, input.to(device), target.to(device));
+        Program.Captured captured = Program.capture(generator, inputs -> outputs(pass.apply(StepBatch.single(inputs[0],
+                inputs[1], batch.weight()))), batch.input().to(device), batch.target().to(device));
         program = captured.program();
-        form = new Form(input.spec(), target.spec(), weight);
+        form = Form.of(batch);
         last = form;
-        return captured.outputs();
+        return result(captured.outputs(), batch);
+    }
+
+    private Tensor[] outputs(BatchResult result) {
+        Tensor[] outputs = Arrays.copyOf(new Tensor[] {result.loss(), result.result(), result.target()},
+                FIRST_GRADIENT + gradients.length);
+        System.arraycopy(gradients, 0, outputs, FIRST_GRADIENT, gradients.length);
+        return outputs;
+    }
+
+    private static BatchResult result(Tensor[] outputs, StepBatch batch) {
+        return new BatchResult(outputs[0], outputs[1], outputs[2], batch.input().size(0));
+    }
+
+    /** In a replay, does what the pass does in addition to the recorded operations. */
+    private void onMark(int label, Tensor[] outputs) {
+        if (label == LOSS) {
+            onLoss.accept(outputs[0]);
+        } else {
+            gradients[label] = outputs[FIRST_GRADIENT + label];
+            onGradient.accept(label);
+        }
     }
 
     void close() {

@@ -41,8 +41,8 @@ public interface Metric {
     }
 
     /**
-     * The fraction of correct answers, where a positive logit means 1. Both have one shape, {@code [N, 1]} or
-     * {@code [N]}.
+     * The fraction of correct answers, where a positive logit means 1 and any other 0. Logits and targets (0 or 1) have
+     * one shape, {@code [N, 1]} or {@code [N]}.
      */
     static Metric binaryAccuracy() {
         return share("accuracy", (logits, target) -> logits.gt(0).eq(target.gt(0.5)).sum().item());

@@ -4,7 +4,7 @@ import dev.starling.nn.data.Share;
 import dev.starling.tensor.Tensor;
 
 /** The strategy of a run with a single process. Its methods have no effect, so that an observer can extend it. */
-public class SingleProcess implements DistributionStrategy {
+public class SingleProcess implements DistributionStrategy, StreamsGradients {
     @Override
     public int rank() {
         return 0;
@@ -34,11 +34,7 @@ public class SingleProcess implements DistributionStrategy {
     }
 
     @Override
-    public boolean beforeStep(Tensor[] gradients) {
-        return true;
-    }
-
-    @Override
-    public void close() {
+    public Step beforeStep(Tensor[] gradients) {
+        return Step.LOCAL;
     }
 }

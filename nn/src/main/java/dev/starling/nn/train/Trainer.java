@@ -33,6 +33,8 @@ import java.util.Map;
 public final class Trainer {
     private final TrainerConfig config;
     private final DistributionStrategy strategy;
+    private final Collective collective;
+    private final Concludes ending;
     private final DataLoader data;
     private final Averages averages;
     private final Progress progress;
@@ -44,6 +46,8 @@ public final class Trainer {
     private Trainer(TrainerConfig config) {
         this.config = config;
         strategy = config.strategy;
+        collective = Collective.of(strategy);
+        ending = Concludes.of(strategy);
         data = config.data;
         averages = new Averages(config.metrics);
         progress = new Progress(config.epochs, averages);
@@ -93,15 +97,8 @@ public final class Trainer {
             do {
                 // If the state was restored, all ranks continue from here, wherever they were before.
                 state.clearRestored();
-                boolean continues = true;
-                while (continues && progress.epoch < config.epochs && !state.isRestored()) {
-                    continues = epoch() && (state.isRestored() || endEpoch(history));
-                }
-                if (!state.isRestored()) {
-                    save();
-                }
-            } while (state.isRestored());
-            strategy.finish();
+            } while (train(history) == Outcome.RESTORED);
+            ending.finish();
             reportSaved();
         } finally {
             step.close();
@@ -114,39 +111,33 @@ public final class Trainer {
         return history;
     }
 
-    /** Trains on the rest of an epoch; returns whether the run continues. */
-    private boolean epoch() {
+    /** Trains from the current position until the run ends or the state is restored. Saves the state at the end. */
+    private Outcome train(History history) {
+        Outcome outcome = Outcome.TAKEN;
+        while (outcome == Outcome.TAKEN && progress.epoch < config.epochs) {
+            outcome = epoch();
+            if (outcome == Outcome.TAKEN) {
+                outcome = endEpoch(history);
+            }
+        }
+        return outcome == Outcome.RESTORED ? outcome : save();
+    }
+
+    /** Trains on the rest of an epoch. */
+    private Outcome epoch() {
         notifyListeners(l -> l.epochStarted(progress));
         progress.startClock();
         Iterator<Batch> batches = open();
-        while (progress.batch < data.batches()) {
-            if (!data.share().equals(strategy.share())) {
+        Outcome outcome = Outcome.TAKEN;
+        while (outcome == Outcome.TAKEN && progress.batch < data.batches()) {
+            if (data.share().equals(strategy.share())) {
+                outcome = step(batches);
+            } else {
                 // The new share may have fewer batches in this epoch.
                 batches = open();
-                continue;
-            }
-            int count = Math.min(config.accumulate, data.batches() - progress.batch);
-            long rows = data.rows(progress.batch, count);
-            if (!step.run(batches, count, rows, state, averages)) {
-                return true;
-            }
-            progress.onStep(rows);
-            progress.skipped = step.skipped();
-            if (writer != null && writer.isDone()) {
-                reportSaved();
-            }
-            for (int i = 0; i < config.listeners.size(); i++) {
-                config.listeners.get(i).stepEnded(progress);
-            }
-            if (config.everySteps > 0 && progress.step % config.everySteps == 0) {
-                save();
-            }
-            boolean stops = !state.isRestored() && strategy.stops(progress.isStopped());
-            if (stops || state.isRestored()) {
-                return !stops;
             }
         }
-        return true;
+        return outcome;
     }
 
     /** Opens the data at the current position of the run, for the current share of this process. */
@@ -156,72 +147,113 @@ public final class Trainer {
         return data.epoch(progress.epoch, progress.batch).iterator();
     }
 
-    /** Evaluates the model and reports the epoch; returns whether the run continues. */
-    private boolean endEpoch(History history) {
+    /** Takes a step, reports it, saves the state if it is time, and agrees with the other ranks on going further. */
+    private Outcome step(Iterator<Batch> batches) {
+        int count = Math.min(config.accumulate, data.batches() - progress.batch);
+        long rows = data.rows(progress.batch, count);
+        Outcome outcome = step.run(batches, count, rows, state, averages);
+        if (outcome != Outcome.TAKEN) {
+            return outcome;
+        }
+        progress.onStep(rows);
+        progress.skipped = step.skipped();
+        if (writer != null && writer.isDone()) {
+            reportSaved();
+        }
+        for (int i = 0; i < config.listeners.size(); i++) {
+            config.listeners.get(i).stepEnded(progress);
+        }
+        outcome = outcome();
+        if (outcome == Outcome.TAKEN && config.everySteps > 0 && progress.step % config.everySteps == 0) {
+            outcome = save();
+        }
+        return outcome == Outcome.TAKEN ? agreeOnEnd() : outcome;
+    }
+
+    /** Returns what has become of the run after calls of the strategy, each of which may have restored the state. */
+    private Outcome outcome() {
+        return state.isRestored() ? Outcome.RESTORED : Outcome.TAKEN;
+    }
+
+    /** Agrees with the other ranks on whether the run ends here. */
+    private Outcome agreeOnEnd() {
+        boolean stops = collective.stops(progress.isStopped());
+        Outcome outcome = outcome();
+        return stops && outcome == Outcome.TAKEN ? Outcome.STOPPED : outcome;
+    }
+
+    /** Evaluates the model and reports the epoch. */
+    private Outcome endEpoch(History history) {
         if (progress.epoch + 1 == config.epochs) {
-            strategy.conclude();
+            ending.conclude();
         }
         strategy.settle();
-        Scores training = averages.scores(sumOverRanks(averages.sums()));
-        EpochReport report = progress.report(training, config.heldOut == null ? null : heldOut());
-        if (state.isRestored()) {
-            return true;
+        double[] sums = averages.sums();
+        Outcome outcome = sumOverRanks(sums);
+        Scores heldOut = null;
+        if (outcome == Outcome.TAKEN && measuresHeldOut()) {
+            double[] heldOutSums = evaluate();
+            outcome = sumOverRanks(heldOutSums);
+            heldOut = averages.scores(heldOutSums);
         }
+        if (outcome == Outcome.RESTORED) {
+            return outcome;
+        }
+        EpochReport report = progress.report(averages.scores(sums), heldOut);
         history.add(report);
         notifyListeners(l -> l.epochEnded(progress, report));
         progress.epoch++;
         progress.batch = 0;
         averages.reset();
-        if (strategy.stops(progress.isStopped())) {
-            return state.isRestored();
-        }
-        if (config.everySteps == 0 && progress.epoch < config.epochs && !state.isRestored()) {
-            save();
-        }
-        return true;
+        outcome = agreeOnEnd();
+        boolean saves = config.everySteps == 0 && progress.epoch < config.epochs;
+        return saves && outcome == Outcome.TAKEN ? save() : outcome;
     }
 
-    /**
-     * Evaluates this rank's part of the held-out data. If ranks do not wait for each other, rank 0 evaluates all of it.
-     */
-    private Scores heldOut() {
-        if (state.isRestored() || !strategy.isSynchronous() && strategy.rank() != 0) {
-            return null;
-        }
-        config.heldOut.share(strategy.share().ofHeldOut());
+    /** Returns whether this rank evaluates epochs: if ranks do not wait for each other, rank 0 evaluates all data. */
+    private boolean measuresHeldOut() {
+        return config.heldOut != null && (strategy.share().isSynchronous() || strategy.rank() == 0);
+    }
+
+    /** Returns the sums over this rank's part of the held-out data. */
+    private double[] evaluate() {
         Averages measured = new Averages(config.metrics);
+        config.heldOut.share(strategy.share().ofHeldOut());
         double[] sums = config.precision.run(() -> Scores.sums(config.model, config.loss, config.heldOut, measured));
         config.heldOut.share(Share.WHOLE);
-        return measured.scores(sumOverRanks(sums));
-    }
-
-    /** Adds up sums over ranks that are at the same step, unless the state was restored in the meantime. */
-    private double[] sumOverRanks(double[] sums) {
-        if (strategy.isSynchronous() && !state.isRestored()) {
-            strategy.sum(sums);
-        }
         return sums;
     }
 
-    private void save() {
+    /** Adds up sums over ranks that are at the same step, unless the state was restored before. */
+    private Outcome sumOverRanks(double[] sums) {
+        if (outcome() == Outcome.TAKEN && strategy.share().isSynchronous()) {
+            collective.sum(sums);
+        }
+        return outcome();
+    }
+
+    /** Saves the state of the run if checkpoints are configured. */
+    private Outcome save() {
         if (writer == null) {
-            return;
+            return Outcome.TAKEN;
         }
         strategy.settle();
-        double[] sums = sumOverRanks(averages.sums());
-        if (strategy.rank() == 0 && !state.isRestored()) {
+        double[] sums = averages.sums();
+        Outcome outcome = sumOverRanks(sums);
+        if (outcome == Outcome.TAKEN && strategy.rank() == 0) {
             Map<String, String> notes = state.notes();
             averages.save(notes, sums);
             reportSaved();
-            writer.save(progress.step, state.tensors(), notes, strategy.saveParts(config.directory));
+            writer.save(progress.step, state.tensors(), notes,
+                    StepsElsewhere.of(strategy).saveParts(config.directory));
         }
+        return outcome;
     }
 
     /** Waits for a checkpoint in progress and reports it to the listeners. */
     private void reportSaved() {
-        Path manifest = writer == null ? null : writer.await();
-        if (manifest != null) {
-            notifyListeners(l -> l.checkpointSaved(progress, manifest));
+        if (writer != null) {
+            writer.await().ifPresent(manifest -> notifyListeners(l -> l.checkpointSaved(progress, manifest)));
         }
     }
 
@@ -375,6 +407,10 @@ public final class Trainer {
             if (captured && accumulate > 1) {
                 throw TensorException.argument("trainer", "a captured step uses exactly one batch",
                         "leave out captured() or accumulate(" + accumulate + ")");
+            }
+            if (strategy.world() > 1 && strategy.share().isSynchronous() && !(strategy instanceof Collective)) {
+                throw TensorException.argument("trainer", strategy.getClass().getName() + " divides batches between "
+                        + strategy.world() + " ranks, but cannot add up what they measure", "implement Collective");
             }
             return new Trainer(new TrainerConfig(this));
         }

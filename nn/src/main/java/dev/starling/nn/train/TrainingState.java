@@ -213,13 +213,12 @@ public final class TrainingState {
         }
     }
 
-    /** Returns whether the state was restored since the last call. */
-    boolean clearRestored() {
-        boolean was = restored;
+    /** Forgets that the state was restored: training continues from it. */
+    void clearRestored() {
         restored = false;
-        return was;
     }
 
+    /** Returns whether the state was restored since the last call of {@link #clearRestored}. */
     boolean isRestored() {
         return restored;
     }

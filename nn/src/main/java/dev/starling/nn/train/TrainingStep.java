@@ -1,6 +1,5 @@
 package dev.starling.nn.train;
 
-import dev.starling.autograd.GradientSink;
 import dev.starling.autograd.Tape;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
@@ -22,7 +21,6 @@ import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
-import java.util.function.Supplier;
 
 /**
  * One step of training: forward pass, backward pass, optimiser. All intermediate tensors are freed at its end. A step
@@ -31,16 +29,12 @@ import java.util.function.Supplier;
  * may be replaced, frozen or unfrozen between two steps. Confined to one thread.
  */
 public final class TrainingStep implements AutoCloseable {
-    /** The mark of the point at which the loss is known. The marks of gradients are their indices. */
-    private static final int LOSS = -1;
-    /** The index of the first gradient in the outputs of a captured pass. */
-    private static final int FIRST_GRADIENT = 3;
-
     private final Layer model;
     private final Loss loss;
     private final Optimizer optimizer;
     private final Generator generator;
     private final DistributionStrategy strategy;
+    private final StreamsGradients stream;
     private final Tape tape = new Tape();
     private final List<Parameter> parameters;
     /** The tensor of each parameter that needs a gradient; {@code null} for frozen parameters. */
@@ -49,23 +43,10 @@ public final class TrainingStep implements AutoCloseable {
     private final Map<Tensor, Integer> indices = new IdentityHashMap<>();
     private Tensor[] watched = {};
     private Device device;
-    // Created once, so that a step allocates no closures.
-    private final Supplier<Tensor> forward = this::forward;
-    private final Supplier<Tensor> recorded = this::record;
-    private final Supplier<Tensor> differentiated = this::forwardAndBackward;
-    private final GradientSink sink = this::gradient;
     private final boolean[] delivered;
     private Precision precision = Precision.of(DType.F32);
     /** {@code null} if the loss is not scaled. */
     private LossScale scale;
-    private Tensor input;
-    private Tensor target;
-    private Tensor result;
-    private Tensor value;
-    private double weight;
-    /** Whether more batches of this step follow. */
-    private boolean moreBatches;
-    private Scope batchScope;
     /** {@code null} if steps are not captured. */
     private CapturedPass captured;
 
@@ -87,6 +68,7 @@ public final class TrainingStep implements AutoCloseable {
         this.optimizer = optimizer;
         this.generator = generator;
         this.strategy = strategy;
+        stream = StreamsGradients.of(strategy);
         parameters = optimizer.parameters();
         trained = new Tensor[parameters.size()];
         gradients = new Tensor[trained.length];
@@ -135,7 +117,7 @@ public final class TrainingStep implements AutoCloseable {
      * only from its {@link Mode}. Otherwise the second step throws an exception with the reason.
      */
     public TrainingStep captured() {
-        captured = new CapturedPass(device, generator, this::pass, this::onMark);
+        captured = new CapturedPass(device, generator, this::pass, gradients, this::checkLoss, this::deliver);
         return this;
     }
 
@@ -156,14 +138,14 @@ public final class TrainingStep implements AutoCloseable {
      * called before the first step.
      *
      * @throws TensorException if the loss is scaled and the strategy performs steps
-     *     {@linkplain DistributionStrategy#stepsElsewhere elsewhere}
+     *     {@linkplain StepsElsewhere elsewhere}
      */
     public TrainingStep precision(Precision newPrecision) {
         return precision(newPrecision, newPrecision.scalesLoss() ? new LossScale() : null);
     }
 
     TrainingStep precision(Precision newPrecision, LossScale lossScale) {
-        if (newPrecision.scalesLoss() && strategy.stepsElsewhere()) {
+        if (newPrecision.scalesLoss() && StepsElsewhere.of(strategy).stepsElsewhere()) {
             throw TensorException.argument("precision", newPrecision + " must skip steps whose gradients "
                     + "overflow, but this strategy performs steps in other processes", "use bf16");
         }
@@ -187,15 +169,16 @@ public final class TrainingStep implements AutoCloseable {
     /**
      * Performs a step.
      *
-     * @param newInput the model's input, on any device
-     * @param newTarget the target for the loss
+     * @param input the model's input, on any device
+     * @param target the target for the loss
      * @return the loss before the step
      * @throws TensorException if the loss is not finite, among other reasons
      */
-    public double run(Tensor newInput, Tensor newTarget) {
+    public double run(Tensor input, Tensor target) {
         try (Scope scope = Scope.open("step")) {
-            differentiate(newInput, newTarget, 1);
-            double loss = update(strategy.beforeStep(gradients), null);
+            BatchResult result = differentiate(StepBatch.single(input, target, 1));
+            boolean local = strategy.beforeStep(gradients) == DistributionStrategy.Step.LOCAL;
+            double loss = local ? update(result, null) : readLoss(result, null);
             strategy.afterStep();
             return loss;
         } finally {
@@ -209,115 +192,120 @@ public final class TrainingStep implements AutoCloseable {
      *
      * @param count number of batches
      * @param rows number of rows of all these batches, on all ranks that share them
-     * @return whether the step counts; if not, the strategy has restored the state
+     * @return {@link Outcome#TAKEN} if the step counts, or {@link Outcome#RESTORED}
      */
-    boolean run(Iterator<Batch> batches, int count, long rows, TrainingState state, Averages averages) {
+    Outcome run(Iterator<Batch> batches, int count, long rows, TrainingState state, Averages averages) {
         try (Scope scope = Scope.open("step")) {
             state.randomize(generator, strategy.rank());
+            BatchResult unread = BatchResult.EMPTY;
             for (int i = 1; i <= count; i++) {
-                moreBatches = i < count;
                 Batch batch = batches.next();
-                double share = batch.size() / (double) rows;
+                double weight = batch.size() / (double) rows;
                 if (count == 1) {
-                    differentiate(batch.input(), batch.target(), share);
+                    unread = differentiate(StepBatch.single(batch.input(), batch.target(), weight));
                 } else {
                     try (Scope inner = Scope.open("batch")) {
-                        batchScope = inner;
-                        differentiate(batch.input(), batch.target(), share);
-                        readLoss(averages);
+                        readLoss(differentiate(new StepBatch(batch.input(), batch.target(), weight, inner,
+                                i == count)), averages);
                     }
                 }
             }
-            boolean local = strategy.beforeStep(gradients);
-            if (state.isRestored()) {
-                return false;
+            switch (strategy.beforeStep(gradients)) {
+                case LOCAL -> update(unread, averages);
+                case ELSEWHERE -> readLoss(unread, averages);
+                case RESTORED -> {
+                    return Outcome.RESTORED;
+                }
             }
-            update(local, averages);
             state.advance(count);
             averages.endStep(true);
             strategy.afterStep();
-            return true;
+            return Outcome.TAKEN;
         } finally {
             averages.endStep(false);
             clear();
         }
     }
 
-    /** Runs the forward and backward pass of a batch, whose gradients have the weight {@code part} in the step. */
-    private void differentiate(Tensor newInput, Tensor newTarget, double part) {
+    /** Runs the forward and backward pass of a batch, and passes gradients that are final to the strategy. */
+    private BatchResult differentiate(StepBatch batch) {
         updateParameters();
-        strategy.beforeForward(newInput);
-        if (newInput.size(0) > 0) {
-            weight = part;
+        stream.beforeForward(batch.input());
+        BatchResult result = BatchResult.EMPTY;
+        if (batch.input().size(0) > 0) {
             if (scale != null) {
                 scale.upload(device);
             }
-            Tensor[] outputs = captured == null || batchScope != null ? null
-                    : captured.run(newInput, newTarget, weight);
-            if (outputs == null) {
-                pass(newInput.to(device), newTarget.to(device));
-            } else {
-                input = newInput;
-                value = outputs[0];
-                result = outputs[1];
-                target = outputs[2];
-            }
+            result = captured == null || batch.scope() != null ? pass(batch) : captured.run(batch);
         }
-        for (int i = 0; !moreBatches && i < gradients.length; i++) {
+        for (int i = 0; batch.last() && i < gradients.length; i++) {
             // Only earlier batches of this step have contributed to this gradient.
             if (gradients[i] != null && !delivered[i]) {
-                strategy.gradient(i, gradients[i]);
+                stream.gradient(i, gradients[i]);
             }
         }
+        return result;
     }
 
-    private void pass(Tensor newInput, Tensor newTarget) {
-        input = newInput;
-        target = newTarget;
+    /** What a forward pass results in, and the scalar that is differentiated: the loss, weighted and scaled. */
+    private record Forward(BatchResult result, Tensor total) { }
+
+    private BatchResult pass(StepBatch batch) {
         tape.reset().watch(watched);
-        precision.run(differentiated);
+        return precision.train(generator, () -> {
+            Forward forward = tape.record(() -> forward(batch));
+            Program.mark(CapturedPass.LOSS);
+            checkLoss(forward.result().loss());
+            tape.backward(forward.total(), (parameter, gradient) -> gather(batch, parameter, gradient));
+            return forward.result();
+        });
     }
 
-    private Tensor forwardAndBackward() {
-        Tensor total = Mode.training(generator, recorded);
-        Program.mark(LOSS);
-        checkLoss();
-        tape.backward(total, sink);
-        return total;
-    }
-
-    /** The pass in the form in which it is captured. */
-    private Tensor[] pass(Tensor[] inputs) {
-        pass(inputs[0], inputs[1]);
-        Tensor[] outputs = Arrays.copyOf(new Tensor[] {value, result, target}, FIRST_GRADIENT + gradients.length);
-        System.arraycopy(gradients, 0, outputs, FIRST_GRADIENT, gradients.length);
-        return outputs;
-    }
-
-    /** In a replay, does what the pass does in addition to the recorded operations. */
-    private void onMark(int label, Tensor[] outputs) {
-        if (label == LOSS) {
-            value = outputs[0];
-            checkLoss();
-        } else {
-            gradients[label] = outputs[FIRST_GRADIENT + label];
-            deliver(label);
-        }
+    private Forward forward(StepBatch batch) {
+        Tensor input = batch.input().to(device);
+        Tensor target = batch.target().to(device);
+        Tensor result = loss.widens() ? precision.narrow(model, input) : precision.forward(model, input);
+        Tensor value = loss.of(result, target);
+        Tensor weighted = batch.weight() == 1 ? value : value.mul(batch.weight());
+        return new Forward(new BatchResult(value, result, target, input.size(0)),
+                scale == null ? weighted : scale.multiply(weighted));
     }
 
     /**
      * Checks the loss before the backward pass if reading it does not delay the host, or if other processes receive
      * gradients.
      */
-    private void checkLoss() {
-        if (strategy.sendsGradients() || device.backend().hostVisible()) {
+    private void checkLoss(Tensor value) {
+        if (stream.sendsGradients() || device.backend().hostVisible()) {
             Interceptor gate = Interceptor.replace(null);
             try {
-                requireFinite(value.item());
+                requireFinite(value, value.item());
             } finally {
                 Interceptor.replace(gate);
             }
         }
+    }
+
+    /** Stores the gradient of a batch, or adds it to those of earlier batches of the step. */
+    private void gather(StepBatch batch, Tensor parameter, Tensor gradient) {
+        int index = indices.get(parameter);
+        // This tensor lives until the step's scope closes.
+        Tensor own = scale == null ? gradient.unhold() : scale.divide(gradient);
+        gradients[index] = batch.scope() == null ? own : accumulate(gradients[index], own, batch.scope());
+        if (batch.last()) {
+            Program.mark(index);
+            deliver(index);
+        }
+    }
+
+    /** Returns the sum of a gradient and those of earlier batches, in the step's scope. */
+    private static Tensor accumulate(Tensor before, Tensor gradient, Scope batch) {
+        // The first gradient is copied, because gradients may share memory with each other or with the batch.
+        Tensor sum = before == null ? gradient.copy() : before.add(gradient);
+        if (before != null) {
+            before.close();
+        }
+        return batch.keep(sum);
     }
 
     /** Passes a gradient to the strategy. What the strategy computes is not captured. */
@@ -325,49 +313,40 @@ public final class TrainingStep implements AutoCloseable {
         delivered[index] = true;
         Interceptor gate = Interceptor.replace(null);
         try {
-            strategy.gradient(index, gradients[index]);
+            stream.gradient(index, gradients[index]);
         } finally {
             Interceptor.replace(gate);
         }
     }
 
-    /** Reads the loss of a batch, forgets the batch's results, and returns the loss; 0 if there is none. */
-    private double readLoss(Averages averages) {
-        if (value == null) {
+    /** Reads the loss of a batch and returns it; 0 if the batch has no rows. */
+    private double readLoss(BatchResult batch, Averages averages) {
+        if (batch.isEmpty()) {
             return 0;
         }
-        double loss = value.item();
-        requireFinite(loss);
+        double value = batch.loss().item();
+        requireFinite(batch.loss(), value);
         if (averages != null) {
-            averages.add(loss, result, target, input.size(0));
+            averages.add(value, batch.result(), batch.target(), batch.rows());
         }
-        value = null;
-        return loss;
+        return value;
     }
 
     /**
-     * Performs the optimiser's step, guarded by a loss that has not been read yet, and then reads the loss. When the
-     * host waits for it, all work of the step has been queued.
-     *
-     * @param local whether the local optimiser performs the step
+     * Performs the optimiser's step, guarded by a loss that has not been read yet, and then reads and returns the loss.
+     * When the host waits for it, all work of the step has been queued.
      */
-    private double update(boolean local, Averages averages) {
+    private double update(BatchResult unread, Averages averages) {
         long steps = optimizer.steps();
-        Tensor guard = value == null || value.rank() == 0 ? value : value.reshape();
-        boolean overflows = false;
-        if (local) {
-            overflows = scale != null && device.backend().hostVisible() && optimizer.notFinite(gradients) >= 0;
-            if (!overflows) {
-                optimizer.step(guard, gradients);
-            }
+        Tensor guard = unread.loss() == null || unread.loss().rank() == 0 ? unread.loss() : unread.loss().reshape();
+        boolean overflows = scale != null && device.backend().hostVisible() && optimizer.notFinite(gradients) >= 0;
+        if (!overflows) {
+            optimizer.step(guard, gradients);
         }
         try {
-            double loss = readLoss(averages);
-            if (local) {
-                overflows |= scale != null && optimizer.skipped();
-                completeUpdate(overflows, steps);
-            }
-            return loss;
+            double value = readLoss(unread, averages);
+            completeUpdate(overflows || scale != null && optimizer.skipped(), steps);
+            return value;
         } catch (RuntimeException e) {
             // The device has left weights and optimiser state unchanged.
             optimizer.resume(steps);
@@ -387,10 +366,10 @@ public final class TrainingStep implements AutoCloseable {
         }
     }
 
-    private void requireFinite(double loss) {
-        if (!Double.isFinite(loss)) {
-            throw new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(value.spec()),
-                    "the loss is " + loss, "lower the learning rate, clip gradients, or find the first operation that "
+    private static void requireFinite(Tensor loss, double value) {
+        if (!Double.isFinite(value)) {
+            throw new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(loss.spec()),
+                    "the loss is " + value, "lower the learning rate, clip gradients, or find the first operation that "
                     + "is not finite with Tape.detectAnomalies; weights are those before the step");
         }
     }
@@ -399,43 +378,5 @@ public final class TrainingStep implements AutoCloseable {
         Arrays.fill(gradients, null);
         Arrays.fill(delivered, false);
         tape.reset();
-        input = null;
-        target = null;
-        result = null;
-        value = null;
-        batchScope = null;
-        moreBatches = false;
-    }
-
-    private Tensor record() {
-        return tape.record(forward);
-    }
-
-    private Tensor forward() {
-        result = loss.widens() ? precision.narrow(model, input) : precision.forward(model, input);
-        value = loss.of(result, target);
-        Tensor total = weight == 1 ? value : value.mul(weight);
-        return scale == null ? total : scale.multiply(total);
-    }
-
-    private void gradient(Tensor parameter, Tensor gradient) {
-        int index = indices.get(parameter);
-        // This tensor lives until the step's scope closes.
-        Tensor own = scale == null ? gradient.unhold() : scale.divide(gradient);
-        gradients[index] = batchScope == null ? own : accumulate(gradients[index], own);
-        if (!moreBatches) {
-            Program.mark(index);
-            deliver(index);
-        }
-    }
-
-    /** Returns the sum of a gradient and those of earlier batches, in the step's scope. */
-    private Tensor accumulate(Tensor before, Tensor gradient) {
-        // The first gradient is copied, because gradients may share memory with each other or with the batch.
-        Tensor sum = before == null ? gradient.copy() : before.add(gradient);
-        if (before != null) {
-            before.close();
-        }
-        return batchScope.keep(sum);
     }
 }

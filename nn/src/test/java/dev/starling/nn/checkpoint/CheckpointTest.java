@@ -129,9 +129,9 @@ class CheckpointTest {
         assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(1);
         try (CheckpointWriter writer = new CheckpointWriter(directory, 2)) {
             writer.save(4, Map.of("w", weight), Map.of(), Optional::empty);
-            assertThat(writer.await()).isNull();
+            assertThat(writer.await()).isEmpty();
             writer.save(5, Map.of("w", weight), Map.of(), parts(5, 5, "five"));
-            assertThat(writer.await()).isEqualTo(directory.resolve("step-0000000005.json"));
+            assertThat(writer.await()).contains(directory.resolve("step-0000000005.json"));
         }
         Path part = directory.resolve(Part.name(5, 5, 0));
         Files.writeString(part, "fiv");
@@ -243,12 +243,12 @@ class CheckpointTest {
     @Test
     void savesTheStateAtTheTimeOfTheCall() throws InterruptedException {
         try (CheckpointWriter writer = new CheckpointWriter(directory, 2)) {
-            assertThat(writer.await()).isNull();
+            assertThat(writer.await()).isEmpty();
             for (int i = 1; i <= 4; i++) {
                 weight.set(Tensor.full(DType.F32, i, 3));
                 writer.save(i, Map.of("w", weight), Map.of("i", "" + i));
                 weight.set(Tensor.zeros(3));
-                assertThat(writer.await()).hasFileName("step-000000000" + i + ".json");
+                assertThat(writer.await().orElseThrow()).hasFileName("step-000000000" + i + ".json");
                 assertRestores(i, i, i);
             }
             assertThat(directory.toFile().list()).hasSize(4);
@@ -269,7 +269,7 @@ class CheckpointTest {
         assertThatThrownBy(() -> writer.save(2, Map.of("w", weight), Map.of()))
                 .isInstanceOf(CheckpointException.class);
         assertThatThrownBy(writer::await).isInstanceOf(CheckpointException.class).hasMessageContaining("file");
-        assertThat(writer.await()).isNull();
+        assertThat(writer.await()).isEmpty();
         writer.close();
     }
 }

@@ -6,7 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.CifarFile;
 import dev.starling.nn.data.DataException;
+import dev.starling.nn.data.Field;
 import dev.starling.nn.data.Share;
+import dev.starling.nn.data.SpillingRows;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
 import java.util.List;
@@ -46,5 +49,16 @@ class FoundByFuzzTest {
                     offsets[0], new float[4], offsets[1])).op());
         }
         augment.write(1, 0, 0, new byte[4], 0, new float[4], 0);
+    }
+
+    @Test
+    void refusesRowsThatWereNotAdded() {
+        try (SpillingRows rows = SpillingRows.of(List.of(Field.of(DType.F32, 3)), 1 << 20, Path.of("/missing"))) {
+            for (int index : new int[] {-1, 0, 3}) {
+                assertThrows(TensorException.class, () -> rows.write(index, null));
+            }
+            rows.add(2, (row, memory, offset) -> memory.asSlice(offset, 12).fill((byte) 1));
+            assertThrows(TensorException.class, () -> rows.write(1, null));
+        }
     }
 }

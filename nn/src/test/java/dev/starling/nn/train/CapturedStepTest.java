@@ -268,12 +268,12 @@ class CapturedStepTest {
         }
 
         @Override
-        public boolean beforeStep(Tensor[] gradients) {
+        public Step beforeStep(Tensor[] gradients) {
             for (int i = 0; i < gradients.length; i++) {
                 gradients[i] = gradients[i].mul(0.5);
             }
             calls.add("step");
-            return true;
+            return Step.LOCAL;
         }
 
         @Override

@@ -20,6 +20,7 @@ import dev.starling.nn.optim.Sgd;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -240,11 +241,11 @@ class DistributedTrainerTest {
         }
 
         @Override
-        public boolean beforeStep(Tensor[] gradients) {
+        public Step beforeStep(Tensor[] gradients) {
             if (state.step() == 7) {
                 throw new IllegalStateException("rank 3 was lost");
             }
-            return true;
+            return Step.LOCAL;
         }
 
         @Override
@@ -260,55 +261,106 @@ class DistributedTrainerTest {
         }
     }
 
+    /** Rank 1 of three that do not wait for each other. */
+    private static final class Sharded implements DistributionStrategy, StreamsGradients, Collective {
+        private final List<Integer> sizes = new ArrayList<>();
+
+        @Override
+        public int rank() {
+            return 1;
+        }
+
+        @Override
+        public int world() {
+            return 3;
+        }
+
+        @Override
+        public Share share() {
+            return Share.shard(1, 3);
+        }
+
+        @Override
+        public void start(TrainingState state) {
+        }
+
+        @Override
+        public void beforeForward(Tensor input) {
+            sizes.add((int) input.size(0));
+        }
+
+        @Override
+        public void gradient(int index, Tensor gradient) {
+        }
+
+        @Override
+        public Step beforeStep(Tensor[] gradients) {
+            return Step.LOCAL;
+        }
+
+        @Override
+        public boolean stops(boolean requested) {
+            return requested;
+        }
+
+        @Override
+        public void sum(double[] values) {
+            throw new AssertionError("ranks with shards do not wait for each other");
+        }
+    }
+
     @Test
     void trainsRanksWithShardsIndependently() {
-        List<Integer> sizes = new ArrayList<>();
-        DistributionStrategy shard = new DistributionStrategy() {
-            @Override
-            public int rank() {
-                return 1;
-            }
-
-            @Override
-            public int world() {
-                return 3;
-            }
-
-            @Override
-            public Share share() {
-                return Share.shard(1, 3);
-            }
-
-            @Override
-            public void start(TrainingState state) {
-            }
-
-            @Override
-            public void beforeForward(Tensor input) {
-                sizes.add((int) input.size(0));
-            }
-
-            @Override
-            public void gradient(int index, Tensor gradient) {
-            }
-
-            @Override
-            public boolean beforeStep(Tensor[] gradients) {
-                return true;
-            }
-
-            @Override
-            public void sum(double[] values) {
-                throw new AssertionError("ranks with shards do not wait for each other");
-            }
-
-            @Override
-            public void close() {
-            }
-        };
+        Sharded shard = new Sharded();
         Outcome outcome = train(shard, BATCH, 0, b -> b.epochs(2));
-        assertThat(sizes).containsExactly(32, 32, 32, 14, 32, 32, 32, 14);
+        assertThat(shard.sizes).containsExactly(32, 32, 32, 14, 32, 32, 32, 14);
         assertThat(outcome.history.last().training().examples()).isEqualTo(110);
         assertThat(outcome.history.last().heldOut()).isNull();
+    }
+
+    /** Restores the state after its third step, as a strategy that then learns of the loss of a rank does. */
+    private static final class Restoring extends SingleProcess {
+        private final List<String> calls = new ArrayList<>();
+        private TrainingState state;
+        private boolean restored;
+
+        @Override
+        public void start(TrainingState newState) {
+            state = newState;
+        }
+
+        @Override
+        public void afterStep() {
+            calls.add("step " + state.step());
+            if (state.step() == 3 && !restored) {
+                restored = true;
+                state.restore(state.notes());
+            }
+        }
+
+        @Override
+        public void settle() {
+            calls.add("settle");
+        }
+    }
+
+    /** Ranks that restored the state in another call of the same step do not settle, either. */
+    @Test
+    void doesNotSettleAStateThatWasRestored(@TempDir Path directory) {
+        Restoring strategy = new Restoring();
+        train(strategy, BATCH, 0, b -> b.checkpoints(directory, 1));
+        assertThat(strategy.calls).startsWith("step 1", "settle", "step 2", "settle", "step 3", "step 4", "settle");
+    }
+
+    @Test
+    void refusesRanksThatDivideBatchesButCannotAddUp() {
+        DistributionStrategy incomplete = new SingleProcess() {
+            @Override
+            public int world() {
+                return 2;
+            }
+        };
+        assertThatThrownBy(() -> train(incomplete, BATCH, 0, b -> { })).isInstanceOf(TensorException.class)
+                .hasMessageContaining("implement Collective");
     }
 }

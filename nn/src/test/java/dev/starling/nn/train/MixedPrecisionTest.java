@@ -241,16 +241,18 @@ class MixedPrecisionTest {
         }
     }
 
+    private static final class Server extends SingleProcess implements StepsElsewhere {
+        @Override
+        public boolean stepsElsewhere() {
+            return true;
+        }
+    }
+
     @Test
     void refusesF16IfStepsArePerformedElsewhere() {
         try (Linear line = Linear.of(2, 1, Generator.seeded(1)); Sgd sgd = Sgd.over(line).build()) {
             TrainingStep step = new TrainingStep(line, Loss.meanSquared(), sgd, Generator.seeded(1),
-                    new SingleProcess() {
-                        @Override
-                        public boolean stepsElsewhere() {
-                            return true;
-                        }
-                    });
+                    new Server());
             assertThat(step.precision(Precision.of(DType.BF16))).isSameAs(step);
             assertThatThrownBy(() -> step.precision(Precision.of(DType.F16))).isInstanceOf(TensorException.class)
                     .hasMessageContaining("use bf16");

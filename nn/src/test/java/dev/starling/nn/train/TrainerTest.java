@@ -4,6 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.starling.autograd.Recompute;
+import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
@@ -263,10 +265,10 @@ class TrainerTest {
         }
 
         @Override
-        public boolean beforeStep(Tensor[] gradients) {
+        public Step beforeStep(Tensor[] gradients) {
             calls.add("before");
             Arrays.setAll(gradients, i -> gradients[i].mul(2));
-            return steps;
+            return steps ? Step.LOCAL : Step.ELSEWHERE;
         }
 
         @Override
@@ -293,6 +295,23 @@ class TrainerTest {
             step.run(Tensor.of(new float[] {3}, 1, 1), Tensor.zeros(1, 1));
             assertThat(line.weight().value().item()).isCloseTo(weight - 3, within(1e-5));
         }
+    }
+
+    /** A part of the model that is computed again in the backward pass drops the same elements again. */
+    @Test
+    void recomputesInTrainingMode() {
+        List<float[]> weights = new ArrayList<>();
+        for (boolean recomputes : new boolean[] {false, true}) {
+            try (Scope scope = Scope.open(); Sequential stage = Sequential.of(Linear.of(6, 40, Generator.seeded(1)),
+                    new Dropout(0.5), Linear.of(40, 1, Generator.seeded(2))); Sgd sgd = Sgd.over(stage).rate(1).build();
+                    TrainingStep step = new TrainingStep(x -> recomputes
+                            ? Recompute.checkpoint(stage::forward, x, Mode.generator()) : stage.forward(x),
+                            Loss.meanSquared(), sgd, Generator.seeded(3))) {
+                step.run(Generator.seeded(4).normal(8, 6), Tensor.zeros(8, 1));
+                weights.add(stage.state().get("0.weight").value().toFloats());
+            }
+        }
+        assertThat(weights.get(1)).containsExactly(weights.get(0), within(1e-6F));
     }
 
     @Test
@@ -363,6 +382,19 @@ class TrainerTest {
             assertThat(scores.loss()).isCloseTo(41 / 3.0, within(1e-6));
             assertThat(scores.metric("mean absolute error")).isCloseTo(3, within(1e-6));
             assertThatThrownBy(() -> scores.metric("accuracy")).isInstanceOf(TensorException.class);
+        }
+    }
+
+    /** A logit of 0 means class 0, like a negative one. */
+    @Test
+    void countsCorrectBinaryAnswers() {
+        try (Scope scope = Scope.open()) {
+            Tensor logits = Tensor.of(new float[] {2, -1, 0.3F, 0, 4}, 5, 1);
+            Tensor target = Tensor.of(new float[] {1, 1, 1, 0, 0}, 5, 1);
+            Metric metric = Metric.binaryAccuracy();
+            assertThat(metric.sumOver(logits, target)).isEqualTo(3);
+            assertThat(metric.sumOver(logits.reshape(5), target.reshape(5))).isEqualTo(3);
+            assertThat(metric.format(0.6)).isEqualTo(Metric.accuracy().format(0.6));
         }
     }
 }

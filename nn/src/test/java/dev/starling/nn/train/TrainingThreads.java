@@ -64,7 +64,7 @@ final class TrainingThreads {
         return new Member(rank);
     }
 
-    final class Member implements DistributionStrategy {
+    final class Member implements DistributionStrategy, StreamsGradients, Collective {
         private final int rank;
         private TrainingState state;
         int[] batchSizes = new int[0];
@@ -118,7 +118,7 @@ final class TrainingThreads {
         }
 
         @Override
-        public boolean beforeStep(Tensor[] gradients) {
+        public Step beforeStep(Tensor[] gradients) {
             float[][] own = new float[gradients.length][];
             for (int i = 0; i < own.length; i++) {
                 own[i] = gradients[i] == null ? null : gradients[i].toFloats();
@@ -126,7 +126,7 @@ final class TrainingThreads {
             List<float[][]> all = exchange(rank, own);
             if (state.step() == missedStep && rank == 1) {
                 restoreFromRank0();
-                return false;
+                return Step.RESTORED;
             }
             for (int i = 0; i < gradients.length; i++) {
                 long[] dims = state.optimizer().parameters().get(i).shape().dims();
@@ -138,7 +138,7 @@ final class TrainingThreads {
                 }
                 gradients[i] = Tensor.of(sum, dims);
             }
-            return true;
+            return Step.LOCAL;
         }
 
         @Override
@@ -163,10 +163,6 @@ final class TrainingThreads {
                 }
             }
             System.arraycopy(sum, 0, values, 0, sum.length);
-        }
-
-        @Override
-        public void close() {
         }
     }
 }

@@ -1,0 +1,7 @@
+// The workers must have learned together: alike, and as well as one process on the same batches.
+def log = new File(basedir, 'build.log').text
+def accuracies = (log =~ /accuracy ([\d.]+) %/).collect { it[1] as double }
+assert accuracies.size() == 15 && accuracies.last() > 98
+def differences = (log =~ /differ by ([\d.eE-]+)/).collect { it[1] as double }
+assert differences.size() == 2 && differences[0] == 0 && differences[1] < 1e-2
+true
