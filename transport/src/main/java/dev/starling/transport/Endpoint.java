@@ -6,6 +6,7 @@ import dev.starling.transport.spi.Wire;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
@@ -27,47 +28,47 @@ public final class Endpoint implements AutoCloseable {
     /** The peer is lost or refused, or this endpoint is closed: see {@link #reason}. */
     public static final int CLOSED = Wire.CLOSED;
 
-    private static final long RETRY_NS = TimeUnit.MILLISECONDS.toNanos(100);
-    private static final long TIME_TO_REFUSE_NS = TimeUnit.SECONDS.toNanos(1);
     private static final int HEARTBEATS_PER_TIMEOUT = 8;
 
-    final Transport transport;
-    final Link link;
+    final PutQueue puts;
     final Handshake handshake;
-    final long ownSession;
-    final boolean initiator;
-    final PutQueue puts = new PutQueue(this);
-    long peerSession;
-    byte[] greeting;
-    Handshake.Hello hello;
 
+    private final TransportContext context;
+    private final EndpointListener listener;
+    private final Link link;
     private final String address;
-    private final UnsafeBuffer head = new UnsafeBuffer(new byte[Frame.PUT_HEADER]);
-    private final UnsafeBuffer handshakeBody = new UnsafeBuffer(0, 0);
-    private final long createdNs;
+    private final Session session;
+    private final UnsafeBuffer goodbye = new UnsafeBuffer(0, 0);
     private State state = State.CONNECTING;
     private String reason = "";
-    private long key;
-    private long sent;
-    private long expected = 1;
-    private long lastReceivedNs;
-    private long lastSentNs;
-    private long nextTryNs;
-    private long challengedNs;
-    private boolean welcomed;
     private boolean receivedGoodbye;
     private Object attachment;
 
-    Endpoint(Transport transport, Link link, String address, boolean initiator, long now) {
-        this.transport = transport;
+    private Endpoint(TransportContext context, EndpointListener listener, Link link, String address, Session session,
+            Handshake handshake) {
+        this.context = context;
+        this.listener = listener;
         this.link = link;
         this.address = address;
-        this.initiator = initiator;
-        handshake = new Handshake(transport.config().secret());
-        ownSession = Handshake.randomLong();
-        createdNs = now;
-        lastReceivedNs = now;
-        nextTryNs = now;
+        this.session = session;
+        this.handshake = handshake;
+        puts = new PutQueue(this, context, listener);
+    }
+
+    /** Begins to connect to the process at an address. */
+    static Endpoint connect(TransportContext context, EndpointListener listener, Link link, String address,
+            byte[] greeting, long now) {
+        Session session = new Session(context, link, address, now);
+        return new Endpoint(context, listener, link, address, session,
+                Handshake.initiate(context, session, address, greeting, now));
+    }
+
+    /** Answers the HELLO of a process. */
+    static Endpoint answer(TransportContext context, EndpointListener listener, Link link, Authentication.Hello hello,
+            long now) {
+        Session session = new Session(context, link, hello.address(), now);
+        return new Endpoint(context, listener, link, hello.address(), session,
+                Handshake.answer(context, session, hello, now));
     }
 
     /** The state of an endpoint. */
@@ -94,24 +95,14 @@ public final class Endpoint implements AutoCloseable {
         return state == State.CONNECTED;
     }
 
-    /** Returns whether the peer began the connection and has yet to prove that it has the secret. */
-    boolean isUnproven() {
-        return !initiator && state == State.CONNECTING && !isStranger();
-    }
-
-    /** Returns whether the peer began the connection with a wrong secret; it is sent a refusal. */
-    boolean isStranger() {
-        return hello != null && !hello.proven();
-    }
-
-    /** Returns the time at which this endpoint was created. */
-    long createdNs() {
-        return createdNs;
+    /** Returns the number by which the peer addresses this endpoint. */
+    long session() {
+        return session.number();
     }
 
     /** Returns why the endpoint is refused or lost, or what may prevent it from connecting, or an empty text. */
     public String reason() {
-        if (state != State.CONNECTING || peerSession != 0) {
+        if (state != State.CONNECTING || handshake.state() != Handshake.State.GREETING) {
             return reason;
         }
         String obstacle = link.obstacle();
@@ -130,12 +121,12 @@ public final class Endpoint implements AutoCloseable {
 
     /** Returns the bytes that the connecting side passed to {@link Transport#connect}. */
     public byte[] greeting() {
-        return greeting;
+        return handshake.greeting();
     }
 
     /** Returns when the last frame arrived, by the transport's clock; the time of creation if none has arrived. */
     public long lastReceivedNs() {
-        return lastReceivedNs;
+        return session.lastReceivedNs();
     }
 
     /** Returns the object that {@link #attach(Object)} stored, or {@code null}. */
@@ -150,7 +141,7 @@ public final class Endpoint implements AutoCloseable {
 
     /** Returns the length in bytes of the longest message. */
     public int maxMessageLength() {
-        return transport.maxMessageLength();
+        return context.maxMessageLength();
     }
 
     /**
@@ -160,9 +151,9 @@ public final class Endpoint implements AutoCloseable {
      * @throws TransportException if the message is too long
      */
     public int send(DirectBuffer message, int offset, int length) {
-        if (length > transport.maxMessageLength()) {
+        if (length > context.maxMessageLength()) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "a message of " + length
-                    + " bytes is longer than " + transport.maxMessageLength(), "use a put, or send several messages");
+                    + " bytes is longer than " + context.maxMessageLength(), "use a put, or send several messages");
         }
         return switch (state) {
             case CONNECTED -> frame(Frame.MESSAGE, Frame.HEADER, message, offset, length);
@@ -182,8 +173,7 @@ public final class Endpoint implements AutoCloseable {
      * @param map whether to map the memory, if possible
      */
     public RemoteRegion open(RegionKey regionKey, boolean map) {
-        SharedMemory mapped = map && transport.config().sharedMemory() && transport.wire().mapsMemory()
-                ? SharedMemory.open(regionKey) : null;
+        SharedMemory mapped = map && context.mapsMemory() ? SharedMemory.open(regionKey) : null;
         return new RemoteRegion(this, regionKey, mapped);
     }
 
@@ -241,145 +231,119 @@ public final class Endpoint implements AutoCloseable {
         return OK;
     }
 
+    /** Opens memory that the peer registered with the wire, or returns {@code null} if the wire cannot write there. */
+    RemoteWrites.Target target(RegionKey regionKey) {
+        return regionKey.remote().length > 0 && context.wire() instanceof RemoteWrites wire
+                ? wire.attach(link, regionKey.remote()) : null;
+    }
+
     /** Sends a frame under the session's key; bytes of {@link #head} behind the common header must be in place. */
     int frame(byte type, int headLength, DirectBuffer body, int offset, int length) {
-        Frame.seal(transport.bodies, head, headLength, type, peerSession, sent + 1, key, body, offset, length);
-        return sent(offer(headLength, body, offset, length));
+        return checked(session.send(type, headLength, body, offset, length));
     }
 
     /** Writes into the peer's memory and sends {@link #head} as a frame that arrives after the data. */
     int frameBehind(RemoteWrites.Target target, long offset, MemorySegment source, RemoteWrites.Completion completion,
             long tag, byte type, int headLength) {
-        Frame.seal(transport.bodies, head, headLength, type, peerSession, sent + 1, key, null, 0, 0);
-        return sent(target.putAndSend(offset, source, completion, tag, head, 0, headLength));
+        return checked(session.sendBehind(target, offset, source, completion, tag, type, headLength));
     }
 
-    private int sent(int code) {
-        if (code == Wire.SENT) {
-            sent++;
-            lastSentNs = transport.now();
-            transport.counters.sent++;
-        } else if (code == Wire.CLOSED && state == State.CONNECTED) {
-            lose("the link to " + address + " closed");
+    private int checked(int code) {
+        if (code == Wire.CLOSED) {
+            lose(session.failure());
         }
-        return code == Wire.NOT_CONNECTED ? BACK_PRESSURED : code;
-    }
-
-    /** A failure of one link, such as a lack of room, ends this connection and no other. */
-    private int offer(int headLength, DirectBuffer body, int offset, int length) {
-        try {
-            return link.offer(head, 0, headLength, body, offset, length);
-        } catch (TransportException e) {
-            lose(e.getMessage());
-            return Wire.CLOSED;
-        }
+        return code;
     }
 
     UnsafeBuffer head() {
-        return head;
+        return session.head();
     }
 
     /** Continues the handshake, sends heartbeats and continues puts; returns the amount of work done. */
     int doWork(long now) {
-        return state == State.CONNECTING ? connect(now) : state == State.CONNECTED ? keepAlive(now) : 0;
+        if (state != State.CONNECTING && state != State.CONNECTED) {
+            return 0;
+        }
+        int work = handshake.doWork(now);
+        followHandshake();
+        return state == State.CONNECTED ? work + keepAlive(now) : work;
+    }
+
+    /** Brings this endpoint into the state that the handshake has led to. */
+    private void followHandshake() {
+        if (state != State.CONNECTING && state != State.CONNECTED) {
+            return;
+        }
+        switch (handshake.state()) {
+            case GREETING, PROVING, CHALLENGING, REFUSING -> { }
+            case WELCOMING, COMPLETE -> connected();
+            case REFUSED -> end(State.REFUSED, handshake.reason());
+            case FAILED -> lose(handshake.reason());
+            case CLOSED -> close();
+        }
+    }
+
+    private void connected() {
+        if (state == State.CONNECTING) {
+            state = State.CONNECTED;
+            if (handshake.hello() != null) {
+                listener.onAccepted(this);
+            }
+        }
     }
 
     private int keepAlive(long now) {
         int work = puts.doWork();
-        if (!initiator && !welcomed) {
-            welcomed = frame(Frame.WELCOME, Frame.HEADER, null, 0, 0) == OK;
-        }
-        long timeoutNs = transport.config().livenessTimeout().toNanos();
-        if (now - lastReceivedNs > timeoutNs) {
-            String elapsed = TimeUnit.NANOSECONDS.toMillis(now - lastReceivedNs) + " ms";
+        long timeoutNs = context.livenessTimeoutNs();
+        if (now - session.lastReceivedNs() > timeoutNs) {
+            String elapsed = TimeUnit.NANOSECONDS.toMillis(now - session.lastReceivedNs()) + " ms";
             sendGoodbye("received nothing for " + elapsed);
             lose("received nothing from " + address + " for " + elapsed);
-        } else if (now - lastSentNs > timeoutNs / HEARTBEATS_PER_TIMEOUT) {
+        } else if (now - session.lastSentNs() > timeoutNs / HEARTBEATS_PER_TIMEOUT) {
             // If there is no room for it, the next call tries again.
             frame(Frame.HEARTBEAT, Frame.HEADER, null, 0, 0);
         }
         return work;
     }
 
-    private int connect(long now) {
-        if (isStranger() && now - createdNs > TIME_TO_REFUSE_NS) {
-            close();
-            return 0;
-        }
-        if (!initiator && now - createdNs > transport.config().livenessTimeout().toNanos()) {
-            transport.refuseStranger(this, "did not prove in time that it has the cluster's secret");
-            return 1;
-        }
-        if (now < nextTryNs) {
-            return 0;
-        }
-        if (peerSession != 0 && initiator && now - challengedNs > transport.config().livenessTimeout().toNanos()) {
-            // The peer that sent the challenge is gone, or never received the proof: start again.
-            peerSession = 0;
-            key = 0;
-        }
-        byte type;
-        byte[] body;
-        if (isStranger()) {
-            type = Frame.REFUSAL;
-            body = new byte[0];
-        } else if (!initiator) {
-            type = Frame.CHALLENGE;
-            body = handshake.challenge(hello, ownSession, transport.address());
-        } else if (peerSession == 0) {
-            type = Frame.HELLO;
-            body = handshake.hello(ownSession, transport.address());
-        } else {
-            type = Frame.PROOF;
-            body = handshake.proof(greeting);
-        }
-        handshakeBody.wrap(body);
-        Frame.seal(transport.bodies, head, Frame.HEADER, type, peerSession, 0, type == Frame.PROOF ? key : 0,
-                handshakeBody, 0, body.length);
-        int code = offer(Frame.HEADER, handshakeBody, 0, body.length);
-        nextTryNs = code == Wire.SENT ? now + RETRY_NS : now + RETRY_NS / 100;
-        if (code == Wire.CLOSED) {
-            lose("the link to " + address + " closed");
-        } else if (code == Wire.SENT && type == Frame.REFUSAL) {
-            close();
-        }
-        return code == Wire.SENT ? 1 : 0;
-    }
-
     /** Processes a frame of this session; returns whether it was accepted. */
     boolean receive(byte type, DirectBuffer buffer, int offset, int length) {
-        int body = offset + Frame.HEADER;
-        int bodyLength = length - Frame.HEADER;
-        if (type == Frame.CHALLENGE) {
-            return onChallenge(buffer, offset, length);
+        if (Handshake.includes(type)) {
+            boolean accepted = handshake.receive(type, buffer, offset, length);
+            followHandshake();
+            return accepted;
         }
-        if (type == Frame.PROOF) {
-            return onProof(buffer, offset, length);
-        }
-        if (type == Frame.REFUSAL) {
-            return onRefusal(buffer, offset, length);
-        }
-        if (key == 0 || !Frame.isWhole(transport.bodies, buffer, offset, length, key)) {
-            return transport.refuseChecksum(this);
+        if (!session.isSealed(buffer, offset, length)) {
+            return context.refusals().checksum(address);
         }
         if (state != State.CONNECTING && state != State.CONNECTED) {
             // The peer does not know yet that this side has given it up.
-            return transport.refuseLate();
+            return context.refusals().late();
         }
         long sequence = Frame.sequence(buffer, offset);
+        long expected = session.expected();
         if (sequence != expected) {
-            transport.refuseReplay(this, sequence, expected);
+            context.refusals().replay(address, sequence, expected);
             if (sequence > expected) {
                 expel("sent frame " + sequence + " when " + expected + " was expected: frames were lost");
             }
             return false;
         }
-        // A WELCOME, or a frame that overtook it.
-        state = State.CONNECTED;
-        expected++;
-        lastReceivedNs = transport.now();
+        session.received();
+        if (state == State.CONNECTING) {
+            // A WELCOME, or a frame that overtook it.
+            handshake.onSealedFrame();
+            followHandshake();
+        }
+        onFrame(type, buffer, offset, length);
+        return true;
+    }
+
+    private void onFrame(byte type, DirectBuffer buffer, int offset, int length) {
+        int body = offset + Frame.HEADER;
+        int bodyLength = length - Frame.HEADER;
         switch (type) {
-            case Frame.MESSAGE -> transport.deliver(this, buffer, body, bodyLength);
+            case Frame.MESSAGE -> listener.onMessage(this, buffer, body, bodyLength);
             case Frame.PUT -> puts.receive(buffer, offset, length);
             case Frame.PUT_DONE -> puts.acknowledged(buffer.getLong(body, Frame.ORDER));
             case Frame.GOODBYE -> {
@@ -389,72 +353,6 @@ public final class Endpoint implements AutoCloseable {
             }
             default -> { }
         }
-        return true;
-    }
-
-    private boolean onChallenge(DirectBuffer buffer, int offset, int length) {
-        if (!Frame.isWhole(transport.bodies, buffer, offset, length, 0)) {
-            return transport.refuseChecksum(this);
-        }
-        if (!initiator || state != State.CONNECTING || peerSession != 0) {
-            return transport.refuseLate();
-        }
-        long session = handshake.acceptChallenge(buffer, offset + Frame.HEADER, length - Frame.HEADER, ownSession,
-                transport.address());
-        if (session == 0) {
-            end(State.REFUSED, "the process at " + address + " has a different secret than this one; give both the same"
-                    + " secret");
-            transport.counters.refusedStrangers++;
-            return false;
-        }
-        if (!handshake.peerAddress().equals(address)) {
-            end(State.REFUSED, "the process at " + address + " has the address "
-                    + handshake.peerAddress() + " in the cluster; connect to it by that address");
-            return false;
-        }
-        peerSession = session;
-        challengedNs = transport.now();
-        key = handshake.key();
-        lastReceivedNs = transport.now();
-        nextTryNs = lastReceivedNs;
-        return true;
-    }
-
-    /**
-     * Only the receiver of the HELLO knows this session, so a refusal is as trustworthy as the absence of an answer.
-     */
-    private boolean onRefusal(DirectBuffer buffer, int offset, int length) {
-        if (!Frame.isWhole(transport.bodies, buffer, offset, length, 0)) {
-            return transport.refuseChecksum(this);
-        }
-        if (!initiator || state != State.CONNECTING || peerSession != 0) {
-            return transport.refuseLate();
-        }
-        end(State.REFUSED, "the process at " + address + " refused this one: they have different secrets; give both"
-                + " the same secret");
-        return true;
-    }
-
-    private boolean onProof(DirectBuffer buffer, int offset, int length) {
-        if (initiator || state != State.CONNECTING) {
-            return transport.refuseLate();
-        }
-        byte[] accepted = handshake.acceptProof(buffer, offset + Frame.HEADER, length - Frame.HEADER);
-        if (accepted == null) {
-            // Whichever process sent this, the sender of the HELLO may yet prove that it has the secret.
-            return transport.refuseProof(this);
-        }
-        long agreed = handshake.key();
-        if (!Frame.isWhole(transport.bodies, buffer, offset, length, agreed)) {
-            return transport.refuseChecksum(this);
-        }
-        key = agreed;
-        greeting = accepted;
-        state = State.CONNECTED;
-        lastReceivedNs = transport.now();
-        welcomed = frame(Frame.WELCOME, Frame.HEADER, null, 0, 0) == OK;
-        transport.onAccepted(this);
-        return true;
     }
 
     /** Ends the connection because the peer violated the protocol, and sends it the reason. */
@@ -464,46 +362,46 @@ public final class Endpoint implements AutoCloseable {
     }
 
     private void sendGoodbye(String why) {
-        handshakeBody.wrap(why.getBytes(StandardCharsets.US_ASCII));
-        frame(Frame.GOODBYE, Frame.HEADER, handshakeBody, 0, handshakeBody.capacity());
+        goodbye.wrap(why.getBytes(StandardCharsets.US_ASCII));
+        frame(Frame.GOODBYE, Frame.HEADER, goodbye, 0, goodbye.capacity());
     }
 
     void lose(String why) {
-        if (isUnproven()) {
-            transport.refuseStranger(this, "did not prove that it has the secret: " + why);
-            return;
-        }
-        if (isStranger()) {
-            close();
-            return;
-        }
-        boolean known = state == State.CONNECTED;
-        if (state == State.CONNECTED || state == State.CONNECTING) {
+        boolean wasConnected = state == State.CONNECTED;
+        if (wasConnected || state == State.CONNECTING) {
             end(State.LOST, why);
-            transport.onLost(this, known);
+            if (wasConnected) {
+                listener.onLost(this);
+            }
         }
     }
 
     private void end(State last, String why) {
         state = last;
         reason = why;
-        transport.forgetHello(this);
+        handshake.close();
+        listener.onEnded(this);
         puts.fail();
     }
 
     /** Sends a goodbye to the peer and ends the connection; pending puts fail. */
     @Override
     public void close() {
+        close(() -> false);
+    }
+
+    /** As {@link #close()}; the goodbye may wait for room as long as {@code waitsForRoom} returns true. */
+    void close(BooleanSupplier waitsForRoom) {
         if (state == State.CONNECTED) {
             // Acknowledge what the peer has written here.
             puts.doWork();
         }
         while (state == State.CONNECTED && frame(Frame.GOODBYE, Frame.HEADER, null, 0, 0) == BACK_PRESSURED
-                && transport.waitsForRoom()) { }
+                && waitsForRoom.getAsBoolean()) { }
         if (state != State.CLOSED) {
             end(State.CLOSED, "closed here");
         }
-        transport.remove(this);
+        listener.onClosed(this);
         link.close();
     }
 

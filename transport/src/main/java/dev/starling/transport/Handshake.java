@@ -1,162 +1,292 @@
 package dev.starling.transport;
 
-import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.SecureRandom;
+import dev.starling.transport.spi.Wire;
+import java.util.concurrent.TimeUnit;
 import org.agrona.DirectBuffer;
 
 /**
- * How two processes prove to each other that both have the cluster's secret, without sending it: a challenge each way
- * and an HMAC-SHA256 over everything exchanged. Nonces are new in each handshake, so recorded traffic cannot be
- * replayed. A HELLO is signed too: a stranger neither receives a proof nor causes a name look-up.
+ * The handshake of one connection, as seen by one of its two ends. Each state has one method, which does what is due in
+ * it; what each message contains is defined by {@link Authentication}.
  *
  * <pre>
- * A → B  HELLO      A's nonce, session and address, HMAC("hello", these)
- * A ← B  REFUSAL    empty, if that HMAC is wrong; only a hint, so that a wrong secret is reported
- * A ← B  CHALLENGE  B's nonce, session and address, HMAC("challenge", both nonces, sessions and addresses)
- * A → B  PROOF      HMAC("proof", the same, greeting), greeting
- * A ← B  WELCOME    under the session's key, HMAC("session", both nonces, sessions and addresses)
+ * initiator   GREETING     sends HELLO      until a CHALLENGE arrives
+ *             PROVING      sends PROOF      until any frame under the session's key arrives → COMPLETE
+ * acceptor    CHALLENGING  sends CHALLENGE  until a PROOF arrives; the peer is unproven until then
+ *             WELCOMING    sends WELCOME    once → COMPLETE; the connection may be used meanwhile
+ *             REFUSING     sends REFUSAL    once → CLOSED; the peer has a different secret
  * </pre>
  */
 final class Handshake {
-    static final int MAX_GREETING = 4096;
+    private static final long RETRY_NS = TimeUnit.MILLISECONDS.toNanos(100);
+    private static final long RETRY_WITHOUT_ROOM_NS = TimeUnit.MILLISECONDS.toNanos(1);
+    private static final long TIME_TO_REFUSE_NS = TimeUnit.SECONDS.toNanos(1);
 
-    private static final int NONCE = 32;
-    private static final int MAC = 32;
-    private static final int MAX_ADDRESS = 512;
-    private static final byte[] HELLO = "hello".getBytes(StandardCharsets.US_ASCII);
-    private static final SecureRandom RANDOM = new SecureRandom();
+    private final TransportContext context;
+    private final Session session;
+    private final String address;
+    private final Authentication authentication;
+    private final long beganNs;
+    /** The initiator's HELLO, or {@code null} at the initiator. */
+    private final Authentication.Hello hello;
+    /** The body of the CHALLENGE, or {@code null} where none is sent. */
+    private final byte[] challenge;
+    private State state;
+    private byte[] greeting;
+    private long nextTryNs;
+    private long challengedNs;
+    private String reason = "";
 
-    private final Secret secret;
-    private final byte[] ownNonce = new byte[NONCE];
-    private byte[] transcript;
-    private String peerAddress;
-
-    Handshake(Secret secret) {
-        this.secret = secret;
-        RANDOM.nextBytes(ownNonce);
+    private Handshake(TransportContext context, Session session, String address, Authentication.Hello hello,
+            byte[] greeting, State state, long now) {
+        this.context = context;
+        this.session = session;
+        this.address = address;
+        this.hello = hello;
+        this.greeting = greeting;
+        this.state = state;
+        authentication = new Authentication(context.config().secret());
+        challenge = state == State.CHALLENGING
+                ? authentication.challenge(hello, session.number(), context.address()) : null;
+        beganNs = now;
+        nextTryNs = now;
     }
 
-    static long randomLong() {
-        long value = RANDOM.nextLong();
-        return value == 0 ? 1 : value;
+    /** The states of a handshake. */
+    enum State {
+        /** The initiator waits for the CHALLENGE. */
+        GREETING,
+        /** The initiator has verified the peer, and waits until the peer has verified it. */
+        PROVING,
+        /** The acceptor waits for the PROOF. */
+        CHALLENGING,
+        /** Both have verified each other; the acceptor has yet to confirm that. */
+        WELCOMING,
+        /** The acceptor has yet to answer a peer that has a different secret. */
+        REFUSING,
+        /** Both have verified each other. */
+        COMPLETE,
+        /** The peer has a different secret or another address: {@link Handshake#reason}. */
+        REFUSED,
+        /** The link failed: {@link Handshake#reason}. */
+        FAILED,
+        /** The acceptor gave up on a peer that did not prove that it has the secret, or the endpoint was closed. */
+        CLOSED
     }
 
-    /** The content of a HELLO. */
-    record Hello(byte[] nonce, long session, String address, boolean proven) {
-        /** Returns a text that identifies this HELLO among others. */
-        String identity() {
-            return address + '/' + session + (proven ? "" : "?");
-        }
+    /** Begins a handshake with the process at an address. */
+    static Handshake initiate(TransportContext context, Session session, String address, byte[] greeting, long now) {
+        return new Handshake(context, session, address, null, greeting, State.GREETING, now);
     }
 
-    byte[] hello(long session, String address) {
-        byte[] name = address.getBytes(StandardCharsets.US_ASCII);
-        byte[] content = ByteBuffer.allocate(NONCE + Long.BYTES + name.length).put(ownNonce).putLong(session).put(name)
-                .array();
-        return ByteBuffer.allocate(MAC + content.length).put(secret.sign(HELLO, content)).put(content).array();
+    /** Answers a process's HELLO. */
+    static Handshake answer(TransportContext context, Session session, Authentication.Hello hello, long now) {
+        session.address(hello.session());
+        return new Handshake(context, session, hello.address(), hello, new byte[0],
+                hello.proven() ? State.CHALLENGING : State.REFUSING, now);
     }
 
-    /** Returns the content of a HELLO, or {@code null} if it is not well-formed. */
-    static Hello readHello(Secret secret, DirectBuffer buffer, int offset, int length) {
-        int fixed = MAC + NONCE + Long.BYTES;
-        if (length <= fixed || length > fixed + MAX_ADDRESS) {
-            return null;
-        }
-        ByteBuffer in = copy(buffer, offset, length);
-        byte[] mac = new byte[MAC];
-        in.get(mac);
-        byte[] content = new byte[in.remaining()];
-        in.get(MAC, content);
-        byte[] nonce = new byte[NONCE];
-        in.get(nonce);
-        long session = in.getLong();
-        byte[] address = new byte[in.remaining()];
-        in.get(address);
-        for (byte b : address) {
-            if (b <= ' ' || b > '~') {
-                return null;
-            }
-        }
-        return new Hello(nonce, session, new String(address, StandardCharsets.US_ASCII),
-                MessageDigest.isEqual(mac, secret.sign(HELLO, content)));
+    /** Returns whether frames of this type belong to a handshake; a WELCOME is sealed and numbered as later frames. */
+    static boolean includes(byte type) {
+        return type == Frame.CHALLENGE || type == Frame.PROOF || type == Frame.REFUSAL;
     }
 
-    /** Returns the CHALLENGE that answers a HELLO. */
-    byte[] challenge(Hello hello, long ownSession, String ownAddress) {
-        transcript = transcript(hello.nonce, ownNonce, hello.session, ownSession, hello.address, ownAddress);
-        byte[] name = ownAddress.getBytes(StandardCharsets.US_ASCII);
-        return ByteBuffer.allocate(NONCE + Long.BYTES + MAC + name.length).put(ownNonce).putLong(ownSession)
-                .put(sign("challenge")).put(name).array();
+    State state() {
+        return state;
     }
 
-    /** Returns the peer's session if its CHALLENGE proves that it has the secret, or 0. */
-    long acceptChallenge(DirectBuffer buffer, int offset, int length, long ownSession, String ownAddress) {
-        int fixed = NONCE + Long.BYTES + MAC;
-        if (length < fixed || length > fixed + MAX_ADDRESS) {
+    /** Returns why the state is {@link State#REFUSED} or {@link State#FAILED}. */
+    String reason() {
+        return reason;
+    }
+
+    /** Returns the HELLO that is being answered, or {@code null} at the initiator. */
+    Authentication.Hello hello() {
+        return hello;
+    }
+
+    /** Returns the initiator's greeting; at the acceptor, empty until it has arrived. */
+    byte[] greeting() {
+        return greeting;
+    }
+
+    long beganNs() {
+        return beganNs;
+    }
+
+    /** Does what is due; returns the amount of work done. */
+    int doWork(long now) {
+        return switch (state) {
+            case GREETING -> greet(now);
+            case PROVING -> prove(now);
+            case CHALLENGING -> challenge(now);
+            case WELCOMING -> welcome();
+            case REFUSING -> refuse(now);
+            case COMPLETE, REFUSED, FAILED, CLOSED -> 0;
+        };
+    }
+
+    private int greet(long now) {
+        return now < nextTryNs ? 0
+                : offer(Frame.HELLO, authentication.hello(session.number(), context.address()), now);
+    }
+
+    private int prove(long now) {
+        if (now < nextTryNs) {
             return 0;
         }
-        ByteBuffer in = copy(buffer, offset, length);
-        byte[] nonce = new byte[NONCE];
-        in.get(nonce);
-        long session = in.getLong();
-        byte[] mac = new byte[MAC];
-        in.get(mac);
-        byte[] name = new byte[in.remaining()];
-        in.get(name);
-        peerAddress = new String(name, StandardCharsets.US_ASCII);
-        transcript = transcript(ownNonce, nonce, ownSession, session, ownAddress, peerAddress);
-        return MessageDigest.isEqual(mac, sign("challenge")) ? session : 0;
-    }
-
-    /** Returns the address in the accepted CHALLENGE. */
-    String peerAddress() {
-        return peerAddress;
-    }
-
-    byte[] proof(byte[] greeting) {
-        return ByteBuffer.allocate(MAC + greeting.length).put(sign("proof", greeting)).put(greeting).array();
-    }
-
-    /** Returns the greeting if a PROOF proves that the peer has the secret, or {@code null}. */
-    byte[] acceptProof(DirectBuffer buffer, int offset, int length) {
-        if (length < MAC || length > MAC + MAX_GREETING) {
-            return null;
+        if (now - challengedNs > context.livenessTimeoutNs()) {
+            // The peer that sent the challenge is gone, or never received the proof: start again.
+            session.forget();
+            state = State.GREETING;
+            return greet(now);
         }
-        ByteBuffer in = copy(buffer, offset, length);
-        byte[] mac = new byte[MAC];
-        in.get(mac);
-        byte[] greeting = new byte[in.remaining()];
-        in.get(greeting);
-        return MessageDigest.isEqual(mac, sign("proof", greeting)) ? greeting : null;
+        return offer(Frame.PROOF, authentication.proof(greeting), now);
     }
 
-    /** Returns the session's key, with which both sides seed the checksums of frames. */
-    long key() {
-        return ByteBuffer.wrap(sign("session")).getLong();
+    private int challenge(long now) {
+        if (now - beganNs > context.livenessTimeoutNs()) {
+            giveUp("it did not prove in time that it has the cluster's secret");
+            return 1;
+        }
+        return now < nextTryNs ? 0 : offer(Frame.CHALLENGE, challenge, now);
     }
 
-    private byte[] sign(String role, byte[]... more) {
-        byte[][] parts = new byte[2 + more.length][];
-        parts[0] = role.getBytes(StandardCharsets.US_ASCII);
-        parts[1] = transcript;
-        System.arraycopy(more, 0, parts, 2, more.length);
-        return secret.sign(parts);
+    private int welcome() {
+        int code = session.send(Frame.WELCOME, Frame.HEADER, null, 0, 0);
+        if (code == Wire.SENT) {
+            state = State.COMPLETE;
+        } else if (code == Wire.CLOSED) {
+            fail(session.failure());
+        }
+        return code == Wire.SENT ? 1 : 0;
     }
 
-    private static byte[] transcript(byte[] firstNonce, byte[] secondNonce, long firstSession, long secondSession,
-            String firstAddress, String secondAddress) {
-        byte[] a = firstAddress.getBytes(StandardCharsets.US_ASCII);
-        byte[] b = secondAddress.getBytes(StandardCharsets.US_ASCII);
-        return ByteBuffer.allocate(2 * NONCE + 2 * Long.BYTES + 2 * Integer.BYTES + a.length + b.length)
-                .put(firstNonce).put(secondNonce).putLong(firstSession).putLong(secondSession)
-                .putInt(a.length).put(a).putInt(b.length).put(b).array();
+    private int refuse(long now) {
+        if (now - beganNs > TIME_TO_REFUSE_NS) {
+            state = State.CLOSED;
+            return 0;
+        }
+        int work = now < nextTryNs ? 0 : offer(Frame.REFUSAL, new byte[0], now);
+        if (work > 0) {
+            state = State.CLOSED;
+        }
+        return work;
     }
 
-    private static ByteBuffer copy(DirectBuffer buffer, int offset, int length) {
-        byte[] bytes = new byte[length];
-        buffer.getBytes(offset, bytes);
-        return ByteBuffer.wrap(bytes);
+    private int offer(byte type, byte[] body, long now) {
+        int code = session.offer(type, body);
+        nextTryNs = now + (code == Wire.SENT ? RETRY_NS : RETRY_WITHOUT_ROOM_NS);
+        if (code == Wire.CLOSED) {
+            fail(session.failure());
+        }
+        return code == Wire.SENT ? 1 : 0;
+    }
+
+    private void fail(String why) {
+        switch (state) {
+            case CHALLENGING -> giveUp("it did not prove that it has the secret: " + why);
+            case REFUSING -> state = State.CLOSED;
+            default -> end(State.FAILED, why);
+        }
+    }
+
+    /** Refuses a peer that has not proven that it has the secret. */
+    void giveUp(String why) {
+        context.refusals().stranger(address, why);
+        state = State.CLOSED;
+    }
+
+    private void end(State last, String why) {
+        state = last;
+        reason = why;
+    }
+
+    /** Ends the handshake, whatever its state: the endpoint is over. */
+    void close() {
+        state = State.CLOSED;
+    }
+
+    /** Receives a frame that the handshake {@linkplain #includes includes}; returns whether it was accepted. */
+    boolean receive(byte type, DirectBuffer buffer, int offset, int length) {
+        return switch (type) {
+            case Frame.CHALLENGE -> onChallenge(buffer, offset, length);
+            case Frame.PROOF -> onProof(buffer, offset, length);
+            case Frame.REFUSAL -> onRefusal(buffer, offset, length);
+            default -> throw new IllegalArgumentException("frame of type " + type);
+        };
+    }
+
+    private boolean onChallenge(DirectBuffer buffer, int offset, int length) {
+        if (!Frame.isWhole(context.bodies(), buffer, offset, length, 0)) {
+            return context.refusals().checksum(address);
+        }
+        if (state != State.GREETING) {
+            return context.refusals().late();
+        }
+        long peer = authentication.acceptChallenge(buffer, offset + Frame.HEADER, length - Frame.HEADER,
+                session.number(), context.address());
+        if (peer == 0) {
+            end(State.REFUSED, "the process at " + address + " has a different secret than this one; give both the same"
+                    + " secret");
+            return context.refusals().reportedStranger();
+        }
+        if (!authentication.peerAddress().equals(address)) {
+            end(State.REFUSED, "the process at " + address + " has the address "
+                    + authentication.peerAddress() + " in the cluster; connect to it by that address");
+            return false;
+        }
+        session.address(peer);
+        session.agree(authentication.key());
+        session.heard();
+        challengedNs = context.now();
+        nextTryNs = challengedNs;
+        state = State.PROVING;
+        return true;
+    }
+
+    private boolean onProof(DirectBuffer buffer, int offset, int length) {
+        if (state == State.REFUSING) {
+            return context.refusals().proof(address);
+        }
+        if (state != State.CHALLENGING) {
+            return context.refusals().late();
+        }
+        byte[] accepted = authentication.acceptProof(buffer, offset + Frame.HEADER, length - Frame.HEADER);
+        if (accepted == null) {
+            // Whichever process sent this, the sender of the HELLO may yet prove that it has the secret.
+            return context.refusals().proof(address);
+        }
+        long key = authentication.key();
+        if (!Frame.isWhole(context.bodies(), buffer, offset, length, key)) {
+            return context.refusals().checksum(address);
+        }
+        greeting = accepted;
+        session.agree(key);
+        session.heard();
+        // If the WELCOME cannot be sent now, doWork tries again, and finds out if the link has failed.
+        state = session.send(Frame.WELCOME, Frame.HEADER, null, 0, 0) == Wire.SENT ? State.COMPLETE : State.WELCOMING;
+        return true;
+    }
+
+    /**
+     * Only the receiver of the HELLO knows this session, so a refusal is as trustworthy as the absence of an answer.
+     */
+    private boolean onRefusal(DirectBuffer buffer, int offset, int length) {
+        if (!Frame.isWhole(context.bodies(), buffer, offset, length, 0)) {
+            return context.refusals().checksum(address);
+        }
+        if (state != State.GREETING) {
+            return context.refusals().late();
+        }
+        end(State.REFUSED, "the process at " + address + " refused this one: they have different secrets; give both"
+                + " the same secret");
+        return true;
+    }
+
+    /** Accepts a frame under the session's key, with which the peer confirms the proof. */
+    void onSealedFrame() {
+        if (state == State.PROVING) {
+            state = State.COMPLETE;
+        }
     }
 }

@@ -14,7 +14,7 @@ public final class MemoryRegion implements AutoCloseable {
     /** Small regions stay in small pages: moving memory into large pages takes a millisecond per mebibyte. */
     private static final long MIN_LARGE_PAGE_BYTES = 16 << 20;
 
-    private final Transport owner;
+    private final Regions owner;
     private final RegionKey key;
     private final MemorySegment memory;
     private final AutoCloseable storage;
@@ -26,7 +26,7 @@ public final class MemoryRegion implements AutoCloseable {
     private boolean closed;
 
     /** Creates a region. {@code remote} is {@code null} if the wire has no remote writes of its own. */
-    MemoryRegion(Transport owner, long number, long token, long bytes, boolean share, RemoteWrites remote) {
+    MemoryRegion(Regions owner, long number, long token, long bytes, boolean share, RemoteWrites remote) {
         this.owner = owner;
         boolean shared = share && SharedMemory.isAvailable();
         int descriptor = 0;
@@ -94,10 +94,6 @@ public final class MemoryRegion implements AutoCloseable {
         }
     }
 
-    Transport owner() {
-        return owner;
-    }
-
     boolean isClosed() {
         return closed;
     }
@@ -107,7 +103,7 @@ public final class MemoryRegion implements AutoCloseable {
     public void close() {
         if (!closed) {
             closed = true;
-            owner.forget(this);
+            owner.remove(this);
             if (registration != null) {
                 registration.close();
             }

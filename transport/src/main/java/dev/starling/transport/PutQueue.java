@@ -19,6 +19,8 @@ final class PutQueue {
     private static final long NONE = 0;
 
     private final Endpoint endpoint;
+    private final TransportContext context;
+    private final EndpointListener listener;
     private final Put[] ring = new Put[SLOTS];
     private final UnsafeBuffer piece = new UnsafeBuffer(0, 0);
     private final RemoteWrites.Completion written = this::written;
@@ -36,8 +38,10 @@ final class PutQueue {
     private long awaited;
     private long acknowledged;
 
-    PutQueue(Endpoint endpoint) {
+    PutQueue(Endpoint endpoint, TransportContext context, EndpointListener listener) {
         this.endpoint = endpoint;
+        this.context = context;
+        this.listener = listener;
     }
 
     private static final class Put {
@@ -147,7 +151,7 @@ final class PutQueue {
         if (put.held != null) {
             return false;
         }
-        int length = (int) Math.min(put.bytes - put.done, endpoint.transport.pieceLength());
+        int length = (int) Math.min(put.bytes - put.done, context.pieceLength());
         boolean last = put.done + length == put.bytes;
         int headLength = head(put, last);
         if (length > 0) {
@@ -183,15 +187,15 @@ final class PutQueue {
         long to = buffer.getLong(offset + Frame.HEADER + 16, Frame.ORDER);
         int flags = buffer.getInt(offset + Frame.HEADER + 36, Frame.ORDER);
         int bytes = length - Frame.PUT_HEADER;
-        MemoryRegion region = endpoint.transport.region(number);
-        if (region == null && endpoint.transport.wasRegion(number)) {
+        MemoryRegion region = context.regions().get(number);
+        if (region == null && context.regions().hasExisted(number)) {
             // This side closed the region before the peer could know.
-            endpoint.transport.counters.refusedWrites++;
+            context.refusals().write();
             count(flags);
             return;
         }
         if (region == null || region.key().token() != token || to < 0 || to > region.bytes() - bytes) {
-            endpoint.transport.counters.refusedWrites++;
+            context.refusals().write();
             endpoint.expel(region == null ? "wrote into a region that never was"
                     : region.key().token() != token ? "wrote into a region without its token"
                     : "wrote " + bytes + " bytes at " + to + " of a region of " + region.bytes());
@@ -202,7 +206,7 @@ final class PutQueue {
         }
         count(flags);
         if ((flags & Frame.PUT_IMMEDIATE) != 0) {
-            endpoint.transport.notifyPut(endpoint, buffer.getLong(offset + Frame.HEADER + 24, Frame.ORDER));
+            listener.onPut(endpoint, buffer.getLong(offset + Frame.HEADER + 24, Frame.ORDER));
         }
     }
 

@@ -32,9 +32,8 @@ public final class RemoteRegion implements AutoCloseable {
 
     /** Returns the wire's own target for remote writes, or {@code null} if the wire has none. */
     RemoteWrites.Target target() {
-        if (target == null && !closed && mapped == null && key.remote().length > 0
-                && endpoint.transport.wire() instanceof RemoteWrites wire) {
-            target = wire.attach(endpoint.link, key.remote());
+        if (target == null && !closed && mapped == null) {
+            target = endpoint.target(key);
         }
         return target;
     }

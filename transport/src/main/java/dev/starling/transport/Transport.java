@@ -4,7 +4,6 @@ import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.WireProvider;
-import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -15,10 +14,11 @@ import java.util.ServiceLoader;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
-import java.util.function.Predicate;
+import java.util.stream.Stream;
 import org.agrona.DirectBuffer;
 import org.agrona.collections.Long2ObjectHashMap;
 import org.agrona.concurrent.Agent;
+import org.agrona.concurrent.CachedNanoClock;
 
 /**
  * Messages and one-sided writes between processes that share a secret. All work happens inside {@link #doWork}, which
@@ -38,7 +38,6 @@ import org.agrona.concurrent.Agent;
  * frame is refused, counted and logged, and disturbs no other connection.
  */
 public final class Transport implements Agent, AutoCloseable {
-    private static final System.Logger LOG = System.getLogger("dev.starling.transport");
     private static final int MAX_MESSAGES_PER_POLL = 32;
     private static final int MAX_UNPROVEN = 32;
     private static final int MAX_PENDING_REFUSALS = 4;
@@ -49,35 +48,35 @@ public final class Transport implements Agent, AutoCloseable {
     private static final int PROOFS_PER_TIMEOUT = 10;
     /** Goodbyes may wait for room for this fraction of the liveness timeout. */
     private static final int GOODBYES_PER_TIMEOUT = 20;
-    private static final long LOG_EVERY_NS = TimeUnit.SECONDS.toNanos(5);
     private static final long UPKEEP_EVERY_NS = TimeUnit.MICROSECONDS.toNanos(200);
-
-    final TransportCounters counters = new TransportCounters();
-    final BodyChecksum bodies = new BodyChecksum();
 
     private final TransportConfig config;
     private final Wire wire;
+    private final TransportCounters counters = new TransportCounters();
+    private final CachedNanoClock clock = new CachedNanoClock();
+    private final Refusals refusals;
+    private final Regions regions = new Regions(this::cancelPuts);
+    private final TransportContext context;
+    private final EndpointListener events = new Events();
     private final Long2ObjectHashMap<Endpoint> sessions = new Long2ObjectHashMap<>();
+    /** Endpoints of peers that began the connection, by the identity of the HELLO; not those that have ended. */
     private final Map<String, Endpoint> hellos = new HashMap<>();
     private final List<Endpoint> endpoints = new ArrayList<>();
-    private final Long2ObjectHashMap<MemoryRegion> regions = new Long2ObjectHashMap<>();
-    private final List<MemoryRegion> deferred = new ArrayList<>();
     private MessageHandler messages = (from, buffer, offset, length) -> { };
     private PutHandler puts = (from, immediate) -> { };
     private ConnectionHandler connections = new ConnectionHandler() { };
     private final Inbox inbox = this::onFrame;
-    private long regionCount;
-    private long lastLogNs = Long.MIN_VALUE;
     private long nextUpkeepNs;
-    private long now;
     private boolean closed;
     private long closedNs;
 
     private Transport(TransportConfig config, Wire wire) {
         this.config = config;
         this.wire = wire;
-        now = wire.clock().nanoTime();
-        nextUpkeepNs = now;
+        clock.update(wire.clock().nanoTime());
+        refusals = new Refusals(counters, wire.address(), clock);
+        context = new TransportContext(config, wire, clock, counters, refusals, regions, new BodyChecksum());
+        nextUpkeepNs = clock.nanoTime();
     }
 
     /**
@@ -133,7 +132,7 @@ public final class Transport implements Agent, AutoCloseable {
 
     /** Returns the length in bytes of the longest message. */
     public int maxMessageLength() {
-        return wire.maxMessageLength() - Frame.PUT_HEADER;
+        return context.maxMessageLength();
     }
 
     /** Sets the handler that receives messages. */
@@ -160,12 +159,12 @@ public final class Transport implements Agent, AutoCloseable {
      */
     public Endpoint connect(String address, byte[] greeting) {
         checkOpen();
-        if (greeting.length > Handshake.MAX_GREETING) {
+        if (greeting.length > Authentication.MAX_GREETING) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "a greeting must have at most "
-                    + Handshake.MAX_GREETING + " bytes, got " + greeting.length, "");
+                    + Authentication.MAX_GREETING + " bytes, got " + greeting.length, "");
         }
-        Endpoint endpoint = new Endpoint(this, wire.open(address), address, true, nanoTime());
-        endpoint.greeting = greeting.clone();
+        Endpoint endpoint = Endpoint.connect(context, events, wire.open(address), address, greeting.clone(),
+                nanoTime());
         add(endpoint);
         return endpoint;
     }
@@ -180,16 +179,14 @@ public final class Transport implements Agent, AutoCloseable {
         if (bytes < 0) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "bytes >= 0 must hold, got " + bytes, "");
         }
-        MemoryRegion region = new MemoryRegion(this, ++regionCount, Handshake.randomLong(), bytes,
-                config.sharedMemory() && wire.mapsMemory(), wire instanceof RemoteWrites writes ? writes : null);
-        regions.put(regionCount, region);
-        return region;
+        return regions.register(bytes, context.mapsMemory(), wire instanceof RemoteWrites writes ? writes : null);
     }
 
     /** Receives what has arrived and continues pending work; returns the amount of work done, 0 if idle. */
     @Override
     public int doWork() {
-        now = nanoTime();
+        long now = nanoTime();
+        clock.update(now);
         int work = wire.poll(inbox, MAX_MESSAGES_PER_POLL);
         boolean upkeep = now >= nextUpkeepNs;
         if (upkeep) {
@@ -218,7 +215,9 @@ public final class Transport implements Agent, AutoCloseable {
         long begin = nanoTime();
         long lastWork = begin;
         while (!condition.getAsBoolean()) {
-            lastWork = doWork() > 0 ? now : lastWork;
+            boolean worked = doWork() > 0;
+            long now = clock.nanoTime();
+            lastWork = worked ? now : lastWork;
             if (now - begin > timeout.toNanos()) {
                 throw new TransportException(TransportException.Problem.TIMED_OUT, "waited " + timeout + " for " + what,
                         "");
@@ -236,8 +235,7 @@ public final class Transport implements Agent, AutoCloseable {
 
     private void onFrame(DirectBuffer buffer, int offset, int length) {
         if (!Frame.isFrame(buffer, offset, length)) {
-            counters.refusedFrames++;
-            log("refused " + length + " bytes that are not a frame of this version");
+            refusals.malformed(length + " bytes that are not a frame of this version");
             return;
         }
         byte type = Frame.type(buffer, offset);
@@ -247,48 +245,46 @@ public final class Transport implements Agent, AutoCloseable {
         }
         Endpoint endpoint = sessions.get(Frame.session(buffer, offset));
         if (endpoint == null) {
-            counters.refusedSessions++;
-            log("refused a frame of an unknown or closed session");
+            refusals.unknownSession();
         } else if (endpoint.receive(type, buffer, offset, length)) {
             counters.received++;
         }
     }
 
     private void onHello(DirectBuffer buffer, int offset, int length) {
-        Handshake.Hello hello = Frame.isWhole(bodies, buffer, offset, length, 0)
-                ? Handshake.readHello(config.secret(), buffer, offset + Frame.HEADER, length - Frame.HEADER) : null;
+        Authentication.Hello hello = Frame.isWhole(context.bodies(), buffer, offset, length, 0)
+                ? Authentication.readHello(config.secret(), buffer, offset + Frame.HEADER, length - Frame.HEADER)
+                : null;
         if (hello == null) {
-            counters.refusedFrames++;
-            log("refused a malformed HELLO");
+            refusals.malformed("a malformed HELLO");
             return;
         }
         Endpoint known = hellos.get(hello.identity());
         if (known != null) {
-            counters.refusedReplays += known.isConnected() ? 1 : 0;
+            if (known.isConnected()) {
+                refusals.late();
+            }
             return;
         }
         if (!hello.proven()) {
-            counters.refusedStrangers++;
-            log("refused " + hello.address() + ": it has a different secret");
-            if (!wire.opensImmediately(hello.address()) || count(Endpoint::isStranger) >= MAX_PENDING_REFUSALS) {
+            refusals.stranger(hello.address(), "it has a different secret");
+            if (!wire.opensImmediately(hello.address())
+                    || in(Handshake.State.REFUSING).count() >= MAX_PENDING_REFUSALS) {
                 return;
             }
         } else if (!makeRoom()) {
-            counters.refusedStrangers++;
-            log("refused " + hello.address() + ": " + MAX_UNPROVEN
+            refusals.stranger(hello.address(), MAX_UNPROVEN
                     + " other processes have yet to prove that they have the secret");
             return;
         }
         try {
-            Endpoint endpoint = new Endpoint(this, wire.open(hello.address()), hello.address(), false, now);
-            endpoint.hello = hello;
-            endpoint.peerSession = hello.session();
+            long now = clock.nanoTime();
+            Endpoint endpoint = Endpoint.answer(context, events, wire.open(hello.address()), hello, now);
             hellos.put(hello.identity(), endpoint);
             add(endpoint);
             endpoint.doWork(now);
         } catch (TransportException e) {
-            counters.refusedStrangers++;
-            log("refused a HELLO: " + e.getMessage());
+            refusals.stranger("a HELLO", e.getMessage());
         }
     }
 
@@ -297,127 +293,72 @@ public final class Transport implements Agent, AutoCloseable {
      * has had its time, so that a flood of strangers ends.
      */
     private boolean makeRoom() {
-        if (count(Endpoint::isUnproven) < MAX_UNPROVEN) {
+        if (in(Handshake.State.CHALLENGING).count() < MAX_UNPROVEN) {
             return true;
         }
-        Endpoint oldest = endpoints.stream().filter(Endpoint::isUnproven).findFirst().orElseThrow();
-        if (now - oldest.createdNs() < config.livenessTimeout().toNanos() / PROOFS_PER_TIMEOUT) {
+        Endpoint oldest = in(Handshake.State.CHALLENGING).findFirst().orElseThrow();
+        if (clock.nanoTime() - oldest.handshake.beganNs() < context.livenessTimeoutNs() / PROOFS_PER_TIMEOUT) {
             return false;
         }
-        refuseStranger(oldest, "did not prove that it has the secret while many others waited");
+        oldest.handshake.giveUp("it did not prove that it has the secret while many others waited");
+        oldest.close();
         return true;
     }
 
-    private long count(Predicate<Endpoint> which) {
-        return endpoints.stream().filter(which).count();
+    private Stream<Endpoint> in(Handshake.State state) {
+        return endpoints.stream().filter(e -> e.handshake.state() == state);
     }
 
     private void add(Endpoint endpoint) {
-        sessions.put(endpoint.ownSession, endpoint);
+        sessions.put(endpoint.session(), endpoint);
         endpoints.add(endpoint);
-        nextUpkeepNs = now;
+        nextUpkeepNs = clock.nanoTime();
     }
 
-    void forgetHello(Endpoint endpoint) {
-        if (endpoint.hello != null) {
-            hellos.remove(endpoint.hello.identity(), endpoint);
+    private void cancelPuts(MemoryRegion source) {
+        endpoints.forEach(e -> e.puts.cancel(source));
+    }
+
+    /** Passes what happens at the endpoints on to the application's handlers, and keeps the book of endpoints. */
+    private final class Events implements EndpointListener {
+        @Override
+        public void onAccepted(Endpoint endpoint) {
+            connections.onAccepted(endpoint);
         }
-    }
 
-    void onAccepted(Endpoint endpoint) {
-        connections.onAccepted(endpoint);
-    }
+        @Override
+        public void onMessage(Endpoint endpoint, DirectBuffer buffer, int offset, int length) {
+            messages.onMessage(endpoint, buffer, offset, length);
+        }
 
-    void refuseStranger(Endpoint endpoint, String what) {
-        counters.refusedStrangers++;
-        log("refused " + endpoint.address() + ": it " + what);
-        endpoint.close();
-    }
+        @Override
+        public void onPut(Endpoint endpoint, long immediate) {
+            puts.onPut(endpoint, immediate);
+        }
 
-    void onLost(Endpoint endpoint, boolean wasConnected) {
-        if (wasConnected) {
+        @Override
+        public void onLost(Endpoint endpoint) {
             counters.lostPeers++;
             connections.onLost(endpoint);
         }
-    }
 
-    boolean refuseProof(Endpoint endpoint) {
-        counters.refusedStrangers++;
-        log("refused a proof in the name of " + endpoint.address() + ": its sender has a different secret");
-        return false;
-    }
+        @Override
+        public void onEnded(Endpoint endpoint) {
+            Authentication.Hello hello = endpoint.handshake.hello();
+            if (hello != null) {
+                hellos.remove(hello.identity(), endpoint);
+            }
+        }
 
-    /** Counts a frame of a handshake that is over: a replay, or a retry by a peer that had to wait long. */
-    boolean refuseLate() {
-        counters.refusedReplays++;
-        return false;
-    }
-
-    boolean refuseChecksum(Endpoint endpoint) {
-        counters.refusedChecksums++;
-        log("refused a frame in the name of " + endpoint.address() + ": wrong checksum");
-        return false;
-    }
-
-    void refuseReplay(Endpoint endpoint, long sequence, long expected) {
-        counters.refusedReplays++;
-        log("refused frame " + sequence + " of " + endpoint.address() + ": expected frame " + expected);
-    }
-
-    void deliver(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        messages.onMessage(from, buffer, offset, length);
-    }
-
-    void notifyPut(Endpoint from, long immediate) {
-        puts.onPut(from, immediate);
-    }
-
-    void remove(Endpoint endpoint) {
-        sessions.remove(endpoint.ownSession);
-        endpoints.remove(endpoint);
-    }
-
-    MemoryRegion region(long number) {
-        return regions.get(number);
-    }
-
-    /** Returns whether a region of this number exists or has existed. */
-    boolean wasRegion(long number) {
-        return number > 0 && number <= regionCount;
-    }
-
-    void forget(MemoryRegion region) {
-        endpoints.forEach(e -> e.puts.cancel(region));
-        regions.remove(region.key().region());
-    }
-
-    /** Keeps the memory of a closed region, because the wire still reads from it. */
-    void defer(MemoryRegion region) {
-        deferred.add(region);
-    }
-
-    void undefer(MemoryRegion region) {
-        deferred.remove(region);
-    }
-
-    Wire wire() {
-        return wire;
-    }
-
-    /** Returns the time at which the current {@link #doWork} began. */
-    long now() {
-        return now;
+        @Override
+        public void onClosed(Endpoint endpoint) {
+            sessions.remove(endpoint.session());
+            endpoints.remove(endpoint);
+        }
     }
 
     int pieceLength() {
-        return wire.bulkMessageLength() - Frame.PUT_HEADER;
-    }
-
-    private void log(String what) {
-        if (now - lastLogNs > LOG_EVERY_NS || lastLogNs == Long.MIN_VALUE) {
-            lastLogNs = now;
-            LOG.log(Level.WARNING, "{0}: {1} ({2} refused so far)", address(), what, counters.refused());
-        }
+        return context.pieceLength();
     }
 
     private void checkOpen() {
@@ -426,13 +367,10 @@ public final class Transport implements Agent, AutoCloseable {
         }
     }
 
-    /**
-     * While this transport is being closed, waits a moment for room for a goodbye. Returns false when the time for that
-     * is up.
-     */
-    boolean waitsForRoom() {
+    /** Waits a moment for room for a goodbye; returns false when the time for that is up. */
+    private boolean waitsForRoom() {
         long waitedNs = wire.clock().nanoTime() - closedNs;
-        if (!closed || waitedNs > config.livenessTimeout().toNanos() / GOODBYES_PER_TIMEOUT) {
+        if (waitedNs > context.livenessTimeoutNs() / GOODBYES_PER_TIMEOUT) {
             return false;
         }
         // Arriving frames have no receiver any more, but they may block the outgoing ones.
@@ -452,11 +390,10 @@ public final class Transport implements Agent, AutoCloseable {
         if (!closed) {
             closed = true;
             closedNs = wire.clock().nanoTime();
-            List.copyOf(endpoints).forEach(Endpoint::close);
-            List.copyOf(regions.values()).forEach(MemoryRegion::close);
+            List.copyOf(endpoints).forEach(e -> e.close(this::waitsForRoom));
+            regions.close();
             wire.close();
-            deferred.forEach(MemoryRegion::free);
-            deferred.clear();
+            regions.free();
         }
     }
 

@@ -30,7 +30,7 @@ public final class FrameForge {
 
     /** Returns a HELLO that a process with the secret would send. */
     public static byte[] hello(Secret secret, long session, String address) {
-        return frame(Frame.HELLO, 0, 0, 0, new Handshake(secret).hello(session, address));
+        return frame(Frame.HELLO, 0, 0, 0, new Authentication(secret).hello(session, address));
     }
 
     /** Returns the type of a frame. */

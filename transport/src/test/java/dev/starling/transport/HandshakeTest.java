@@ -2,134 +2,269 @@ package dev.starling.transport;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.transport.spi.Inbox;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Wire;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.Queue;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.CachedNanoClock;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
 
+/** The states of a handshake, driven frame by frame and by a clock of the test's own. */
 class HandshakeTest {
     private static final Secret SECRET = Secret.ofText("the secret of the members");
-    private static final Secret OTHER = Secret.ofText("the secret of a stranger");
     private static final byte[] GREETING = "rank 3".getBytes(StandardCharsets.US_ASCII);
+    private static final long MILLISECOND = 1_000_000;
+    private static final long LIVENESS_NS = 10_000 * MILLISECOND;
 
-    private final Handshake a = new Handshake(SECRET);
-    private final Handshake b = new Handshake(SECRET);
-    private final byte[] hello = a.hello(1, "a");
-    private final byte[] challenge = b.challenge(read(SECRET, hello), 2, "b");
+    private final CachedNanoClock clock = new CachedNanoClock();
+    private final Side a = new Side("a", SECRET);
+    private final Side b = new Side("b", SECRET);
 
-    private static Handshake.Hello read(Secret secret, byte[] hello) {
-        return Handshake.readHello(secret, new UnsafeBuffer(hello), 0, hello.length);
-    }
+    /** One end: a link that keeps what is sent, and the handshake over it. */
+    private final class Side implements Link {
+        final Queue<byte[]> sent = new ArrayDeque<>();
+        final TransportCounters counters = new TransportCounters();
+        final TransportContext context;
+        Session session;
+        Handshake handshake;
+        int code = Wire.SENT;
 
-    private static long accept(Handshake by, byte[] challenge, long session, String address) {
-        return by.acceptChallenge(new UnsafeBuffer(challenge), 0, challenge.length, session, address);
-    }
-
-    private static byte[] accept(Handshake by, byte[] proof) {
-        return by.acceptProof(new UnsafeBuffer(proof), 0, proof.length);
-    }
-
-    private static byte[] changed(byte[] bytes, int at) {
-        byte[] copy = bytes.clone();
-        copy[at] ^= 1;
-        return copy;
-    }
-
-    @Test
-    void agreesOnAKeyThatNoOtherSessionHas() {
-        assertThat(read(SECRET, hello).proven()).isTrue();
-        assertThat(accept(a, challenge, 1, "a")).isEqualTo(2);
-        assertThat(a.peerAddress()).isEqualTo("b");
-        assertThat(accept(b, a.proof(GREETING))).isEqualTo(GREETING);
-        assertThat(a.key()).isEqualTo(b.key()).isNotZero();
-
-        Handshake c = new Handshake(SECRET);
-        Handshake d = new Handshake(SECRET);
-        byte[] other = d.challenge(read(SECRET, c.hello(1, "a")), 2, "b");
-        assertThat(accept(c, other, 1, "a")).isEqualTo(2);
-        assertThat(c.key()).isNotEqualTo(a.key());
-    }
-
-    @Test
-    void refusesAPeerWithAnotherSecret() {
-        assertThat(read(OTHER, hello).proven()).isFalse();
-        Handshake stranger = new Handshake(OTHER);
-        assertThat(accept(a, stranger.challenge(read(SECRET, hello), 2, "b"), 1, "a")).isZero();
-        stranger.challenge(read(SECRET, hello), 2, "b");
-        assertThat(accept(b, stranger.proof(GREETING))).isNull();
-    }
-
-    @Test
-    void detectsAChangeOfAnyByte() {
-        for (int i = 0; i < hello.length; i++) {
-            Handshake.Hello read = read(SECRET, changed(hello, i));
-            assertThat(read == null || !read.proven()).as("byte %d of HELLO", i).isTrue();
+        Side(String address, Secret secret) {
+            TransportConfig config = TransportConfig.of("local", secret).livenessTimeout(Duration.ofNanos(LIVENESS_NS));
+            context = new TransportContext(config, new Named(address), clock, counters,
+                    new Refusals(counters, address, clock), new Regions(_ -> { }), new BodyChecksum());
         }
-        for (int i = 0; i < challenge.length; i++) {
-            assertThat(accept(a, changed(challenge, i), 1, "a")).as("byte %d of CHALLENGE", i).isZero();
+
+        void initiate(String address) {
+            session = new Session(context, this, address, clock.nanoTime());
+            handshake = Handshake.initiate(context, session, address, GREETING, clock.nanoTime());
         }
-        accept(a, challenge, 1, "a");
-        byte[] proof = a.proof(GREETING);
-        for (int i = 0; i < proof.length; i++) {
-            assertThat(accept(b, changed(proof, i))).as("byte %d of PROOF", i).isNull();
+
+        void answer(byte[] frame) {
+            Authentication.Hello hello = Authentication.readHello(context.config().secret(), new UnsafeBuffer(frame),
+                    Frame.HEADER, frame.length - Frame.HEADER);
+            session = new Session(context, this, hello.address(), clock.nanoTime());
+            handshake = Handshake.answer(context, session, hello, clock.nanoTime());
         }
+
+        byte[] next(byte type) {
+            assertThat(handshake.doWork(clock.nanoTime())).isEqualTo(1);
+            return last(type);
+        }
+
+        byte[] last(byte type) {
+            byte[] frame = sent.remove();
+            assertThat(FrameForge.type(frame)).isEqualTo(type);
+            assertThat(sent).isEmpty();
+            return frame;
+        }
+
+        boolean receive(byte[] frame) {
+            return handshake.receive(FrameForge.type(frame), new UnsafeBuffer(frame), 0, frame.length);
+        }
+
+        boolean isIdle() {
+            return handshake.doWork(clock.nanoTime()) == 0 && sent.isEmpty();
+        }
+
+        @Override
+        public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
+                int bodyLength) {
+            if (code == Wire.SENT) {
+                byte[] frame = new byte[headerLength + bodyLength];
+                header.getBytes(headerOffset, frame, 0, headerLength);
+                if (bodyLength > 0) {
+                    body.getBytes(bodyOffset, frame, headerLength, bodyLength);
+                }
+                sent.add(frame);
+            }
+            return code;
+        }
+
+        @Override
+        public void close() { }
+    }
+
+    /** A wire of which only the address is of interest. */
+    private record Named(String address) implements Wire {
+        @Override
+        public int maxMessageLength() {
+            return 1 << 16;
+        }
+
+        @Override
+        public Link open(String peer) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public int poll(Inbox inbox, int limit) {
+            return 0;
+        }
+
+        @Override
+        public void idle(long idleNs) { }
+
+        @Override
+        public void close() { }
+    }
+
+    private void pass(long ns) {
+        clock.update(clock.nanoTime() + ns);
+    }
+
+    private void proveToB() {
+        a.initiate("b");
+        b.answer(a.next(Frame.HELLO));
+        assertThat(a.receive(b.next(Frame.CHALLENGE))).isTrue();
     }
 
     @Test
-    void refusesMessagesOfAnotherSession() {
-        accept(a, challenge, 1, "a");
-        byte[] proof = a.proof(GREETING);
-        Handshake again = new Handshake(SECRET);
-        byte[] newChallenge = again.challenge(read(SECRET, hello), 3, "b");
-        assertThat(accept(again, proof)).as("a proof for another challenge").isNull();
-        Handshake next = new Handshake(SECRET);
-        next.hello(4, "a");
-        assertThat(accept(next, challenge, 4, "a")).as("a challenge for another HELLO").isZero();
-        assertThat(accept(next, newChallenge, 1, "a")).as("of the same session number").isZero();
+    void goesThroughTheStatesOfBothEnds() {
+        a.initiate("b");
+        assertThat(a.handshake.state()).isEqualTo(Handshake.State.GREETING);
+        b.answer(a.next(Frame.HELLO));
+        assertThat(b.handshake.state()).isEqualTo(Handshake.State.CHALLENGING);
+        assertThat(b.handshake.greeting()).isEmpty();
+        assertThat(a.receive(b.next(Frame.CHALLENGE))).isTrue();
+        assertThat(a.handshake.state()).isEqualTo(Handshake.State.PROVING);
+        assertThat(b.receive(a.next(Frame.PROOF))).isTrue();
+        assertThat(b.handshake.state()).isEqualTo(Handshake.State.COMPLETE);
+        assertThat(b.handshake.greeting()).isEqualTo(GREETING);
+        byte[] welcome = b.last(Frame.WELCOME);
+        assertThat(a.session.isSealed(new UnsafeBuffer(welcome), 0, welcome.length)).isTrue();
+        a.handshake.onSealedFrame();
+        assertThat(a.handshake.state()).isEqualTo(Handshake.State.COMPLETE);
+        pass(10 * LIVENESS_NS);
+        assertThat(a.isIdle()).isTrue();
+        assertThat(b.isIdle()).isTrue();
+        assertThat(a.counters.refused() + b.counters.refused()).isZero();
     }
 
     @Test
-    void refusesASubstitutedAddress() {
-        // A process in the middle claims another address, or forwards a's messages as if they came from there.
-        assertThat(accept(a, challenge, 1, "mallory")).isZero();
-        Handshake.Hello real = read(SECRET, hello);
-        Handshake fooled = new Handshake(SECRET);
-        byte[] forMallory = fooled.challenge(new Handshake.Hello(real.nonce(), 1, "mallory", true), 2, "b");
-        assertThat(accept(a, forMallory, 1, "a")).isZero();
+    void repeatsAMessageThatIsNotAnswered() {
+        a.initiate("b");
+        byte[] hello = a.next(Frame.HELLO);
+        pass(99 * MILLISECOND);
+        assertThat(a.isIdle()).isTrue();
+        pass(MILLISECOND);
+        assertThat(a.next(Frame.HELLO)).isEqualTo(hello);
+        a.code = Wire.BACK_PRESSURED;
+        pass(100 * MILLISECOND);
+        assertThat(a.isIdle()).isTrue();
+        a.code = Wire.SENT;
+        assertThat(a.isIdle()).as("after back-pressure it waits a millisecond").isTrue();
+        pass(MILLISECOND);
+        b.answer(a.next(Frame.HELLO));
+        byte[] challenge = b.next(Frame.CHALLENGE);
+        pass(100 * MILLISECOND);
+        assertThat(b.next(Frame.CHALLENGE)).isEqualTo(challenge);
     }
 
     @Test
-    void refusesItsOwnMessagesReflected() {
-        // b's challenge cannot serve as a's proof, nor the MAC of one role as that of another.
-        byte[] mac = Arrays.copyOfRange(challenge, 40, 72);
-        assertThat(accept(b, mac)).isNull();
-        byte[] helloMac = Arrays.copyOf(hello, 32);
-        assertThat(accept(b, helloMac)).isNull();
-        Handshake self = new Handshake(SECRET);
-        byte[] ownHello = self.hello(5, "a");
-        Handshake mirror = new Handshake(SECRET);
-        mirror.challenge(read(SECRET, ownHello), 5, "a");
-        accept(self, mirror.challenge(read(SECRET, ownHello), 5, "a"), 5, "a");
-        byte[] ownProof = self.proof(new byte[0]);
-        assertThat(accept(b, ownProof)).isNull();
+    void startsAgainIfThePeerDoesNotConfirmTheProof() {
+        proveToB();
+        a.next(Frame.PROOF);
+        pass(LIVENESS_NS);
+        a.next(Frame.PROOF);
+        pass(LIVENESS_NS);
+        a.next(Frame.HELLO);
+        assertThat(a.handshake.state()).isEqualTo(Handshake.State.GREETING);
+        byte[] sealed = new byte[Frame.HEADER];
+        assertThat(a.session.isSealed(new UnsafeBuffer(sealed), 0, sealed.length)).isFalse();
     }
 
     @Test
-    void refusesMessagesOfWrongLength() {
-        accept(a, challenge, 1, "a");
-        assertThat(accept(b, a.proof(new byte[Handshake.MAX_GREETING]))).hasSize(Handshake.MAX_GREETING);
-        assertThat(accept(b, a.proof(new byte[Handshake.MAX_GREETING + 1]))).isNull();
-        assertThat(accept(b, new byte[31])).isNull();
-        assertThat(read(SECRET, a.hello(1, "x".repeat(512)))).isNotNull();
-        assertThat(read(SECRET, a.hello(1, "x".repeat(513)))).isNull();
-        assertThat(read(SECRET, a.hello(1, ""))).isNull();
-        assertThat(read(SECRET, a.hello(1, "a\nb"))).isNull();
-        for (int length = 0; length < hello.length; length++) {
-            Handshake.Hello cut = read(SECRET, Arrays.copyOf(hello, length));
-            assertThat(cut == null || !cut.proven()).isTrue();
-        }
-        for (int length = 0; length < challenge.length; length++) {
-            assertThat(accept(a, Arrays.copyOf(challenge, length), 1, "a")).isZero();
-        }
+    void givesUpAPeerThatDoesNotProve() {
+        a.initiate("b");
+        b.answer(a.next(Frame.HELLO));
+        pass(LIVENESS_NS + 1);
+        b.handshake.doWork(clock.nanoTime());
+        assertThat(b.handshake.state()).isEqualTo(Handshake.State.CLOSED);
+        assertThat(b.counters.refusedStrangers()).isEqualTo(1);
+        assertThat(b.sent).isEmpty();
+    }
+
+    @Test
+    void sendsOneRefusalToAStranger() {
+        Side stranger = new Side("stranger", Secret.ofText("the secret of a stranger"));
+        stranger.initiate("b");
+        b.answer(stranger.next(Frame.HELLO));
+        assertThat(b.handshake.state()).isEqualTo(Handshake.State.REFUSING);
+        assertThat(b.receive(FrameForge.frame(Frame.PROOF, 1, 0, 0, new byte[40]))).isFalse();
+        assertThat(stranger.receive(b.next(Frame.REFUSAL))).isTrue();
+        assertThat(b.handshake.state()).isEqualTo(Handshake.State.CLOSED);
+        assertThat(stranger.handshake.state()).isEqualTo(Handshake.State.REFUSED);
+        assertThat(stranger.handshake.reason()).contains("b refused this one").contains("same secret");
+        assertThat(b.isIdle()).isTrue();
+    }
+
+    @Test
+    void doesNotTryForeverToRefuse() {
+        Side stranger = new Side("stranger", Secret.ofText("the secret of a stranger"));
+        stranger.initiate("b");
+        b.answer(stranger.next(Frame.HELLO));
+        b.code = Wire.NOT_CONNECTED;
+        assertThat(b.isIdle()).isTrue();
+        assertThat(b.handshake.state()).isEqualTo(Handshake.State.REFUSING);
+        pass(1001 * MILLISECOND);
+        assertThat(b.isIdle()).isTrue();
+        assertThat(b.handshake.state()).isEqualTo(Handshake.State.CLOSED);
+    }
+
+    @Test
+    void refusesAPeerWithAnotherSecretOrAnotherAddress() {
+        a.initiate("b");
+        Side stranger = new Side("b", Secret.ofText("the secret of a stranger"));
+        byte[] hello = a.next(Frame.HELLO);
+        Authentication.Hello read = Authentication.readHello(SECRET, new UnsafeBuffer(hello), Frame.HEADER,
+                hello.length - Frame.HEADER);
+        byte[] forged = FrameForge.frame(Frame.CHALLENGE, read.session(), 0, 0,
+                new Authentication(stranger.context.config().secret()).challenge(read, 7, "b"));
+        assertThat(a.receive(forged)).isFalse();
+        assertThat(a.handshake.state()).isEqualTo(Handshake.State.REFUSED);
+        assertThat(a.handshake.reason()).contains("different secret");
+
+        a.initiate("also-b");
+        b.answer(a.next(Frame.HELLO));
+        assertThat(a.receive(b.next(Frame.CHALLENGE))).isFalse();
+        assertThat(a.handshake.state()).isEqualTo(Handshake.State.REFUSED);
+        assertThat(a.handshake.reason()).contains("the process at also-b has the address b");
+    }
+
+    @Test
+    void repeatsTheWelcomeUntilThereIsRoom() {
+        proveToB();
+        byte[] proof = a.next(Frame.PROOF);
+        b.code = Wire.BACK_PRESSURED;
+        assertThat(b.receive(proof)).isTrue();
+        assertThat(b.handshake.state()).isEqualTo(Handshake.State.WELCOMING);
+        assertThat(b.isIdle()).isTrue();
+        b.code = Wire.SENT;
+        b.next(Frame.WELCOME);
+        assertThat(b.handshake.state()).isEqualTo(Handshake.State.COMPLETE);
+        assertThat(b.receive(proof)).as("a proof that comes twice").isFalse();
+        assertThat(b.counters.refusedReplays()).isEqualTo(1);
+    }
+
+    @Test
+    void endsWithTheLink() {
+        a.initiate("b");
+        b.answer(a.next(Frame.HELLO));
+        pass(100 * MILLISECOND);
+        a.code = Wire.CLOSED;
+        assertThat(a.isIdle()).isTrue();
+        assertThat(a.handshake.state()).isEqualTo(Handshake.State.FAILED);
+        assertThat(a.handshake.reason()).isEqualTo("the link to b closed");
+        b.code = Wire.CLOSED;
+        assertThat(b.isIdle()).isTrue();
+        assertThat(b.handshake.state()).as("a peer that is gone has proven nothing").isEqualTo(
+                Handshake.State.CLOSED);
+        assertThat(b.counters.refusedStrangers()).isEqualTo(1);
     }
 }

@@ -1,15 +1,17 @@
 package dev.starling.distributed.coordinator;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.transport.spi.Backoff;
 import java.time.Duration;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.locks.LockSupport;
+import org.agrona.concurrent.IdleStrategy;
 
 /** Drives a {@link Coordinator} in a thread of its own until it is closed. */
 public final class CoordinatorThread implements AutoCloseable {
     private static final long SLEEP_NS = 1_000_000;
-    private static final long MAX_SLEEP_NS = 5_000_000;
+    private static final Backoff BACKOFF = new Backoff(0, 0, SLEEP_NS, 5 * SLEEP_NS);
     private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(10);
 
     private final Coordinator coordinator;
@@ -30,19 +32,14 @@ public final class CoordinatorThread implements AutoCloseable {
 
     private void run() {
         try (coordinator) {
-            long lastWork = System.nanoTime();
+            IdleStrategy idle = BACKOFF.strategy();
             while (!closed) {
                 for (Runnable request = requests.poll(); request != null; request = requests.poll()) {
                     request.run();
                 }
                 int work = coordinator.doWork();
                 done = coordinator.isDone();
-                long now = System.nanoTime();
-                if (work > 0) {
-                    lastWork = now;
-                } else {
-                    LockSupport.parkNanos(this, Math.clamp((now - lastWork) / 64, SLEEP_NS, MAX_SLEEP_NS));
-                }
+                idle.idle(work);
             }
         }
     }

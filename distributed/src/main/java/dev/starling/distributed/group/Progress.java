@@ -2,11 +2,13 @@ package dev.starling.distributed.group;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.transport.Transport;
+import dev.starling.transport.spi.Backoff;
 import java.time.Duration;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
+import org.agrona.concurrent.IdleStrategy;
 
 /**
  * Drives a group's work. A background thread does it while the process computes, so that heartbeats are sent and
@@ -14,8 +16,9 @@ import java.util.function.IntSupplier;
  * of threads. A lock excludes one from the other.
  */
 final class Progress implements AutoCloseable {
-    private static final long SPIN_NS = 5_000;
-    private static final long YIELD_NS = 20_000;
+    /** Between two polls while work is in progress. */
+    private static final Backoff BUSY = new Backoff(5_000, 20_000, 20_000, 20_000);
+    /** While no work is in progress; {@link #wake} ends it. */
     private static final long SLEEP_NS = 500_000;
     /**
      * How long the background thread parks while a caller does the work. The time doubles as long as the same caller
@@ -23,7 +26,6 @@ final class Progress implements AutoCloseable {
      */
     private static final long MIN_RELIEF_NS = 2_000_000;
     private static final long MAX_RELIEF_NS = 16_000_000;
-    private static final long BUSY_SLEEP_NS = 20_000;
     private static final long CLOSE_TIMEOUT_MS = 10_000;
 
     private final Transport transport;
@@ -60,7 +62,7 @@ final class Progress implements AutoCloseable {
     }
 
     private void run() {
-        long lastWork = System.nanoTime();
+        IdleStrategy polling = BUSY.strategy();
         long reliefNs = MIN_RELIEF_NS;
         long relievedBy = 0;
         while (!closed) {
@@ -73,30 +75,17 @@ final class Progress implements AutoCloseable {
                     return;
                 }
             }
-            long now = System.nanoTime();
             if (waiting > 0) {
                 reliefNs = relievedBy == waits ? Math.min(2 * reliefNs, maxReliefNs) : MIN_RELIEF_NS;
                 relievedBy = waits;
                 LockSupport.parkNanos(this, reliefNs);
                 continue;
             }
-            if (done > 0) {
-                lastWork = now;
-            } else if (busy.getAsBoolean()) {
-                pause(now - lastWork);
+            if (done > 0 || busy.getAsBoolean()) {
+                polling.idle(done);
             } else {
                 LockSupport.parkNanos(this, SLEEP_NS);
             }
-        }
-    }
-
-    private static void pause(long idleNs) {
-        if (idleNs < SPIN_NS) {
-            Thread.onSpinWait();
-        } else if (idleNs < YIELD_NS) {
-            Thread.yield();
-        } else {
-            LockSupport.parkNanos(BUSY_SLEEP_NS);
         }
     }
 

@@ -14,7 +14,6 @@ import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.Arrays;
-import java.util.concurrent.locks.LockSupport;
 
 /**
  * Buckets in the memory of a device, each with a staging area in memory of the host that is registered with the
@@ -24,7 +23,6 @@ import java.util.concurrent.locks.LockSupport;
  */
 final class StagedReducer implements Reducer {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
-    private static final long POLL_NS = 20_000;
 
     private final Collectives collectives;
     private final Duration timeout;
@@ -55,7 +53,7 @@ final class StagedReducer implements Reducer {
 
     @Override
     public void prepare(BucketPlan newPlan) {
-        if (!awaitCopies()) {
+        if (!PinnedMemory.awaitCopies(parts, timeout)) {
             throw new DistributedException("waited " + timeout + " for gradients to be copied back to "
                     + memory.device());
         }
@@ -115,27 +113,13 @@ final class StagedReducer implements Reducer {
         }
     }
 
-    /** Waits until the device has finished its copies; returns whether it has. */
-    private boolean awaitCopies() {
-        long begin = System.nanoTime();
-        for (PinnedMemory.Part part : parts) {
-            while (!part.isDone()) {
-                if (System.nanoTime() - begin > timeout.toNanos()) {
-                    return false;
-                }
-                LockSupport.parkNanos(POLL_NS);
-            }
-        }
-        return true;
-    }
-
     @Override
     public void close() {
         if (Arrays.stream(works).anyMatch(work -> !work.isDone())) {
             collectives.stop();
         }
         try {
-            if (!awaitCopies()) {
+            if (!PinnedMemory.awaitCopies(parts, timeout)) {
                 LOG.log(Level.ERROR, "{0} still copies to or from memory of the host after {1}: {2} bytes are not"
                         + " released", memory.device(), timeout, buffer.bytes());
                 return;

@@ -4,7 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.cpu.rows.Rows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Reduction;
 import java.lang.foreign.ValueLayout;
@@ -58,7 +58,7 @@ final class ArgMaxKernels {
     }
 
     private static long place(long row, long columns, boolean max) {
-        float extreme = Rows.FASTEST.extreme(row, columns, max);
+        float extreme = RowLoops.FASTEST.matrix().extreme(row, columns, max);
         long i = 0;
         if (Float.isNaN(extreme)) {
             while (!Float.isNaN(ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4 * i))) {

@@ -7,6 +7,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.cpu.rows.AttentionRows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Update;
@@ -23,7 +24,7 @@ final class AttentionKernels {
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Attention op, Tensor[] inputs, Spec[] outputs) {
-        return run(op, inputs, outputs, AttentionRows.FASTEST);
+        return run(op, inputs, outputs, RowLoops.FASTEST.attention());
     }
 
     static Tensor[] run(Attention op, Tensor[] inputs, Spec[] outputs, AttentionRows rows) {

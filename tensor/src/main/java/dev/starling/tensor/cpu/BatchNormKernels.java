@@ -4,7 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.cpu.rows.Rows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization.BatchNorm;
@@ -65,7 +65,7 @@ final class BatchNormKernels {
             for (long b = from; b < to; b++) {
                 long sum = sums + 8 * b * c;
                 ALL.asSlice(sum, 8L * c).fill((byte) 0);
-                Rows.FASTEST.moments(x + 4 * b * ROWS * c, 4L * c, rows(n, b), c, x, sum, sum + 4L * c);
+                RowLoops.FASTEST.matrix().moments(x + 4 * b * ROWS * c, 4L * c, rows(n, b), c, x, sum, sum + 4L * c);
             }
         });
     }
@@ -74,7 +74,7 @@ final class BatchNormKernels {
         Parallel.forRange(blocks(n), grain(c), (from, to) -> {
             for (long b = from; b < to; b++) {
                 long at = 4 * b * ROWS * c;
-                Rows.FASTEST.affine(x + at, y + at, 4L * c, rows(n, b), c, scale, scale + 4L * c, relu);
+                RowLoops.FASTEST.matrix().affine(x + at, y + at, 4L * c, rows(n, b), c, scale, scale + 4L * c, relu);
             }
         });
     }
@@ -131,8 +131,8 @@ final class BatchNormKernels {
                 long at = 4 * b * ROWS * c;
                 long sum = sums + 8 * b * c;
                 ALL.asSlice(sum, 8L * c).fill((byte) 0);
-                Rows.FASTEST.gradientMoments(g + at, x + at, y == 0 ? 0 : y + at, 4L * c, rows(n, b), c, mean, sum,
-                        sum + 4L * c);
+                RowLoops.FASTEST.matrix().gradientMoments(g + at, x + at, y == 0 ? 0 : y + at, 4L * c, rows(n, b), c,
+                        mean, sum, sum + 4L * c);
             }
         });
     }
@@ -141,8 +141,8 @@ final class BatchNormKernels {
         Parallel.forRange(blocks(n), grain(c), (from, to) -> {
             for (long b = from; b < to; b++) {
                 long at = 4 * b * ROWS * c;
-                Rows.FASTEST.gradientAffine(g + at, x + at, y == 0 ? 0 : y + at, dx + at, 4L * c, rows(n, b), c, a,
-                        a + 4L * c, a + 8L * c);
+                RowLoops.FASTEST.matrix().gradientAffine(g + at, x + at, y == 0 ? 0 : y + at, dx + at, 4L * c,
+                        rows(n, b), c, a, a + 4L * c, a + 8L * c);
             }
         });
     }

@@ -1,11 +1,11 @@
 package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Device;
-import dev.starling.tensor.cpu.jit.Vectors;
 import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Probe;
+import dev.starling.tensor.spi.VectorApi;
 
 /** Provides the CPU, which is always present. */
 public final class CpuProvider implements BackendProvider {
@@ -23,9 +23,9 @@ public final class CpuProvider implements BackendProvider {
 
     @Override
     public Backend open(Device device) {
-        if (Vectors.areMissing()) {
+        if (!VectorApi.isPresent()) {
             System.getLogger("dev.starling.tensor").log(System.Logger.Level.INFO,
-                    "kernels run without vector instructions; --add-modules=jdk.incubator.vector makes them faster");
+                    "kernels run without vector instructions: {0}", VectorApi.obstacle());
         }
         return new CpuBackend();
     }

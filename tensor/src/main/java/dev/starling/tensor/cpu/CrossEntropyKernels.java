@@ -6,6 +6,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.CrossEntropy;
@@ -19,7 +20,7 @@ final class CrossEntropyKernels {
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(CrossEntropy op, Tensor[] inputs, Spec[] outputs) {
-        return run(op, inputs, outputs, SoftmaxRows.FASTEST);
+        return run(op, inputs, outputs, RowLoops.FASTEST.softmax());
     }
 
     static Tensor[] run(CrossEntropy op, Tensor[] in, Spec[] outputs, SoftmaxRows rows) {

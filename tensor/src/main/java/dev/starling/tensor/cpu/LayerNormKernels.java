@@ -6,6 +6,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.LayerNormRows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.spi.Block;
@@ -24,7 +25,7 @@ final class LayerNormKernels {
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Normalization op, Tensor[] inputs, Spec[] outputs) {
-        return run(op, inputs, outputs, LayerNormRows.FASTEST);
+        return run(op, inputs, outputs, RowLoops.FASTEST.layerNorm());
     }
 
     static Tensor[] run(Normalization op, Tensor[] inputs, Spec[] outputs, LayerNormRows rows) {

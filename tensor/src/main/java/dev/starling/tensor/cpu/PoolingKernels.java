@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.PoolRows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.concurrent.atomic.AtomicLong;
@@ -18,7 +19,7 @@ final class PoolingKernels {
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Pooling op, Tensor[] inputs, Spec[] outputs) {
-        return run(op, inputs, outputs, PoolRows.FASTEST);
+        return run(op, inputs, outputs, RowLoops.FASTEST.pool());
     }
 
     static Tensor[] run(Pooling op, Tensor[] inputs, Spec[] outputs, PoolRows rows) {

@@ -5,7 +5,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.cpu.rows.Rows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
@@ -98,9 +98,9 @@ final class ReductionKernels {
 
     private static double reduceRun(Kind kind, long x, long n) {
         return switch (kind) {
-            case SUM -> Rows.FASTEST.sum(x, n);
-            case MAX -> Rows.FASTEST.extreme(x, n, true);
-            case MIN -> Rows.FASTEST.extreme(x, n, false);
+            case SUM -> RowLoops.FASTEST.matrix().sum(x, n);
+            case MAX -> RowLoops.FASTEST.matrix().extreme(x, n, true);
+            case MIN -> RowLoops.FASTEST.matrix().extreme(x, n, false);
         };
     }
 
@@ -155,9 +155,9 @@ final class ReductionKernels {
     private static void block(Kind kind, long x, long stride, int rows, int columns, long partial) {
         ALL.asSlice(partial, 4L * columns).copyFrom(ALL.asSlice(x, 4L * columns));
         switch (kind) {
-            case SUM -> Rows.FASTEST.columnSums(x + stride, stride, rows - 1, columns, partial);
-            case MAX -> Rows.FASTEST.columnExtremes(x + stride, stride, rows - 1, columns, partial, true);
-            case MIN -> Rows.FASTEST.columnExtremes(x + stride, stride, rows - 1, columns, partial, false);
+            case SUM -> RowLoops.FASTEST.matrix().columnSums(x + stride, stride, rows - 1, columns, partial);
+            case MAX -> RowLoops.FASTEST.matrix().columnExtremes(x + stride, stride, rows - 1, columns, partial, true);
+            case MIN -> RowLoops.FASTEST.matrix().columnExtremes(x + stride, stride, rows - 1, columns, partial, false);
         }
     }
 

@@ -5,7 +5,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.cpu.rows.Rows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.op.Selection;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -91,7 +91,7 @@ final class SelectionKernels {
         for (long j = 0; j < indices.count(); j++) {
             long k = indices.get(j);
             if (k >= first && k < end) {
-                Rows.FASTEST.columnSums(g + 4 * j * columns, 0, 1, columns, y + 4 * k * columns);
+                RowLoops.FASTEST.matrix().columnSums(g + 4 * j * columns, 0, 1, columns, y + 4 * k * columns);
             }
         }
     }

@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.op.Softmax;
 
@@ -15,7 +16,7 @@ final class SoftmaxKernels {
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Softmax op, Tensor[] inputs, Spec output) {
-        return run(op, inputs, output, SoftmaxRows.FASTEST);
+        return run(op, inputs, output, RowLoops.FASTEST.softmax());
     }
 
     static Tensor[] run(Softmax op, Tensor[] inputs, Spec output, SoftmaxRows rows) {

@@ -8,7 +8,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
-import dev.starling.tensor.cpu.rows.Rows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.WinogradTiles;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.op.Axes;
@@ -18,6 +18,7 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.ChannelsLast;
+import dev.starling.tensor.spi.VectorApi;
 import java.util.function.LongConsumer;
 
 /**
@@ -26,7 +27,7 @@ import java.util.function.LongConsumer;
  * transforms. The result is within a few rounding units of the direct sum. (Lavin and Gray, 2015)
  */
 final class Winograd {
-    private static final boolean ENABLED = Rows.VECTORISED
+    private static final boolean ENABLED = VectorApi.isPresent()
             && !"false".equals(System.getProperty("starling.winograd"));
     private static final int PLANES = 16;
     /** Bytes between planes, so that a pixel's 16 values fall into different sets of the first-level cache. */
@@ -247,7 +248,7 @@ final class Winograd {
                 long other = sums.address() + group * PLANES * bytes;
                 Parallel.forRange(PLANES, 1, (from, to) -> {
                     for (long p = from; p < to; p++) {
-                        Rows.FASTEST.columnSums(other + p * bytes, bytes, 1, in.channels * out.channels,
+                        RowLoops.FASTEST.matrix().columnSums(other + p * bytes, bytes, 1, in.channels * out.channels,
                                 sums.address() + p * bytes);
                     }
                 });

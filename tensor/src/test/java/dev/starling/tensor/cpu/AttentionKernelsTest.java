@@ -8,6 +8,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.AttentionRows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.op.Attention;
 import java.util.Arrays;
 import java.util.List;
@@ -45,7 +46,7 @@ class AttentionKernelsTest {
         Tensor added = Oracle.random(5, queries, keys);
         Tensor hidden = added.maskedFill(added.lt(-0.5), Double.NEGATIVE_INFINITY);
         Tensor blind = added.mul(0).add(Double.NEGATIVE_INFINITY);
-        for (AttentionRows rows : List.of(AttentionRows.SCALAR, AttentionRows.FASTEST)) {
+        for (AttentionRows rows : List.of(RowLoops.SCALAR.attention(), RowLoops.FASTEST.attention())) {
             for (boolean causal : new boolean[] {false, true}) {
                 for (Tensor[] mask : new Tensor[][] {{}, {added}, {added.gt(-1)}, {added.gt(5)}, {hidden}, {blind}}) {
                     Tensor[] y = Oracle.check(kernel(rows), new Attention.ScaledDotProduct(SCALE, causal), 4e-6,
@@ -101,8 +102,8 @@ class AttentionKernelsTest {
     void keepsTheLayoutOfHeads() {
         Tensor all = Oracle.random(1, 2, 9, 3, 4, 8).permute(2, 0, 3, 1, 4);
         Tensor q = all.narrow(0, 0, 1).squeeze(0);
-        Tensor y = Oracle.check(kernel(AttentionRows.FASTEST), new Attention.ScaledDotProduct(SCALE, true), 4e-6, q,
-                all.narrow(0, 1, 1).squeeze(0), all.narrow(0, 2, 1).squeeze(0))[0];
+        Tensor y = Oracle.check(kernel(RowLoops.FASTEST.attention()), new Attention.ScaledDotProduct(SCALE, true), 4e-6,
+                q, all.narrow(0, 1, 1).squeeze(0), all.narrow(0, 2, 1).squeeze(0))[0];
         assertThat(y.permute(0, 2, 1, 3).isContiguous()).isTrue();
     }
 

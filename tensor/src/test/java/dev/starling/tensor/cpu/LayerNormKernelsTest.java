@@ -6,6 +6,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.LayerNormRows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.op.Normalization;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
@@ -15,7 +16,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 class LayerNormKernelsTest {
-    private static final List<LayerNormRows> ROWS = List.of(LayerNormRows.SCALAR, LayerNormRows.FASTEST);
+    private static final List<LayerNormRows> ROWS = List.of(RowLoops.SCALAR.layerNorm(), RowLoops.FASTEST.layerNorm());
     private Scope scope;
 
     @BeforeEach

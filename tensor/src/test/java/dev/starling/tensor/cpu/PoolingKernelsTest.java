@@ -9,6 +9,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.cpu.rows.PoolRows;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.op.Pooling.Window;
 import dev.starling.tensor.spi.ChannelsLast;
@@ -53,7 +54,7 @@ class PoolingKernelsTest {
     @ParameterizedTest
     @MethodSource("cases")
     void agreesWithTheReference(Case c) {
-        for (PoolRows rows : List.of(PoolRows.SCALAR, PoolRows.FASTEST)) {
+        for (PoolRows rows : List.of(RowLoops.SCALAR.pool(), RowLoops.FASTEST.pool())) {
             Oracle.Kernel kernel = (op, in, out) -> PoolingKernels.run((Pooling) op, in, out, rows);
             Shape shape = Shape.of(c.shape);
             for (Tensor x : Oracle.layouts(Oracle.random(7, c.shape))) {

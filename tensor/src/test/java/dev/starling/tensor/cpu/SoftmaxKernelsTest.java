@@ -8,6 +8,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.op.CrossEntropy;
 import dev.starling.tensor.op.Softmax;
@@ -19,7 +20,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class SoftmaxKernelsTest {
-    private static final List<SoftmaxRows> ROWS = List.of(SoftmaxRows.SCALAR, SoftmaxRows.FASTEST);
+    private static final List<SoftmaxRows> ROWS = List.of(RowLoops.SCALAR.softmax(), RowLoops.FASTEST.softmax());
     private Scope scope;
 
     @BeforeEach

@@ -9,13 +9,13 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.Threads;
-import dev.starling.tensor.cpu.rows.Rows;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Convolution.Conv;
 import dev.starling.tensor.op.Convolution.ConvInputGradient;
 import dev.starling.tensor.op.Convolution.ConvWeightGradient;
 import dev.starling.tensor.op.Convolution.Geometry;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.spi.VectorApi;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -27,7 +27,7 @@ class WinogradTest {
 
     @BeforeAll
     static void vectors() {
-        assumeTrue(Rows.VECTORISED, "the Vector API is not resolved, so that these kernels do not run");
+        assumeTrue(VectorApi.isPresent(), "the Vector API is not resolved, so that these kernels do not run");
     }
 
     // Even and odd sizes, paddings 0 to 2, and tiles that do or do not fill blocks of 64 and of 128.

@@ -3,9 +3,9 @@ package dev.starling.transport.aeron;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.TransportException.Problem;
+import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
-import dev.starling.transport.spi.Waiting;
 import dev.starling.transport.spi.Wire;
 import io.aeron.Aeron;
 import io.aeron.AeronCounters;
@@ -71,7 +71,7 @@ final class AeronWire implements Wire {
     private Inbox inbox;
     private final FragmentAssembler localMessages = assembler();
     private final FragmentAssembler networkMessages = assembler();
-    private Waiting waiting = Waiting.forThreads(1);
+    private Backoff backoff = Backoff.forThreads(1);
     private long nextUpkeepNs;
     private long drains;
     private boolean networked;
@@ -138,7 +138,7 @@ final class AeronWire implements Wire {
             throw new TransportException(Problem.UNAVAILABLE, "Aeron cannot listen at " + text(endpoint) + ": "
                     + e.getMessage(), "choose another host or port, or 0 for any", e);
         }
-        waiting = Waiting.forThreads(WireDirectory.count(settings.base()));
+        backoff = Backoff.forThreads(WireDirectory.count(settings.base()));
     }
 
     private void announce(InetSocketAddress endpoint, int stream) {
@@ -223,7 +223,7 @@ final class AeronWire implements Wire {
         InetSocketAddress endpoint = new InetSocketAddress(resolve(peer.substring(0, colon), "address"), port);
         AeronLink link = new AeronLink(this, text(endpoint), settings.ipc() ? key(endpoint) : null);
         links.add(link);
-        waiting = Waiting.forThreads(WireDirectory.count(settings.base()));
+        backoff = Backoff.forThreads(WireDirectory.count(settings.base()));
         nextUpkeepNs = System.nanoTime();
         return link;
     }
@@ -286,7 +286,7 @@ final class AeronWire implements Wire {
 
     @Override
     public void idle(long idleNs) {
-        waiting.idle(idleNs);
+        backoff.pause(idleNs);
     }
 
     AeronSettings settings() {

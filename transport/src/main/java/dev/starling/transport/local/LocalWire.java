@@ -2,9 +2,9 @@ package dev.starling.transport.local;
 
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
+import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
-import dev.starling.transport.spi.Waiting;
 import dev.starling.transport.spi.Wire;
 import java.nio.ByteBuffer;
 import java.util.Map;
@@ -30,14 +30,14 @@ final class LocalWire implements Wire {
     private final String address;
     private final RingBuffer ring = new ManyToOneRingBuffer(new UnsafeBuffer(
             ByteBuffer.allocateDirect(CAPACITY + RingBufferDescriptor.TRAILER_LENGTH)));
-    private final Waiting waiting;
+    private final Backoff backoff;
     private Inbox inbox;
     private final MessageHandler handler = this::onMessage;
     private volatile boolean closed;
 
     private LocalWire(String address, int threads) {
         this.address = address;
-        waiting = Waiting.forThreads(threads);
+        backoff = Backoff.forThreads(threads);
     }
 
     static LocalWire open(TransportConfig config) {
@@ -81,7 +81,7 @@ final class LocalWire implements Wire {
 
     @Override
     public void idle(long idleNs) {
-        waiting.idle(idleNs);
+        backoff.pause(idleNs);
     }
 
     @Override

@@ -2,10 +2,10 @@ package dev.starling.transport.ucx;
 
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
+import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.RemoteWrites;
-import dev.starling.transport.spi.Waiting;
 import dev.starling.transport.spi.Wire;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
@@ -77,7 +77,7 @@ final class UcxWire implements Wire, RemoteWrites {
     private final Arrivals arrivals = new Arrivals(accepted, failed, registrations);
     private final boolean networkWrites;
     private final Set<UcxRegistration> registered = new HashSet<>();
-    private Waiting waiting = Waiting.forThreads(1);
+    private Backoff backoff = Backoff.forThreads(1);
     private boolean closed;
 
     UcxWire(TransportConfig config) {
@@ -215,7 +215,7 @@ final class UcxWire implements Wire, RemoteWrites {
         checkOpen();
         UcxLink link = new UcxLink(this, HostPort.parse(peer));
         links.add(link);
-        waiting = Waiting.forThreads(1 + (int) links.stream().filter(UcxLink::isLocal).count());
+        backoff = Backoff.forThreads(1 + (int) links.stream().filter(UcxLink::isLocal).count());
         return link;
     }
 
@@ -359,8 +359,8 @@ final class UcxWire implements Wire, RemoteWrites {
 
     @Override
     public void idle(long idleNs) {
-        if (events == null || !waiting.shouldSleep(idleNs) || !events.await()) {
-            waiting.idle(idleNs);
+        if (events == null || !backoff.shouldSleep(idleNs) || !events.await()) {
+            backoff.pause(idleNs);
         }
     }
 

@@ -3,6 +3,7 @@ package dev.starling.distributed.collective.reduce;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.spi.VectorApi;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
@@ -21,11 +22,11 @@ public final class ReduceKernels {
     /** Number of elements reduced at a time, so that a partial result stays in the first-level cache. */
     private static final int BLOCK = 2048;
 
-    private static final boolean VECTORISED = ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent();
+    private static final boolean VECTORISED = VectorApi.isPresent();
 
     static {
         if (VECTORISED) {
-            ReduceKernels.class.getModule().addReads(ModuleLayer.boot().findModule("jdk.incubator.vector").get());
+            ReduceKernels.class.getModule().addReads(VectorApi.module());
         }
     }
 

@@ -16,7 +16,6 @@ import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
-import java.util.concurrent.locks.LockSupport;
 
 /**
  * Copies of gradients from a device to the host's memory. The device copies them asynchronously while the backward pass
@@ -26,7 +25,6 @@ public final class GradientCopies implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final Update.Assign ASSIGN = new Update.Assign();
     private static final long LINE = 64;
-    private static final long POLL_NS = 20_000;
 
     private final Membership group;
     private final Device device;
@@ -116,24 +114,10 @@ public final class GradientCopies implements AutoCloseable {
         return true;
     }
 
-    /** Waits until the device writes no more to the host's memory; returns false after a timeout. */
-    private boolean awaitAll() {
-        long begin = System.nanoTime();
-        for (PinnedMemory.Part part : parts) {
-            while (!part.isDone()) {
-                if (System.nanoTime() - begin > group.config().timeout().toNanos()) {
-                    return false;
-                }
-                LockSupport.parkNanos(POLL_NS);
-            }
-        }
-        return true;
-    }
-
     @Override
     public void close() {
         try {
-            if (!awaitAll()) {
+            if (!PinnedMemory.awaitCopies(parts, group.config().timeout())) {
                 LOG.log(Level.ERROR, "{0} still copies gradients to the host after {1}: their memory is not released",
                         device, group.config().timeout());
                 return;

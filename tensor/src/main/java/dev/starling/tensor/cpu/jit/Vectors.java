@@ -1,5 +1,6 @@
 package dev.starling.tensor.cpu.jit;
 
+import dev.starling.tensor.spi.VectorApi;
 import java.lang.foreign.MemorySegment;
 
 /** The support for vectors in this JVM. */
@@ -8,17 +9,9 @@ public final class Vectors {
 
     private Vectors() { }
 
-    /**
-     * Returns the width of this machine's vectors in bits. It is 0 without the Vector API, which needs the JVM flag
-     * {@code --add-modules jdk.incubator.vector}, or if the system property {@code starling.vector=false} disables it.
-     */
+    /** Returns the width of this machine's vectors in bits, 0 without the Vector API. */
     public static int bits() {
-        return Host.BITS;
-    }
-
-    /** Returns whether the JVM was started without the Vector API. */
-    public static boolean areMissing() {
-        return ModuleLayer.boot().findModule(MODULE).isEmpty();
+        return VectorApi.bits();
     }
 
     /**
@@ -39,26 +32,6 @@ public final class Vectors {
                 } catch (ClassNotFoundException e) {
                     throw new IllegalStateException("this JVM's Vector API differs from that of JDK 25", e);
                 }
-            }
-        }
-    }
-
-    /** Looked up once, when the first kernel is generated. */
-    private static final class Host {
-        static final int BITS = detect();
-
-        private static int detect() {
-            Module module = ModuleLayer.boot().findModule(MODULE).orElse(null);
-            if (module == null || System.getProperty("starling.vector", "true").equals("false")) {
-                return 0;
-            }
-            Vectors.class.getModule().addReads(module);
-            try {
-                Class<?> shape = Class.forName(MODULE + ".VectorShape");
-                Object preferred = shape.getMethod("preferredShape").invoke(null);
-                return Integer.highestOneBit(Math.min(512, (int) shape.getMethod("vectorBitSize").invoke(preferred)));
-            } catch (ReflectiveOperationException e) {
-                throw new IllegalStateException("this JVM's Vector API differs from that of JDK 25", e);
             }
         }
     }

@@ -5,12 +5,6 @@ package dev.starling.tensor.cpu.rows;
  * {@code scale·score + mask}; a mask at address 0 means none.
  */
 public interface AttentionRows {
-    /** Plain Java, which defines the results. */
-    AttentionRows SCALAR = new ScalarAttentionRows();
-
-    /** The fastest implementation that this process can run. */
-    AttentionRows FASTEST = VectorApi.PRESENT ? new VectorAttentionRows() : SCALAR;
-
     /** Returns the largest score that is not NaN, or -∞. */
     float max(long scores, int n, float scale, long mask);
 

@@ -16,6 +16,13 @@ public final class FiniteScan {
 
     private FiniteScan() { }
 
+    /** The loop of the search. */
+    @FunctionalInterface
+    interface Carries {
+        /** Returns the bitwise OR of the sums of exponents and their lowest bits, of {@code bytes} whole words. */
+        long of(long x, long bytes, long exponent, long lowest);
+    }
+
     /**
      * Returns whether adjacent numbers are all finite; integers always are.
      *
@@ -34,8 +41,7 @@ public final class FiniteScan {
 
     private static boolean isFinite(long x, long bytes, long exponent, long lowest) {
         long whole = bytes & -Long.BYTES;
-        long found = VectorApi.PRESENT ? VectorFiniteScan.carries(x, whole, exponent, lowest)
-                : carries(x, whole, exponent, lowest);
+        long found = RowLoops.FASTEST.carries().of(x, whole, exponent, lowest);
         long rest = 0;
         for (long at = whole; at < bytes; at += Short.BYTES) {
             rest |= (ALL.get(ValueLayout.JAVA_SHORT_UNALIGNED, x + at) & 0xFFFFL) << 8 * (at - whole);

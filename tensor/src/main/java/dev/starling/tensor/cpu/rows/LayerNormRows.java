@@ -2,12 +2,6 @@ package dev.starling.tensor.cpu.rows;
 
 /** Layer normalisation of dense f32 matrices of {@code rows × columns} at raw addresses, {@code columns > 0}. */
 public interface LayerNormRows {
-    /** Plain Java, which defines the results. */
-    LayerNormRows SCALAR = new ScalarLayerNormRows();
-
-    /** The fastest implementation that this process can run. */
-    LayerNormRows FASTEST = VectorApi.PRESENT ? new VectorLayerNormRows() : SCALAR;
-
     /**
      * Writes each row's mean and its inverse deviation {@code 1/√(variance + epsilon)}, and
      * {@code y = (x - mean)·inverse·gamma[c] + beta[c]}.

@@ -5,12 +5,6 @@ package dev.starling.tensor.cpu.rows;
  * channels: the first pixel from the taps as given, each next one from taps {@code step} bytes further.
  */
 public interface PoolRows {
-    /** Plain Java, which defines the results. */
-    PoolRows SCALAR = new ScalarPoolRows();
-
-    /** The fastest implementation that this process can run. */
-    PoolRows FASTEST = VectorApi.PRESENT ? new VectorPoolRows() : SCALAR;
-
     /**
      * Writes to the dense runs {@code y} and {@code index} (i32) the maximum of the taps, or the first NaN, and the
      * index of the first tap that has it; indices grow by {@code placeStep} per pixel.

@@ -5,12 +5,6 @@ package dev.starling.tensor.cpu.rows;
  * {@code stride} bytes apart. Per-column operands are dense arrays of floats. Callers divide work into blocks of rows.
  */
 public interface Rows {
-    /** Whether this process has the Vector API. */
-    boolean VECTORISED = VectorApi.PRESENT;
-
-    /** The fastest implementation that this process can run. */
-    Rows FASTEST = VectorApi.PRESENT ? new VectorRows() : new ScalarRows();
-
     /** Adds to {@code sum[c]} and {@code squares[c]} the sums over rows of {@code x - pivot[c]} and of its square. */
     void moments(long x, long stride, int rows, int columns, long pivot, long sum, long squares);
 

@@ -5,12 +5,6 @@ package dev.starling.tensor.cpu.rows;
  * {@code columns > 0}.
  */
 public interface SoftmaxRows {
-    /** Plain Java, which defines the results. */
-    SoftmaxRows SCALAR = new ScalarSoftmaxRows();
-
-    /** The fastest implementation that this process can run. */
-    SoftmaxRows FASTEST = VectorApi.PRESENT ? new VectorSoftmaxRows() : SCALAR;
-
     /** Writes eˣ/Σeˣ. */
     void softmax(long x, long y, int rows, int columns);
 

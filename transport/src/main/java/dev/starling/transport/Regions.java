@@ -1,0 +1,63 @@
+package dev.starling.transport;
+
+import dev.starling.transport.spi.RemoteWrites;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+import org.agrona.collections.Long2ObjectHashMap;
+
+/** The memory that a transport has registered, by number. Numbers are given once. */
+final class Regions implements AutoCloseable {
+    private final Long2ObjectHashMap<MemoryRegion> open = new Long2ObjectHashMap<>();
+    /** Closed regions from which the wire still reads. */
+    private final List<MemoryRegion> deferred = new ArrayList<>();
+    private final Consumer<MemoryRegion> onClose;
+    private long count;
+
+    /** Creates an empty registry; {@code onClose} is notified of each region that is about to be closed. */
+    Regions(Consumer<MemoryRegion> onClose) {
+        this.onClose = onClose;
+    }
+
+    MemoryRegion register(long bytes, boolean share, RemoteWrites remote) {
+        MemoryRegion region = new MemoryRegion(this, ++count, Authentication.randomLong(), bytes, share, remote);
+        open.put(count, region);
+        return region;
+    }
+
+    /** Returns the open region of this number, or {@code null}. */
+    MemoryRegion get(long number) {
+        return open.get(number);
+    }
+
+    /** Returns whether a region of this number exists or has existed. */
+    boolean hasExisted(long number) {
+        return number > 0 && number <= count;
+    }
+
+    void remove(MemoryRegion region) {
+        onClose.accept(region);
+        open.remove(region.key().region());
+    }
+
+    /** Keeps the memory of a closed region, because the wire still reads from it. */
+    void defer(MemoryRegion region) {
+        deferred.add(region);
+    }
+
+    void undefer(MemoryRegion region) {
+        deferred.remove(region);
+    }
+
+    /** Closes all open regions. The memory from which the wire still reads remains until {@link #free}. */
+    @Override
+    public void close() {
+        List.copyOf(open.values()).forEach(MemoryRegion::close);
+    }
+
+    /** Releases the memory from which the wire was reading; called after the wire was closed. */
+    void free() {
+        deferred.forEach(MemoryRegion::free);
+        deferred.clear();
+    }
+}

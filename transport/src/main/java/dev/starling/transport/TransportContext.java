@@ -1,0 +1,39 @@
+package dev.starling.transport;
+
+import dev.starling.transport.spi.Wire;
+import org.agrona.concurrent.CachedNanoClock;
+
+/**
+ * What the endpoints of a transport share.
+ *
+ * @param clock the time at which the current call of {@link Transport#doWork} began
+ * @param bodies of the transport's thread
+ */
+record TransportContext(TransportConfig config, Wire wire, CachedNanoClock clock, TransportCounters counters,
+        Refusals refusals, Regions regions, BodyChecksum bodies) {
+    String address() {
+        return wire.address();
+    }
+
+    long now() {
+        return clock.nanoTime();
+    }
+
+    long livenessTimeoutNs() {
+        return config.livenessTimeout().toNanos();
+    }
+
+    int maxMessageLength() {
+        return wire.maxMessageLength() - Frame.PUT_HEADER;
+    }
+
+    /** Returns how many bytes of a put one frame carries. */
+    int pieceLength() {
+        return wire.bulkMessageLength() - Frame.PUT_HEADER;
+    }
+
+    /** Returns whether peers may map this process's memory, and this process theirs. */
+    boolean mapsMemory() {
+        return config.sharedMemory() && wire.mapsMemory();
+    }
+}
