@@ -53,9 +53,7 @@ import java.util.Map;
  * calling {@link #serve} or {@link #worker}.
  *
  * <pre>{@code
- * // in a server, until training ends:
- * ParameterServer.serve(group, 0, ServerConfig.in(directory));
- *
+ * ParameterServer.serve(group, 0, ServerConfig.in(directory)); // in a server, until training ends
  * // in a worker:
  * try (ParameterServer servers = ParameterServer.worker(group, number).workers(4).servers(1)
  *         .consistency(new Consistency.Stale(4)).build()) {

@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.coordinator.Coordinator;
-import dev.starling.distributed.group.Membership;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;

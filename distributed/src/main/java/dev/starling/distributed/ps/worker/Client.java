@@ -2,7 +2,6 @@ package dev.starling.distributed.ps.worker;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.PeerLostException;
-import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
