@@ -4,6 +4,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
+import dev.starling.tensor.op.scalar.Scalar;
 import java.util.function.Supplier;
 
 /**
@@ -153,6 +154,22 @@ public sealed interface Activation extends Elementwise {
             Tensor t = x.add(x.mul(x.square()).mul(CUBIC)).mul(SCALE).tanh();
             Tensor inner = x.square().mul(3 * CUBIC).add(1).mul(SCALE);
             return t.add(1).mul(0.5).add(x.mul(t.square().neg().add(1)).mul(inner).mul(0.5));
+        }
+    }
+
+    /** x/(1 + |x|). (Bergstra et al., 2009) */
+    record Softsign() implements Activation {
+        private static final Formula FORMULA = Formula.of(
+                Scalar.operand(0).div(Scalar.operand(0).abs().add(1)));
+
+        @Override
+        public Formula formula() {
+            return FORMULA;
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().div(b.in(0).abs().add(1).square())};
         }
     }
 
