@@ -14,6 +14,7 @@ module dev.starling.tensor {
 
     exports dev.starling.tensor;
     exports dev.starling.tensor.op;
+    exports dev.starling.tensor.op.scalar;
     exports dev.starling.tensor.profile;
     exports dev.starling.tensor.program;
     exports dev.starling.tensor.spi;

@@ -28,7 +28,6 @@ public final class ContractionKernels {
 
     private static final int WARP = 32;
     private static final Reduction OVER_ROWS = new Reduction.Sum(new Axes(1), false);
-    private static final double[] NO_PARAMETERS = {};
 
     private final Launcher launcher;
     private final ReductionKernels sums;
@@ -136,7 +135,7 @@ public final class ContractionKernels {
     }
 
     private void apply(Activation op, Tensor y, Tensor... operands) {
-        launcher.elementwise().apply(ElementwiseExpressions.of(op, y.dtype()), NO_PARAMETERS, y, operands);
+        launcher.elementwise().apply(ElementwiseExpressions.of(op.formula(), y.dtype()), op.parameters(), y, operands);
     }
 
     /** Sets a dense matrix to the product of two matrices. */

@@ -6,6 +6,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Elementwise;
+import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.spi.Chain;
 import java.util.Arrays;
 
@@ -20,7 +21,7 @@ public final class ElementwiseKernels {
     private static final int UNROLL = 2;
     private static final int LONG_VECTOR = 16;
     /** Parameters that every kernel has, used or not. */
-    private static final int MIN_PARAMETERS = 2;
+    private static final int MIN_PARAMETERS = 1;
 
     private final Launcher launcher;
 
@@ -65,8 +66,7 @@ public final class ElementwiseKernels {
         Tensor y = Tensor.allocate(output, strides(inputs, output.shape()));
         if (y.count() > 0) {
             Tensor last = inputs[inputs.length - 1];
-            double[] parameters = ElementwiseExpressions.parameters(op);
-            apply(ElementwiseExpressions.of(op, last.dtype()), parameters, y, inputs);
+            apply(ElementwiseExpressions.of(op.formula(), last.dtype()), op.parameters(), y, inputs);
         }
         return new Tensor[] {y};
     }
@@ -138,7 +138,7 @@ public final class ElementwiseKernels {
         switch (Types.wide(type)) {
             case "f32" -> launch.f32((float) value);
             case "f64" -> launch.f64(value);
-            default -> launch.i64((long) value);
+            default -> launch.i64(Formula.integer(type, value));
         }
     }
 

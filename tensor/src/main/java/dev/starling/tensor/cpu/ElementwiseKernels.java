@@ -6,42 +6,42 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.jit.Expression;
 import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.cpu.jit.Launch;
-import dev.starling.tensor.cpu.jit.Opcode;
 import dev.starling.tensor.op.Activation;
-import dev.starling.tensor.op.Cast;
 import dev.starling.tensor.op.Elementwise;
-import dev.starling.tensor.op.Unary;
+import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.spi.Chain;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
 
-/**
- * Kernels of {@link Elementwise} operations: generated loops of one opcode. A result has the memory layout of the first
- * operand of its shape, if that is dense, so that operations after a convolution keep the convolution's layout.
+ * Kernels of {@link Elementwise} operations: generated loops of their formulas. A result has the memory layout of the
+ * first operand of its shape, if that is dense, so that operations after a convolution keep the convolution's layout.
+ */
  */
 final class ElementwiseKernels {
     private static final int TYPES = DType.values().length;
-    /** For each class of operations, its loops by type; for casts, by pair of types. */
-    private static final ClassValue<FusedLoop[]> LOOPS = new ClassValue<>() {
-        @Override
-        protected FusedLoop[] computeValue(Class<?> type) {
-            return new FusedLoop[TYPES * TYPES];
-        }
-    };
+    /** For each formula its loops, by the types of the last operand and of the result. */
+    private static final ConcurrentHashMap<Formula, FusedLoop[]> LOOPS = new ConcurrentHashMap<>();
 
     private ElementwiseKernels() { }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Elementwise op, Tensor[] inputs, Spec output) {
         DType type = inputs[inputs.length - 1].dtype();
-        FusedLoop loop = loop(op, type);
+        FusedLoop loop = loop(op.formula(), type, output.dtype(), inputs);
         if (loop == null) {
             return null;
         }
         Tensor y = Tensor.allocate(output, DenseLayout.of(inputs, output.shape()));
         Launch launch = Launch.of(loop);
-        if (op instanceof Unary || op instanceof Activation) {
-            setParameters(launch, op, type);
+        double[] parameters = op.parameters();
+        for (int i = 0; i < parameters.length; i++) {
+            if (type.isFloating()) {
+                launch.parameter(i, parameters[i]);
+            } else {
+                launch.parameter(i, Formula.integer(type, parameters[i]));
+            }
         }
         run(launch, inputs, y);
         return new Tensor[] {y};
@@ -57,7 +57,7 @@ final class ElementwiseKernels {
 
     /** Computes all elements of {@code y} from operands with its layout; {@code y} may be one of them. */
     static void into(Tensor y, Activation op, Tensor... operands) {
-        Launch launch = Launch.of(loop(op, y.dtype()));
+        Launch launch = Launch.of(loop(op.formula(), y.dtype(), y.dtype(), operands));
         for (int k = 0; k < operands.length; k++) {
             launch.operand(k, operands[k].address());
         }
@@ -75,22 +75,16 @@ final class ElementwiseKernels {
         chain.operands().forEach(operand -> values.add(builder.input(operand.dtype())));
         List<Number> parameters = new ArrayList<>();
         for (Chain.Step step : chain.steps()) {
-            DType type = chain.spec(step.of().getLast()).dtype();
-            Opcode opcode = ElementwiseOpcodes.of(step.op());
-            if (step.op() instanceof Cast(DType target)) {
-                values.add(builder.cast(values.get(step.of().getFirst()), target));
-                continue;
-            }
-            if (!opcode.computes(type)) {
+            List<Expression.Value> results = FormulaExpression.append(step.op().formula(), builder,
+                    step.of().stream().map(values::get).toList());
+            if (results == null) {
                 return null;
             }
-            List<Expression.Value> operands = new ArrayList<>();
-            step.of().forEach(value -> operands.add(values.get(value)));
-            for (double parameter : ElementwiseOpcodes.parameters(step.op())) {
-                operands.add(builder.parameter(type));
-                parameters.add(type.isFloating() ? (Number) parameter : (Number) inRange(type, parameter));
+            DType type = chain.spec(step.of().getLast()).dtype();
+            for (double parameter : step.op().parameters()) {
+                parameters.add(type.isFloating() ? (Number) parameter : (Number) Formula.integer(type, parameter));
             }
-            values.add(builder.apply(opcode, operands.toArray(Expression.Value[]::new)));
+            values.add(builder.cast(results.getFirst(), step.result().dtype()));
         }
         Expression expression = builder.output(values.getLast()).build();
         if (!FusedLoop.isCompilable(expression)) {
@@ -138,52 +132,19 @@ final class ElementwiseKernels {
         launch.runStrided();
     }
 
-    private static void setParameters(Launch launch, Elementwise op, DType type) {
-        double[] parameters = ElementwiseOpcodes.parameters(op);
-        for (int i = 0; i < parameters.length; i++) {
-            if (type.isFloating()) {
-                launch.parameter(i, parameters[i]);
-            } else {
-                launch.parameter(i, inRange(type, parameters[i]));
-            }
-        }
+    private static FusedLoop loop(Formula formula, DType type, DType result, Tensor... inputs) {
+        FusedLoop[] loops = LOOPS.get(formula);
+        FusedLoop loop = loops == null ? null : loops[type.ordinal() * TYPES + result.ordinal()];
+        return loop != null ? loop : compile(formula, type, result, inputs);
     }
 
-    private static long inRange(DType type, double value) {
-        return switch (type) {
-            case I32 -> (int) value;
-            case I8 -> Math.clamp((long) value, Byte.MIN_VALUE, Byte.MAX_VALUE);
-            case U8 -> Math.clamp((long) value, 0, 255);
-            default -> (long) value;
-        };
-    }
-
-    private static FusedLoop loop(Elementwise op, DType type) {
-        int slot = switch (op) {
-            case Cast(DType target) -> type.ordinal() * TYPES + target.ordinal();
-            case Activation.Gelu(boolean tanh) when tanh -> type.ordinal() + TYPES;
-            case Activation.GeluGradient(boolean tanh) when tanh -> type.ordinal() + TYPES;
-            case Unary.PowScalar(double exponent) when exponent == 2 -> type.ordinal() + TYPES;
-            case Unary.PowScalar(double exponent) when exponent == -1 -> type.ordinal() + 2 * TYPES;
-            default -> type.ordinal();
-        };
-        FusedLoop[] loops = LOOPS.get(op.getClass());
-        FusedLoop loop = loops[slot];
-        if (loop == null) {
-            loop = compile(op, type);
-            loops[slot] = loop;
-        }
+    /** Two threads may compile a formula at the same time; they get the same loop. */
+    private static FusedLoop compile(Formula formula, DType type, DType result, Tensor... inputs) {
+        List<DType> types = Arrays.stream(inputs).map(Tensor::dtype).toList();
+        Expression expression = FormulaExpression.of(formula, types, result);
+        FusedLoop loop = expression == null ? null : FusedLoop.of(expression);
+        FusedLoop[] loops = LOOPS.computeIfAbsent(formula, f -> new FusedLoop[TYPES * TYPES]);
+        loops[type.ordinal() * TYPES + result.ordinal()] = loop;
         return loop;
-    }
-
-    private static FusedLoop compile(Elementwise op, DType type) {
-        Opcode opcode = ElementwiseOpcodes.of(op);
-        if (op instanceof Cast(DType target)) {
-            return FusedLoop.of(Expression.cast(type, target));
-        }
-        if (!opcode.computes(type)) {
-            return null;
-        }
-        return FusedLoop.of(Expression.of(opcode, type, ElementwiseOpcodes.parameters(op).length));
     }
 }

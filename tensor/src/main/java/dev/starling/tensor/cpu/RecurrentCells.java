@@ -4,8 +4,8 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.jit.Expression;
 import dev.starling.tensor.cpu.jit.Expression.Value;
 import dev.starling.tensor.cpu.jit.FusedLoop;
-import dev.starling.tensor.cpu.jit.Opcode;
 import dev.starling.tensor.op.Recurrence.Cell;
+import dev.starling.tensor.op.scalar.Opcode;
 import java.util.concurrent.ConcurrentHashMap;
 
 /** The elementwise part of a recurrent step, between its products, in f32: one generated loop for each cell. */

@@ -6,8 +6,8 @@ import dev.starling.tensor.cpu.jit.Expression;
 import dev.starling.tensor.cpu.jit.Expression.Value;
 import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.cpu.jit.Launch;
-import dev.starling.tensor.cpu.jit.Opcode;
 import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.scalar.Opcode;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 

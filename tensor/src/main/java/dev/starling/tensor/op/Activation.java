@@ -2,6 +2,9 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Opcode;
+import dev.starling.tensor.op.scalar.Scalar;
 import java.util.function.Supplier;
 
 /**
@@ -12,15 +15,7 @@ import java.util.function.Supplier;
 public sealed interface Activation extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
-        return Elementwise.floating(this, isGradient() ? 2 : 1, in);
-    }
-
-    /** Returns whether this is a gradient kernel, whose second operand is a gradient. */
-    private boolean isGradient() {
-        return switch (this) {
-            case ReluGradient _, SigmoidGradient _, TanhGradient _, SiluGradient _, GeluGradient _ -> true;
-            case Relu _, LeakyRelu _, Elu _, Sigmoid _, Silu _, Softplus _, Gelu _ -> false;
-        };
+        return Elementwise.floating(this, formula().operands(), in);
     }
 
     /** Returns the gradient through {@code kernel} or, if it is recorded, as {@code g·slope}. */
@@ -30,6 +25,11 @@ public sealed interface Activation extends Elementwise {
 
     /** max(x, 0); gradient 0 at 0. */
     record Relu() implements Activation {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.RELU);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {gradient(b, new ReluGradient(), b.out(0),
@@ -44,6 +44,16 @@ public sealed interface Activation extends Elementwise {
      */
     record LeakyRelu(double slope) implements Activation {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.LEAKY_RELU, 1);
+        }
+
+        @Override
+        public double[] parameters() {
+            return new double[] {slope};
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {Where.select(b.in(0).gt(0), b.grad(), b.grad().mul(slope))};
         }
@@ -56,6 +66,16 @@ public sealed interface Activation extends Elementwise {
      */
     record Elu(double alpha) implements Activation {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ELU, 1);
+        }
+
+        @Override
+        public double[] parameters() {
+            return new double[] {alpha};
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             Tensor x = b.in(0);
             Tensor slope = x.minimum(x.scalarLike(0)).exp().mul(alpha);
@@ -66,6 +86,11 @@ public sealed interface Activation extends Elementwise {
     /** 1/(1 + e⁻ˣ). */
     record Sigmoid() implements Activation {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SIGMOID);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             Tensor y = b.out(0);
             return new Tensor[] {gradient(b, new SigmoidGradient(), y, () -> y.mul(y.neg().add(1)))};
@@ -74,6 +99,11 @@ public sealed interface Activation extends Elementwise {
 
     /** x/(1 + e⁻ˣ), also called swish. (Elfwing et al., 2017) */
     record Silu() implements Activation {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SILU);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             Tensor x = b.in(0);
@@ -87,6 +117,11 @@ public sealed interface Activation extends Elementwise {
     /** ln(1 + eˣ). */
     record Softplus() implements Activation {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SOFTPLUS);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).sigmoid())};
         }
@@ -98,6 +133,11 @@ public sealed interface Activation extends Elementwise {
      * @param tanh whether Φ is approximated by ½(1 + tanh(√(2/π)(x + 0.044715x³))) instead of by the error function
      */
     record Gelu(boolean tanh) implements Activation {
+        @Override
+        public Formula formula() {
+            return Formula.of(tanh ? Opcode.GELU_TANH : Opcode.GELU);
+        }
+
         private static final double CUBIC = 0.044715;
         private static final double SCALE = Math.sqrt(2 / Math.PI);
 
@@ -117,8 +157,29 @@ public sealed interface Activation extends Elementwise {
         }
     }
 
+    /** x/(1 + |x|). (Bergstra et al., 2009) */
+    record Softsign() implements Activation {
+        private static final Formula FORMULA = Formula.of(
+                Scalar.operand(0).div(Scalar.operand(0).abs().add(1)));
+
+        @Override
+        public Formula formula() {
+            return FORMULA;
+        }
+
+        @Override
+        public Tensor[] vjp(Backward b) {
+            return new Tensor[] {b.grad().div(b.in(0).abs().add(1).square())};
+        }
+    }
+
     /** Operands (y, g): g where y &gt; 0, else 0. */
     record ReluGradient() implements Activation {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.RELU_GRADIENT);
+        }
+
         @Override
         public boolean differentiable() {
             return false;
@@ -128,6 +189,11 @@ public sealed interface Activation extends Elementwise {
     /** Operands (y, g): g·y·(1 - y). */
     record SigmoidGradient() implements Activation {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SIGMOID_GRADIENT);
+        }
+
+        @Override
         public boolean differentiable() {
             return false;
         }
@@ -136,6 +202,11 @@ public sealed interface Activation extends Elementwise {
     /** Operands (y, g): g·(1 - y²). */
     record TanhGradient() implements Activation {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.TANH_GRADIENT);
+        }
+
+        @Override
         public boolean differentiable() {
             return false;
         }
@@ -143,6 +214,11 @@ public sealed interface Activation extends Elementwise {
 
     /** Operands (x, g): g·σ(x)(1 + x(1 - σ(x))). */
     record SiluGradient() implements Activation {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SILU_GRADIENT);
+        }
+
         @Override
         public boolean differentiable() {
             return false;
@@ -155,6 +231,11 @@ public sealed interface Activation extends Elementwise {
      * @param tanh as in {@link Gelu}
      */
     record GeluGradient(boolean tanh) implements Activation {
+        @Override
+        public Formula formula() {
+            return Formula.of(tanh ? Opcode.GELU_TANH_GRADIENT : Opcode.GELU_GRADIENT);
+        }
+
         @Override
         public boolean differentiable() {
             return false;

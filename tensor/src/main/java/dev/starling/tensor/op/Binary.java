@@ -2,6 +2,8 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Opcode;
 
 /** Arithmetic of two operands of the same type that broadcast together. */
 public sealed interface Binary extends Elementwise {
@@ -19,6 +21,11 @@ public sealed interface Binary extends Elementwise {
     /** a + b. */
     record Add() implements Binary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ADD);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return gradients(b, () -> b.grad(),
                     () -> b.grad());
@@ -27,6 +34,11 @@ public sealed interface Binary extends Elementwise {
 
     /** a - b. */
     record Sub() implements Binary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SUB);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return gradients(b, () -> b.grad(),
@@ -37,6 +49,11 @@ public sealed interface Binary extends Elementwise {
     /** a·b. */
     record Mul() implements Binary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.MUL);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return gradients(b, () -> b.grad().mul(b.in(1)),
                     () -> b.grad().mul(b.in(0)));
@@ -45,6 +62,11 @@ public sealed interface Binary extends Elementwise {
 
     /** a / b; true division, floating only. */
     record Div() implements Binary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.DIV);
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             return Elementwise.floating(this, 2, in);
@@ -59,6 +81,11 @@ public sealed interface Binary extends Elementwise {
 
     /** aᵇ; the gradient of b is 0 where a is 0. */
     record Pow() implements Binary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.POW);
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             return Elementwise.floating(this, 2, in);
@@ -75,6 +102,11 @@ public sealed interface Binary extends Elementwise {
     /** a - ⌊a/b⌋·b: the sign of b, as in NumPy and Python. */
     record Remainder() implements Binary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.REMAINDER);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return gradients(b, () -> b.grad(),
                     () -> b.grad().mul(b.in(0).floorDivide(b.in(1)).neg()));
@@ -84,6 +116,11 @@ public sealed interface Binary extends Elementwise {
     /** ⌊a/b⌋; integer division by zero gives 0; gradient 0. */
     record FloorDivide() implements Binary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.FLOOR_DIVIDE);
+        }
+
+        @Override
         public boolean differentiable() {
             return false;
         }
@@ -91,6 +128,11 @@ public sealed interface Binary extends Elementwise {
 
     /** The larger operand; NaN if either is NaN; equal operands each get half of the gradient. */
     record Maximum() implements Binary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.MAXIMUM);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return gradients(b, () -> b.grad().mul(share(b.in(0), b.in(1))),
@@ -101,6 +143,11 @@ public sealed interface Binary extends Elementwise {
     /** The smaller operand; NaN if either is NaN; equal operands each get half of the gradient. */
     record Minimum() implements Binary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.MINIMUM);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return gradients(b, () -> b.grad().mul(share(b.in(1), b.in(0))),
                     () -> b.grad().mul(share(b.in(0), b.in(1))));
@@ -109,6 +156,11 @@ public sealed interface Binary extends Elementwise {
 
     /** Angle of the point (b, a) in radians. */
     record Atan2() implements Binary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ATAN2);
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             return Elementwise.floating(this, 2, in);

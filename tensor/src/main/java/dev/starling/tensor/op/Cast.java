@@ -3,6 +3,8 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Scalar;
 
 /**
  * Converts elements: to narrower floats with rounding to nearest even, to integers with truncation towards zero (beyond
@@ -11,6 +13,13 @@ import dev.starling.tensor.Tensor;
  * @param target the type to convert to
  */
 public record Cast(DType target) implements Elementwise {
+    private static final Formula OPERAND = Formula.of(Scalar.operand(0));
+
+    @Override
+    public Formula formula() {
+        return OPERAND;
+    }
+
     @Override
     public Spec[] infer(Spec... in) {
         Check.operands(this, in, 1, 1);

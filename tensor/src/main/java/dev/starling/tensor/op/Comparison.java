@@ -2,6 +2,8 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Opcode;
 
 /**
  * Comparisons and predicates, whose result is {@link DType#BOOL}. Comparisons with NaN are false except
@@ -10,8 +12,7 @@ import dev.starling.tensor.Spec;
 public sealed interface Comparison extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
-        int count = this instanceof IsNan || this instanceof IsInf || this instanceof IsFinite ? 1 : 2;
-        return new Spec[] {Elementwise.same(this, count, in)[0].with(DType.BOOL)};
+        return new Spec[] {Elementwise.same(this, formula().operands(), in)[0].with(DType.BOOL)};
     }
 
     @Override
@@ -20,29 +21,74 @@ public sealed interface Comparison extends Elementwise {
     }
 
     /** a = b. */
-    record Equal() implements Comparison { }
+    record Equal() implements Comparison {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.EQ);
+        }
+    }
 
     /** a ≠ b. */
-    record NotEqual() implements Comparison { }
+    record NotEqual() implements Comparison {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.NE);
+        }
+    }
 
     /** a &lt; b. */
-    record Less() implements Comparison { }
+    record Less() implements Comparison {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.LT);
+        }
+    }
 
     /** a ≤ b. */
-    record LessEqual() implements Comparison { }
+    record LessEqual() implements Comparison {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.LE);
+        }
+    }
 
     /** a &gt; b. */
-    record Greater() implements Comparison { }
+    record Greater() implements Comparison {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.GT);
+        }
+    }
 
     /** a ≥ b. */
-    record GreaterEqual() implements Comparison { }
+    record GreaterEqual() implements Comparison {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.GE);
+        }
+    }
 
     /** x is NaN; one operand. */
-    record IsNan() implements Comparison { }
+    record IsNan() implements Comparison {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.IS_NAN);
+        }
+    }
 
     /** x is infinite; one operand. */
-    record IsInf() implements Comparison { }
+    record IsInf() implements Comparison {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.IS_INF);
+        }
+    }
 
     /** x is neither NaN nor infinite; one operand. */
-    record IsFinite() implements Comparison { }
+    record IsFinite() implements Comparison {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.IS_FINITE);
+        }
+    }
 }

@@ -1,11 +1,23 @@
 package dev.starling.tensor.op;
 
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.op.scalar.Formula;
 
 /**
  * Operations that compute each element of the output from the elements at the same position of the broadcast operands.
  */
 public sealed interface Elementwise extends Op permits Unary, Activation, Binary, Comparison, Logic, Where, Cast {
+    /**
+     * Returns what each element of the output is. All backends compute this formula and know nothing else of the
+     * operation, so that an operation made of known functions needs no code in any of them.
+     */
+    Formula formula();
+
+    /** Returns the values of the formula's parameters. */
+    default double[] parameters() {
+        return Formula.noParameters();
+    }
+
     /**
      * Infers the output of an operation on {@code count} floating operands of the same type that broadcast together.
      */

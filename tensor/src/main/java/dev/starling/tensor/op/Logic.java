@@ -1,12 +1,14 @@
 package dev.starling.tensor.op;
 
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Opcode;
 
 /** Logical operations on booleans, bitwise on integers. */
 public sealed interface Logic extends Elementwise {
     @Override
     default Spec[] infer(Spec... in) {
-        Spec[] out = Elementwise.same(this, this instanceof Not ? 1 : 2, in);
+        Spec[] out = Elementwise.same(this, formula().operands(), in);
         Check.dtype(!in[0].dtype().isFloating(), this, "needs bool or integers",
                 "compare the operand with a value first", in);
         return out;
@@ -18,14 +20,34 @@ public sealed interface Logic extends Elementwise {
     }
 
     /** a ∧ b. */
-    record And() implements Logic { }
+    record And() implements Logic {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.AND);
+        }
+    }
 
     /** a ∨ b. */
-    record Or() implements Logic { }
+    record Or() implements Logic {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.OR);
+        }
+    }
 
     /** a ⊕ b. */
-    record Xor() implements Logic { }
+    record Xor() implements Logic {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.XOR);
+        }
+    }
 
     /** ¬a; one operand. */
-    record Not() implements Logic { }
+    record Not() implements Logic {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.NOT);
+        }
+    }
 }

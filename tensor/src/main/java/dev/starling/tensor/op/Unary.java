@@ -2,6 +2,8 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Opcode;
 
 /**
  * Functions of one operand. Functions of analysis need a floating type; others, such as {@code neg} and {@code abs},
@@ -16,6 +18,11 @@ public sealed interface Unary extends Elementwise {
     /** -x. */
     record Neg() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.NEG);
+        }
+
+        @Override
         public Spec[] infer(Spec... in) {
             return Elementwise.same(this, 1, in);
         }
@@ -28,6 +35,11 @@ public sealed interface Unary extends Elementwise {
 
     /** |x|; gradient 0 at 0. */
     record Abs() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ABS);
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             return Elementwise.same(this, 1, in);
@@ -42,6 +54,11 @@ public sealed interface Unary extends Elementwise {
     /** -1, 0 or 1; NaN for NaN; gradient 0. */
     record Sign() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SIGN);
+        }
+
+        @Override
         public Spec[] infer(Spec... in) {
             return Elementwise.same(this, 1, in);
         }
@@ -54,6 +71,11 @@ public sealed interface Unary extends Elementwise {
 
     /** x². */
     record Square() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SQUARE);
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             return Elementwise.same(this, 1, in);
@@ -68,6 +90,11 @@ public sealed interface Unary extends Elementwise {
     /** eˣ. */
     record Exp() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.EXP);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.out(0))};
         }
@@ -75,6 +102,11 @@ public sealed interface Unary extends Elementwise {
 
     /** eˣ - 1, accurate near 0. */
     record Expm1() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.EXPM1);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.out(0).add(1))};
@@ -84,6 +116,11 @@ public sealed interface Unary extends Elementwise {
     /** Natural logarithm. */
     record Log() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.LOG);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().div(b.in(0))};
         }
@@ -91,6 +128,11 @@ public sealed interface Unary extends Elementwise {
 
     /** ln(1 + x), accurate near 0. */
     record Log1p() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.LOG1P);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().div(b.in(0).add(1))};
@@ -100,6 +142,11 @@ public sealed interface Unary extends Elementwise {
     /** Square root. */
     record Sqrt() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SQRT);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().div(b.out(0).mul(2))};
         }
@@ -107,6 +154,11 @@ public sealed interface Unary extends Elementwise {
 
     /** 1/√x. */
     record Rsqrt() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.RSQRT);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.out(0).mul(b.out(0).square()).mul(-0.5))};
@@ -116,6 +168,11 @@ public sealed interface Unary extends Elementwise {
     /** 1/x. */
     record Reciprocal() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.RECIPROCAL);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.out(0).square().neg())};
         }
@@ -123,6 +180,11 @@ public sealed interface Unary extends Elementwise {
 
     /** Sine of radians. */
     record Sin() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SIN);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).cos())};
@@ -132,6 +194,11 @@ public sealed interface Unary extends Elementwise {
     /** Cosine of radians. */
     record Cos() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.COS);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).sin().neg())};
         }
@@ -139,6 +206,11 @@ public sealed interface Unary extends Elementwise {
 
     /** Tangent of radians. */
     record Tan() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.TAN);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.out(0).square().add(1))};
@@ -148,6 +220,11 @@ public sealed interface Unary extends Elementwise {
     /** Arc sine in radians. */
     record Asin() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ASIN);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).square().neg().add(1).rsqrt())};
         }
@@ -155,6 +232,11 @@ public sealed interface Unary extends Elementwise {
 
     /** Arc cosine in radians. */
     record Acos() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ACOS);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).square().neg().add(1).rsqrt().neg())};
@@ -164,6 +246,11 @@ public sealed interface Unary extends Elementwise {
     /** Arc tangent in radians. */
     record Atan() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ATAN);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().div(b.in(0).square().add(1))};
         }
@@ -171,6 +258,11 @@ public sealed interface Unary extends Elementwise {
 
     /** Hyperbolic sine. */
     record Sinh() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.SINH);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).cosh())};
@@ -180,6 +272,11 @@ public sealed interface Unary extends Elementwise {
     /** Hyperbolic cosine. */
     record Cosh() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.COSH);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).sinh())};
         }
@@ -187,6 +284,11 @@ public sealed interface Unary extends Elementwise {
 
     /** Hyperbolic tangent. */
     record Tanh() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.TANH);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {Activation.gradient(b, new Activation.TanhGradient(), b.out(0),
@@ -197,6 +299,11 @@ public sealed interface Unary extends Elementwise {
     /** Inverse hyperbolic sine. */
     record Asinh() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ASINH);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).square().add(1).rsqrt())};
         }
@@ -204,6 +311,11 @@ public sealed interface Unary extends Elementwise {
 
     /** Inverse hyperbolic cosine. */
     record Acosh() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ACOSH);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).square().sub(1).rsqrt())};
@@ -213,6 +325,11 @@ public sealed interface Unary extends Elementwise {
     /** Inverse hyperbolic tangent. */
     record Atanh() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ATANH);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().div(b.in(0).square().neg().add(1))};
         }
@@ -220,6 +337,11 @@ public sealed interface Unary extends Elementwise {
 
     /** Error function. */
     record Erf() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ERF);
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).square().neg().exp().mul(2 / Math.sqrt(Math.PI)))};
@@ -229,6 +351,11 @@ public sealed interface Unary extends Elementwise {
     /** Largest integer not above x; gradient 0. */
     record Floor() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.FLOOR);
+        }
+
+        @Override
         public boolean differentiable() {
             return false;
         }
@@ -236,6 +363,11 @@ public sealed interface Unary extends Elementwise {
 
     /** Smallest integer not below x; gradient 0. */
     record Ceil() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.CEIL);
+        }
+
         @Override
         public boolean differentiable() {
             return false;
@@ -245,6 +377,11 @@ public sealed interface Unary extends Elementwise {
     /** Nearest integer, ties to even; gradient 0. */
     record Round() implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.ROUND);
+        }
+
+        @Override
         public boolean differentiable() {
             return false;
         }
@@ -252,6 +389,11 @@ public sealed interface Unary extends Elementwise {
 
     /** x rounded towards 0; gradient 0. */
     record Trunc() implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.TRUNC);
+        }
+
         @Override
         public boolean differentiable() {
             return false;
@@ -266,6 +408,16 @@ public sealed interface Unary extends Elementwise {
      */
     record Affine(double scale, double shift) implements Unary {
         @Override
+        public Formula formula() {
+            return Formula.of(Opcode.AFFINE, 2);
+        }
+
+        @Override
+        public double[] parameters() {
+            return new double[] {scale, shift};
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(scale)};
         }
@@ -277,6 +429,21 @@ public sealed interface Unary extends Elementwise {
      * @param exponent p
      */
     record PowScalar(double exponent) implements Unary {
+        @Override
+        public Formula formula() {
+            return isSquare() ? Formula.of(Opcode.SQUARE)
+                    : exponent == -1 ? Formula.of(Opcode.RECIPROCAL) : Formula.of(Opcode.POW, 1);
+        }
+
+        @Override
+        public double[] parameters() {
+            return isSquare() || exponent == -1 ? Formula.noParameters() : new double[] {exponent};
+        }
+
+        private boolean isSquare() {
+            return exponent == 2;
+        }
+
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).pow(exponent - 1).mul(exponent))};
@@ -290,6 +457,16 @@ public sealed interface Unary extends Elementwise {
      * @param high largest value
      */
     record Clamp(double low, double high) implements Unary {
+        @Override
+        public Formula formula() {
+            return Formula.of(Opcode.CLAMP, 2);
+        }
+
+        @Override
+        public double[] parameters() {
+            return new double[] {low, high};
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             Check.argument(!Double.isNaN(low) && !Double.isNaN(high), this, () -> "the bounds must not be NaN, got "

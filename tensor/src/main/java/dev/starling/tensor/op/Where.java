@@ -3,12 +3,19 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Opcode;
 
 /**
  * Selects by a condition: operands {@code (condition bool, a, b)} that broadcast together, {@code a} and {@code b} of
  * the same type.
  */
 public record Where() implements Elementwise {
+    @Override
+    public Formula formula() {
+        return Formula.of(Opcode.WHERE);
+    }
+
     @Override
     public Spec[] infer(Spec... in) {
         Check.operands(this, in, 3, 3);

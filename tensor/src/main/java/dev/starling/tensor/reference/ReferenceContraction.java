@@ -79,7 +79,7 @@ final class ReferenceContraction {
             for (long o = 0; o < outputs; o++) {
                 sum += g.get(i / inputs * outputs + o) * weight.get(o * inputs + i % inputs);
             }
-            y.set(i, ScalarFunctions.of(op.epilogue().gradient(), kept.get(i), sum));
+            y.set(i, FormulaInterpreter.value(op.epilogue().gradient(), kept.get(i), sum));
         }
     }
 

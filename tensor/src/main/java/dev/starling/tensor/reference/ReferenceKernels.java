@@ -77,6 +77,6 @@ public final class ReferenceKernels {
     }
 
     static double apply(Epilogue epilogue, double x) {
-        return epilogue == Epilogue.NONE ? x : ScalarFunctions.of(epilogue.activation(), x, 0);
+        return epilogue == Epilogue.NONE ? x : FormulaInterpreter.value(epilogue.activation(), x);
     }
 }

@@ -1,9 +1,8 @@
 package dev.starling.tensor.reference;
 
-import dev.starling.tensor.op.Activation;
-import dev.starling.tensor.op.Unary;
+import dev.starling.tensor.op.scalar.Opcode;
 
-/** Functions of double-precision numbers. Special values are those of IEEE 754 and NumPy. */
+/** The primitive functions of double-precision numbers. Special values are those of IEEE 754 and NumPy. */
 final class ScalarFunctions {
     /** Above this value x² + 1 rounds to x², and both inverse hyperbolic functions to ln 2x. */
     private static final double LARGE = 1e9;
@@ -11,63 +10,93 @@ final class ScalarFunctions {
     private ScalarFunctions() {
     }
 
-    static double of(Unary op, double x) {
-        return switch (op) {
-            case Unary.Neg o -> -x;
-            case Unary.Abs o -> Math.abs(x);
-            case Unary.Sign o -> Math.signum(x);
-            case Unary.Square o -> x * x;
-            case Unary.Exp o -> StrictMath.exp(x);
-            case Unary.Expm1 o -> StrictMath.expm1(x);
-            case Unary.Log o -> StrictMath.log(x);
-            case Unary.Log1p o -> StrictMath.log1p(x);
-            case Unary.Sqrt o -> Math.sqrt(x);
-            case Unary.Rsqrt o -> 1 / Math.sqrt(x);
-            case Unary.Reciprocal o -> 1 / x;
-            case Unary.Sin o -> StrictMath.sin(x);
-            case Unary.Cos o -> StrictMath.cos(x);
-            case Unary.Tan o -> StrictMath.tan(x);
-            case Unary.Asin o -> StrictMath.asin(x);
-            case Unary.Acos o -> StrictMath.acos(x);
-            case Unary.Atan o -> StrictMath.atan(x);
-            case Unary.Sinh o -> StrictMath.sinh(x);
-            case Unary.Cosh o -> StrictMath.cosh(x);
-            case Unary.Tanh o -> StrictMath.tanh(x);
-            case Unary.Asinh o -> Math.copySign(asinhOfPositive(Math.abs(x)), x);
-            case Unary.Acosh o -> acosh(x);
-            case Unary.Atanh o -> Math.copySign(0.5 * StrictMath.log1p(2 * Math.abs(x) / (1 - Math.abs(x))), x);
-            case Unary.Erf o -> erf(x);
-            case Unary.Floor o -> Math.floor(x);
-            case Unary.Ceil o -> Math.ceil(x);
-            case Unary.Round o -> Math.rint(x);
-            case Unary.Trunc o -> x < 0 ? Math.ceil(x) : Math.floor(x);
-            case Unary.Affine o -> x * o.scale() + o.shift();
-            case Unary.PowScalar o -> pow(x, o.exponent());
-            case Unary.Clamp o -> Math.min(Math.max(x, o.low()), o.high());
+    /** Returns a function of up to three numbers; bools are 0 and 1. */
+    static double of(Opcode opcode, double a, double b, double c) {
+        return switch (opcode) {
+            case ADD -> a + b;
+            case SUB -> a - b;
+            case MUL -> a * b;
+            case DIV -> a / b;
+            case POW -> pow(a, b);
+            case REMAINDER -> remainder(a, b);
+            case FLOOR_DIVIDE -> floorDivide(a, b);
+            case MAXIMUM -> Math.max(a, b);
+            case MINIMUM -> Math.min(a, b);
+            case ATAN2 -> StrictMath.atan2(a, b);
+            case EQ -> number(a == b);
+            case NE -> number(a != b);
+            case LT -> number(a < b);
+            case LE -> number(a <= b);
+            case GT -> number(a > b);
+            case GE -> number(a >= b);
+            case AND -> number(a != 0 && b != 0);
+            case OR -> number(a != 0 || b != 0);
+            case XOR -> number(a != 0 ^ b != 0);
+            case NOT -> number(a == 0);
+            case IS_NAN -> number(Double.isNaN(a));
+            case IS_INF -> number(Double.isInfinite(a));
+            case IS_FINITE -> number(Double.isFinite(a));
+            case WHERE -> a != 0 ? b : c;
+            case CLAMP -> Math.min(Math.max(a, b), c);
+            case LEAKY_RELU -> a > 0 ? a : b * a;
+            case ELU -> a > 0 ? a : b * StrictMath.expm1(a);
+            case AFFINE -> a * b + c;
+            case FMA -> Math.fma(a, b, c);
+            case RELU_GRADIENT -> a > 0 ? b : 0;
+            case SIGMOID_GRADIENT -> b * a * (1 - a);
+            case TANH_GRADIENT -> b * (1 - a * a);
+            case SILU_GRADIENT -> b * sigmoid(a) * (1 + a * (1 - sigmoid(a)));
+            case GELU_GRADIENT -> b * geluSlope(false, a);
+            case GELU_TANH_GRADIENT -> b * geluSlope(true, a);
+            case NEG, ABS, SIGN, SQUARE, SQRT, RSQRT, RECIPROCAL, EXP, EXPM1, LOG, LOG1P, SIN, COS, TAN, ASIN, ACOS,
+                    ATAN, SINH, COSH, TANH, ASINH, ACOSH, ATANH, ERF, FLOOR, CEIL, TRUNC, ROUND, SIGMOID, RELU, GELU,
+                    GELU_TANH, SILU, SOFTPLUS, CAST -> of(opcode, a);
         };
     }
 
-    /**
-     * Returns an activation of {@code x}, or the gradient, where {@code x} may be the output and {@code g} is the
-     * incoming gradient.
-     */
-    static double of(Activation op, double x, double g) {
-        return switch (op) {
-            case Activation.Relu o -> Math.max(x, 0);
-            case Activation.LeakyRelu o -> x > 0 ? x : o.slope() * x;
-            case Activation.Elu o -> x > 0 ? x : o.alpha() * StrictMath.expm1(x);
-            case Activation.Sigmoid o -> sigmoid(x);
+    private static double of(Opcode opcode, double x) {
+        return switch (opcode) {
+            case NEG -> -x;
+            case ABS -> Math.abs(x);
+            case SIGN -> Math.signum(x);
+            case SQUARE -> x * x;
+            case EXP -> StrictMath.exp(x);
+            case EXPM1 -> StrictMath.expm1(x);
+            case LOG -> StrictMath.log(x);
+            case LOG1P -> StrictMath.log1p(x);
+            case SQRT -> Math.sqrt(x);
+            case RSQRT -> 1 / Math.sqrt(x);
+            case RECIPROCAL -> 1 / x;
+            case SIN -> StrictMath.sin(x);
+            case COS -> StrictMath.cos(x);
+            case TAN -> StrictMath.tan(x);
+            case ASIN -> StrictMath.asin(x);
+            case ACOS -> StrictMath.acos(x);
+            case ATAN -> StrictMath.atan(x);
+            case SINH -> StrictMath.sinh(x);
+            case COSH -> StrictMath.cosh(x);
+            case TANH -> StrictMath.tanh(x);
+            case ASINH -> Math.copySign(asinhOfPositive(Math.abs(x)), x);
+            case ACOSH -> acosh(x);
+            case ATANH -> Math.copySign(0.5 * StrictMath.log1p(2 * Math.abs(x) / (1 - Math.abs(x))), x);
+            case ERF -> erf(x);
+            case FLOOR -> Math.floor(x);
+            case CEIL -> Math.ceil(x);
+            case ROUND -> Math.rint(x);
+            case TRUNC -> x < 0 ? Math.ceil(x) : Math.floor(x);
+            case RELU -> Math.max(x, 0);
+            case SIGMOID -> sigmoid(x);
             // For x far below 0 the exponential of -x overflows before the result is 0.
-            case Activation.Silu o -> x < -1 ? x * StrictMath.exp(x) / (1 + StrictMath.exp(x))
-                    : x / (1 + StrictMath.exp(-x));
-            case Activation.Softplus o -> Math.max(x, 0) + StrictMath.log1p(StrictMath.exp(-Math.abs(x)));
-            case Activation.Gelu o -> x * normalCumulative(o.tanh(), x);
-            case Activation.ReluGradient o -> x > 0 ? g : 0;
-            case Activation.SigmoidGradient o -> g * x * (1 - x);
-            case Activation.TanhGradient o -> g * (1 - x * x);
-            case Activation.SiluGradient o -> g * sigmoid(x) * (1 + x * (1 - sigmoid(x)));
-            case Activation.GeluGradient o -> g * geluSlope(o.tanh(), x);
+            case SILU -> x < -1 ? x * StrictMath.exp(x) / (1 + StrictMath.exp(x)) : x / (1 + StrictMath.exp(-x));
+            case SOFTPLUS -> Math.max(x, 0) + StrictMath.log1p(StrictMath.exp(-Math.abs(x)));
+            case GELU -> x * normalCumulative(false, x);
+            case GELU_TANH -> x * normalCumulative(true, x);
+            default -> throw new AssertionError(opcode + " is no function of one number without a type");
         };
+    }
+
+    private static double number(boolean condition) {
+        return condition ? 1 : 0;
     }
 
     private static double sigmoid(double x) {

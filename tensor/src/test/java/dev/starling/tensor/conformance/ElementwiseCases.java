@@ -57,7 +57,8 @@ final class ElementwiseCases {
 
     private static void activations(List<Case> cases) {
         for (Elementwise op : List.of(new Activation.Relu(), new Activation.LeakyRelu(0.1),
-                new Activation.Elu(1.5), new Activation.Sigmoid(), new Activation.Silu())) {
+                new Activation.Elu(1.5), new Activation.Sigmoid(), new Activation.Silu(),
+                new Activation.Softsign())) {
             grid(cases, op, Tolerance.CLOSE, Values.NORMAL);
         }
         for (Elementwise op : List.of(new Activation.Softplus(), new Activation.Gelu(false),

@@ -125,6 +125,8 @@ final class KnownValues {
         known("relu", () -> f64(-2, 3, NaN).relu(), 0, 3, NaN);
         known("leakyRelu", () -> apply(new Activation.LeakyRelu(0.1), f64(-2, 3)), -0.2, 3);
         known("elu", () -> apply(new Activation.Elu(1.5), f64(-1, 3)), -0.9481808382428365, 3);
+        known("softsign", () -> apply(new Activation.Softsign(), f64(0, 1, -3, 1e300, NaN, INF)), 0, 0.5, -0.75, 1, NaN,
+                NaN);
         known("affine", () -> apply(new Unary.Affine(2, 3), f64(1, -2)), 5, -1);
         known("clamp", () -> f64(-2, 0.5, 7, NaN).clamp(-1, 1), -1, 0.5, 1, NaN);
         known("sign", () -> f64(-2, 0, 7, NaN).sign(), -1, 0, 1, NaN);

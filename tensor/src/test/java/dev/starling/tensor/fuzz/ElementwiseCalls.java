@@ -136,6 +136,12 @@ final class ElementwiseCalls {
                 Operand.of(c, floating(c), Values.ANY, Operand.sizes(c, c.next(6))));
     }
 
+    static Call softsign(Choices c) {
+        return Call.of("Tensor.compute(new Activation.Softsign(), x0)",
+                x -> Tensor.compute(new Activation.Softsign(), x[0]),
+                Operand.of(c, floating(c), Values.ANY, Operand.sizes(c, c.next(6))));
+    }
+
     /** A chain of functions, which a captured program fuses into one kernel. */
     static Call chain(Choices c) {
         DType type = floating(c);

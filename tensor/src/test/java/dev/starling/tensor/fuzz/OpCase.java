@@ -24,6 +24,7 @@ final class OpCase {
             new Family(40, ElementwiseCalls::binary), new Family(24, ElementwiseCalls::scaled),
             new Family(6, ElementwiseCalls::clamp), new Family(12, ElementwiseCalls::where),
             new Family(12, ElementwiseCalls::cast), new Family(4, ElementwiseCalls::gelu),
+            new Family(4, ElementwiseCalls::softsign),
             new Family(4, ElementwiseCalls::chain), new Family(24, ReductionCalls::along),
             new Family(16, ReductionCalls::line), new Family(4, ReductionCalls::matmul),
             new Family(4, ReductionCalls::einsum), new Family(16, ShapeCalls::view),

@@ -11,6 +11,7 @@ import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Activation;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.List;
@@ -39,6 +40,11 @@ class ProgramTest {
     @Test
     void aChainOfOperations() {
         check(in -> new Tensor[] {in[0].mul(2).exp().add(in[0]).softmax(1)}, 4, 5, 7);
+    }
+
+    @Test
+    void anOperationOfSeveralStepsInAChain() {
+        check(in -> new Tensor[] {Tensor.compute(new Activation.Softsign(), in[0].mul(2)).exp().add(in[0])}, 4, 5, 7);
     }
 
     @Test

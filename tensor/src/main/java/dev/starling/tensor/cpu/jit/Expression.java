@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu.jit;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.op.scalar.Opcode;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;

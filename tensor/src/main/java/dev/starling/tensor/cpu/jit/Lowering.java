@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu.jit;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.jit.Expression.Instruction;
 import dev.starling.tensor.cpu.jit.Expression.Value;
+import dev.starling.tensor.op.scalar.Opcode;
 import java.util.List;
 
 /** Turns an {@link Expression} into the primitives of a {@link LoopBody}. */

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.op.scalar.Opcode;
 import java.lang.foreign.Arena;
 import java.math.BigDecimal;
 import java.math.MathContext;

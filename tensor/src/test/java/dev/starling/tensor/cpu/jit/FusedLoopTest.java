@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatIllegalArgumentException
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.op.scalar.Opcode;
 import java.lang.foreign.Arena;
 import java.util.ArrayList;
 import java.util.Arrays;

@@ -1,10 +1,10 @@
-package dev.starling.tensor.cpu.jit;
+package dev.starling.tensor.op.scalar;
 
 import dev.starling.tensor.DType;
 
 /**
- * The operations of an {@link Expression}'s instructions. By default all operands and the result have the same type.
- * Integers wrap around.
+ * The primitive functions of numbers, of which every {@link Formula} consists and which every backend computes in its
+ * own way. By default all operands and the result have the same type. Integers wrap around.
  */
 public enum Opcode {
     ADD(2), SUB(2), MUL(2),
@@ -87,7 +87,8 @@ public enum Opcode {
         };
     }
 
-    boolean isPredicate() {
+    /** Returns whether the result is a bool, whatever the type of the operands. */
+    public boolean isPredicate() {
         return switch (this) {
             case EQ, NE, LT, LE, GT, GE, IS_NAN, IS_INF, IS_FINITE -> true;
             default -> false;
