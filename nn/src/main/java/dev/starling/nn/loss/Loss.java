@@ -56,8 +56,8 @@ public interface Loss {
     }
 
     /**
-     * Returns the mean Huber loss of results and targets of one shape: {@code d²/2} for differences {@code |d| <= delta},
-     * {@code delta·(|d| - delta/2)} beyond.
+     * Returns the mean Huber loss of results and targets of one shape: {@code d²/2} for differences
+     * {@code |d| <= delta}, {@code delta·(|d| - delta/2)} beyond.
      */
     static Loss huber(double delta) {
         return (x, target) -> Losses.huberLoss(x, target, Reduce.MEAN, delta);
