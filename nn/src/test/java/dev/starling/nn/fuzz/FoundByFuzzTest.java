@@ -53,7 +53,7 @@ class FoundByFuzzTest {
 
     @Test
     void refusesRowsThatWereNotAdded() {
-        try (SpillingRows rows = SpillingRows.of(List.of(Field.of(DType.F32, 3)), 1 << 25, Path.of("/missing"))) {
+        try (SpillingRows rows = SpillingRows.of(List.of(Field.of(DType.F32, 3)), 1L << 30, Path.of("/missing"))) {
             for (int index : new int[] {-1, 0, 3}) {
                 assertThrows(TensorException.class, () -> rows.write(index, null));
             }
