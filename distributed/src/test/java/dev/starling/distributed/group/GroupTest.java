@@ -23,6 +23,7 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.reflect.Proxy;
 import java.net.DatagramSocket;
 import java.net.InetAddress;
 import java.net.NetworkInterface;
@@ -153,6 +154,14 @@ class GroupTest {
             ended.countDown();
             return null;
         });
+    }
+
+    @Test
+    void strategiesRefuseAGroupOfAnotherKind() {
+        Group other = (Group) Proxy.newProxyInstance(Group.class.getClassLoader(), new Class<?>[] {Group.class},
+                (_, method, _) -> method.getName().equals("toString") ? "a proxy" : null);
+        assertThatThrownBy(() -> Membership.of(other)).isInstanceOf(DistributedException.class)
+                .hasMessageContaining("Group.join has returned, got a proxy");
     }
 
     @Test
