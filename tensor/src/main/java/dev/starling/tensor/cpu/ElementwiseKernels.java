@@ -16,8 +16,8 @@ import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Kernels of {@link Elementwise} operations: generated loops of their formulas. A result has the memory layout of the first
- * operand of its shape, if that is dense, so that operations after a convolution keep the convolution's layout.
+ * Kernels of {@link Elementwise} operations: generated loops of their formulas. A result has the memory layout of the
+ * first operand of its shape, if that is dense, so that operations after a convolution keep the convolution's layout.
  */
 final class ElementwiseKernels {
     private static final int TYPES = DType.values().length;
