@@ -29,7 +29,7 @@ final class FormulaSource implements Formula.Interpretation<String> {
      * @param prefix of the intermediate values' names
      */
     FormulaSource(Formula formula, List<String> operands, int firstParameter, DType type, String prefix) {
-        named = formula.steps().size() > 1;
+        named = formula.steps().size() > 1 || formula.outputs().size() > 1;
         this.operands = operands;
         this.firstParameter = firstParameter;
         this.type = type;

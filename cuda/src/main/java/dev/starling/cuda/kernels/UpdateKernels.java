@@ -4,6 +4,11 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.scalar.Formula;
+import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.IntStream;
 
 /**
  * {@link Update} operations: one pass reads parameter, gradient and state and writes parameter and state, of many
@@ -16,23 +21,49 @@ public final class UpdateKernels {
     private static final int THREADS = 256;
     /** Vectors for each thread of a block. */
     private static final int VECTORS = 2;
+    /** The sources of rules, by type. */
+    private static final ConcurrentHashMap<Formula, String[]> SOURCES = new ConcurrentHashMap<>();
 
     private final Launcher launcher;
 
-    private record UpdateKernel(String rule, int operands, DType type, int entries) implements Kernel {
+    private record UpdateKernel(String rule, int operands, int changed, int parameters, DType type, int entries)
+            implements Kernel {
         @Override
         public KernelSource source() {
             int width = VECTOR_BYTES / type.bytes();
             return KernelSource.of("update", "update", "T", Types.of(type), "C", Types.wide(type), "RULE", rule,
+                    "PARAMETERS", Integer.toString(Math.max(1, parameters)), "CHANGED", Integer.toString(changed),
                     "OPERANDS", Integer.toString(operands), "WIDTH", Integer.toString(width),
                     "CHUNK", Integer.toString(chunk(type)), "ENTRIES", Integer.toString(entries));
         }
     }
 
-    /** A rule's parameters: real numbers, and optionally a flag after them. */
-    private record Rule(String name, double[] parameters, Boolean flag) {
-        Rule(String name, double... parameters) {
-            this(name, parameters, null);
+    /** What equal updates have in common: the source of their rule, and its parameters. */
+    private record Rule(String source, int changed, double[] parameters) {
+        static Rule of(Update op, int operands, DType type) {
+            Formula formula = op.formula(operands);
+            String[] sources = SOURCES.computeIfAbsent(formula, f -> new String[DType.values().length]);
+            if (sources[type.ordinal()] == null) {
+                sources[type.ordinal()] = source(op, formula, operands, type);
+            }
+            int changed = 0;
+            for (int k = 0; k < operands; k++) {
+                changed |= op.changes(k) ? 1 << k : 0;
+            }
+            return new Rule(sources[type.ordinal()], changed, op.parameters(operands));
+        }
+
+        private static String source(Update op, Formula formula, int operands, DType type) {
+            List<String> names = IntStream.range(0, operands).mapToObj(k -> "x[" + k + "]").toList();
+            FormulaSource source = new FormulaSource(formula, names, 0, type, "t");
+            Iterator<String> results = formula.interpret(source).iterator();
+            StringBuilder text = new StringBuilder(source.statements());
+            for (int k = 0; k < operands; k++) {
+                if (op.changes(k)) {
+                    text.append(names.get(k)).append(" = ").append(results.next()).append("; ");
+                }
+            }
+            return text.toString();
         }
     }
 
@@ -90,7 +121,7 @@ public final class UpdateKernels {
     private void runEqual(int first, Update[] ops, Tensor[][] operands, boolean[] done, Tensor guard) {
         DType type = unit(ops[first], operands[first]);
         int arity = operands[first].length;
-        Rule rule = rule(ops[first], arity);
+        Rule rule = Rule.of(ops[first], arity, type);
         UpdateTable table = UpdateTable.of(arity, type.bytes(), chunk(type));
         for (int i = first; i < ops.length; i++) {
             Tensor[] of = operands[i];
@@ -118,7 +149,8 @@ public final class UpdateKernels {
 
     private void launch(Rule rule, DType type, UpdateTable table, Tensor guard) {
         if (table.blocks() > 0) {
-            Launch launch = launcher.launch(new UpdateKernel(rule.name, table.operands(), type, table.capacity()));
+            Launch launch = launcher.launch(new UpdateKernel(rule.source, table.operands(), rule.changed,
+                    rule.parameters.length, type, table.capacity()));
             table.appendTo(launch);
             launch.i64(guard == null ? 0 : guard.address() + guard.dtype().bytes() - 2).i64(launcher.faults().flag())
                     .i32(guard == null ? 0 : exponent(guard.dtype())).align(8);
@@ -129,11 +161,10 @@ public final class UpdateKernels {
                     launch.f32((float) parameter);
                 }
             }
-            if (rule.parameters.length == 0) {
-                launch.bool(false);
-            }
-            if (rule.flag != null) {
-                launch.i32(rule.flag ? 1 : 0).align(type == DType.F64 ? 8 : 4);
+            if (rule.parameters.length == 0 && Types.wide(type).equals("f32")) {
+                launch.f32(0);
+            } else if (rule.parameters.length == 0) {
+                launch.i64(0);
             }
             launch.blocks(table.blocks(), THREADS);
         }
@@ -147,20 +178,6 @@ public final class UpdateKernels {
             case F64 -> 0x7ff0;
             case F16 -> 0x7c00;
             case I64, I32, I8, U8, BOOL -> throw new AssertionError("a guard cannot be " + type);
-        };
-    }
-
-    private static Rule rule(Update op, int operands) {
-        return switch (op) {
-            case Update.Assign _ -> new Rule("Assign");
-            case Update.Blend(double decay, double weight) -> new Rule("Blend", decay, weight);
-            case Update.RunningStatistics o -> new Rule("RunningStatistics", o.weight(), o.epsilon(), o.unbiased());
-            case Update.Sgd o when operands == 3 -> new Rule("Momentum",
-                    new double[] {o.rate(), o.momentum(), 1 - o.dampening(), o.weightDecay()}, o.nesterov());
-            case Update.Sgd o -> new Rule("Descent", o.rate(), o.weightDecay());
-            case Update.Adam o -> new Rule("Adam", o.rate(), o.beta1(), 1 - o.beta1(), o.beta2(), 1 - o.beta2(),
-                    1 - Math.pow(o.beta1(), o.step()), 1 - Math.pow(o.beta2(), o.step()), o.epsilon(),
-                    o.decoupled() ? 0 : o.weightDecay(), o.decoupled() ? o.rate() * o.weightDecay() : 0);
         };
     }
 

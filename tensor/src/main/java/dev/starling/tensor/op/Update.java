@@ -1,9 +1,26 @@
 package dev.starling.tensor.op;
 
+import static dev.starling.tensor.op.scalar.Scalar.operand;
+import static dev.starling.tensor.op.scalar.Scalar.parameter;
+
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Opcode;
+import dev.starling.tensor.op.scalar.Scalar;
 
 /** Changes operands in place and returns nothing: assignments, running means, optimiser steps. Not differentiable. */
 public sealed interface Update extends Op {
+    /**
+     * Returns the new elements of the operands that the operation changes, in their order. Rates and decays are
+     * parameters, so that a schedule needs no new kernel.
+     *
+     * @param operands their number
+     */
+    Formula formula(int operands);
+
+    /** Returns the values of the parameters of {@link #formula}. */
+    double[] parameters(int operands);
+
     /** Returns whether the operation changes operand {@code i}; the first one is always changed. */
     default boolean changes(int i) {
         return switch (this) {
@@ -50,6 +67,18 @@ public sealed interface Update extends Op {
 
     /** Operands {@code (target, source)}: copies, converting and broadcasting the source. */
     record Assign() implements Update {
+        private static final Formula SOURCE = Formula.of(operand(1));
+
+        @Override
+        public Formula formula(int operands) {
+            return SOURCE;
+        }
+
+        @Override
+        public double[] parameters(int operands) {
+            return Formula.noParameters();
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 2, 2);
@@ -66,7 +95,20 @@ public sealed interface Update extends Op {
      * @param decay factor of the old value
      * @param weight factor of the new value
      */
-    record Blend(double decay, double weight) implements Update { }
+    record Blend(double decay, double weight) implements Update {
+        private static final Formula FORMULA = Formula.of(
+                operand(1).fma(parameter(1), operand(0).mul(parameter(0))));
+
+        @Override
+        public Formula formula(int operands) {
+            return FORMULA;
+        }
+
+        @Override
+        public double[] parameters(int operands) {
+            return new double[] {decay, weight};
+        }
+    }
 
     /**
      * Operands {@code (mean, batchMean, variance, inverseDeviation)} of the same shape; changes the first and the
@@ -79,7 +121,34 @@ public sealed interface Update extends Op {
      * @param epsilon as of {@link Normalization.BatchNorm}
      * @param unbiased n/(n - 1), for n values per channel
      */
-    record RunningStatistics(double weight, double epsilon, double unbiased) implements Update { }
+    record RunningStatistics(double weight, double epsilon, double unbiased) implements Update {
+        private static final Formula FORMULA = statistics();
+
+        private static Formula statistics() {
+            Scalar mean = operand(0);
+            Scalar batchMean = operand(1);
+            Scalar variance = operand(2);
+            Scalar square = Scalar.of(Opcode.RECIPROCAL, operand(3).square());
+            Scalar biased = Scalar.of(Opcode.MAXIMUM, square.sub(parameter(0)), Scalar.constant(0));
+            Scalar batchVariance = biased.mul(parameter(1));
+            Scalar sound = Scalar.of(Opcode.AND, Scalar.of(Opcode.IS_FINITE, batchVariance),
+                    Scalar.of(Opcode.IS_FINITE, batchMean));
+            Scalar nextMean = batchMean.fma(parameter(3), mean.mul(parameter(2)));
+            Scalar nextVariance = batchVariance.fma(parameter(3), variance.mul(parameter(2)));
+            return Formula.of(Scalar.of(Opcode.WHERE, sound, nextMean, mean),
+                    Scalar.of(Opcode.WHERE, sound, nextVariance, variance));
+        }
+
+        @Override
+        public Formula formula(int operands) {
+            return FORMULA;
+        }
+
+        @Override
+        public double[] parameters(int operands) {
+            return new double[] {epsilon, unbiased, 1 - weight, weight};
+        }
+    }
 
     /**
      * Operands {@code (parameter, gradient)} or, with momentum, {@code (parameter, gradient, velocity)}:
@@ -93,7 +162,29 @@ public sealed interface Update extends Op {
      * @param nesterov whether to use Nesterov momentum
      */
     record Sgd(double rate, double momentum, double dampening, double weightDecay, boolean nesterov)
-            implements Update { }
+            implements Update {
+        private static final Scalar DECAYED = operand(0).fma(parameter(1), operand(1));
+        private static final Formula DESCENT = Formula.of(DECAYED.fma(parameter(0), operand(0)));
+        private static final Formula MOMENTUM = withVelocity(false);
+        private static final Formula NESTEROV = withVelocity(true);
+
+        private static Formula withVelocity(boolean nesterov) {
+            Scalar velocity = DECAYED.fma(parameter(3), operand(2).mul(parameter(2)));
+            Scalar step = nesterov ? velocity.fma(parameter(2), DECAYED) : velocity;
+            return Formula.of(step.fma(parameter(0), operand(0)), velocity);
+        }
+
+        @Override
+        public Formula formula(int operands) {
+            return operands == 2 ? DESCENT : nesterov ? NESTEROV : MOMENTUM;
+        }
+
+        @Override
+        public double[] parameters(int operands) {
+            return operands == 2 ? new double[] {-rate, weightDecay}
+                    : new double[] {-rate, weightDecay, momentum, 1 - dampening};
+        }
+    }
 
     /**
      * Operands {@code (parameter, gradient, mean, square)}: {@code m = β₁m + (1-β₁)g; v = β₂v + (1-β₂)g²;
@@ -110,5 +201,34 @@ public sealed interface Update extends Op {
      */
     record Adam(double rate, double beta1, double beta2, double epsilon, double weightDecay, boolean decoupled,
             long step)
-            implements Update { }
+            implements Update {
+        private static final Formula PLAIN = rule(false);
+        private static final Formula DECOUPLED = rule(true);
+
+        /**
+         * Weight decay either shrinks the parameter or is added to the gradient. One formula for both would add 0 times
+         * the parameter to the gradient, which is NaN for a parameter that is not finite. One of the bias corrections
+         * is part of the rate, the other is a factor of the root.
+         */
+        private static Formula rule(boolean decoupled) {
+            Scalar p = operand(0);
+            Scalar shrunk = decoupled ? p.mul(parameter(0)) : p;
+            Scalar g = decoupled ? operand(1) : p.fma(parameter(0), operand(1));
+            Scalar mean = g.fma(parameter(2), operand(2).mul(parameter(1)));
+            Scalar square = g.square().fma(parameter(4), operand(3).mul(parameter(3)));
+            Scalar root = square.sqrt().fma(parameter(6), parameter(7));
+            return Formula.of(mean.div(root).fma(parameter(5), shrunk), mean, square);
+        }
+
+        @Override
+        public Formula formula(int operands) {
+            return decoupled ? DECOUPLED : PLAIN;
+        }
+
+        @Override
+        public double[] parameters(int operands) {
+            return new double[] {decoupled ? 1 - rate * weightDecay : weightDecay, beta1, 1 - beta1, beta2, 1 - beta2,
+                -rate / (1 - StrictMath.pow(beta1, step)), 1 / Math.sqrt(1 - StrictMath.pow(beta2, step)), epsilon};
+        }
+    }
 }
