@@ -81,19 +81,19 @@ final class BatchScores {
     /**
      * Returns the headers of a result: the record's own and the model's. A result that is too large becomes an error.
      *
-     * @param largest how many bytes a record may take
+     * @param maxBytes the largest size of a record
      * @return {@code null} if there is an error
      */
-    Headers headers(int record, byte[] key, Headers source, long largest) {
+    Headers headers(int record, byte[] key, Headers source, long maxBytes) {
         if (errors[record] != null) {
             return null;
         }
         Headers headers = new RecordHeaders(source);
         StreamHeaders.scored(headers, version);
         long bytes = StreamHeaders.bytes(key, results[record], headers);
-        if (bytes > largest) {
+        if (bytes > maxBytes) {
             errors[record] = "the result with the key and headers of its record takes " + bytes + " bytes, max."
-                    + "request.size is " + largest;
+                    + "request.size is " + maxBytes;
             return null;
         }
         return headers;

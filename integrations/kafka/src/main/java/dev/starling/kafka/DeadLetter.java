@@ -6,13 +6,13 @@ import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 
 /**
- * A record that cannot be used, with the reason and the place in headers. Key, headers and value are those of the
- * record as long as they take {@link #LARGEST} bytes or less together: a record of the greatest size that a broker
- * accepts would not fit into a dead letter with its headers, and would stop the stream for ever.
+ * A record that cannot be used; headers hold the reason and where the record comes from. Key, headers and value are
+ * copied from the record up to {@link #MAX_BYTES} bytes in all: a record of the largest size that a broker accepts
+ * would not fit into a dead letter with further headers, and would stop the stream permanently.
  */
 record DeadLetter(byte[] key, byte[] value, Headers headers, long timestamp) {
     /** Half of what brokers and producers accept by default. */
-    static final int LARGEST = 512 * 1024;
+    static final int MAX_BYTES = 512 * 1024;
     private static final int MAX_ERROR = 2000;
 
     static DeadLetter of(ConsumerRecord<byte[], byte[]> source, String error) {
@@ -22,7 +22,7 @@ record DeadLetter(byte[] key, byte[] value, Headers headers, long timestamp) {
 
     static DeadLetter of(byte[] key, byte[] value, Headers headers, long timestamp, String error, String topic,
             int partition, long offset) {
-        int room = LARGEST;
+        int room = MAX_BYTES;
         StringBuilder omitted = new StringBuilder();
         byte[] keptKey = kept("key", key, room, omitted);
         room -= keptKey == null ? 0 : keptKey.length;

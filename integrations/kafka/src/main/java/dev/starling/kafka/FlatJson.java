@@ -5,9 +5,9 @@ import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Reads and writes JSON objects whose values are strings or whole numbers, as announcements are. */
+/** Reads and writes JSON objects whose values are strings or whole numbers: the format of announcements. */
 final class FlatJson {
-    private static final int LONGEST = 65_536;
+    private static final int MAX_CHARACTERS = 65_536;
     private static final Pattern PAIR = Pattern.compile(
             "\\s*+\"((?:[^\"\\\\\\p{Cntrl}]|\\\\.)*+)\"\\s*+:\\s*+(?:\"((?:[^\"\\\\\\p{Cntrl}]|\\\\.)*+)\"|(\\d{1,18}))"
                     + "\\s*+(,|\\})\\s*+");
@@ -17,8 +17,8 @@ final class FlatJson {
 
     static Map<String, String> read(String json) {
         String text = json.strip();
-        if (text.length() > LONGEST || !text.startsWith("{")) {
-            throw new StreamException("must be a JSON object of at most " + LONGEST + " characters");
+        if (text.length() > MAX_CHARACTERS || !text.startsWith("{")) {
+            throw new StreamException("must be a JSON object of at most " + MAX_CHARACTERS + " characters");
         }
         Map<String, String> fields = new LinkedHashMap<>();
         Matcher pair = PAIR.matcher(text).region(1, text.length());
@@ -36,7 +36,7 @@ final class FlatJson {
             pair.region(pair.end(), text.length());
         }
         if (pair.regionStart() != text.length()) {
-            throw new StreamException("has text behind the object");
+            throw new StreamException("has text after the object");
         }
         return fields;
     }
@@ -52,7 +52,7 @@ final class FlatJson {
             char escaped = text.charAt(++i);
             if (escaped == 'u') {
                 if (i + 4 >= text.length() || !text.substring(i + 1, i + 5).matches("[0-9a-fA-F]{4}")) {
-                    throw new StreamException("must have four hexadecimal digits behind \\u");
+                    throw new StreamException("must have four hexadecimal digits after \\u");
                 }
                 plain.append((char) Integer.parseInt(text.substring(i + 1, i + 5), 16));
                 i += 4;

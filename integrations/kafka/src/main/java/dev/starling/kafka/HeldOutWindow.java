@@ -9,12 +9,12 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.function.ToDoubleBiFunction;
 
-/** The last rows that were held out of training, in a tensor that checkpoints hold. */
+/** The most recent held-out rows, in a tensor that checkpoints contain. */
 final class HeldOutWindow implements AutoCloseable {
     private final RowSplit split;
     private final int size;
     private final Parameter rows;
-    /** How many rows were added in all. */
+    /** Number of rows added since the first start of the learner. */
     private long added;
 
     HeldOutWindow(int size, RowSplit split) {
@@ -35,7 +35,7 @@ final class HeldOutWindow implements AutoCloseable {
         return added;
     }
 
-    /** Resumes from a checkpoint, after {@link #rows} was filled. */
+    /** Restores the count of rows from a checkpoint; {@link #rows} is restored before. */
     void resume(long count) {
         added = count;
     }
@@ -52,7 +52,7 @@ final class HeldOutWindow implements AutoCloseable {
         return (int) Math.min(added, size);
     }
 
-    /** Measures a model on the rows of the window, of which there must be some, by its result and the target. */
+    /** Applies {@code measure} to the model's result and the target of all rows; the window must not be empty. */
     double measure(Layer model, ToDoubleBiFunction<Tensor, Tensor> measure) {
         try (Scope scope = Scope.open("held out")) {
             float[] all = rows.master().narrow(0, 0, filled()).toFloats();

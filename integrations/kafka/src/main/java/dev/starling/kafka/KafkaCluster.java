@@ -17,8 +17,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * The brokers, the security settings, and how long to wait for an answer. Immutable; {@link #toString} leaves out all
- * settings, which may hold secrets.
+ * The addresses of the brokers, the settings of Kafka's clients, and how long a request may take. Immutable. {@link
+ * #toString} contains no settings, which may be secret.
  */
 public final class KafkaCluster {
     private final String servers;
@@ -41,11 +41,11 @@ public final class KafkaCluster {
     }
 
     /** Returns these brokers with another deadline, of 1 s to 1 hour. */
-    public KafkaCluster deadline(Duration longest) {
-        if (longest.compareTo(Duration.ofSeconds(1)) < 0 || longest.compareTo(Duration.ofHours(1)) > 0) {
-            throw new StreamException("the deadline must be 1 s to 1 hour, got " + longest);
+    public KafkaCluster deadline(Duration limit) {
+        if (limit.compareTo(Duration.ofSeconds(1)) < 0 || limit.compareTo(Duration.ofHours(1)) > 0) {
+            throw new StreamException("the deadline must be 1 s to 1 hour, got " + limit);
         }
-        return new KafkaCluster(servers, longest, settings);
+        return new KafkaCluster(servers, limit, settings);
     }
 
     /** Returns these brokers with a setting of Kafka's clients, for example {@code security.protocol}. */
@@ -60,13 +60,13 @@ public final class KafkaCluster {
         return deadline;
     }
 
-    /** Returns how long a transaction may take: the deadline, or what brokers allow by default if that is less. */
+    /** Returns how long a transaction may take: the deadline, but at most 15 minutes, the default limit of brokers. */
     int transactionTimeoutMs() {
         return (int) Math.min(deadline.toMillis(), Duration.ofMinutes(15).toMillis());
     }
 
-    /** Returns how many bytes a producer's record may have. */
-    long largestRecord() {
+    /** Returns the size of the largest record that a producer sends, in bytes. */
+    long maxRecordBytes() {
         try {
             return Long.parseLong(settings.getOrDefault("max.request.size", "1048576"));
         } catch (NumberFormatException e) {
@@ -78,16 +78,16 @@ public final class KafkaCluster {
     /** Returns the settings that all clients have in common. */
     Map<String, Object> settings() {
         Map<String, Object> all = new HashMap<>();
-        long patience = deadline.toMillis();
+        long deadlineMs = deadline.toMillis();
         all.put("bootstrap.servers", servers);
         // Kafka's clients send metrics to brokers that ask for them.
         all.put("enable.metrics.push", "false");
-        all.put("request.timeout.ms", (int) Math.min(30_000, patience * 3 / 4));
+        all.put("request.timeout.ms", (int) Math.min(30_000, deadlineMs * 3 / 4));
         all.putAll(settings);
         return all;
     }
 
-    /** Makes a consumer that sees committed records only and commits nothing by itself. The caller closes it. */
+    /** Creates a consumer that reads committed records only and commits no offsets. The caller closes it. */
     Consumer<byte[], byte[]> consumer(Map<String, Object> own) {
         Map<String, Object> all = settings();
         all.put("enable.auto.commit", "false");
@@ -99,11 +99,11 @@ public final class KafkaCluster {
         try {
             return new KafkaConsumer<>(all, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         } catch (KafkaException e) {
-            throw refused("a consumer", e);
+            throw creationFailure("a consumer", e);
         }
     }
 
-    /** Makes an idempotent producer whose records arrive within the deadline or fail. The caller closes it. */
+    /** Creates an idempotent producer whose records arrive or fail within the deadline. The caller closes it. */
     Producer<byte[], byte[]> producer(Map<String, Object> own) {
         Map<String, Object> all = settings();
         all.put("enable.idempotence", "true");
@@ -114,60 +114,60 @@ public final class KafkaCluster {
         try {
             return new KafkaProducer<>(all, new ByteArraySerializer(), new ByteArraySerializer());
         } catch (KafkaException e) {
-            throw refused("a producer", e);
+            throw creationFailure("a producer", e);
         }
     }
 
-    private StreamException refused(String client, KafkaException e) {
+    private StreamException creationFailure(String client, KafkaException e) {
         Throwable reason = e.getCause() == null ? e : e.getCause();
-        return new StreamException(client + " of " + this + " cannot be made: " + reason.getMessage()
+        return new StreamException(client + " of " + this + " cannot be created: " + reason.getMessage()
                 + "; correct the address or the settings", e);
     }
 
-    /** Returns the partitions of a topic, which must be there. */
+    /** Returns the partitions of a topic; throws if there is no such topic. */
     List<TopicPartition> partitions(Consumer<byte[], byte[]> consumer, String topic) {
         List<PartitionInfo> found;
         try {
             found = consumer.partitionsFor(topic, deadline);
         } catch (TimeoutException e) {
-            throw away("topic " + topic, e);
+            throw noAnswer("topic " + topic, e);
         } catch (KafkaException e) {
             throw new StreamException("topic " + topic + " at " + this + " cannot be read: " + e.getMessage(), e);
         }
         if (found == null || found.isEmpty()) {
-            throw new StreamException("there is no topic " + topic + " at " + this + "; make it first");
+            throw new StreamException("there is no topic " + topic + " at " + this + "; create it first");
         }
         return found.stream().map(p -> new TopicPartition(topic, p.partition())).toList();
     }
 
-    /** Asks a broker for anything, so that brokers that are away are noticed while nothing arrives. */
+    /** Sends a request to the brokers, which fails if none answers: detects lost brokers while no record arrives. */
     void requireAnswer(Consumer<byte[], byte[]> consumer, String topic) {
         consumer.endOffsets(List.of(new TopicPartition(topic, 0)), deadline);
     }
 
-    /** Makes the error for a failure of Kafka's clients. */
+    /** Returns the exception to throw when Kafka's clients report a failure. */
     StreamException failure(String what, KafkaException e) {
         // A transaction that timed out fails with "in an error state"; the reason is the cause.
         for (Throwable cause = e; cause != null; cause = cause.getCause()) {
             if (cause instanceof TimeoutException) {
-                return away(what, e);
+                return noAnswer(what, e);
             }
         }
         Throwable root = e;
         while (root.getCause() != null) {
             root = root.getCause();
         }
-        return new StreamException(what + " has to end: " + this + " or their client report: " + e.getMessage()
+        return new StreamException(what + " must stop: " + this + " or their client report: " + e.getMessage()
                 + (root == e ? "" : " (" + root.getMessage() + ")"), e);
     }
 
-    /** Makes the error for brokers that have not answered within the deadline. */
-    StreamException away(String what, Throwable cause) {
+    /** Returns the exception to throw when the brokers have not answered within the deadline. */
+    StreamException noAnswer(String what, Throwable cause) {
         return new StreamException(what + ": the brokers at " + servers + " have not answered within "
                 + deadline.toMillis() / 1000.0 + " s; check the address, the network and that a broker runs", cause);
     }
 
-    /** Closes a consumer within a second or so. */
+    /** Closes a consumer, within 2 s. */
     static void close(Consumer<byte[], byte[]> consumer) {
         consumer.close(CloseOptions.timeout(Duration.ofSeconds(2)));
     }

@@ -19,11 +19,11 @@ import java.util.Map;
 
 /**
  * Gossip between sites that share only a broker. Every few steps a site mixes in the weights that other sites have
- * published on a topic, and publishes its own. Weights travel with a mass: a site divides its mass evenly between
- * itself and the sites that have published within the staleness, and adds the mass of weights that it mixes in, so that
- * all sites' steps count alike (Kempe et al., 2003). Weights older than the staleness are not mixed in. No site waits
- * for another, nor for the brokers: while those are away, or no other site publishes, a site trains on alone, with a
- * mass of 1.
+ * published on a topic, and publishes its own. Weights are sent with a mass: a site divides its mass evenly between
+ * itself and the sites that have published within the staleness, and adds the mass of the weights that it mixes in, so
+ * that the steps of all sites have equal influence (Kempe et al., 2003). Weights older than the staleness are not mixed
+ * in. No site waits for another, nor for the brokers: while the brokers do not answer, or no other site publishes, a
+ * site continues to train by itself, with a mass of 1.
  *
  * <pre>{@code
  * try (KafkaGossip gossip = KafkaGossip.of(cluster, "weights", "berlin").period(50)) {
@@ -31,8 +31,8 @@ import java.util.Map;
  * }
  * }</pre>
  *
- * <p>A site may be several processes that train by ring or gossip: {@link #around} takes their strategy, and rank 0
- * talks to the broker. Confined to the training thread.
+ * <p>A site may be several processes that train by ring or gossip: their strategy is passed to {@link #around}, and
+ * rank 0 communicates with the brokers. Confined to the training thread.
  */
 public final class KafkaGossip implements DistributionStrategy, StreamsGradients, Collective, StepsElsewhere,
         Concludes {
@@ -77,15 +77,15 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     }
 
     /** Sets the number of steps between publications. */
-    public KafkaGossip period(int each) {
-        if (each < 1) {
-            throw new StreamException("the period must be 1 step or more, got " + each);
+    public KafkaGossip period(int steps) {
+        if (steps < 1) {
+            throw new StreamException("the period must be 1 step or more, got " + steps);
         }
-        period = each;
+        period = steps;
         return this;
     }
 
-    /** Sets how old the weights of other sites may be, by the sites' clocks; 1 minute by default. */
+    /** Sets the greatest age of weights that are mixed in, by the sites' clocks; 1 minute by default. */
     public KafkaGossip staleness(Duration oldest) {
         if (oldest.toMillis() < 1) {
             throw new StreamException("the staleness must be 1 ms or more, got " + oldest);
@@ -94,13 +94,13 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
         return this;
     }
 
-    /** Sends weights in bf16: half as many bytes, rounded to 8 bits of mantissa. */
+    /** Publishes weights in bf16: half as many bytes, rounded to 8 bits of mantissa. */
     public KafkaGossip half() {
         half = true;
         return this;
     }
 
-    /** Sets how the producer compresses: none, lz4, snappy, gzip or zstd (default). */
+    /** Sets the compression of published weights: none, lz4, snappy, gzip or zstd (default). */
     public KafkaGossip compression(String type) {
         compression = type;
         return this;
@@ -123,22 +123,22 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
         return published;
     }
 
-    /** Returns how many times weights of another site were mixed in. */
+    /** Returns how many publications of other sites were mixed in. */
     public long mixed() {
         return mixed;
     }
 
-    /** Returns how many times weights of another site were left out because they were too old. */
+    /** Returns how many publications of other sites were not mixed in because they were too old. */
     public long stale() {
         return stale;
     }
 
-    /** Returns how many other sites have published within the staleness, as rank 0 knows; 0 on other ranks. */
+    /** Returns how many other sites have published within the staleness; known to rank 0 only, 0 on other ranks. */
     public long others() {
         return link == null ? 0 : link.others();
     }
 
-    /** Returns how many records and publications of other sites were refused, because they are malformed. */
+    /** Returns how many records and publications of other sites were refused because they were malformed. */
     public long refused() {
         return refused + (link == null ? 0 : link.refused());
     }
@@ -160,13 +160,14 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
         weights = new SiteWeights(state);
         if (inner.rank() == 0) {
             link = connect();
-            List<SiteNews> heard = link.takeHeard();
-            SiteNews latest = heard.stream().max((a, b) -> Long.compare(a.timestamp(), b.timestamp())).orElse(null);
+            List<SiteUpdate> received = link.drainReceived();
+            SiteUpdate latest = received.stream().max((a, b) -> Long.compare(a.timestamp(), b.timestamp()))
+                    .orElse(null);
             if (latest != null && state.source().isEmpty()) {
-                LOG.log(Level.INFO, "site {0} begins with the weights of site {1}", site, latest.site());
+                LOG.log(Level.INFO, "site {0} starts with the weights of site {1}", site, latest.site());
                 weights.mix(latest.weights(), 0);
             }
-            heard.forEach(SiteNews::close);
+            received.forEach(SiteUpdate::close);
         }
         // Gives the other processes of this site the weights of rank 0.
         inner.start(state);
@@ -180,16 +181,16 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     public void afterStep() {
         inner.afterStep();
         if (link != null) {
-            link.hear(Duration.ZERO);
+            link.receive(Duration.ZERO);
         }
-        // Not a count of this process: all ranks exchange after the same steps, also those that have joined later.
+        // The optimiser's count, not this process's: ranks that joined later exchange after the same steps.
         if (state.optimizer().steps() % period == 0) {
             exchange();
         }
     }
 
     private void exchange() {
-        takeSeat();
+        followRank();
         if (link != null) {
             double returned = link.returned();
             mass += returned;
@@ -203,34 +204,34 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
         }
     }
 
-    /** Makes the rank that is 0 now talk to the broker: under an elastic strategy, ranks change when one is lost. */
-    private void takeSeat() {
+    /** Connects on rank 0 and disconnects on others: under an elastic strategy, ranks change when one is lost. */
+    private void followRank() {
         if (inner.rank() != 0 && link != null) {
-            stop();
+            disconnect();
         } else if (inner.rank() == 0 && link == null) {
             try {
                 link = connect();
                 mass = 1;
             } catch (StreamException e) {
-                LOG.log(Level.WARNING, "site {0} trains on alone: {1}", site, e.getMessage());
+                LOG.log(Level.WARNING, "site {0} continues without other sites: {1}", site, e.getMessage());
             }
         }
     }
 
     private void mixIn() {
-        for (SiteNews news : link.takeHeard()) {
-            if (link.isFresh(news.timestamp())) {
-                weights.mix(news.weights(), mass / (mass + news.mass()));
-                mass += news.mass();
+        for (SiteUpdate update : link.drainReceived()) {
+            if (link.isFresh(update.timestamp())) {
+                weights.mix(update.weights(), mass / (mass + update.mass()));
+                mass += update.mass();
                 mixed++;
             } else {
                 stale++;
             }
-            news.close();
+            update.close();
         }
     }
 
-    /** Publishes the weights, unless the last ones are still on their way. */
+    /** Publishes the weights, unless the previous publication is still in flight. */
     private void publish() {
         long others = link.others();
         if (others == 0 && !link.isSending()) {
@@ -256,9 +257,9 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     public void conclude() {
         Concludes.of(inner).conclude();
         if (link != null) {
-            // The last weights are worth the wait for those before them, which the deadline bounds.
+            // The final weights are published only after the previous ones have arrived; the deadline bounds this wait.
             link.flush();
-            link.hear(Duration.ofMillis(50));
+            link.receive(Duration.ofMillis(50));
         }
         exchange();
     }
@@ -266,16 +267,16 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     @Override
     public void finish() {
         Concludes.of(inner).finish();
-        stop();
+        disconnect();
     }
 
     @Override
     public void close() {
-        stop();
+        disconnect();
         inner.close();
     }
 
-    private void stop() {
+    private void disconnect() {
         if (link != null) {
             refused += link.refused();
             link.close();

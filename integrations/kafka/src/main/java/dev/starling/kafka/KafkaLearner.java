@@ -24,9 +24,10 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Trains a model on the records of a topic. Offsets lie in the checkpoint, beside weights and the optimiser's state, so
- * that after a crash each record has changed the weights exactly once. Some records, always the same, are held out of
- * training; on the last of them the model is compared with the version that serves, and published when it is better.
+ * Trains a model on the records of a topic. A checkpoint contains the offsets beside the weights and the optimiser's
+ * state, so that each record changes the weights exactly once, also after a crash. A fixed subset of the records is
+ * held out of training; on the most recent of these the model is compared with the version that serves, and is
+ * published if it is better.
  *
  * <pre>{@code
  * try (KafkaLearner learner = KafkaLearner.of(cluster, "payments.labelled", RowCodec.floats(17))
@@ -37,15 +38,15 @@ import org.apache.kafka.common.TopicPartition;
  * }
  * }</pre>
  *
- * <p>One thread runs it; any thread may call {@link #close} and {@link #report}. A directory of checkpoints belongs to
- * one learner at a time. The caller closes model and optimiser, after the learner.
+ * <p>One thread runs the learner; any thread may call {@link #close} and {@link #report}. A directory of checkpoints
+ * belongs to one learner at a time. The caller closes model and optimiser, after the learner.
  */
 public final class KafkaLearner implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
     private static final Duration IDLE = Duration.ofMillis(100);
     private static final String ANNOUNCE = "kafka.announce";
 
-    private final LearnerSettings how;
+    private final LearnerConfig config;
     private final Work work;
     private final RowSplit split;
     private final LearnerProgress progress;
@@ -54,9 +55,9 @@ public final class KafkaLearner implements AutoCloseable {
     private final Generator generator = Generator.seeded(0);
     private final TrainingStep step;
     private final LiveModel live = new LiveModel();
-    /** Rows that wait for their batch. */
+    /** The rows of the next batch, of which the first {@code pending} are filled. */
     private final float[] rows;
-    private int waiting;
+    private int pending;
     private long savedRecords;
     private long savedNs = System.nanoTime();
     private long answeredNs = System.nanoTime();
@@ -64,68 +65,69 @@ public final class KafkaLearner implements AutoCloseable {
     private final Consumer<byte[], byte[]> consumer;
     /** {@code null} without a topic of dead letters. */
     private final Producer<byte[], byte[]> deadLetters;
-    /** Why a dead letter has not reached its topic, if one has not. */
+    /** The failure of a dead letter that did not reach its topic, or {@code null}. */
     private volatile Exception undelivered;
-    /** These two are {@code null} if nothing is published. */
+    /** {@code null} if no versions are published. */
     private final ModelWatch watch;
+    /** {@code null} if no versions are published. */
     private final ModelPublisher publisher;
-    /** Whether a step has failed in the midst of a batch: then what is in memory is not to be saved. */
+    /** Whether a step has failed within a batch: weights and counts in memory may then disagree and are not saved. */
     private boolean failed;
     private volatile LearnerReport report;
 
-    KafkaLearner(LearnerSettings how) {
-        this.how = how;
-        split = how.split();
+    KafkaLearner(LearnerConfig config) {
+        this.config = config;
+        split = config.split;
         work = new Work(name());
-        progress = new LearnerProgress(how.topic);
-        window = work.keep(new HeldOutWindow(how.window, split), HeldOutWindow::close);
-        rows = new float[Math.multiplyExact(how.batch, split.columns())];
-        state = TrainingState.of(how.model, how.optimizer);
+        progress = new LearnerProgress(config.topic);
+        window = work.keep(new HeldOutWindow(config.window, split), HeldOutWindow::close);
+        rows = new float[Math.multiplyExact(config.batch, split.columns())];
+        state = TrainingState.of(config.model, config.optimizer);
         state.keep("window", window.rows());
-        step = work.keep(new TrainingStep(how.model, how.loss, how.optimizer, generator), TrainingStep::close);
+        step = work.keep(new TrainingStep(config.model, config.loss, config.optimizer, generator), TrainingStep::close);
         work.keep(live, LiveModel::close);
         report = new LearnerReport(0, 0, 0, 0, 0, Double.NaN, Map.of(), Double.NaN, -1);
         try {
-            consumer = work.keep(how.cluster.consumer(Map.of("auto.offset.reset", "none", "max.poll.records", 1024)),
+            consumer = work.keep(config.cluster.consumer(Map.of("auto.offset.reset", "none", "max.poll.records", 1024)),
                     KafkaCluster::close);
-            List<TopicPartition> partitions = how.cluster.partitions(consumer, how.topic);
-            Optional<Checkpoint> latest = Checkpoint.latest(how.checkpoints);
+            List<TopicPartition> partitions = config.cluster.partitions(consumer, config.topic);
+            Optional<Checkpoint> latest = Checkpoint.latest(config.checkpoints);
             latest.ifPresent(this::resume);
             consumer.assign(partitions);
             seek(partitions);
-            if (how.deadLetters != null) {
-                how.cluster.partitions(consumer, how.deadLetters);
+            if (config.deadLetters != null) {
+                config.cluster.partitions(consumer, config.deadLetters);
             }
-            deadLetters = how.deadLetters == null ? null
-                    : work.keep(how.cluster.producer(Map.of()), p -> p.close(Duration.ofSeconds(2)));
-            watch = how.published == null ? null
-                    : work.keep(new ModelWatch(how.cluster, how.published, split.inputs(), live, refusal -> { }),
+            deadLetters = config.deadLetters == null ? null
+                    : work.keep(config.cluster.producer(Map.of()), p -> p.close(Duration.ofSeconds(2)));
+            watch = config.published == null ? null
+                    : work.keep(new ModelWatch(config.cluster, config.published, split.inputs(), live, refusal -> { }),
                     ModelWatch::close);
-            publisher = how.published == null ? null
-                    : work.keep(ModelPublisher.of(how.cluster, how.published.topic(), how.files),
+            publisher = config.published == null ? null
+                    : work.keep(ModelPublisher.of(config.cluster, config.published.topic(), config.files),
                     ModelPublisher::close);
             announceAgain();
             if (latest.isEmpty()) {
-                // A learner that fails before its first checkpoint leaves a model that has learned already.
+                // A failure before the first checkpoint would else leave a model that was trained already.
                 write();
             }
-            tell(report.loss(), Map.of(), Double.NaN);
+            updateReport(report.loss(), Map.of(), Double.NaN);
         } catch (KafkaException e) {
             work.release();
-            throw how.cluster.failure(name(), e);
+            throw config.cluster.failure(name(), e);
         } catch (RuntimeException e) {
             work.release();
             throw e;
         }
     }
 
-    /** Names the learner in messages. */
+    /** Returns the learner's name for messages. */
     private String name() {
-        return "the learner of topic " + how.topic;
+        return "the learner of topic " + config.topic;
     }
 
     /**
-     * Begins a learner.
+     * Returns the settings of a new learner.
      *
      * @param codec decodes a record into a row: the model's input, then the target
      */
@@ -146,28 +148,28 @@ public final class KafkaLearner implements AutoCloseable {
         LOG.log(Level.INFO, "the learner resumes with {0}", progress.place());
     }
 
-    /** Sets where reading starts: in each partition at the checkpoint's offset, else at the first record. */
+    /** Starts each partition at the checkpoint's offset, or at its first record if the checkpoint has none. */
     private void seek(List<TopicPartition> partitions) {
-        Map<TopicPartition, Long> starts = consumer.beginningOffsets(partitions, how.cluster.deadline());
-        Map<TopicPartition, Long> ends = consumer.endOffsets(partitions, how.cluster.deadline());
+        Map<TopicPartition, Long> starts = consumer.beginningOffsets(partitions, config.cluster.deadline());
+        Map<TopicPartition, Long> ends = consumer.endOffsets(partitions, config.cluster.deadline());
         for (TopicPartition partition : partitions) {
             long start = starts.get(partition);
             long end = ends.get(partition);
             long at = progress.offset(partition) == null ? start : progress.offset(partition);
             if (at < start || at > end) {
-                throw new StreamException(name() + " cannot resume: the checkpoint in " + how.checkpoints
+                throw new StreamException(name() + " cannot resume: the checkpoint in " + config.checkpoints
                         + " ends before offset " + at + " of partition " + partition.partition()
                         + ", the topic holds offsets " + start + " to " + (end - 1) + ": "
-                        + (at < start ? "records were deleted before they were learned" : "it was made anew")
+                        + (at < start ? "records were deleted before they were learned" : "it was created again")
                         + "; choose another directory of checkpoints");
             }
             consumer.seek(partition, at);
         }
     }
 
-    /** Announces the version that a crash left written but unannounced, unless a later one was announced. */
+    /** Announces a version that was written but not announced before a crash, unless a later one was announced. */
     private void announceAgain() {
-        if (publisher != null && announced != null && watch.greatest() < announced.version()) {
+        if (publisher != null && announced != null && watch.maxVersion() < announced.version()) {
             publisher.announce(announced);
         }
     }
@@ -185,38 +187,38 @@ public final class KafkaLearner implements AutoCloseable {
     }
 
     /**
-     * Waits up to 100 ms for records and learns them; saves, measures and publishes when that is due.
+     * Waits up to 100 ms for records and trains on them; saves, measures and publishes when that is due.
      *
-     * @return how many records were taken
+     * @return the number of records received
      * @throws StreamException as {@link #run} does; after that, and after any other exception, the learner must be
      *     closed, and the next one resumes from the last checkpoint
      */
     public int step() {
         return work.step(() -> {
             if (failed) {
-                throw new StreamException(name() + " has failed before; close it and open it again");
+                throw new StreamException(name() + " has failed before; close it and open a new one");
             }
-            // Whatever is thrown from here on, counts and weights may not belong together.
+            // After an exception from here on, counts and weights may disagree.
             failed = true;
-            int taken = take();
+            int received = poll();
             failed = false;
-            return taken;
+            return received;
         });
     }
 
-    private int take() {
+    private int poll() {
         try {
             ConsumerRecords<byte[], byte[]> records = consumer.poll(IDLE);
-            records.forEach(this::take);
+            records.forEach(this::receive);
             if (records.isEmpty()) {
                 train();
                 requireAnswer();
             } else {
                 answeredNs = System.nanoTime();
             }
-            boolean late = System.nanoTime() - savedNs > how.interval.toNanos();
+            boolean late = System.nanoTime() - savedNs > config.checkpointInterval.toNanos();
             long fresh = progress.records() - savedRecords;
-            if (fresh >= how.every || fresh > 0 && late) {
+            if (fresh >= config.checkpointRecords || fresh > 0 && late) {
                 save();
             }
             return records.count();
@@ -224,43 +226,44 @@ public final class KafkaLearner implements AutoCloseable {
             throw new StreamException("records of " + progress.place() + " were deleted before they were learned: "
                     + e.getMessage() + "; retain them longer, and choose another directory of checkpoints", e);
         } catch (KafkaException e) {
-            throw how.cluster.failure(name(), e);
+            throw config.cluster.failure(name(), e);
         }
     }
 
     private void requireAnswer() {
-        if (System.nanoTime() - answeredNs > how.cluster.deadline().toNanos() / 3) {
-            how.cluster.requireAnswer(consumer, how.topic);
+        if (System.nanoTime() - answeredNs > config.cluster.deadline().toNanos() / 3) {
+            config.cluster.requireAnswer(consumer, config.topic);
             answeredNs = System.nanoTime();
         }
     }
 
-    private void take(ConsumerRecord<byte[], byte[]> record) {
-        int at = waiting * split.columns();
-        String error = BatchScores.decode(how.codec, record.value(), rows, at);
+    private void receive(ConsumerRecord<byte[], byte[]> record) {
+        int at = pending * split.columns();
+        String error = BatchScores.decode(config.codec, record.value(), rows, at);
         if (error == null) {
             error = split.error(rows, at);
         }
-        progress.take(record);
+        progress.count(record);
         if (error != null) {
             progress.refused++;
-            refuse(record, error);
-        } else if (LearnerProgress.isHeldOut(record, how.holdOut)) {
+            reject(record, error);
+        } else if (LearnerProgress.isHeldOut(record, config.holdOut)) {
             progress.heldOut++;
             window.add(rows, at);
         } else {
             progress.trained++;
-            if (++waiting == how.batch) {
+            if (++pending == config.batch) {
                 train();
             }
         }
     }
 
-    private void refuse(ConsumerRecord<byte[], byte[]> record, String error) {
+    /** Sends a record that cannot be learned to the dead letters, or logs it if there is no topic for them. */
+    private void reject(ConsumerRecord<byte[], byte[]> record, String error) {
         if (deadLetters != null) {
-            deadLetters.send(DeadLetter.of(record, error).toTopic(how.deadLetters), (place, e) ->
+            deadLetters.send(DeadLetter.of(record, error).toTopic(config.deadLetters), (place, e) ->
                     undelivered = e == null ? undelivered : e);
-            // At once: where the brokers are away, each send waits for the deadline.
+            // Checked after each send: without brokers, every further send would wait for the deadline.
             requireDelivered();
         } else {
             LOG.log(Level.WARNING, "topic {0}, partition {1}, offset {2}: {3}", record.topic(), record.partition(),
@@ -269,22 +272,22 @@ public final class KafkaLearner implements AutoCloseable {
     }
 
     private void train() {
-        if (waiting == 0) {
+        if (pending == 0) {
             return;
         }
-        // What layers draw depends on the place in the topic only, not on how often the learner was started.
-        generator.restore(Generator.seeded(how.seed).split(progress.trained).state());
+        // Random numbers depend on the place in the topic only, not on how often the learner was restarted.
+        generator.restore(Generator.seeded(config.seed).split(progress.trained).state());
         try (Scope scope = Scope.open("learn")) {
-            step.run(split.input(rows, waiting).to(how.model.device()),
-                    split.target(rows, waiting).to(how.model.device()));
+            step.run(split.input(rows, pending).to(config.model.device()),
+                    split.target(rows, pending).to(config.model.device()));
         } catch (StarlingException e) {
-            throw new StreamException("a step over " + waiting + " records of " + progress.place() + " failed: "
+            throw new StreamException("a step over " + pending + " records of " + progress.place() + " failed: "
                     + e.getMessage(), e);
         }
-        waiting = 0;
+        pending = 0;
     }
 
-    /** Trains on what waits, measures, and writes the checkpoint; a version that is better is announced after that. */
+    /** Trains on the pending rows, measures, writes the checkpoint, and then announces the version if it is better. */
     private void save() {
         train();
         deliver();
@@ -293,7 +296,7 @@ public final class KafkaLearner implements AutoCloseable {
         write();
         if (better != null) {
             publisher.announce(better);
-            tell(report.loss(), report.metrics(), report.servedLoss());
+            updateReport(report.loss(), report.metrics(), report.servedLoss());
             LOG.log(Level.INFO, "{0} is announced: held-out loss {1}, served {2}", better, report.loss(),
                     report.servedLoss());
         }
@@ -305,13 +308,13 @@ public final class KafkaLearner implements AutoCloseable {
         if (announced != null) {
             notes.put(ANNOUNCE, new String(announced.toJson(), StandardCharsets.UTF_8));
         }
-        Checkpoint.save(how.checkpoints, progress.records(), state.tensors(), notes);
-        Checkpoint.prune(how.checkpoints, 2);
+        Checkpoint.save(config.checkpoints, progress.records(), state.tensors(), notes);
+        Checkpoint.prune(config.checkpoints, 2);
         savedRecords = progress.records();
         savedNs = System.nanoTime();
     }
 
-    /** Waits until dead letters have arrived: a checkpoint must not count a record whose letter is lost. */
+    /** Waits until all dead letters have arrived: a checkpoint must not count a record whose dead letter is lost. */
     private void deliver() {
         if (deadLetters != null) {
             deadLetters.flush();
@@ -321,69 +324,69 @@ public final class KafkaLearner implements AutoCloseable {
 
     private void requireDelivered() {
         if (undelivered != null) {
-            throw how.cluster.failure(name() + ", which sends dead letters to topic " + how.deadLetters + ",",
+            throw config.cluster.failure(name() + ", which sends dead letters to topic " + config.deadLetters + ",",
                     new KafkaException(undelivered.getMessage(), undelivered));
         }
     }
 
-    /** Measures the model and the served one; writes the file of a new version if it is better, and returns it. */
+    /** Measures the model and the served one; if the model is better, writes and returns a new version. */
     private ModelVersion measure() {
-        if (window.filled() < how.least) {
-            tell(Double.NaN, Map.of(), Double.NaN);
+        if (window.filled() < config.minMeasuredRows) {
+            updateReport(Double.NaN, Map.of(), Double.NaN);
             return null;
         }
-        double loss = window.measure(how.model, (result, target) -> how.loss.of(result, target).item());
+        double loss = window.measure(config.model, (result, target) -> config.loss.of(result, target).item());
         Map<String, Double> metrics = new HashMap<>();
-        for (Metric metric : how.metrics) {
-            metrics.put(metric.name(), window.measure(how.model, metric::sumOver) / window.filled());
+        for (Metric metric : config.metrics) {
+            metrics.put(metric.name(), window.measure(config.model, metric::sumOver) / window.filled());
         }
         Double served = servedLoss();
-        tell(loss, metrics, served == null ? Double.NaN : served);
+        updateReport(loss, metrics, served == null ? Double.NaN : served);
         if (publisher == null) {
             return null;
         }
-        boolean pending = announced != null && announced.version() > watch.greatest();
-        boolean better = served == null || loss < served * (1 - how.margin);
+        boolean pending = announced != null && announced.version() > watch.maxVersion();
+        boolean better = served == null || loss < served * (1 - config.margin);
         return pending || !better || !Double.isFinite(loss) ? null
-                : publisher.write(how.published.name(), watch.greatest() + 1, how.model, how.metadata);
+                : publisher.write(config.published.name(), watch.maxVersion() + 1, config.model, config.metadata);
     }
 
-    /** Returns the loss of the version that serves; {@code null} if none does, NaN if this loss cannot measure it. */
+    /** Returns the served version's loss: {@code null} if none is served, NaN if this loss cannot measure it. */
     private Double servedLoss() {
-        ServedModel served = live.hold();
+        ServedModel served = live.acquire();
         if (served == null) {
             return null;
         }
         try {
-            return window.measure(served.model(), (result, target) -> how.loss.of(result, target).item());
+            return window.measure(served.model(), (result, target) -> config.loss.of(result, target).item());
         } catch (StarlingException e) {
-            // Announced by another process; the learner keeps learning, and publishes nothing over it.
+            // Another process announced this version: the learner continues to train, and does not replace it.
             LOG.log(Level.WARNING, "{0} publishes nothing while {1} serves, which cannot be measured on held-out "
                     + "rows: {2}", name(), served.version(), e.getMessage());
             return Double.NaN;
         } finally {
-            served.drop();
+            served.release();
         }
     }
 
-    private void tell(double loss, Map<String, Double> metrics, double servedLoss) {
+    private void updateReport(double loss, Map<String, Double> metrics, double servedLoss) {
         report = new LearnerReport(progress.records(), progress.trained, progress.heldOut, progress.refused,
                 progress.checksum(), loss, Map.copyOf(metrics), servedLoss,
                 announced == null ? -1 : announced.version());
     }
 
-    /** Returns how far the learner was at its last checkpoint. */
+    /** Returns the counts and measurements of the last checkpoint. */
     public LearnerReport report() {
         return report;
     }
 
     /**
-     * Saves what was learned, then closes. Waits for the step under way twice as long as the deadline; if it takes
-     * longer, nothing is saved, and the thread that runs the learner closes it when the step is done.
+     * Saves a checkpoint and closes the learner. Waits for the current step for up to twice the deadline; if the step
+     * takes longer, nothing is saved, and the thread that runs the learner closes it when the step ends.
      */
     @Override
     public void close() {
-        work.close(how.cluster.deadline().multipliedBy(2), () -> {
+        work.close(config.cluster.deadline().multipliedBy(2), () -> {
             if (!failed && progress.records() > savedRecords) {
                 save();
             }

@@ -28,9 +28,9 @@ import org.apache.kafka.common.header.Headers;
 
 /**
  * Scores the records of a topic, each exactly once: a batch of records, one model, one forward pass, one transaction
- * that holds results, dead letters and offsets. The model is swapped between two batches, never within one. After a
- * crash, the next scorer with the same {@link Builder#instance} name continues at once where the last transaction
- * ended.
+ * that holds results, dead letters and offsets. The model is replaced between two batches, never within one. After a
+ * crash, the next scorer with the same {@link Builder#instance} name continues where the last transaction ended,
+ * without waiting for a rebalance.
  *
  * <pre>{@code
  * try (KafkaScorer scorer = KafkaScorer.of(KafkaCluster.at("localhost:9092"), RowCodec.floats(16))
@@ -39,14 +39,14 @@ import org.apache.kafka.common.header.Headers;
  * }
  * }</pre>
  *
- * <p>One thread runs it; any thread may call {@link #close} and {@link #counts}.
+ * <p>One thread runs the scorer; any thread may call {@link #close} and {@link #counts}.
  */
 public final class KafkaScorer implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
     private static final Duration IDLE = Duration.ofMillis(100);
-    private static final int ATTEMPTS = 5;
+    private static final int MAX_ATTEMPTS = 5;
 
-    private final Builder how;
+    private final ScorerConfig config;
     private final Work work;
     private final LiveModel live = new LiveModel();
     private final Queue<DeadLetter> refusals = new ConcurrentLinkedQueue<>();
@@ -55,44 +55,45 @@ public final class KafkaScorer implements AutoCloseable {
     private final Producer<byte[], byte[]> producer;
     private long answeredNs;
     private int failures;
-    /** Whether a transaction failed in a way that only a new producer can recover from. */
+    /** Whether a transaction failed such that only a new producer can recover. */
     private boolean ended;
     private volatile ScorerCounts counts = new ScorerCounts(0, 0, 0, 0, 0);
 
-    private KafkaScorer(Builder how) {
-        this.how = how;
+    private KafkaScorer(ScorerConfig config) {
+        this.config = config;
         work = new Work(name());
         work.keep(live, LiveModel::close);
         try {
-            consumer = work.keep(how.cluster.consumer(Map.of("group.id", how.group, "group.instance.id", how.instance,
-                    "max.poll.records", how.batch)), KafkaCluster::close);
-            how.cluster.partitions(consumer, how.from);
-            how.cluster.partitions(consumer, how.to);
-            how.cluster.partitions(consumer, how.deadLetters);
-            ModelWatch watch = work.keep(new ModelWatch(how.cluster, how.model, how.codec.columns(), live,
+            consumer = work.keep(config.cluster.consumer(Map.of("group.id", config.group,
+                    "group.instance.id", config.instance, "max.poll.records", config.batch)), KafkaCluster::close);
+            config.cluster.partitions(consumer, config.from);
+            config.cluster.partitions(consumer, config.to);
+            config.cluster.partitions(consumer, config.deadLetters);
+            ModelWatch watch = work.keep(new ModelWatch(config.cluster, config.model, config.codec.columns(), live,
                     refusals::add), ModelWatch::close);
             watch.requireModel(refusals);
-            producer = work.keep(how.cluster.producer(Map.of("transactional.id", how.group + "-" + how.instance,
-                    "transaction.timeout.ms", how.cluster.transactionTimeoutMs(),
-                    "compression.type", how.compression, "linger.ms", 5)), p -> p.close(Duration.ofSeconds(2)));
+            producer = work.keep(config.cluster.producer(Map.of(
+                    "transactional.id", config.group + "-" + config.instance,
+                    "transaction.timeout.ms", config.cluster.transactionTimeoutMs(),
+                    "compression.type", config.compression, "linger.ms", 5)), p -> p.close(Duration.ofSeconds(2)));
             producer.initTransactions();
-            consumer.subscribe(List.of(how.from), new Revoked());
+            consumer.subscribe(List.of(config.from), new Revoked());
             answeredNs = System.nanoTime();
         } catch (KafkaException e) {
             work.release();
-            throw how.cluster.failure(name(), e);
+            throw config.cluster.failure(name(), e);
         } catch (RuntimeException e) {
             work.release();
             throw e;
         }
     }
 
-    /** Names the scorer in messages. */
+    /** Returns the scorer's name for messages. */
     private String name() {
-        return "the scorer " + how.instance + " of group " + how.group + " on topic " + how.from;
+        return "the scorer " + config.instance + " of group " + config.group + " on topic " + config.from;
     }
 
-    /** Begins a scorer of records that a codec decodes; the same codec encodes results. */
+    /** Returns a builder; the codec decodes records and encodes results. */
     public static Builder of(KafkaCluster cluster, RowCodec codec) {
         return new Builder(cluster, codec);
     }
@@ -106,7 +107,7 @@ public final class KafkaScorer implements AutoCloseable {
 
         @Override
         public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-            // Their committed offsets are where this scorer begins.
+            // The scorer starts at the committed offsets, which the consumer fetches.
         }
     }
 
@@ -132,7 +133,7 @@ public final class KafkaScorer implements AutoCloseable {
     public int step() {
         return work.step(() -> {
             if (ended) {
-                throw new StreamException(name() + " has ended before; close it and open it again");
+                throw new StreamException(name() + " has ended before; close it and open a new one");
             }
             try {
                 collect();
@@ -142,14 +143,14 @@ public final class KafkaScorer implements AutoCloseable {
                 }
                 return transact();
             } catch (KafkaException e) {
-                throw how.cluster.failure(name(), e);
+                throw config.cluster.failure(name(), e);
             }
         });
     }
 
     private void requireAnswer() {
-        if (System.nanoTime() - answeredNs > how.cluster.deadline().toNanos() / 3) {
-            how.cluster.requireAnswer(consumer, how.from);
+        if (System.nanoTime() - answeredNs > config.cluster.deadline().toNanos() / 3) {
+            config.cluster.requireAnswer(consumer, config.from);
             answeredNs = System.nanoTime();
         }
     }
@@ -157,18 +158,18 @@ public final class KafkaScorer implements AutoCloseable {
     private void collect() {
         long first = 0;
         Duration wait = IDLE;
-        while (pending.size() < how.batch && !wait.isNegative()) {
+        while (pending.size() < config.batch && !wait.isNegative()) {
             consumer.poll(wait).forEach(pending::add);
             if (pending.isEmpty()) {
                 return;
             }
             first = first == 0 ? System.nanoTime() : first;
-            wait = how.latency.minusNanos(System.nanoTime() - first);
+            wait = config.latency.minusNanos(System.nanoTime() - first);
         }
     }
 
     private int transact() {
-        // Before the transaction: where the model fails, there is none to abort.
+        // Scored before the transaction begins, so that there is none to abort if the model fails.
         BatchScores scores = score();
         try {
             producer.beginTransaction();
@@ -190,41 +191,41 @@ public final class KafkaScorer implements AutoCloseable {
             return done;
         } catch (ProducerFencedException | InvalidProducerEpochException | FencedInstanceIdException e) {
             ended = true;
-            throw new StreamException(name() + " has to end, because another process has started with the same "
+            throw new StreamException(name() + " must stop, because another process has started with the same "
                     + "instance name: " + e.getMessage() + "; give each its own with instance(name)", e);
         } catch (AuthorizationException | AuthenticationException e) {
             ended = true;
-            throw how.cluster.failure(name(), e);
+            throw config.cluster.failure(name(), e);
         } catch (KafkaException e) {
             retry(e);
             return 0;
         }
     }
 
-    /** Takes the model once for all that is pending. */
+    /** Scores all pending records with one version of the model. */
     private BatchScores score() {
-        ServedModel model = live.hold();
+        ServedModel model = live.acquire();
         try {
-            return BatchScores.of(model, how.codec, pending.stream().map(ConsumerRecord::value).toList());
+            return BatchScores.of(model, config.codec, pending.stream().map(ConsumerRecord::value).toList());
         } catch (StreamException e) {
             throw new StreamException(name() + " cannot score its batch before the offsets " + offsets().entrySet()
                     .stream().map(o -> o.getKey() + ": " + o.getValue().offset()).toList() + ": " + e.getMessage()
                     + "; announce a version that can, then start the scorer again", e);
         } finally {
-            model.drop();
+            model.release();
         }
     }
 
-    /** Aborts what failed and goes back to the last committed offsets, a few times. */
+    /** Aborts the transaction and seeks to the committed offsets; gives up after {@link #MAX_ATTEMPTS} failures. */
     private void retry(KafkaException reason) {
-        LOG.log(Level.WARNING, "{0} aborts a batch of {1} records and begins it again: {2}", name(), pending.size(),
+        LOG.log(Level.WARNING, "{0} aborts a batch of {1} records and retries it: {2}", name(), pending.size(),
                 reason.getMessage());
         counts = new ScorerCounts(counts.scored(), counts.dead(), counts.refused(), counts.batches(),
                 counts.aborted() + 1);
         try {
             producer.abortTransaction();
             pending.clear();
-            consumer.committed(consumer.assignment(), how.cluster.deadline()).forEach((partition, offset) -> {
+            consumer.committed(consumer.assignment(), config.cluster.deadline()).forEach((partition, offset) -> {
                 if (offset == null) {
                     consumer.seekToBeginning(List.of(partition));
                 } else {
@@ -232,34 +233,34 @@ public final class KafkaScorer implements AutoCloseable {
                 }
             });
         } catch (KafkaException | IllegalStateException e) {
-            // Also where a commit was sent and not answered: only the next process of this instance learns its outcome.
+            // Also after a commit without an answer: only the next process of this instance can find out its outcome.
             reason.addSuppressed(e);
-            failures = ATTEMPTS;
+            failures = MAX_ATTEMPTS;
         }
-        if (++failures >= ATTEMPTS) {
+        if (++failures >= MAX_ATTEMPTS) {
             ended = true;
-            throw how.cluster.failure(name(), reason);
+            throw config.cluster.failure(name(), reason);
         }
     }
 
-    /** Sends results and dead letters of what is pending; returns the number of the latter. */
+    /** Sends the results and dead letters of the pending records; returns the number of dead letters. */
     private int send(BatchScores scores) {
         int dead = 0;
         for (int i = 0; i < pending.size(); i++) {
             ConsumerRecord<byte[], byte[]> source = pending.get(i);
-            Headers headers = scores.headers(i, source.key(), source.headers(), how.cluster.largestRecord());
+            Headers headers = scores.headers(i, source.key(), source.headers(), config.cluster.maxRecordBytes());
             if (headers == null) {
-                send(DeadLetter.of(source, scores.error(i)).toTopic(how.deadLetters));
+                send(DeadLetter.of(source, scores.error(i)).toTopic(config.deadLetters));
                 dead++;
             } else {
                 Long time = source.timestamp() < 0 ? null : Long.valueOf(source.timestamp());
-                send(new ProducerRecord<>(how.to, null, time, source.key(), scores.result(i), headers));
+                send(new ProducerRecord<>(config.to, null, time, source.key(), scores.result(i), headers));
             }
         }
         return dead;
     }
 
-    /** Sends a record. Fails at once where it cannot be queued: else each record of a batch would wait the deadline. */
+    /** Sends a record. Throws if it cannot be queued: else each record of the batch would wait for the deadline. */
     private void send(ProducerRecord<byte[], byte[]> record) {
         Future<RecordMetadata> sent = producer.send(record);
         if (sent.state() == Future.State.FAILED) {
@@ -267,11 +268,11 @@ public final class KafkaScorer implements AutoCloseable {
         }
     }
 
-    /** Sends what is wrong with models; they are removed from the queue when the transaction is committed. */
+    /** Sends the dead letters of refused models; they stay in the queue until the transaction is committed. */
     private int sendRefusals() {
         int sent = 0;
         for (DeadLetter refusal : refusals) {
-            send(refusal.toTopic(how.deadLetters));
+            send(refusal.toTopic(config.deadLetters));
             sent++;
         }
         return sent;
@@ -286,38 +287,38 @@ public final class KafkaScorer implements AutoCloseable {
         return offsets;
     }
 
-    /** Returns what was done so far. */
+    /** Returns the counts of all committed work. */
     public ScorerCounts counts() {
         return counts;
     }
 
-    /** Returns the version that serves now. */
+    /** Returns the version that scores the next batch. */
     public ModelVersion serving() {
         return live.version();
     }
 
     /**
-     * Closes the scorer after the batch under way. Waits for that twice as long as the deadline; if it takes longer,
-     * the thread that runs the scorer closes it when the batch is done.
+     * Closes the scorer after the current batch. Waits for it for up to twice the deadline; if the batch takes longer,
+     * the thread that runs the scorer closes it when the batch ends.
      */
     @Override
     public void close() {
-        work.close(how.cluster.deadline().multipliedBy(2), () -> { });
+        work.close(config.cluster.deadline().multipliedBy(2), () -> { });
     }
 
-    /** Describes a scorer. */
+    /** Configures a scorer. Changes after {@link #open} have no effect on scorers that were opened before. */
     public static final class Builder {
-        private final KafkaCluster cluster;
-        private final RowCodec codec;
-        private String from;
-        private String to;
-        private String deadLetters;
-        private ModelTopic model;
-        private String group = "starling-scorer";
-        private String instance = "1";
-        private int batch = 1024;
-        private Duration latency = Duration.ofMillis(20);
-        private String compression = "lz4";
+        final KafkaCluster cluster;
+        final RowCodec codec;
+        String from;
+        String to;
+        String deadLetters;
+        ModelTopic model;
+        String group = "starling-scorer";
+        String instance = "1";
+        int batch = 1024;
+        Duration latency = Duration.ofMillis(20);
+        String compression = "lz4";
 
         private Builder(KafkaCluster cluster, RowCodec codec) {
             this.cluster = cluster;
@@ -354,24 +355,24 @@ public final class KafkaScorer implements AutoCloseable {
             return this;
         }
 
-        /** Sets which scorer of the group this is: the same name after a restart; {@code 1} by default. */
+        /** Sets the name of this scorer within its group, to be kept over restarts; {@code 1} by default. */
         public Builder instance(String id) {
             instance = id;
             return this;
         }
 
-        /** Sets how many records a batch takes at most, and how long the first of them waits for others. */
-        public Builder batch(int records, Duration longest) {
-            if (records < 1 || longest.isNegative()) {
+        /** Sets the maximum number of records in a batch, and how long the first record waits for others. */
+        public Builder batch(int records, Duration maxWait) {
+            if (records < 1 || maxWait.isNegative()) {
                 throw new StreamException("a batch must have 1 record or more and a latency of 0 or more, got "
-                        + records + " and " + longest);
+                        + records + " and " + maxWait);
             }
             batch = records;
-            latency = longest;
+            latency = maxWait;
             return this;
         }
 
-        /** Sets how results are compressed: none, lz4 (default), snappy, gzip or zstd. */
+        /** Sets the compression of results: none, lz4 (default), snappy, gzip or zstd. */
         public Builder compression(String type) {
             compression = type;
             return this;
@@ -387,7 +388,7 @@ public final class KafkaScorer implements AutoCloseable {
                 throw new StreamException("a scorer must have from, to, deadLetters and model, got " + from + ", "
                         + to + ", " + deadLetters + " and " + model);
             }
-            return new KafkaScorer(this);
+            return new KafkaScorer(new ScorerConfig(this));
         }
     }
 }

@@ -6,7 +6,7 @@ import java.util.zip.CRC32C;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 
-/** What of a topic has counted: offsets, counts and a checksum, which lie in the notes of a checkpoint. */
+/** The records of a topic that were learned: offsets, counts and a checksum, saved in the notes of a checkpoint. */
 final class LearnerProgress {
     private static final String OFFSET = "kafka.offset.";
 
@@ -35,8 +35,8 @@ final class LearnerProgress {
         return offsets.get(partition.partition());
     }
 
-    /** Notes that a record has been taken. */
-    void take(ConsumerRecord<byte[], byte[]> record) {
+    /** Adds a record to the offsets and the checksum. */
+    void count(ConsumerRecord<byte[], byte[]> record) {
         offsets.put(record.partition(), record.offset() + 1);
         checksum += hash(record.partition(), record.offset(), record.value());
     }
@@ -53,12 +53,12 @@ final class LearnerProgress {
         return h ^ h >>> 32;
     }
 
-    /** Tells whether one record in {@code every} is held out: always the same ones. */
-    static boolean isHeldOut(ConsumerRecord<byte[], byte[]> record, int every) {
-        return every > 0 && Long.remainderUnsigned(hash(record.partition(), record.offset(), null), every) == 0;
+    /** Returns whether a record is held out: one in {@code interval}, chosen by a hash of its place; none if 0. */
+    static boolean isHeldOut(ConsumerRecord<byte[], byte[]> record, int interval) {
+        return interval > 0 && Long.remainderUnsigned(hash(record.partition(), record.offset(), null), interval) == 0;
     }
 
-    /** Describes where it stands, for messages. */
+    /** Returns the topic and the offsets for messages. */
     String place() {
         return "topic " + topic + " before offsets " + offsets;
     }

@@ -3,13 +3,14 @@ package dev.starling.kafka;
 import java.util.Map;
 
 /**
- * How far a learner is. Each record counts in exactly one of {@code trained}, {@code heldOut} and {@code refused}.
+ * The counts and measurements of a learner. Each record counts in exactly one of {@code trained}, {@code heldOut} and
+ * {@code refused}.
  *
- * @param records taken from the topic
- * @param trained records that weights were changed by
- * @param heldOut records that were kept for measuring
+ * @param records received from the topic
+ * @param trained records that changed the weights
+ * @param heldOut records that were held out for measurements
  * @param refused records that could not be decoded
- * @param checksum sum over all records of a hash of partition, offset and value: does not depend on their order
+ * @param checksum sum over all records of a hash of partition, offset and value; independent of their order
  * @param loss of the model on the window of held-out rows when last measured; NaN before
  * @param metrics on the same rows, by name
  * @param servedLoss of the served version on the same rows; NaN if there is none or this loss cannot measure it

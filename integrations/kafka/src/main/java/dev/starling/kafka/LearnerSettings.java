@@ -9,7 +9,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 
-/** Describes a {@link KafkaLearner}. */
+/** Configures a {@link KafkaLearner}; changes after {@link #open} have no effect on learners opened before. */
 public final class LearnerSettings {
     final KafkaCluster cluster;
     final String topic;
@@ -21,11 +21,11 @@ public final class LearnerSettings {
     long seed;
     int holdOut = 10;
     int window = 1000;
-    int least = 100;
+    int minMeasuredRows = 100;
     double margin;
     Path checkpoints;
-    long every = 10_000;
-    Duration interval = Duration.ofSeconds(30);
+    long checkpointRecords = 10_000;
+    Duration checkpointInterval = Duration.ofSeconds(30);
     String deadLetters;
     List<Metric> metrics = List.of();
     ModelTopic published;
@@ -44,11 +44,11 @@ public final class LearnerSettings {
         return new RowSplit(codec.columns(), targets, classes);
     }
 
-    /** Sets what is trained, and how. */
-    public LearnerSettings model(Layer trained, Loss by, Optimizer with) {
+    /** Sets the model to train, its loss and its optimiser. */
+    public LearnerSettings model(Layer trained, Loss lossToMinimise, Optimizer itsOptimizer) {
         model = trained;
-        loss = by;
-        optimizer = with;
+        loss = lossToMinimise;
+        optimizer = itsOptimizer;
         return this;
     }
 
@@ -65,7 +65,7 @@ public final class LearnerSettings {
         return this;
     }
 
-    /** Sets how many records a step takes; fewer when none arrives for 100 ms. 64 by default. */
+    /** Sets the number of records in a step; a step has fewer when none arrives for 100 ms. 64 by default. */
     public LearnerSettings batch(int records) {
         batch = records;
         return this;
@@ -78,19 +78,20 @@ public final class LearnerSettings {
     }
 
     /**
-     * Sets what is held out of training: one record in {@code every}, of which the last {@code rows} are measured once
-     * there are {@code atLeast}. By default 10, 1,000 and 100; 0 holds out none, then nothing is published.
+     * Holds one record in {@code every} out of training. The model is measured on the last {@code rows} of them, once
+     * there are {@code atLeast}. Defaults: 10, 1,000 and 100. If {@code every} is 0, none is held out and no version is
+     * published.
      */
     public LearnerSettings holdOut(int every, int rows, int atLeast) {
         holdOut = every;
         window = rows;
-        least = atLeast;
+        minMeasuredRows = atLeast;
         return this;
     }
 
-    /** Sets metrics to measure on held-out rows beside the loss. */
-    public LearnerSettings metrics(Metric... each) {
-        metrics = List.of(each);
+    /** Sets the metrics to measure on held-out rows besides the loss. */
+    public LearnerSettings metrics(Metric... measured) {
+        metrics = List.of(measured);
         return this;
     }
 
@@ -100,10 +101,10 @@ public final class LearnerSettings {
         return this;
     }
 
-    /** Saves, measures and publishes after so many records or so long; 10,000 and 30 s by default. */
-    public LearnerSettings every(long records, Duration time) {
-        every = records;
-        interval = time;
+    /** Saves, measures and publishes after so many records or so much time; 10,000 and 30 s by default. */
+    public LearnerSettings checkpointEvery(long records, Duration time) {
+        checkpointRecords = records;
+        checkpointInterval = time;
         return this;
     }
 
@@ -126,7 +127,7 @@ public final class LearnerSettings {
         return this;
     }
 
-    /** Sets by which share of the served loss a version must be better to be published; 0 by default. */
+    /** Publishes a version only if its loss is below (1 - {@code share}) times the served loss; 0 by default. */
     public LearnerSettings margin(double share) {
         margin = share;
         return this;
@@ -143,11 +144,12 @@ public final class LearnerSettings {
         if (model == null || checkpoints == null) {
             throw new StreamException("a learner must have a model and a directory of checkpoints");
         }
-        if (batch < 1 || holdOut < 0 || window < 1 || least < 1 || least > window || every < 1) {
-            throw new StreamException("a learner must have batch >= 1, every >= 1, holdOut >= 0 and 1 <= atLeast <= "
-                    + "rows of the window, got " + batch + ", " + every + ", " + holdOut + ", " + least + " and "
-                    + window);
+        if (batch < 1 || holdOut < 0 || window < 1 || minMeasuredRows < 1 || minMeasuredRows > window
+                || checkpointRecords < 1) {
+            throw new StreamException("a learner must have batch >= 1, records between checkpoints >= 1, holdOut >= 0 "
+                    + "and 1 <= atLeast <= rows of the window, got " + batch + ", " + checkpointRecords + ", " + holdOut
+                    + ", " + minMeasuredRows + " and " + window);
         }
-        return new KafkaLearner(this);
+        return new KafkaLearner(new LearnerConfig(this));
     }
 }

@@ -2,7 +2,7 @@ package dev.starling.kafka;
 
 import java.util.concurrent.atomic.AtomicReference;
 
-/** The model that serves now. Each batch takes it once, so that no batch sees two. */
+/** The model that is served. Each batch acquires it once, so that a batch is scored by one version. */
 final class LiveModel implements AutoCloseable {
     private final AtomicReference<ServedModel> current = new AtomicReference<>();
     private volatile boolean closed;
@@ -13,22 +13,22 @@ final class LiveModel implements AutoCloseable {
         return served == null ? null : served.version();
     }
 
-    /** Returns the model, held until the caller drops it, or {@code null} if there is none. */
-    ServedModel hold() {
+    /** Returns the model, open until the caller releases it, or {@code null} if there is none. */
+    ServedModel acquire() {
         ServedModel served = current.get();
-        while (served != null && !served.hold()) {
+        while (served != null && !served.acquire()) {
             served = current.get();
         }
         return served;
     }
 
     /**
-     * Puts a model in the place of the one that serves, which closes when its last batch is done. After {@link #close},
-     * the new one is closed.
+     * Replaces the model; the old one closes when its last batch is done. After {@link #close}, the new one is closed
+     * instead.
      */
     void swap(ServedModel fresh) {
         replace(fresh);
-        // A slow file may be read to its end after close(): one of the two threads sees the other's write.
+        // close() may run while a file is loaded: one of the two threads sees the other's write and closes the model.
         if (closed) {
             replace(null);
         }
@@ -37,7 +37,7 @@ final class LiveModel implements AutoCloseable {
     private void replace(ServedModel fresh) {
         ServedModel old = current.getAndSet(fresh);
         if (old != null) {
-            old.drop();
+            old.release();
         }
     }
 

@@ -6,11 +6,11 @@ import dev.starling.nn.model.ModelDescription;
 import java.io.IOException;
 
 /**
- * Makes a model of an announcement: fetches the file once, compares its SHA-256, builds the model, fills in the
- * weights, and tries it on rows of zeros. If a part of that fails, all memory is freed.
+ * Loads an announced model: reads the file once, compares its SHA-256, builds the model, loads the weights, and scores
+ * rows of zeros on trial. If one of these fails, all memory is freed.
  */
 final class ModelLoader {
-    /** More than one: a model that takes only one row at a time cannot score batches. */
+    /** More than one, because a model that accepts only single rows cannot score batches. */
     private static final int TRIAL_ROWS = 2;
 
     private final ModelTopic source;
@@ -31,11 +31,11 @@ final class ModelLoader {
         try {
             bytes = source.store().read(version.uri());
         } catch (IOException | RuntimeException e) {
-            throw refused(version, "the file cannot be read: " + e, e);
+            throw refusal(version, "the file cannot be read: " + e, e);
         }
         String found = ModelVersion.sha256(bytes);
         if (!found.equals(version.sha256())) {
-            throw refused(version, "the file has the SHA-256 " + found + ", the announcement says "
+            throw refusal(version, "the file has the SHA-256 " + found + ", the announcement says "
                     + version.sha256(), null);
         }
         Layer model = null;
@@ -52,7 +52,7 @@ final class ModelLoader {
             model = null;
             return served;
         } catch (RuntimeException e) {
-            throw refused(version, "the model does not fit rows of " + columns + " numbers or cannot be built: "
+            throw refusal(version, "the model does not fit rows of " + columns + " numbers or cannot be built: "
                     + e.getMessage(), e);
         } finally {
             if (model != null) {
@@ -61,7 +61,7 @@ final class ModelLoader {
         }
     }
 
-    private static StreamException refused(ModelVersion version, String reason, Throwable cause) {
+    private static StreamException refusal(ModelVersion version, String reason, Throwable cause) {
         return new StreamException(version + " from " + version.uri() + " is refused: " + reason, cause);
     }
 }

@@ -73,7 +73,7 @@ public final class ModelPublisher implements AutoCloseable {
             producer.send(new ProducerRecord<>(topic, version.name().getBytes(StandardCharsets.UTF_8),
                     version.toJson())).get(cluster.deadline().toMillis() * 2, TimeUnit.MILLISECONDS);
         } catch (TimeoutException e) {
-            throw cluster.away("the announcement of " + version + " on topic " + topic, e);
+            throw cluster.noAnswer("the announcement of " + version + " on topic " + topic, e);
         } catch (ExecutionException e) {
             throw cluster.failure("the announcement of " + version + " on topic " + topic, e.getCause()
                     instanceof KafkaException reason ? reason : new KafkaException(e.getCause()));

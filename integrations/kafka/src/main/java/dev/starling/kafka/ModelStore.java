@@ -6,11 +6,11 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 
-/** Fetches the files that announcements name. */
+/** Reads the files that announcements name. */
 @FunctionalInterface
 public interface ModelStore {
-    /** The largest file that an array holds, in bytes. */
-    long LARGEST = Integer.MAX_VALUE - 8;
+    /** The size of the largest file that fits in an array, in bytes. */
+    long MAX_BYTES = Integer.MAX_VALUE - 8;
 
     /**
      * Returns the bytes of a file; called on the thread that watches the topic of models.
@@ -23,12 +23,12 @@ public interface ModelStore {
     static ModelStore files() {
         return uri -> {
             Path file = uri.startsWith("file:") ? Path.of(URI.create(uri)) : Path.of(uri);
-            // A device or a pipe could be read for ever.
+            // Reading a device or a pipe might never end.
             if (!Files.exists(file)) {
                 throw new NoSuchFileException(uri);
             }
-            if (!Files.isRegularFile(file) || Files.size(file) > LARGEST) {
-                throw new IOException(uri + " must be a regular file of at most " + LARGEST + " bytes");
+            if (!Files.isRegularFile(file) || Files.size(file) > MAX_BYTES) {
+                throw new IOException(uri + " must be a regular file of at most " + MAX_BYTES + " bytes");
             }
             return Files.readAllBytes(file);
         };

@@ -8,9 +8,9 @@ import java.util.function.Supplier;
  *
  * @param topic compacted, of one partition
  * @param name of the model; announcements of others are ignored
- * @param store fetches files
- * @param factory makes the layers that take the weights; {@code null} where files describe their models
- * @param loader of the factories that files name
+ * @param store reads files
+ * @param factory creates the layers that the weights are loaded into; {@code null} if files describe their models
+ * @param loader loads the factories that files name
  */
 public record ModelTopic(String topic, String name, ModelStore store, Supplier<? extends Layer> factory,
         ClassLoader loader) {
@@ -27,9 +27,9 @@ public record ModelTopic(String topic, String name, ModelStore store, Supplier<?
         return new ModelTopic(topic, name, files, factory, loader);
     }
 
-    /** Returns this with layers that the application makes; a file then brings only weights. */
-    public ModelTopic factory(Supplier<? extends Layer> maker) {
-        return new ModelTopic(topic, name, store, maker, loader);
+    /** Returns this with layers that the application creates; files then contain only weights. */
+    public ModelTopic factory(Supplier<? extends Layer> layers) {
+        return new ModelTopic(topic, name, store, layers, loader);
     }
 
     /** Returns this with another loader of the classes that files name. */

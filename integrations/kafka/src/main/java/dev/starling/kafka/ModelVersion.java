@@ -9,20 +9,21 @@ import java.util.HexFormat;
 import java.util.Map;
 
 /**
- * What is announced on the topic of models: where the safetensors file of a version is, and its checksum. The key of
- * the announcement is the model's name, so that compaction keeps the latest; its value is this as JSON.
+ * An announcement on the topic of models: the location of a version's safetensors file, and its checksum. The key of
+ * the record is the model's name, so that compaction keeps the latest; its value is this as JSON.
  *
  * @param name of the model
- * @param version from 0 to 10^18 - 1; the last announcement counts, whatever its number
- * @param uri path or {@code file:} URI of the safetensors file, or what a {@link ModelStore} of the user understands
+ * @param version from 0 to 10^18 - 1; the last announcement is served, whatever its number
+ * @param uri path or {@code file:} URI of the safetensors file, or a location that the user's {@link ModelStore}
+ *     understands
  * @param sha256 of the file, 64 hexadecimal digits
  */
 public record ModelVersion(String name, long version, String uri, String sha256) {
-    private static final long GREATEST = 999_999_999_999_999_999L;
+    private static final long MAX_VERSION = 999_999_999_999_999_999L;
 
     /** Checks the fields. */
     public ModelVersion {
-        if (name.isBlank() || version < 0 || version > GREATEST
+        if (name.isBlank() || version < 0 || version > MAX_VERSION
                 || uri.isBlank() || !sha256.matches("[0-9a-f]{64}")) {
             throw new StreamException("an announcement must have a name, a version from 0 to 10^18 - 1, a uri and "
                     + "a sha256 of 64 lower-case hexadecimal digits, got " + name + ", " + version + ", " + uri + ", "

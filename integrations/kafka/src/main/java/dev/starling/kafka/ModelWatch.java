@@ -15,15 +15,15 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Follows the topic of models on a thread of its own and swaps each announced version in once it is loaded and checked.
- * A version that cannot be served is logged and handed to the caller; the one before it keeps serving.
+ * Follows the topic of models on its own thread; serves each announced version once it is loaded and checked. A version
+ * that cannot be served is logged and reported to the caller; the version before it stays in service.
  */
 final class ModelWatch implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
-    private static final Duration NAP = Duration.ofMillis(100);
-    /** How many announcements are tried at the start; of a topic that is not compacted yet, the latest. */
+    private static final Duration POLL_INTERVAL = Duration.ofMillis(100);
+    /** Maximum number of announcements tried at the start: the latest, if the topic is not compacted yet. */
     private static final int MAX_TRIED = 1000;
-    private static final int LARGEST = 256 * 1024;
+    private static final int MAX_BYTES = 256 * 1024;
 
     private final KafkaCluster cluster;
     private final String topic;
@@ -34,14 +34,14 @@ final class ModelWatch implements AutoCloseable {
     private final org.apache.kafka.clients.consumer.Consumer<byte[], byte[]> consumer;
     private final Thread thread;
     private final CountDownLatch closed = new CountDownLatch(1);
-    /** The greatest number among all versions announced, served or refused; -1 before the first. */
-    private volatile long greatest = -1;
+    /** The highest version number announced, served or refused; -1 before the first. */
+    private volatile long maxVersion = -1;
 
     /**
      * Loads the last announced version that can be served, then watches.
      *
-     * @param columns of the rows that the model takes
-     * @param refusals takes announcements that are refused, with the reason; on this thread and on the watching one
+     * @param columns of the rows that the model scores
+     * @param refusals receives refused announcements with the reason; called on this thread and on the watch's own
      * @throws StreamException if the topic cannot be read within the cluster's deadline
      */
     ModelWatch(KafkaCluster cluster, ModelTopic source, int columns, LiveModel live, Consumer<DeadLetter> refusals) {
@@ -75,12 +75,12 @@ final class ModelWatch implements AutoCloseable {
         Map<TopicPartition, Long> ends = consumer.endOffsets(partitions, cluster.deadline());
         while (ends.entrySet().stream().anyMatch(e -> consumer.position(e.getKey()) < e.getValue())) {
             if (System.nanoTime() > end) {
-                throw cluster.away("topic " + topic, null);
+                throw cluster.noAnswer("topic " + topic, null);
             }
-            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(NAP)) {
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL_INTERVAL)) {
                 announced.add(record);
                 if (announced.size() > MAX_TRIED) {
-                    note(announced.remove());
+                    recordVersion(announced.remove());
                 }
             }
         }
@@ -88,9 +88,9 @@ final class ModelWatch implements AutoCloseable {
         while (!announced.isEmpty()) {
             ConsumerRecord<byte[], byte[]> record = announced.removeLast();
             if (serves) {
-                note(record);
+                recordVersion(record);
             } else {
-                serves = take(record);
+                serves = receive(record);
             }
         }
     }
@@ -109,9 +109,9 @@ final class ModelWatch implements AutoCloseable {
         try {
             while (closed.getCount() > 0) {
                 try {
-                    for (ConsumerRecord<byte[], byte[]> record : consumer.poll(NAP)) {
+                    for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL_INTERVAL)) {
                         if (closed.getCount() > 0) {
-                            take(record);
+                            receive(record);
                         }
                     }
                 } catch (KafkaException e) {
@@ -130,38 +130,38 @@ final class ModelWatch implements AutoCloseable {
         }
     }
 
-    /** Notes the number of a version that a later one has replaced already. */
-    private void note(ConsumerRecord<byte[], byte[]> record) {
+    /** Records the number of a version that a later one has replaced. */
+    private void recordVersion(ConsumerRecord<byte[], byte[]> record) {
         try {
             if (record.value() != null) {
-                note(version(record));
+                recordVersion(version(record));
             }
         } catch (StreamException e) {
             LOG.log(Level.DEBUG, "a malformed announcement is ignored, since a later one serves", e);
         }
     }
 
-    private void note(ModelVersion version) {
+    private void recordVersion(ModelVersion version) {
         if (version.name().equals(name)) {
-            greatest = Math.max(greatest, version.version());
+            maxVersion = Math.max(maxVersion, version.version());
         }
     }
 
     private static ModelVersion version(ConsumerRecord<byte[], byte[]> record) {
-        if (record.value().length > LARGEST) {
-            throw new StreamException("an announcement must have at most " + LARGEST + " bytes, got "
+        if (record.value().length > MAX_BYTES) {
+            throw new StreamException("an announcement must have at most " + MAX_BYTES + " bytes, got "
                     + record.value().length);
         }
         return ModelVersion.ofJson(record.value());
     }
 
-    /** Returns the greatest number among all versions announced, whether served or refused; -1 if there is none. */
-    long greatest() {
-        return greatest;
+    /** Returns the highest version number announced, served or refused; -1 if there is none. */
+    long maxVersion() {
+        return maxVersion;
     }
 
-    /** Swaps in what a record announces; returns false if it is of another model or is refused. */
-    private boolean take(ConsumerRecord<byte[], byte[]> record) {
+    /** Serves the version that a record announces; returns false if it is of another model or is refused. */
+    private boolean receive(ConsumerRecord<byte[], byte[]> record) {
         if (record.value() == null) {
             return false;
         }
@@ -170,14 +170,14 @@ final class ModelWatch implements AutoCloseable {
             if (!version.name().equals(name)) {
                 return false;
             }
-            note(version);
+            recordVersion(version);
             if (!version.equals(live.version())) {
                 live.swap(loader.load(version));
                 LOG.log(Level.INFO, "{0} from {1} serves now", version, version.uri());
             }
             return true;
         } catch (RuntimeException | LinkageError | OutOfMemoryError e) {
-            // Errors too: a model that lacks a class or memory must not end the watching of later ones.
+            // Errors too: a model that lacks a class or memory must not end the watch, which later models need.
             String reason = e.getMessage() == null || e instanceof Error ? e.toString() : e.getMessage();
             ModelVersion old = live.version();
             LOG.log(Level.ERROR, "topic " + topic + ", partition " + record.partition() + ", offset "
@@ -188,12 +188,12 @@ final class ModelWatch implements AutoCloseable {
         }
     }
 
-    /** Stops the thread; the model that serves stays. */
+    /** Stops the thread; the served model stays open. */
     @Override
     public void close() {
         closed.countDown();
         try {
-            // Longer than a poll and the closing of the consumer; a slow store may take longer to read a file.
+            // Longer than a poll and closing the consumer; only reading a file from a slow store may take longer.
             thread.join(cluster.deadline().plusSeconds(3));
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();

@@ -5,7 +5,7 @@ package dev.starling.kafka;
  * use by several threads.
  */
 public interface RowCodec {
-    /** Returns how many numbers a row has. */
+    /** Returns the number of columns of a row. */
     int columns();
 
     /**
@@ -13,15 +13,15 @@ public interface RowCodec {
      *
      * @param value of the record, never {@code null}
      * @param into receives {@link #columns} finite numbers
-     * @param at where the row begins
-     * @throws RuntimeException if the value is no such row; the message says why and goes to the dead letters
+     * @param at index of the row's first number
+     * @throws RuntimeException if the value is no such row; its message becomes the error of the dead letter
      */
     void decode(byte[] value, float[] into, int at);
 
     /**
      * Encodes a row of results, which may have another length than {@link #columns}.
      *
-     * @param at where the row begins
+     * @param at index of the row's first number
      * @param count how many numbers it has
      */
     byte[] encode(float[] from, int at, int count);

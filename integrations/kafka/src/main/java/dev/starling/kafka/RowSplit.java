@@ -3,11 +3,11 @@ package dev.starling.kafka;
 import dev.starling.tensor.Tensor;
 
 /**
- * Which numbers of a row are the model's input and which its target: the target comes last.
+ * Splits a row into the model's input and, after it, the target.
  *
  * @param columns of a row
  * @param targets how many of them are the target
- * @param classes 0 if the target is numbers; else it is one whole number from 0 to below this
+ * @param classes 0 if the target is numbers; else the target is one whole number from 0 to below this
  */
 record RowSplit(int columns, int targets, int classes) {
     RowSplit {
@@ -21,7 +21,7 @@ record RowSplit(int columns, int targets, int classes) {
         return columns - targets;
     }
 
-    /** Returns what is wrong with a row, or {@code null}: a class must be one. */
+    /** Returns an error if the class of a row is not valid, else {@code null}. */
     String error(float[] row, int at) {
         float target = row[at + inputs()];
         return classes == 0 || target == Math.rint(target) && target >= 0 && target < classes ? null

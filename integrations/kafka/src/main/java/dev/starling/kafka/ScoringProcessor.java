@@ -20,8 +20,8 @@ import org.apache.kafka.streams.state.Stores;
 /** Collects the records of one task in a store and scores them together. */
 final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]> {
     private static final String STORE = "starling-waiting";
-    /** At most what the changelog adds to a stored record. */
-    private static final int ROOM = 128;
+    /** Upper bound of the bytes that the changelog adds to a stored record. */
+    private static final int CHANGELOG_OVERHEAD = 128;
 
     private final StreamScoring scoring;
     private ProcessorContext<byte[], byte[]> context;
@@ -29,7 +29,7 @@ final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]
     private long next;
     private int waiting;
 
-    /** Makes the processors of an application's tasks. */
+    /** Creates the processors of an application's tasks. */
     record Supplier(StreamScoring scoring) implements ProcessorSupplier<byte[], byte[], byte[], byte[]> {
         @Override
         public Processor<byte[], byte[], byte[], byte[]> get() {
@@ -65,10 +65,10 @@ final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]
         RecordMetadata place = context.recordMetadata().orElseThrow(
                 () -> new StreamException("records must come from a topic, this one has no offset"));
         byte[] stored = WaitingRecord.encode(record, place.topic(), place.partition(), place.offset());
-        if (stored.length + ROOM > scoring.largest()) {
+        if (stored.length + CHANGELOG_OVERHEAD > scoring.maxRecordBytes()) {
             forward(DeadLetter.of(record.key(), record.value(), record.headers(), record.timestamp(), "a record that "
                     + "waits for its batch takes " + stored.length + " bytes, max.request.size is "
-                    + scoring.largest(), place.topic(), place.partition(), place.offset()));
+                    + scoring.maxRecordBytes(), place.topic(), place.partition(), place.offset()));
             return;
         }
         store.put(next++, stored);
@@ -101,7 +101,7 @@ final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]
             forward(BatchScores.of(model, scoring.codec(), records.stream().map(WaitingRecord::value).toList()),
                     records);
         } finally {
-            model.drop();
+            model.release();
         }
         keys.forEach(store::delete);
         waiting = 0;
@@ -110,7 +110,7 @@ final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]
     private void forward(BatchScores scores, List<WaitingRecord> records) {
         for (int i = 0; i < records.size(); i++) {
             WaitingRecord r = records.get(i);
-            Headers headers = scores.headers(i, r.key(), r.headers(), scoring.largest());
+            Headers headers = scores.headers(i, r.key(), r.headers(), scoring.maxRecordBytes());
             if (headers == null) {
                 forward(DeadLetter.of(r.key(), r.value(), r.headers(), r.timestamp(), scores.error(i), r.topic(),
                         r.partition(), r.offset()));
@@ -122,7 +122,7 @@ final class ScoringProcessor implements Processor<byte[], byte[], byte[], byte[]
     }
 
     private void forward(DeadLetter letter) {
-        // Streams refuses records without a time.
+        // Kafka Streams rejects records with a negative timestamp.
         context.forward(new Record<>(letter.key(), letter.value(), Math.max(0, letter.timestamp()), letter.headers()),
                 StreamScoring.DEAD_LETTERS);
     }

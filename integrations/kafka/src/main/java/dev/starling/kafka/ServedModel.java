@@ -7,14 +7,14 @@ import dev.starling.tensor.Tensor;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * A model that serves, with its version: whole, checked, and never changed. Threads {@link #hold} it for the length of
- * a batch; its memory is freed when it was replaced and the last batch that held it is done.
+ * A loaded and checked model with its version; immutable. Threads {@link #acquire} it for the duration of a batch; its
+ * memory is freed when it has been replaced and the last batch has released it.
  */
 final class ServedModel {
     private final Layer model;
     private final ModelVersion version;
-    /** One for being served, and one for each batch under way; 0 when closed. */
-    private final AtomicInteger holds = new AtomicInteger(1);
+    /** One for being served, and one for each batch in progress; 0 when closed. */
+    private final AtomicInteger references = new AtomicInteger(1);
 
     ServedModel(Layer model, ModelVersion version) {
         this.model = model;
@@ -29,13 +29,13 @@ final class ServedModel {
         return model;
     }
 
-    /** Keeps the model open until {@link #drop}; returns false if it is closed already. */
-    boolean hold() {
-        return holds.getAndUpdate(n -> n == 0 ? 0 : n + 1) > 0;
+    /** Keeps the model open until {@link #release}; returns false if it is closed already. */
+    boolean acquire() {
+        return references.getAndUpdate(n -> n == 0 ? 0 : n + 1) > 0;
     }
 
-    void drop() {
-        if (holds.decrementAndGet() == 0) {
+    void release() {
+        if (references.decrementAndGet() == 0) {
             model.close();
         }
     }
@@ -44,7 +44,7 @@ final class ServedModel {
      * Scores rows.
      *
      * @param rows {@code n * columns} numbers
-     * @return as many numbers for each row, one row after the other
+     * @return the results, row by row, of equal length
      * @throws StreamException that names the version if the model fails
      */
     float[] score(float[] rows, int n, int columns) {

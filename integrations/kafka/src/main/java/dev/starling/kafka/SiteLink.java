@@ -28,12 +28,12 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * A site's consumer and producer on the topic of weights. What arrives is not trusted: sizes, checksums, names, shapes
- * and elements are checked before anything is kept. Confined to the training thread, but for the sending.
+ * A site's consumer and producer on the topic of weights. Records are not trusted: sizes, checksums, names, shapes and
+ * elements are checked before an update is kept. Confined to the training thread, except that a second thread sends.
  */
 final class SiteLink implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
-    /** The name of a header that tells the processes of one name apart. */
+    /** The header that distinguishes processes that publish under the same site name. */
     private static final String RUN = "starling.run";
     private static final int MAX_SITES = 1000;
     static final int MAX_NAME = 200;
@@ -48,34 +48,34 @@ final class SiteLink implements AutoCloseable {
     private final long openedMs = System.currentTimeMillis();
     private final Consumer<byte[], byte[]> consumer;
     private final Producer<byte[], byte[]> producer;
-    /** Sends, because the producer waits where it has forgotten the topic while the brokers are away. */
+    /** Sends on its own thread: send() blocks if the topic's metadata has expired and no broker answers. */
     private final ExecutorService sender;
-    private final Map<String, SiteNews.Assembly> assemblies = new HashMap<>();
-    /** By site, what is to be mixed in: the latest weights with the mass of all that came since. */
-    private final Map<String, SiteNews> heard = new HashMap<>();
-    /** By site, when its weights were made, in ms since 1970, but no later than they came. */
-    private final Map<String, Long> lastHeard = new HashMap<>();
-    /** {@code null} if none is under way. */
+    private final Map<String, SiteUpdate.Assembly> assemblies = new HashMap<>();
+    /** By site, the update to mix in: the latest weights, with the mass of all updates since the last exchange. */
+    private final Map<String, SiteUpdate> received = new HashMap<>();
+    /** By site, when its last weights were published, in ms since 1970, but no later than they were received. */
+    private final Map<String, Long> lastPublishedMs = new HashMap<>();
+    /** The publication in flight, or {@code null}. */
     private Publication publication;
     private Future<?> sent = CompletableFuture.completedFuture(null);
-    private String trouble;
+    private String problem;
     private long refused;
     private long refusedNs;
 
-    /** Weights on their way to the brokers. */
+    /** Weights that are being sent to the brokers. */
     private static final class Publication {
         private final double given;
-        private final AtomicInteger left;
+        private final AtomicInteger unacknowledged;
         private volatile Exception error;
 
         Publication(double given, int parts) {
             this.given = given;
-            left = new AtomicInteger(parts);
+            unacknowledged = new AtomicInteger(parts);
         }
 
-        void arrived(Exception e) {
+        void onAcknowledged(Exception e) {
             error = e == null ? error : e;
-            left.decrementAndGet();
+            unacknowledged.decrementAndGet();
         }
     }
 
@@ -95,8 +95,8 @@ final class SiteLink implements AutoCloseable {
         try {
             catchUp();
             producer = cluster.producer(Map.of("compression.type", compression, "linger.ms", 5,
-                    // All parts at once.
-                    "buffer.memory", Math.max(MIN_BUFFER, weights.mostBytes() * 2)));
+                    // Room for all parts of a publication.
+                    "buffer.memory", Math.max(MIN_BUFFER, weights.maxBytes() * 2)));
         } catch (KafkaException e) {
             KafkaCluster.close(consumer);
             throw cluster.failure(name(), e);
@@ -108,7 +108,7 @@ final class SiteLink implements AutoCloseable {
                 .factory());
     }
 
-    /** Names the site in messages. */
+    /** Returns the site's name for messages. */
     private String name() {
         return "the site " + site + " on topic " + topic;
     }
@@ -124,31 +124,31 @@ final class SiteLink implements AutoCloseable {
         long end = System.nanoTime() + cluster.deadline().toNanos();
         while (ends.entrySet().stream().anyMatch(e -> consumer.position(e.getKey()) < e.getValue())) {
             if (System.nanoTime() > end) {
-                throw cluster.away(name(), null);
+                throw cluster.noAnswer(name(), null);
             }
-            hear(Duration.ofMillis(50));
+            receive(Duration.ofMillis(50));
         }
     }
 
-    // ---- what others publish ----
+    // ---- publications of other sites ----
 
-    /** Takes what has arrived, without waiting longer than {@code wait}. */
-    void hear(Duration wait) {
+    /** Receives the records that have arrived; waits no longer than {@code wait}. */
+    void receive(Duration wait) {
         try {
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(wait)) {
                 String from = record.key() == null ? "" : new String(record.key(), StandardCharsets.UTF_8);
                 if (!from.equals(site)) {
-                    take(from, record);
+                    receive(from, record);
                 } else if (!run.equals(StreamHeaders.text(record.headers(), RUN)) && record.timestamp() > openedMs) {
-                    trouble = "another process publishes as site " + site + "; give each site a name of its own";
+                    problem = "another process publishes as site " + site + "; give each site a name of its own";
                 }
             }
         } catch (KafkaException e) {
-            trouble = e.getMessage();
+            problem = e.getMessage();
         }
     }
 
-    private void take(String from, ConsumerRecord<byte[], byte[]> record) {
+    private void receive(String from, ConsumerRecord<byte[], byte[]> record) {
         try {
             if (from.isEmpty() || from.length() > MAX_NAME) {
                 throw new StreamException("the name of a site must have 1 to " + MAX_NAME + " characters, has "
@@ -158,29 +158,29 @@ final class SiteLink implements AutoCloseable {
                 throw new StreamException("more than " + MAX_SITES + " sites publish; restrict write access to the "
                         + "topic");
             }
-            SiteNews news = assemblies.computeIfAbsent(from, key -> new SiteNews.Assembly(key, weights.mostBytes()))
-                    .take(record);
-            if (news == null) {
+            SiteUpdate update = assemblies
+                    .computeIfAbsent(from, key -> new SiteUpdate.Assembly(key, weights.maxBytes())).add(record);
+            if (update == null) {
                 return;
             }
-            weights.check(news.weights());
-            // A clock that is ahead must not make a site that has gone seem present.
-            long made = Math.min(news.timestamp(), System.currentTimeMillis());
-            lastHeard.put(from, made);
-            SiteNews before = heard.remove(from);
-            double sum = news.mass();
+            weights.check(update.weights());
+            // A site whose clock is ahead must not count as present after it has left.
+            long made = Math.min(update.timestamp(), System.currentTimeMillis());
+            lastPublishedMs.put(from, made);
+            SiteUpdate before = received.remove(from);
+            double sum = update.mass();
             if (before != null) {
                 sum += before.mass();
                 before.close();
             }
-            heard.put(from, new SiteNews(from, sum, made, news.weights()));
+            received.put(from, new SiteUpdate(from, sum, made, update.weights()));
         } catch (StarlingException e) {
-            refuse(from, record, e.getMessage());
+            reject(from, record, e.getMessage());
         }
     }
 
-    /** Counts what is refused; logs it at most once a second. */
-    private void refuse(String from, ConsumerRecord<byte[], byte[]> record, String reason) {
+    /** Counts a refused record; logs at most one a second. */
+    private void reject(String from, ConsumerRecord<byte[], byte[]> record, String reason) {
         refused++;
         if (refused == 1 || System.nanoTime() - refusedNs > 1_000_000_000L) {
             refusedNs = System.nanoTime();
@@ -195,19 +195,19 @@ final class SiteLink implements AutoCloseable {
         return System.currentTimeMillis() - timestamp <= staleness.toMillis();
     }
 
-    /** Returns what has come since the last call, by site, and forgets sites that have published nothing lately. */
-    List<SiteNews> takeHeard() {
-        List<SiteNews> all = new ArrayList<>(heard.values());
-        heard.clear();
-        lastHeard.values().removeIf(made -> !isFresh(made));
+    /** Returns the updates received since the last call, one a site; forgets sites that have become stale. */
+    List<SiteUpdate> drainReceived() {
+        List<SiteUpdate> all = new ArrayList<>(received.values());
+        received.clear();
+        lastPublishedMs.values().removeIf(made -> !isFresh(made));
         long now = System.nanoTime();
-        assemblies.values().removeIf(a -> now - a.takenNs() > staleness.toNanos());
+        assemblies.values().removeIf(a -> now - a.receivedNs() > staleness.toNanos());
         return all;
     }
 
     /** Returns how many other sites have published within the staleness. */
     long others() {
-        return lastHeard.values().stream().filter(this::isFresh).count();
+        return lastPublishedMs.values().stream().filter(this::isFresh).count();
     }
 
     /** Returns how many records or publications were refused. */
@@ -215,17 +215,17 @@ final class SiteLink implements AutoCloseable {
         return refused;
     }
 
-    // ---- what this site publishes ----
+    // ---- publications of this site ----
 
-    /** Tells whether a publication is still under way. */
+    /** Returns whether a publication is still in flight. */
     boolean isSending() {
-        return publication != null && publication.left.get() > 0;
+        return publication != null && publication.unacknowledged.get() > 0;
     }
 
     /**
-     * Returns the mass that a publication gave away which did not reach the brokers, once; 0 otherwise. A publication
-     * whose last acknowledgement alone was lost is counted as failed, too: that mass is then there twice, which
-     * changes how much sites count, not what they converge to.
+     * Returns the mass given away by a publication that did not reach the brokers, once; else 0. A publication of which
+     * only the last acknowledgement was lost counts as failed too: its mass then exists twice, which changes the
+     * influence of sites, not the weights that they converge to.
      */
     double returned() {
         if (publication == null || isSending()) {
@@ -237,18 +237,18 @@ final class SiteLink implements AutoCloseable {
         if (error == null) {
             return 0;
         }
-        trouble = error.getMessage();
+        problem = error.getMessage();
         return given;
     }
 
     /**
      * Sends weights; does not wait for the brokers.
      *
-     * @param share the mass that goes with them
-     * @param given the mass that they take from this site
+     * @param share the mass that is sent with the weights
+     * @param given the mass that this site gives away
      */
     void publish(long number, double share, double given, Map<String, Parameter> tensors) {
-        List<ProducerRecord<byte[], byte[]>> parts = SiteNews.parts(topic, site, number, share, tensors);
+        List<ProducerRecord<byte[], byte[]>> parts = SiteUpdate.parts(topic, site, number, share, tensors);
         parts.forEach(part -> StreamHeaders.put(part.headers(), RUN, run));
         Publication fresh = new Publication(given, parts.size());
         publication = fresh;
@@ -256,22 +256,22 @@ final class SiteLink implements AutoCloseable {
     }
 
     private void send(List<ProducerRecord<byte[], byte[]>> parts, Publication fresh) {
-        int taken = 0;
+        int submitted = 0;
         try {
-            // Without one part, the others are of no use.
-            while (taken < parts.size() && fresh.error == null) {
-                producer.send(parts.get(taken), (place, error) -> fresh.arrived(error));
-                taken++;
+            // The other parts are useless if one is missing.
+            while (submitted < parts.size() && fresh.error == null) {
+                producer.send(parts.get(submitted), (place, error) -> fresh.onAcknowledged(error));
+                submitted++;
             }
         } catch (KafkaException | IllegalStateException e) {
             fresh.error = e;
         }
-        for (int i = taken; i < parts.size(); i++) {
-            fresh.arrived(null);
+        for (int i = submitted; i < parts.size(); i++) {
+            fresh.onAcknowledged(null);
         }
     }
 
-    /** Waits until what was published has arrived or failed, at most about twice as long as the deadline. */
+    /** Waits until all publications have arrived or failed, for up to about twice the deadline. */
     void flush() {
         try {
             sent.get(cluster.deadline().toMillis() * 2, TimeUnit.MILLISECONDS);
@@ -279,24 +279,24 @@ final class SiteLink implements AutoCloseable {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         } catch (ExecutionException | TimeoutException e) {
-            trouble = e.toString();
+            problem = e.toString();
         }
     }
 
-    /** Logs what went wrong since the last call, if anything did. */
+    /** Logs the last problem since the previous call, if there was one. */
     void warn() {
-        if (trouble != null) {
-            LOG.log(Level.WARNING, "{0} at {1} had trouble with exchanging weights, training continues: {2}", name(),
-                    cluster, trouble);
-            trouble = null;
+        if (problem != null) {
+            LOG.log(Level.WARNING, "{0} at {1} could not exchange weights, training continues: {2}", name(),
+                    cluster, problem);
+            problem = null;
         }
     }
 
-    /** Closes the clients; what was published before arrives, or fails within the deadline. */
+    /** Closes the clients; earlier publications arrive or fail within the deadline. */
     @Override
     public void close() {
-        heard.values().forEach(SiteNews::close);
-        heard.clear();
+        received.values().forEach(SiteUpdate::close);
+        received.clear();
         sender.shutdown();
         try {
             if (!sender.awaitTermination(cluster.deadline().toMillis(), TimeUnit.MILLISECONDS)) {

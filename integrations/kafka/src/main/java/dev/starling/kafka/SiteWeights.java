@@ -13,10 +13,10 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** A model's floating tensors, by path: what sites send each other. */
+/** A model's floating-point tensors, by path: the content of an update between sites. */
 final class SiteWeights {
     private static final String MODEL = "model.";
-    /** More than the header says of one tensor beside its name. */
+    /** Upper bound of a file's header, and of its entry for one tensor without the name. */
     private static final int HEADER_BYTES = 1024;
 
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
@@ -29,7 +29,7 @@ final class SiteWeights {
         });
     }
 
-    /** Returns the tensors, to be written. */
+    /** Returns the tensors themselves, not copies. */
     Map<String, Parameter> whole() {
         return tensors;
     }
@@ -43,8 +43,8 @@ final class SiteWeights {
         return halves;
     }
 
-    /** Returns how many bytes a safetensors file of such tensors has at most, whatever their types. */
-    long mostBytes() {
+    /** Returns an upper bound of the size in bytes of a safetensors file of these tensors, for any element type. */
+    long maxBytes() {
         long bytes = HEADER_BYTES;
         for (Map.Entry<String, Parameter> tensor : tensors.entrySet()) {
             bytes += tensor.getValue().shape().count() * Double.BYTES + 6L * tensor.getKey().length() + HEADER_BYTES;
@@ -52,22 +52,22 @@ final class SiteWeights {
         return bytes;
     }
 
-    /** Throws unless the tensors are floating and finite and have these names and shapes. */
-    void check(SafeTensors heard) {
-        if (!heard.names().equals(tensors.keySet())) {
+    /** Throws unless the tensors are floating and finite and have the model's names and shapes. */
+    void check(SafeTensors received) {
+        if (!received.names().equals(tensors.keySet())) {
             throw new StreamException("the model has the tensors " + tensors.keySet() + ", the site sends "
-                    + heard.names());
+                    + received.names());
         }
         tensors.forEach((path, tensor) -> {
-            if (!heard.spec(path).shape().equals(tensor.shape())) {
+            if (!received.spec(path).shape().equals(tensor.shape())) {
                 throw new StreamException("the model has " + path + " as " + tensor.shape() + ", the site sends "
-                        + heard.spec(path).shape());
+                        + received.spec(path).shape());
             }
-            if (!heard.spec(path).dtype().isFloating()) {
-                throw new StreamException(path + " must be floating, the site sends " + heard.spec(path).dtype());
+            if (!received.spec(path).dtype().isFloating()) {
+                throw new StreamException(path + " must be floating, the site sends " + received.spec(path).dtype());
             }
             try (Scope scope = Scope.open("check")) {
-                Tensor elements = heard.tensor(path);
+                Tensor elements = received.tensor(path);
                 if (!elements.device().backend().isFinite(elements)) {
                     throw new StreamException(path + " is not finite");
                 }
@@ -75,23 +75,23 @@ final class SiteWeights {
         });
     }
 
-    /** Mixes weights in, which were checked: the model keeps the share {@code own} of its own. */
-    void mix(SafeTensors heard, double own) {
+    /** Mixes in weights that were checked before; the share {@code own} of the result is the model's own weights. */
+    void mix(SafeTensors received, double own) {
         tensors.forEach((path, tensor) -> {
             if (own > 0 && !tensor.isBuffer() && !tensor.requiresGradient()) {
                 return;
             }
             try (Scope scope = Scope.open("mix")) {
                 Tensor weights = tensor.master();
-                Tensor theirs = heard.tensor(path).to(weights.device()).to(weights.dtype());
+                Tensor theirs = received.tensor(path).to(weights.device()).to(weights.dtype());
                 Tensor.apply(own == 0 ? new Update.Assign() : new Update.Blend(own, 1 - own), weights, theirs);
             }
         });
     }
 
     /**
-     * Gives all ranks of a synchronous strategy the weights of rank 0: their sum with zeros of the others. Ends early
-     * if a rank is lost during it: an elastic strategy has then made the states of the others alike by itself.
+     * Broadcasts the weights of rank 0 to all ranks of a synchronous strategy, as a sum with the zeros of the others.
+     * Returns early if a rank is lost meanwhile: an elastic strategy has then synchronised the remaining ranks itself.
      */
     void spread(DistributionStrategy strategy) {
         int world = strategy.world();
@@ -101,7 +101,7 @@ final class SiteWeights {
                 int count = Math.toIntExact(weights.count());
                 double[] values = strategy.rank() == 0 ? Arrays.copyOf(weights.toDoubles(), count + 1)
                         : new double[count + 1];
-                // Counts the ranks: zeros that were not added up must not become weights.
+                // Sums to the number of ranks if the sum is complete: otherwise zeros would become weights.
                 values[count] = 1;
                 Collective.of(strategy).sum(values);
                 if (values[count] != world) {

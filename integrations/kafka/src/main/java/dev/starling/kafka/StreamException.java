@@ -2,7 +2,7 @@ package dev.starling.kafka;
 
 import dev.starling.errors.StarlingException;
 
-/** Says that brokers do not answer, a record cannot be decoded, or a model cannot be served. */
+/** Thrown if brokers do not answer, a record cannot be decoded, or a model cannot be served. */
 public final class StreamException extends StarlingException {
     private static final long serialVersionUID = 1L;
 

@@ -4,25 +4,26 @@ import java.nio.charset.StandardCharsets;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
 
-/** The names of the record headers that Starling writes; all values are texts in UTF-8. */
+/** The names of the record headers that Starling writes; all values are UTF-8 text. */
 public final class StreamHeaders {
     /** On a result: the name of the model that scored it. */
     public static final String MODEL = "starling.model";
     /** On a result: the version of the model that scored it. */
     public static final String VERSION = "starling.version";
-    /** On a dead letter: what is wrong. */
+    /** On a dead letter: why the record cannot be used. */
     public static final String ERROR = "starling.error";
-    /** On a dead letter: the topic that it comes from. */
+    /** On a dead letter: the topic of the record. */
     public static final String TOPIC = "starling.topic";
-    /** On a dead letter: the partition that it comes from. */
+    /** On a dead letter: the partition of the record. */
     public static final String PARTITION = "starling.partition";
-    /** On a dead letter: the offset that it comes from. */
+    /** On a dead letter: the offset of the record. */
     public static final String OFFSET = "starling.offset";
 
-    /** On a dead letter: what of the record it leaves out because the record is too large, for example a value. */
+    /** On a dead letter: the parts of the record that are omitted because it is too large, for example the value. */
     public static final String OMITTED = "starling.omitted";
-    /** At most what Kafka adds to a record and to each of its headers. */
+    /** Upper bound of the bytes that Kafka adds to a record. */
     private static final int OVERHEAD = 128;
+    /** Upper bound of the bytes that Kafka adds to a header. */
     private static final int HEADER_OVERHEAD = 10;
 
     private StreamHeaders() {
@@ -38,7 +39,7 @@ public final class StreamHeaders {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Returns how many bytes headers take at most. */
+    /** Returns an upper bound of the size of headers in bytes. */
     static long bytes(Headers headers) {
         long bytes = 0;
         for (Header header : headers) {
@@ -48,7 +49,7 @@ public final class StreamHeaders {
         return bytes;
     }
 
-    /** Returns how many bytes a record takes at most, uncompressed. */
+    /** Returns an upper bound of the uncompressed size of a record in bytes. */
     static long bytes(byte[] key, byte[] value, Headers headers) {
         return OVERHEAD + (key == null ? 0 : key.length) + (value == null ? 0L : value.length) + bytes(headers);
     }
@@ -57,13 +58,13 @@ public final class StreamHeaders {
         headers.add(name, bytes(text));
     }
 
-    /** Adds what a result says of its model. */
+    /** Adds the headers of a result: the name and version of its model. */
     static void scored(Headers headers, ModelVersion version) {
         put(headers, MODEL, version.name());
         put(headers, VERSION, Long.toString(version.version()));
     }
 
-    /** Adds what a dead letter says of its origin. */
+    /** Adds the headers of a dead letter: the error and where the record comes from. */
     static void dead(Headers headers, String error, String topic, int partition, long offset) {
         put(headers, ERROR, error);
         put(headers, TOPIC, topic);

@@ -20,13 +20,13 @@ import org.apache.kafka.streams.processor.api.ProcessorSupplier;
  * }
  * }</pre>
  *
- * <p>Set {@code processing.guarantee} to {@code exactly_once_v2}. Records that wait for their batch lie in a state
- * store with a changelog, which is part of the transaction: that is what makes batches and exactly once go together.
+ * <p>Set {@code processing.guarantee} to {@code exactly_once_v2}. Records that wait for their batch are kept in
+ * a state store whose changelog is part of the transaction; this makes scoring in batches exactly-once.
  */
 public final class StreamScoring implements AutoCloseable {
-    /** The name of the child that takes results. */
+    /** The name of the child node that receives results. */
     public static final String RESULTS = "starling-results";
-    /** The name of the child that takes dead letters. */
+    /** The name of the child node that receives dead letters. */
     public static final String DEAD_LETTERS = "starling-dead-letters";
 
     private final RowCodec codec;
@@ -35,13 +35,13 @@ public final class StreamScoring implements AutoCloseable {
     private final ModelWatch watch;
     private final int batch;
     private final Duration latency;
-    private final long largest;
+    private final long maxRecordBytes;
 
     private StreamScoring(KafkaCluster cluster, RowCodec codec, ModelTopic model, int batch, Duration latency) {
         this.codec = codec;
         this.batch = batch;
         this.latency = latency;
-        largest = cluster.largestRecord();
+        maxRecordBytes = cluster.maxRecordBytes();
         watch = new ModelWatch(cluster, model, codec.columns(), live, refusals::add);
         try {
             watch.requireModel(refusals);
@@ -59,8 +59,8 @@ public final class StreamScoring implements AutoCloseable {
     /**
      * Connects and loads the announced model.
      *
-     * @param batch how many records of a task are scored together at most
-     * @param latency how long the first of them waits at most, at least 1 ms
+     * @param batch the maximum number of records of a task that are scored together
+     * @param latency how long the first of them waits for others; 1 ms or more
      * @throws StreamException if the brokers do not answer, or no announced version can be served
      */
     public static StreamScoring open(KafkaCluster cluster, RowCodec codec, ModelTopic model, int batch,
@@ -83,7 +83,7 @@ public final class StreamScoring implements AutoCloseable {
     }
 
     /**
-     * Returns the processor for a topology of the application's own, where it needs two children: {@link #RESULTS} and
+     * Returns the processor for an application's own topology, which must give it two children: {@link #RESULTS} and
      * {@link #DEAD_LETTERS}.
      */
     public ProcessorSupplier<byte[], byte[], byte[], byte[]> processor() {
@@ -94,9 +94,9 @@ public final class StreamScoring implements AutoCloseable {
         return codec;
     }
 
-    /** Returns the model, which the caller drops. */
+    /** Returns the model, which the caller releases. */
     ServedModel model() {
-        ServedModel model = live.hold();
+        ServedModel model = live.acquire();
         if (model == null) {
             throw new StreamException("the StreamScoring was closed before the KafkaStreams that use it; close the "
                     + "KafkaStreams first");
@@ -104,12 +104,12 @@ public final class StreamScoring implements AutoCloseable {
         return model;
     }
 
-    /** Returns how many bytes a record may have that is written to a topic. */
-    long largest() {
-        return largest;
+    /** Returns the size of the largest record that can be written to a topic, in bytes. */
+    long maxRecordBytes() {
+        return maxRecordBytes;
     }
 
-    /** Returns models that were refused and of which no dead letter was sent yet. */
+    /** Returns the dead letters of refused models that were not sent yet. */
     Queue<DeadLetter> refusals() {
         return refusals;
     }
@@ -122,7 +122,7 @@ public final class StreamScoring implements AutoCloseable {
         return latency;
     }
 
-    /** Returns the version that serves now. */
+    /** Returns the version that scores the next batch. */
     public ModelVersion serving() {
         return live.version();
     }

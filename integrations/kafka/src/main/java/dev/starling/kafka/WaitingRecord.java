@@ -12,7 +12,7 @@ import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.streams.processor.api.Record;
 
-/** A record that waits for its batch, as it lies in the state store. Key and value may be {@code null}. */
+/** A record that waits for its batch, as stored in the state store. Key and value may be {@code null}. */
 record WaitingRecord(byte[] key, byte[] value, long timestamp, Headers headers, String topic, int partition,
         long offset) {
     static byte[] encode(Record<byte[], byte[]> record, String topic, int partition, long offset) {
@@ -27,7 +27,7 @@ record WaitingRecord(byte[] key, byte[] value, long timestamp, Headers headers, 
             Header[] headers = record.headers().toArray();
             out.writeInt(headers.length);
             for (Header header : headers) {
-                // Not writeUTF, which refuses more than 65,535 bytes.
+                // Not writeUTF, whose limit is 65,535 bytes.
                 write(out, StreamHeaders.bytes(header.key()));
                 write(out, header.value());
             }

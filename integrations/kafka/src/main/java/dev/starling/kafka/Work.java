@@ -10,9 +10,9 @@ import java.util.function.Consumer;
 import java.util.function.IntSupplier;
 
 /**
- * Steps that one thread takes with resources that another thread may close. The resources are closed once, in the
- * reverse order of {@link #keep}, and never during a step: {@link #close} waits for the step under way, and if that
- * takes too long, the thread that takes the step closes the resources when the step returns.
+ * Steps of one thread that use resources which another thread may close. The resources are closed once, in the reverse
+ * order of {@link #keep}, and never during a step: {@link #close} waits for the current step, and if that takes too
+ * long, the thread that runs the step closes the resources when the step returns.
  */
 final class Work {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
@@ -23,7 +23,7 @@ final class Work {
     private volatile boolean closed;
     private volatile boolean abandoned;
 
-    /** Names the work for log messages. */
+    /** Creates work with a name for log messages. */
     Work(String name) {
         this.name = name;
     }
@@ -38,7 +38,7 @@ final class Work {
         return closed;
     }
 
-    /** Takes a step and returns its result; returns 0 when closed. */
+    /** Runs a step and returns its result; returns 0 when closed. */
     int step(IntSupplier body) {
         lock.lock();
         try {
@@ -53,13 +53,13 @@ final class Work {
     /**
      * Ends the work.
      *
-     * @param longest how long to wait for the step under way
-     * @param last runs before the resources are closed, on the first call only; not if the step outlasts the wait
+     * @param timeout how long to wait for the current step
+     * @param last runs before the resources are closed, on the first call only; not if the step outlasts the timeout
      */
-    void close(Duration longest, Runnable last) {
+    void close(Duration timeout, Runnable last) {
         boolean first = !closed;
         closed = true;
-        if (lock.isHeldByCurrentThread() || !acquire(longest)) {
+        if (lock.isHeldByCurrentThread() || !acquire(timeout)) {
             abandoned = true;
             releaseIfAbandoned();
             return;
@@ -74,9 +74,9 @@ final class Work {
         }
     }
 
-    private boolean acquire(Duration longest) {
+    private boolean acquire(Duration timeout) {
         try {
-            if (lock.tryLock(longest.toMillis(), TimeUnit.MILLISECONDS)) {
+            if (lock.tryLock(timeout.toMillis(), TimeUnit.MILLISECONDS)) {
                 return true;
             }
             LOG.log(Level.WARNING, "{0} still waits for the brokers; its resources are closed when that wait ends",
@@ -98,10 +98,10 @@ final class Work {
         }
     }
 
-    /** Closes all resources, each also if another cannot be closed. */
+    /** Closes all resources; one that fails to close does not keep the others open. */
     void release() {
         closed = true;
-        // Kafka's clients give up closing half-way on a thread that is interrupted.
+        // On an interrupted thread, Kafka's clients would give up closing half-way.
         boolean interrupted = Thread.interrupted();
         while (!closers.isEmpty()) {
             try {

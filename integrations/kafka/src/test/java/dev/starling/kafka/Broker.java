@@ -8,7 +8,7 @@ import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
 
-/** One broker for all test classes of the JVM, closed after the last; each test asks for topics of its own. */
+/** One broker for all test classes of the JVM, closed after the last; each test creates its own topics. */
 final class Broker implements ParameterResolver {
     private static final AtomicInteger TOPICS = new AtomicInteger();
 
@@ -27,7 +27,7 @@ final class Broker implements ParameterResolver {
         return KafkaCluster.at(broker.servers()).deadline(Duration.ofSeconds(20));
     }
 
-    /** Makes a topic that no other test has. */
+    /** Creates a topic that no other test uses. */
     static String topic(EmbeddedBroker broker, String kind, int partitions) {
         String name = kind + "-" + TOPICS.incrementAndGet();
         broker.topics(Map.of(name, partitions));

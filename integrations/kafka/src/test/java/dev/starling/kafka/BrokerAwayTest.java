@@ -25,7 +25,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Brokers that never were there, and one that goes away: nothing is lost, nothing hangs, and errors are clear. */
+/** Brokers that do not exist, and one that is stopped: no record is lost, nothing hangs, and errors are clear. */
 @ExtendWith(Broker.class)
 @Timeout(120)
 class BrokerAwayTest {
@@ -41,10 +41,10 @@ class BrokerAwayTest {
     private String models;
     private String weights;
 
-    private static void within(Duration longest, Runnable body) {
+    private static void within(Duration limit, Runnable body) {
         long start = System.nanoTime();
         body.run();
-        assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(longest);
+        assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(limit);
     }
 
     private static CompletableFuture<Void> start(Runnable body) {
@@ -52,7 +52,7 @@ class BrokerAwayTest {
     }
 
     @Test
-    void saysThatNoBrokerAnswers() {
+    void reportsThatNoBrokerAnswers() {
         within(Duration.ofSeconds(15), () -> {
             try (Layer model = CountingModel.create(2);
                     Optimizer optimizer = CountingModel.optimizer(model);
@@ -73,7 +73,7 @@ class BrokerAwayTest {
         });
         assertThat(AWAY.toString()).doesNotContain("secret");
         assertThatThrownBy(() -> scorer(KafkaCluster.at("no such:address")).open())
-                .isInstanceOf(StreamException.class).hasMessageContaining("cannot be made");
+                .isInstanceOf(StreamException.class).hasMessageContaining("cannot be created");
     }
 
     private static KafkaScorer.Builder scorer(KafkaCluster cluster) {
@@ -90,7 +90,7 @@ class BrokerAwayTest {
     private KafkaLearner learner(KafkaCluster cluster, String checkpoints, Layer model, Optimizer optimizer) {
         return KafkaLearner.of(cluster, in, RowCodec.floats(SumModel.COLUMNS))
                 .model(model, CountingModel.LOSS, optimizer).batch(32).holdOut(0, 1, 1)
-                .checkpoints(directory.resolve(checkpoints)).every(100, Duration.ofSeconds(1)).open();
+                .checkpoints(directory.resolve(checkpoints)).checkpointEvery(100, Duration.ofSeconds(1)).open();
     }
 
     private GossipSite site(KafkaCluster cluster, String name, int period, int column) {
@@ -119,19 +119,19 @@ class BrokerAwayTest {
         Records.write(cluster, in, 0, BEFORE);
         boolean done = false;
         try {
-            outlive(broker, cluster);
-            endAndBeginAnew(broker, cluster);
+            interrupt(broker, cluster);
+            stopAndStartAgain(broker, cluster);
             done = true;
         } finally {
             if (!done) {
-                // For the tests that come after this one.
+                // The tests after this one need the broker.
                 broker.restart();
             }
         }
     }
 
-    /** Takes the broker away while records and weights are under way, and brings it back. */
-    private void outlive(EmbeddedBroker broker, KafkaCluster cluster) {
+    /** Stops the broker while records and weights are in flight, and restarts it. */
+    private void interrupt(EmbeddedBroker broker, KafkaCluster cluster) {
         String out = Broker.topic(broker, "out", 1);
         try (Layer model = CountingModel.create(3); Optimizer optimizer = CountingModel.optimizer(model);
                 GossipSite berlin = site(cluster, "berlin", 5, 0);
@@ -152,7 +152,7 @@ class BrokerAwayTest {
                     until(() -> scorer.counts().scored() >= RECORDS, scorer::step));
             CompletableFuture<Void> learning = start(() ->
                     until(() -> learner.report().records() >= RECORDS, learner::step));
-            // Sites wait for nothing while the broker is away, nor does one whose producer has not found the topic yet.
+            // No site waits while the broker is stopped, not even one whose producer has not found the topic yet.
             within(Duration.ofSeconds(5), () -> {
                 rome.step();
                 for (int i = 0; i < 200; i++) {
@@ -169,8 +169,8 @@ class BrokerAwayTest {
         }
     }
 
-    /** Takes the broker away for longer than the deadline; what comes next continues where the others ended. */
-    private void endAndBeginAnew(EmbeddedBroker broker, KafkaCluster cluster) {
+    /** Stops the broker for longer than the deadline; the next processes continue where the previous ones ended. */
+    private void stopAndStartAgain(EmbeddedBroker broker, KafkaCluster cluster) {
         KafkaCluster hasty = cluster.deadline(Duration.ofSeconds(1));
         String busyOut = Broker.topic(broker, "busy", 1);
         String idleOut = Broker.topic(broker, "idle", 1);
@@ -184,7 +184,7 @@ class BrokerAwayTest {
             end(broker.servers(), berlin, List.of(idle::run, busy::run, learner::run));
             broker.restart();
         }
-        // The next scorer aborts the transaction that was left open.
+        // The next scorer aborts the open transaction.
         try (KafkaScorer next = scorer(cluster, busyOut, 1000)) {
             until(() -> next.counts().scored() > 0, next::step);
             until(() -> next.step() == 0, () -> { });
@@ -194,7 +194,7 @@ class BrokerAwayTest {
 
     private static void requireEachOnce(KafkaCluster cluster, String results) {
         Tally tally = new Tally(RECORDS);
-        Records.read(cluster, results, RECORDS).forEach(tally::take);
+        Records.read(cluster, results, RECORDS).forEach(tally::add);
         tally.requireEachOnce();
     }
 
@@ -212,7 +212,7 @@ class BrokerAwayTest {
     private void end(String servers, GossipSite site, List<Runnable> bodies) {
         within(Duration.ofSeconds(12), () -> {
             List<CompletableFuture<Void>> runs = bodies.stream().map(BrokerAwayTest::start).toList();
-            // A site trains on, and says why it is alone.
+            // The site continues to train, and logs why it does so by itself.
             List<String> warnings = new CopyOnWriteArrayList<>();
             Handler handler = new Warnings(warnings);
             Logger.getLogger("dev.starling.kafka").addHandler(handler);

@@ -10,8 +10,8 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 
 /**
- * A model whose weights count what it was trained on: with the loss {@code -sum(result)} and a rate of 1, each step
- * adds the sum of its rows to the weights. Sums of small whole numbers are exact in f32, in any order.
+ * A model whose weights count the rows of its training: with the loss {@code -sum(result)} and a rate of 1, each
+ * step adds the sum of its rows to the weights. Sums of small whole numbers are exact in f32, in any order.
  */
 final class CountingModel {
     static final Loss LOSS = (result, target) -> result.sum().neg();

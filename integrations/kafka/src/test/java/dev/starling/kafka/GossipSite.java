@@ -12,7 +12,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 
-/** One site: it sees only points where one of two numbers is 0, so that alone it learns one of two weights. */
+/** A site whose points have a 0 in one of two columns, so that by itself it learns only one of two weights. */
 final class GossipSite implements AutoCloseable {
     final Layer model = Linear.of(2, 1, Generator.seeded(5));
     final Optimizer optimizer = Sgd.over(model).rate(0.05).build();

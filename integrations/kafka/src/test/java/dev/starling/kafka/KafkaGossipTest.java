@@ -42,7 +42,7 @@ class KafkaGossipTest {
     }
 
     @Test
-    void convergesOverTheBrokerAlone(EmbeddedBroker broker) {
+    void convergesOverABroker(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
         converge(KafkaGossip.of(cluster, topic, "a").period(5), KafkaGossip.of(cluster, topic, "b").period(5), 0.05);
@@ -57,7 +57,7 @@ class KafkaGossipTest {
     }
 
     @Test
-    void beginsWithTheWeightsOfASiteThatTrains(EmbeddedBroker broker) {
+    void startsWithTheWeightsOfASiteThatTrains(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 2);
         try (GossipSite first = new GossipSite(KafkaGossip.of(cluster, topic, "a").period(1), 0)) {
@@ -75,7 +75,7 @@ class KafkaGossipTest {
     }
 
     @Test
-    void leavesOutWhatIsStaleMalformedOrOfAnotherModel(EmbeddedBroker broker) {
+    void ignoresStaleMalformedAndForeignUpdates(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
         KafkaGossip gossip = KafkaGossip.of(cluster, topic, "a").period(3).staleness(Duration.ofSeconds(10));
@@ -115,11 +115,11 @@ class KafkaGossipTest {
         }
     }
 
-    /** Sends weights of which the first part is another than its header says. */
+    /** Sends weights whose first part does not match the checksum in its header. */
     private static void sendChanged(Producer<byte[], byte[]> producer, String topic, String site,
             UnaryOperator<byte[]> change) {
         try (Layer model = Linear.of(2, 1, Generator.seeded(1))) {
-            var part = SiteNews.parts(topic, site, 1, 0.5, model.state()).getFirst();
+            var part = SiteUpdate.parts(topic, site, 1, 0.5, model.state()).getFirst();
             producer.send(new ProducerRecord<>(topic, null, System.currentTimeMillis(), part.key(),
                     change.apply(part.value()), part.headers()));
             producer.flush();
@@ -148,15 +148,15 @@ class KafkaGossipTest {
 
     private static void send(Producer<byte[], byte[]> producer, String topic, String site, Map<String, Parameter> state,
             long ageMs) {
-        for (var part : SiteNews.parts(topic, site, 1, 0.5, state)) {
+        for (var part : SiteUpdate.parts(topic, site, 1, 0.5, state)) {
             producer.send(new ProducerRecord<>(topic, null,
                     System.currentTimeMillis() - ageMs, part.key(), part.value(), part.headers()));
         }
         producer.flush();
     }
 
-    /** A rank of two whose peer was lost: an elastic strategy returns without having added anything up. */
-    private static final class Bereft extends SingleProcess {
+    /** A rank of two whose peer was lost: an elastic strategy returns without a sum. */
+    private static final class PeerLost extends SingleProcess {
         @Override
         public int rank() {
             return 1;
@@ -169,9 +169,9 @@ class KafkaGossipTest {
     }
 
     @Test
-    void keepsWeightsWhereTheOtherRankIsLostMeanwhile() {
+    void keepsItsWeightsWhenTheOtherRankIsLostMeanwhile() {
         KafkaCluster nowhere = KafkaCluster.at("127.0.0.1:1");
-        KafkaGossip gossip = KafkaGossip.of(nowhere, "weights", "a").period(1).around(new Bereft());
+        KafkaGossip gossip = KafkaGossip.of(nowhere, "weights", "a").period(1).around(new PeerLost());
         try (GossipSite site = new GossipSite(gossip, 0)) {
             float[] before = site.weights();
             site.step();
@@ -180,7 +180,7 @@ class KafkaGossipTest {
     }
 
     @Test
-    void exchangesAfterStepsOfTheRunNotOfTheProcess(EmbeddedBroker broker) {
+    void countsStepsOfTheRunNotOfTheProcess(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
         try (GossipSite site = new GossipSite(KafkaGossip.of(cluster, topic, "a").period(5), 0)) {
@@ -215,28 +215,28 @@ class KafkaGossipTest {
         try (Layer large = Linear.of(700, 500, Generator.seeded(1));
                 Producer<byte[], byte[]> producer = cluster.producer(Map.of("compression.type", "zstd"))) {
             send(producer, topic, "a", large.state(), 0);
-            SiteNews.Assembly assembly = new SiteNews.Assembly("a", 10_000_000);
-            SiteNews news = null;
+            SiteUpdate.Assembly assembly = new SiteUpdate.Assembly("a", 10_000_000);
+            SiteUpdate update = null;
             for (var record : Records.read(cluster, topic, 3)) {
-                news = assembly.take(record);
+                update = assembly.add(record);
             }
-            assertThat(news.mass()).isEqualTo(0.5);
+            assertThat(update.mass()).isEqualTo(0.5);
             try (Scope scope = Scope.open("compare")) {
-                assertThat(news.weights().tensor("weight").toFloats())
+                assertThat(update.weights().tensor("weight").toFloats())
                         .isEqualTo(large.state().get("weight").value().toFloats());
             }
-            news.close();
-            SiteNews.Assembly small = new SiteNews.Assembly("a", 600_000);
+            update.close();
+            SiteUpdate.Assembly small = new SiteUpdate.Assembly("a", 600_000);
             var records = Records.read(cluster, topic, 3);
-            assertThat(small.take(records.get(0))).isNull();
-            assertThatThrownBy(() -> small.take(records.get(1))).isInstanceOf(StreamException.class)
+            assertThat(small.add(records.get(0))).isNull();
+            assertThatThrownBy(() -> small.add(records.get(1))).isInstanceOf(StreamException.class)
                     .hasMessageContaining("part 1 of 3 has 524288 bytes").hasMessageContaining("in all 600000");
-            assertThat(small.take(records.get(2))).as("the rest of what was refused").isNull();
+            assertThat(small.add(records.get(2))).as("the rest of a refused publication").isNull();
         }
     }
 
     @Test
-    void saysWithinTheDeadlineThatTheBrokerIsAway() {
+    void reportsWithinTheDeadlineThatTheBrokerDoesNotAnswer() {
         KafkaCluster away = KafkaCluster.at("127.0.0.1:1").deadline(Duration.ofSeconds(2));
         long start = System.nanoTime();
         assertThatThrownBy(() -> new GossipSite(KafkaGossip.of(away, "weights", "a"), 0))

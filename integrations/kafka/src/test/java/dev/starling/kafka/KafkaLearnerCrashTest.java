@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Kills learners with signal 9: the weights, which are sums of the rows, must count each record once. */
+/** Kills learners with signal 9: the weights, which are sums of rows, must contain each record exactly once. */
 @ExtendWith(Broker.class)
 class KafkaLearnerCrashTest {
     private static final RowCodec CODEC = RowCodec.floats(3);
@@ -103,7 +103,7 @@ class KafkaLearnerCrashTest {
             Optional<Checkpoint> latest = Checkpoint.latest(checkpoints);
             return latest.isEmpty() ? 0 : latest.get().step();
         } catch (RuntimeException e) {
-            // The learner has deleted it after it was listed: the next call finds a later one.
+            // The learner deleted this checkpoint after it was listed; the next call finds a later one.
             return 0;
         }
     }

@@ -77,7 +77,7 @@ class KafkaLearnerTest {
 
     private LearnerSettings settings(Layer model, Optimizer optimizer) {
         return KafkaLearner.of(cluster, topic, CODEC).model(model, Loss.crossEntropy(), optimizer).classes(2)
-                .checkpoints(directory.resolve("checkpoints")).every(1000, Duration.ofSeconds(1))
+                .checkpoints(directory.resolve("checkpoints")).checkpointEvery(1000, Duration.ofSeconds(1))
                 .holdOut(10, 100, 50).metrics(Metric.accuracy())
                 .publish(ModelTopic.of(models, "two"), directory.resolve("models"),
                         ModelDescription.of(TwoClasses.class, Map.of()).metadata());
@@ -89,6 +89,22 @@ class KafkaLearnerTest {
             assertThat(System.nanoTime()).as("deadline; " + learner.report()).isLessThan(end);
             learner.step();
         }
+    }
+
+    @Test
+    void keepsTheSettingsOfTheTimeWhenItWasOpened() {
+        LearnerSettings settings = KafkaLearner.of(cluster, topic, CODEC).batch(7).holdOut(10, 100, 50)
+                .checkpointEvery(1000, Duration.ofSeconds(1));
+        LearnerConfig config = new LearnerConfig(settings);
+        settings.batch(8).holdOut(5, 20, 10).checkpointEvery(1, Duration.ofSeconds(9)).classes(2).seed(3);
+        assertThat(config.batch).isEqualTo(7);
+        assertThat(config.holdOut).isEqualTo(10);
+        assertThat(config.window).isEqualTo(100);
+        assertThat(config.minMeasuredRows).isEqualTo(50);
+        assertThat(config.checkpointRecords).isEqualTo(1000);
+        assertThat(config.checkpointInterval).isEqualTo(Duration.ofSeconds(1));
+        assertThat(config.split.classes()).isZero();
+        assertThat(config.seed).isZero();
     }
 
     @Test
@@ -111,13 +127,13 @@ class KafkaLearnerTest {
         ModelVersion version = ModelVersion.ofJson(last.value());
         try (LiveModel live = new LiveModel()) {
             live.swap(new ModelLoader(ModelTopic.of(models, "two"), 2).load(version));
-            float[] score = live.hold().score(new float[] {0.9f, 0.1f}, 1, 2);
+            float[] score = live.acquire().score(new float[] {0.9f, 0.1f}, 1, 2);
             assertThat(score[0]).as("inverted: class 0 where the first is greater").isGreaterThan(score[1]);
         }
     }
 
     @Test
-    void goesOnFromTheCheckpointAndAnnouncesOnce() {
+    void resumesFromTheCheckpointAndAnnouncesOnce() {
         write(0, 3000, false);
         long published;
         try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.05).build();
@@ -147,7 +163,8 @@ class KafkaLearnerTest {
         Records.write(cluster, topic, 100, new byte[5]);
         Records.write(cluster, topic, 101, CODEC.encode(new float[] {1, 2, 7}, 0, 3));
         try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build();
-                KafkaLearner learner = settings(model, adam).deadLetters(dead).every(102, Duration.ofSeconds(60))
+                KafkaLearner learner = settings(model, adam).deadLetters(dead)
+                        .checkpointEvery(102, Duration.ofSeconds(60))
                         .open()) {
             learn(learner, 102);
             assertThat(learner.report().refused()).isEqualTo(2);
@@ -165,7 +182,7 @@ class KafkaLearnerTest {
                     .isInstanceOf(StreamException.class).hasMessageContaining("atLeast");
             assertThatThrownBy(() -> settings(model, adam).targets(3).open())
                     .isInstanceOf(StreamException.class).hasMessageContaining("1 to 2 of the target, got 3");
-            try (KafkaLearner learner = settings(model, adam).every(100, Duration.ofSeconds(60)).open()) {
+            try (KafkaLearner learner = settings(model, adam).checkpointEvery(100, Duration.ofSeconds(60)).open()) {
                 learn(learner, 100);
             }
             topic = Broker.topic(broker, "labelled", 1);
@@ -175,7 +192,7 @@ class KafkaLearnerTest {
     }
 
     @Test
-    void countsEachRecordOnceAfterAFailureInTheMidst() {
+    void countsEachRecordOnceAfterAFailureWithinABatch() {
         Records.write(cluster, topic, 0, 300);
         AtomicInteger steps = new AtomicInteger();
         Loss failing = (result, target) -> {
@@ -187,13 +204,13 @@ class KafkaLearnerTest {
         try (Layer model = CountingModel.create(3); Optimizer optimizer = CountingModel.optimizer(model)) {
             LearnerSettings settings = KafkaLearner.of(cluster, topic, RowCodec.floats(SumModel.COLUMNS))
                     .model(model, failing, optimizer).batch(20).holdOut(0, 1, 1).checkpoints(directory)
-                    .every(1000, Duration.ofSeconds(60));
+                    .checkpointEvery(1000, Duration.ofSeconds(60));
             KafkaLearner learner = settings.open();
             assertThatThrownBy(() -> learn(learner, 300)).isInstanceOf(IllegalStateException.class);
             assertThatThrownBy(learner::step).isInstanceOf(StreamException.class).hasMessageContaining("failed before");
             learner.close();
             // The same model, which has learned 40 records already.
-            try (KafkaLearner next = settings.every(300, Duration.ofSeconds(60)).open()) {
+            try (KafkaLearner next = settings.checkpointEvery(300, Duration.ofSeconds(60)).open()) {
                 learn(next, 300);
             }
             float first = 0;
@@ -214,7 +231,8 @@ class KafkaLearnerTest {
         }
         Records.write(cluster, topic, 1, new byte[2000]);
         try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build();
-                KafkaLearner learner = settings(model, adam).deadLetters(dead).every(1, Duration.ofSeconds(60))
+                KafkaLearner learner = settings(model, adam).deadLetters(dead)
+                        .checkpointEvery(1, Duration.ofSeconds(60))
                         .open()) {
             assertThatThrownBy(() -> learn(learner, 1)).isInstanceOf(StreamException.class)
                     .hasMessageContaining("dead letters to topic " + dead).hasMessageContaining("larger than");
@@ -224,11 +242,11 @@ class KafkaLearnerTest {
     }
 
     @Test
-    void saysThatRecordsWereDeletedBeforeTheyWereLearned(EmbeddedBroker broker) throws Exception {
+    void reportsThatRecordsWereDeletedBeforeTheyWereLearned(EmbeddedBroker broker) throws Exception {
         topic = Broker.topic(broker, "labelled", 1);
         write(0, 100, false);
         try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build()) {
-            try (KafkaLearner learner = settings(model, adam).every(100, Duration.ofSeconds(60)).open()) {
+            try (KafkaLearner learner = settings(model, adam).checkpointEvery(100, Duration.ofSeconds(60)).open()) {
                 learn(learner, 100);
             }
             write(100, 200, false);

@@ -74,6 +74,19 @@ class KafkaScorerTest {
     }
 
     @Test
+    void keepsTheSettingsOfTheTimeWhenItWasOpened() {
+        KafkaScorer.Builder builder = scorer().group("g").batch(7, Duration.ofMillis(3));
+        ScorerConfig config = new ScorerConfig(builder);
+        builder.to("elsewhere").group("h").instance("2").batch(8, Duration.ofMillis(4)).compression("none");
+        assertThat(config.to).isEqualTo(out);
+        assertThat(config.group).isEqualTo("g");
+        assertThat(config.instance).isEqualTo("1");
+        assertThat(config.batch).isEqualTo(7);
+        assertThat(config.latency).isEqualTo(Duration.ofMillis(3));
+        assertThat(config.compression).isEqualTo("lz4");
+    }
+
+    @Test
     void scoresEachRecordOnceAndSwapsBetweenBatches() {
         publish(1);
         Records.write(cluster, in, 0, 3000);
@@ -87,7 +100,7 @@ class KafkaScorerTest {
             assertThat(scorer.counts().batches()).isLessThan(400);
         }
         Tally tally = new Tally(4000);
-        Records.read(cluster, out, 4000).forEach(tally::take);
+        Records.read(cluster, out, 4000).forEach(tally::add);
         tally.requireEachOnce();
         assertThat(tally.versions()).containsOnlyKeys(1L, 2L);
     }
@@ -173,7 +186,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void goesBackToTheLastVersionThatCanBeServedAtTheStart() {
+    void fallsBackToTheLastVersionThatCanBeServedAtTheStart() {
         ModelVersion good = publish(7);
         announce(new ModelVersion("sum", 8, good.uri(), "0".repeat(64)));
         try (KafkaScorer scorer = scorer().open()) {
@@ -183,7 +196,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void endsWhenAnotherTakesItsPlace() {
+    void stopsWhenAnotherInstanceStarts() {
         publish(1);
         Records.write(cluster, in, 0, 10);
         try (KafkaScorer first = scorer().open()) {
@@ -191,17 +204,17 @@ class KafkaScorerTest {
             try (KafkaScorer second = scorer().open()) {
                 Records.write(cluster, in, 10, 20);
                 drive(second, () -> second.counts().scored() == 10);
-                assertThatThrownBy(first::run).isInstanceOf(StreamException.class).hasMessageContaining("has to end");
+                assertThatThrownBy(first::run).isInstanceOf(StreamException.class).hasMessageContaining("must stop");
                 assertThatThrownBy(first::step).isInstanceOf(StreamException.class).hasMessageContaining("has ended");
             }
         }
         Tally tally = new Tally(20);
-        Records.read(cluster, out, 20).forEach(tally::take);
+        Records.read(cluster, out, 20).forEach(tally::add);
         tally.requireEachOnce();
     }
 
     @Test
-    void saysThatNoModelIsAnnounced() {
+    void reportsThatNoModelIsAnnounced() {
         assertThatThrownBy(() -> scorer().open()).isInstanceOf(StreamException.class)
                 .hasMessageContaining("no version of sum on topic " + models + " at " + cluster
                         + " can be served: none is announced");
@@ -252,7 +265,7 @@ class KafkaScorerTest {
     }
 
     /** Fails on rows that begin with 13 while the flag is set. */
-    private static final class Superstitious implements Layer {
+    private static final class FailsOnThirteen implements Layer {
         private static final AtomicBoolean FAILS = new AtomicBoolean(true);
 
         @Override
@@ -269,14 +282,14 @@ class KafkaScorerTest {
     @Test
     void sendsNothingOfABatchThatTheModelFailsOn() {
         try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory)) {
-            publisher.publish("sum", 1, new Superstitious(), Map.of());
+            publisher.publish("sum", 1, new FailsOnThirteen(), Map.of());
         }
         Records.write(cluster, in, 1, CODEC.encode(new float[] {13, 0, 0, 0}, 0, 4));
-        try (KafkaScorer scorer = scorer().model(ModelTopic.of(models, "sum").factory(Superstitious::new)).open()) {
+        try (KafkaScorer scorer = scorer().model(ModelTopic.of(models, "sum").factory(FailsOnThirteen::new)).open()) {
             assertThatThrownBy(() -> drive(scorer, () -> false)).isInstanceOf(StreamException.class)
                     .hasMessageContaining("on topic " + in).hasMessageContaining(": 1]")
                     .hasMessageContaining("sum version 1 failed on 1 rows").hasMessageContaining("unlucky");
-            Superstitious.FAILS.set(false);
+            FailsOnThirteen.FAILS.set(false);
             drive(scorer, () -> scorer.counts().scored() == 1);
             assertThat(scorer.counts()).isEqualTo(new ScorerCounts(1, 0, 0, 1, 0));
         }
@@ -284,7 +297,7 @@ class KafkaScorerTest {
     }
 
     @Test
-    void goesOnWatchingAfterAnErrorOfALoader() {
+    void continuesToWatchAfterAnErrorOfALoader() {
         publish(1);
         ModelStore store = uri -> {
             if (uri.equals("broken")) {

@@ -5,7 +5,7 @@ import dev.starling.nn.optim.Optimizer;
 import java.nio.file.Path;
 import java.time.Duration;
 
-/** A learner in a process of its own, until it is killed: servers, topic, directory of checkpoints, records between. */
+/** Runs a learner until it is killed; arguments: servers, topic, checkpoints' directory, records between them. */
 public final class LearnerProcess {
     private LearnerProcess() {
     }
@@ -23,6 +23,6 @@ public final class LearnerProcess {
     static LearnerSettings settings(KafkaCluster cluster, String topic, Path checkpoints, long every, Layer model,
             Optimizer optimizer) {
         return KafkaLearner.of(cluster, topic, RowCodec.floats(3)).model(model, CountingModel.LOSS, optimizer)
-                .batch(32).holdOut(0, 1, 1).checkpoints(checkpoints).every(every, Duration.ofSeconds(2));
+                .batch(32).holdOut(0, 1, 1).checkpoints(checkpoints).checkpointEvery(every, Duration.ofSeconds(2));
     }
 }

@@ -14,7 +14,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What happens to models without a broker: loading, swapping, closing. */
+/** Loading, replacing and closing models, without a broker. */
 class ModelSwapTest {
     @TempDir
     Path directory;
@@ -43,21 +43,21 @@ class ModelSwapTest {
         AtomicInteger late = new AtomicInteger();
         LiveModel live = new LiveModel();
         live.swap(served(first, 1));
-        ServedModel batch = live.hold();
+        ServedModel batch = live.acquire();
         live.swap(served(second, 2));
-        assertThat(first).as("a batch is under way").hasValue(0);
-        batch.drop();
+        assertThat(first).as("a batch is in progress").hasValue(0);
+        batch.release();
         assertThat(first).hasValue(1);
         live.close();
         assertThat(second).hasValue(1);
-        assertThat(live.hold()).isNull();
-        // A file that was being read when all closed.
+        assertThat(live.acquire()).isNull();
+        // A file that was still being read at close().
         live.swap(served(late, 3));
         assertThat(late).hasValue(1);
-        assertThat(live.hold()).isNull();
+        assertThat(live.acquire()).isNull();
     }
 
-    /** Takes one row at a time, as a model that was made for single records. */
+    /** Accepts only single rows. */
     private static final class OneRow implements Layer {
         @Override
         public Tensor forward(Tensor input) {
@@ -66,7 +66,7 @@ class ModelSwapTest {
     }
 
     @Test
-    void refusesAModelThatTakesOneRowAtATime() throws IOException {
+    void refusesAModelOfSingleRows() throws IOException {
         byte[] file = SafeTensors.bytes(Map.of(), Map.of());
         Path path = Files.write(directory.resolve("one.safetensors"), file);
         ModelLoader loader = new ModelLoader(ModelTopic.of("models", "m").factory(OneRow::new), 4);

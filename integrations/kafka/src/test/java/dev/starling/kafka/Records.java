@@ -11,7 +11,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
-/** Records for tests: written by id, and read back whole. */
+/** Writes test records by id, and reads topics back. */
 final class Records {
     private Records() {
     }
@@ -41,7 +41,7 @@ final class Records {
         }
     }
 
-    /** Reads committed records until {@code enough} says so; fails after the deadline. */
+    /** Reads committed records until {@code enough} returns true; fails after the deadline. */
     static List<ConsumerRecord<byte[], byte[]>> read(KafkaCluster cluster, String topic, Duration deadline,
             Predicate<List<ConsumerRecord<byte[], byte[]>>> enough) {
         List<ConsumerRecord<byte[], byte[]>> found = new ArrayList<>();

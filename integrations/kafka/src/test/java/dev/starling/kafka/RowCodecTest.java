@@ -67,7 +67,7 @@ class RowCodecTest {
 
     @Test
     void keepsWhatFitsIntoADeadLetter() {
-        byte[] half = new byte[DeadLetter.LARGEST / 2];
+        byte[] half = new byte[DeadLetter.MAX_BYTES / 2];
         RecordHeaders headers = new RecordHeaders();
         headers.add("h", half);
         DeadLetter letter = DeadLetter.of(half, half, headers, 0, "e".repeat(10_000), "topic", 1, 7);

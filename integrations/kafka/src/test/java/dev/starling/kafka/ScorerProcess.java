@@ -2,7 +2,7 @@ package dev.starling.kafka;
 
 import java.time.Duration;
 
-/** A scorer in a process of its own, until it is killed: servers, topics of input, output, dead letters and models. */
+/** Runs a scorer until it is killed; arguments: servers, topics of input, output, dead letters and models. */
 public final class ScorerProcess {
     private ScorerProcess() {
     }

@@ -12,8 +12,8 @@ import java.util.Map;
 import org.apache.kafka.clients.consumer.Consumer;
 
 /**
- * Kills a process that scores with signal 9 while models are swapped: each record must come out once, by one whole
- * version.
+ * Kills a scoring process with signal 9 while versions of the model are announced: each record must have exactly one
+ * result, of one version.
  */
 final class ScoringUnderKills implements AutoCloseable {
     private final KafkaCluster cluster;
@@ -28,7 +28,7 @@ final class ScoringUnderKills implements AutoCloseable {
     private final Consumer<byte[], byte[]> results;
     private ChildJvm scorer;
 
-    /** Makes topics for a program that takes servers and the topics of input, output, dead letters and models. */
+    /** Creates topics for a program; its arguments: servers, topics of input, output, dead letters and models. */
     ScoringUnderKills(EmbeddedBroker broker, Path directory, Class<?> main, int records, Duration deadline) {
         cluster = Broker.cluster(broker);
         this.directory = directory;
@@ -44,7 +44,7 @@ final class ScoringUnderKills implements AutoCloseable {
         results.seekToBeginning(results.assignment());
     }
 
-    /** Writes records bit by bit, so that each swap and each kill finds some under way. */
+    /** Writes records in pieces, so that some are in flight at each announcement and each kill. */
     void check(int swaps, int kills) throws Exception {
         int killed = 0;
         try (ModelPublisher publisher = ModelPublisher.of(cluster, arguments[4], directory)) {
@@ -60,7 +60,7 @@ final class ScoringUnderKills implements AutoCloseable {
                 if (part % 2 == 0) {
                     publish(publisher, 1 + part / 2);
                 }
-                // At least some records of this part must have come out before the next kill.
+                // Some records of this piece must have a result before the next kill.
                 drain(behind + (to - behind) / 3);
                 if (part * kills / parts > killed) {
                     scorer.kill();
@@ -71,7 +71,7 @@ final class ScoringUnderKills implements AutoCloseable {
             drain(records);
             long quiet = System.nanoTime() + Duration.ofSeconds(2).toNanos();
             while (System.nanoTime() < quiet) {
-                results.poll(Duration.ofMillis(100)).forEach(tally::take);
+                results.poll(Duration.ofMillis(100)).forEach(tally::add);
             }
         }
         tally.requireEachOnce();
@@ -85,13 +85,13 @@ final class ScoringUnderKills implements AutoCloseable {
         scorer = ChildJvm.start(log, main, arguments);
     }
 
-    private void drain(int least) throws IOException {
-        while (tally.count() < least) {
+    private void drain(int minimum) throws IOException {
+        while (tally.count() < minimum) {
             if (System.nanoTime() > end || !scorer.isAlive()) {
-                throw new AssertionError(tally.count() + " of " + least + " results, scorer alive: "
+                throw new AssertionError(tally.count() + " of " + minimum + " results, scorer alive: "
                         + scorer.isAlive() + "\n" + Files.readString(log));
             }
-            results.poll(Duration.ofMillis(50)).forEach(tally::take);
+            results.poll(Duration.ofMillis(50)).forEach(tally::add);
         }
     }
 

@@ -38,11 +38,11 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 
-/** A site of two workers that train by ring, and a site of one: they share a broker, and nothing else. */
+/** A site of two workers that train by ring, and a site of one worker; they share only a broker. */
 @ExtendWith(Broker.class)
 @Timeout(120)
 class SiteOfProcessesTest {
-    private static final int ENOUGH = 30;
+    private static final int MIN_MIXED = 30;
     private static final float TOLERANCE = 0.05f;
     private static final float[] TRUTH = {3, -2};
 
@@ -67,7 +67,7 @@ class SiteOfProcessesTest {
         }
     }
 
-    /** The sites whose weights are near the truth after they have mixed in enough. */
+    /** Sites whose weights are near the truth after they have mixed in {@link #MIN_MIXED} updates. */
     private final Set<String> converged = ConcurrentHashMap.newKeySet();
     private final long end = System.nanoTime() + Duration.ofSeconds(40).toNanos();
 
@@ -75,7 +75,7 @@ class SiteOfProcessesTest {
         return Math.abs(weights[0] - TRUTH[0]) < TOLERANCE && Math.abs(weights[1] - TRUTH[1]) < TOLERANCE;
     }
 
-    /** Trains until both sites have converged, or the time is over; returns the weights. */
+    /** Trains until both sites have converged or the deadline passes; returns the weights. */
     private float[] train(String site, KafkaGossip gossip, int column, int seed) {
         try (gossip; Layer model = Linear.of(2, 1, Generator.seeded(seed));
                 Optimizer optimizer = Sgd.over(model).rate(0.1).build();
@@ -83,7 +83,7 @@ class SiteOfProcessesTest {
             TrainingListener enough = new TrainingListener() {
                 @Override
                 public void stepEnded(Progress progress) {
-                    if (gossip.mixed() >= ENOUGH && isNear(weights(model))) {
+                    if (gossip.mixed() >= MIN_MIXED && isNear(weights(model))) {
                         converged.add(site);
                     }
                     if (converged.size() == 2 || System.nanoTime() > end) {
@@ -119,7 +119,7 @@ class SiteOfProcessesTest {
             for (int rank = 0; rank < 2; rank++) {
                 GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
                         .timeout(Duration.ofSeconds(20));
-                // Ranks begin with weights of their own.
+                // Each rank starts with different weights.
                 int seed = 5 + rank;
                 ranks.add(start("rank-" + rank, () -> {
                     try (Group group = Group.join(config)) {

@@ -59,7 +59,7 @@ class StreamScoringTest {
         }
         Tally tally = new Tally(3000);
         List<ConsumerRecord<byte[], byte[]>> results = Records.read(cluster, out, 3000);
-        results.forEach(tally::take);
+        results.forEach(tally::add);
         tally.requireEachOnce();
         assertThat(tally.versions()).containsOnlyKeys(1L, 2L);
         for (ConsumerRecord<byte[], byte[]> letter : Records.read(cluster, dead, 2)) {

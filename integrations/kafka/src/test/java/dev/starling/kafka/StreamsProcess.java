@@ -8,8 +8,8 @@ import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 
 /**
- * An application of Kafka Streams in a process of its own, until it is killed: servers, topics of input, output, dead
- * letters and models.
+ * Runs an application of Kafka Streams until it is killed; arguments: servers, topics of input, output, dead letters
+ * and models.
  */
 public final class StreamsProcess {
     private StreamsProcess() {
@@ -22,7 +22,7 @@ public final class StreamsProcess {
                 "processing.guarantee", "exactly_once_v2", "commit.interval.ms", "100", "replication.factor", "1",
                 "state.dir", System.getProperty("java.io.tmpdir") + "/streams-" + arguments[1],
                 "enable.metrics.push", "false", "num.stream.threads", "2"));
-        // A static member gets its partitions at once when it comes back; its open transaction is aborted after 2 s.
+        // After a restart, a static member has its partitions immediately; its open transaction is aborted after 2 s.
         settings.putAll(Map.of("consumer.group.instance.id", "one", "producer.transaction.timeout.ms", "2000"));
         try (StreamScoring scoring = StreamScoring.open(cluster, RowCodec.floats(SumModel.COLUMNS),
                 ModelTopic.of(arguments[4], "sum"), 1024, Duration.ofMillis(20));

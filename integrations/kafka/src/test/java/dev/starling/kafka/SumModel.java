@@ -11,8 +11,8 @@ import dev.starling.tensor.Tensor;
 import java.util.Map;
 
 /**
- * A model whose results tell its version {@code v}: {@code v * (a + b + c + d) + v²}, exact in f32, with {@code v} in
- * the first layer and {@code v²} in the second, so that half a model gives another result.
+ * A model whose results show its version {@code v}: {@code v * (a + b + c + d) + v²}, exact in f32, with {@code v} in
+ * the first layer and {@code v²} in the second, so that a partly loaded model gives a different result.
  */
 public final class SumModel implements ModelFactory {
     static final int COLUMNS = 4;

@@ -8,7 +8,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 
-/** Counts results by id and version, and checks that each is that of one whole version. */
+/** Counts results by id and version, and checks that each result is that of one version. */
 final class Tally {
     private final byte[] seen;
     private final Map<Long, Integer> versions = new TreeMap<>();
@@ -19,7 +19,7 @@ final class Tally {
         seen = new byte[ids];
     }
 
-    void take(ConsumerRecord<byte[], byte[]> result) {
+    void add(ConsumerRecord<byte[], byte[]> result) {
         long id = Records.id(result.key());
         long version = Long.parseLong(Records.header(result, StreamHeaders.VERSION));
         float score = ByteBuffer.wrap(result.value()).order(ByteOrder.LITTLE_ENDIAN).getFloat();

@@ -32,9 +32,9 @@ import org.apache.spark.sql.execution.SparkStrategy;
 import scala.collection.immutable.Seq;
 
 /**
- * Lets models compute batches: moves each {@link ModelCall} that is computed for every row out of its expression into a
- * {@link ScoredPlan} below, as Spark does with functions of Python. Equal calls are computed once, and calls of one
- * model in one pass. In a filter, the conditions without a model go first.
+ * An optimiser rule that makes models compute batches: it moves each {@link ModelCall} that is computed for every row
+ * out of its expression into a {@link ScoredPlan} below, as Spark does with Python functions. Equal calls are computed
+ * once, and all calls of a model in one pass. In a filter, conditions without a model are evaluated first.
  */
 final class BatchRule extends Rule<LogicalPlan> {
     private static final long serialVersionUID = 1L;
@@ -42,12 +42,12 @@ final class BatchRule extends Rule<LogicalPlan> {
     private BatchRule() {
     }
 
-    /** Adds this to what a session plans queries with, unless it is there. */
+    /** Adds the rule and its physical strategy to a session, unless it has them already. */
     static void install(SparkSession session) {
         synchronized (BatchRule.class) {
             var methods = session.experimental();
             if (Plans.list(methods.extraOptimizations()).stream().noneMatch(BatchRule.class::isInstance)) {
-                // A scan reads only the columns that are asked for, here as elsewhere.
+                // Pruned again, so that scans read no columns which the rewritten plan does not use.
                 methods.extraOptimizations_$eq(Plans.join(methods.extraOptimizations(),
                         Plans.<Rule<LogicalPlan>>seq(List.of(new BatchRule(), ColumnPruning$.MODULE$))));
                 methods.extraStrategies_$eq(Plans.join(methods.extraStrategies(),
@@ -69,7 +69,7 @@ final class BatchRule extends Rule<LogicalPlan> {
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
         if (plan instanceof Subquery subquery && subquery.correlated()) {
-            return plan; // becomes a join, which this sees later
+            return plan; // Spark rewrites it to a join, to which the rule is applied later
         }
         LogicalPlan below = plan.mapChildren(this::apply);
         return switch (below) {
@@ -81,12 +81,12 @@ final class BatchRule extends Rule<LogicalPlan> {
 
     private static LogicalPlan extract(LogicalPlan plan) {
         List<ModelCall> calls = new ArrayList<>();
-        ofEachRow(plan).forEach(e -> collect(e, calls));
+        evaluatedPerRow(plan).forEach(e -> collect(e, calls));
         calls.removeIf(call -> Plans.list(plan.children()).stream().noneMatch(child -> fits(call, child)));
         if (calls.isEmpty()) {
             return plan;
         }
-        LogicalPlan ordered = plan instanceof Filter filter ? othersFirst(filter) : plan;
+        LogicalPlan ordered = plan instanceof Filter filter ? modelsLast(filter) : plan;
         Map<ModelCall, Attribute> results = new HashMap<>();
         List<LogicalPlan> children = new ArrayList<>();
         for (LogicalPlan child : Plans.list(ordered.children())) {
@@ -100,16 +100,16 @@ final class BatchRule extends Rule<LogicalPlan> {
         }
         LogicalPlan replaced = ordered.withNewChildren(Plans.seq(children)).mapExpressions(e ->
                 ordered instanceof Aggregate aggregate ? replaceBelow(e, aggregate, results) : replace(e, results));
-        // A call of a call's result is next.
+        // Then the calls whose arguments are results of calls extracted here.
         LogicalPlan whole = extract(replaced);
         return whole.output().size() == plan.output().size() ? whole : new Project(attributes(plan), whole);
     }
 
     /**
-     * Returns the expressions that a plan computes of its child's rows. Of an aggregate these are what it groups by and
-     * what its functions take; the rest it computes of each group.
+     * Returns the expressions that a plan evaluates for each row of its child. In an aggregate these are the grouping
+     * expressions and the aggregate functions; the others are evaluated for each group.
      */
-    private static List<Expression> ofEachRow(LogicalPlan plan) {
+    private static List<Expression> evaluatedPerRow(LogicalPlan plan) {
         if (!(plan instanceof Aggregate aggregate)) {
             return Plans.list(plan.expressions());
         }
@@ -126,7 +126,7 @@ final class BatchRule extends Rule<LogicalPlan> {
         }
     }
 
-    /** Replaces calls, but not those that an aggregate computes of each group: it has no row's result there. */
+    /** Replaces calls, except those that an aggregate evaluates for each group, which has no result of a row. */
     private static Expression replaceBelow(Expression expression, Aggregate aggregate,
             Map<ModelCall, Attribute> results) {
         if (expression instanceof AggregateExpression || Plans.list(aggregate.groupingExpressions()).stream()
@@ -145,7 +145,7 @@ final class BatchRule extends Rule<LogicalPlan> {
         return (ModelCall) call.canonicalized();
     }
 
-    /** Returns a child that has the result of a call, and notes the attribute that holds it. */
+    /** Returns a child that also computes the result of a call, whose attribute is added to {@code results}. */
     private static LogicalPlan withResult(LogicalPlan child, ModelCall call, Map<ModelCall, Attribute> results) {
         LogicalPlan reused = reuse(child, call, results);
         if (reused != null) {
@@ -157,7 +157,7 @@ final class BatchRule extends Rule<LogicalPlan> {
                 Plans.seq(List.of(result)), child);
     }
 
-    /** Returns the same plan with a result of the pass that is in it, also below filters, or {@code null}. */
+    /** Returns the plan with the result added to its pass, which may be below filters; {@code null} without one. */
     private static LogicalPlan reuse(LogicalPlan plan, ModelCall call, Map<ModelCall, Attribute> results) {
         if (plan instanceof ScoredPlan scored && scored.computesInputOf(call)) {
             ScoredPlan with = scored.resultOf(call) == null ? scored.with(call) : scored;
@@ -177,8 +177,8 @@ final class BatchRule extends Rule<LogicalPlan> {
                 : plan.withNewChildren(Plans.seq(List.of(child)));
     }
 
-    /** Moves conditions without a model below the model. */
-    private static LogicalPlan othersFirst(Filter filter) {
+    /** Splits a filter, so that conditions without a model are evaluated before the model. */
+    private static LogicalPlan modelsLast(Filter filter) {
         List<Expression> with = new ArrayList<>();
         List<Expression> without = new ArrayList<>();
         if (filter.condition().deterministic()) {
@@ -204,10 +204,10 @@ final class BatchRule extends Rule<LogicalPlan> {
         return call.references().subsetOf(child.outputSet());
     }
 
-    /** Finds the calls that every row needs, the innermost of nested ones. */
+    /** Collects the calls that are evaluated for every row; of nested calls the innermost. */
     private static void collect(Expression expression, List<ModelCall> found) {
         if (expression instanceof LambdaFunction) {
-            return; // is computed for each element of an array
+            return; // evaluated for each element of an array
         }
         Seq<Expression> always = expression instanceof ConditionalExpression conditional
                 ? conditional.alwaysEvaluatedInputs() : expression.children();

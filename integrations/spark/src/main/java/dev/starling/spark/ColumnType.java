@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.UserDefinedType;
 /** The types of columns that hold numbers for a model. */
 enum ColumnType {
     BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE,
-    /** Bytes 0 to 255, as pixels are. */
+    /** Unsigned bytes, such as pixels. */
     BYTES,
     ARRAY_OF_BYTE, ARRAY_OF_SHORT, ARRAY_OF_INT, ARRAY_OF_LONG, ARRAY_OF_FLOAT, ARRAY_OF_DOUBLE,
     /** MLlib's dense or sparse vector. */

@@ -16,8 +16,8 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Which columns make a model's input and its target. The numbers of all input columns, one after the other, make one
- * f32 tensor; a target is a class (i64) or one or more f32 numbers.
+ * The columns of a model's input and target. The numbers of all input columns are concatenated to one f32 tensor; a
+ * target is a class (i64) or one or more f32 numbers.
  *
  * @param inputs in the order of the selected rows
  * @param shape of one example's input
@@ -36,7 +36,7 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
      *
      * @param name in the schema
      * @param type of its values
-     * @param width how many numbers each value has
+     * @param width number of elements of each value
      */
     record Column(String name, ColumnType type, int width) implements Serializable {
         private static final long serialVersionUID = 1L;
@@ -72,7 +72,7 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
             }
         }
 
-        /** Returns how many numbers an image has: those of the input's shape. */
+        /** Returns the number of elements of an image, which is that of the input's shape. */
         static int imageWidth(String name, long[] shape) {
             if (shape == null || shape.length != 3 || shape[0] != 1 && shape[0] != 3) {
                 throw new SparkDataException("column \"" + name + "\" holds images; the input's shape must be "
@@ -92,7 +92,7 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
             return known;
         }
 
-        /** Fixes the widths by the first row, which holds exactly these columns. */
+        /** Determines the widths from the first row, which has exactly these columns. */
         Columns resolve(StructType selected, InternalRow first) {
             List<Column> columns = new ArrayList<>();
             for (int i = 0; i < selected.length(); i++) {
@@ -122,11 +122,11 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
     }
 
     /**
-     * Returns other columns, with values of as many numbers as those of this have.
+     * Returns {@code others} after a check that their widths equal those of this.
      *
-     * @throws SparkDataException if they have not
+     * @throws SparkDataException if a width differs
      */
-    Columns like(Columns others) {
+    Columns requireEqualWidths(Columns others) {
         for (int i = 0; i <= inputs.size(); i++) {
             Column own = i < inputs.size() ? inputs.get(i) : target;
             Column other = i < inputs.size() ? others.inputs.get(i) : others.target;
@@ -138,7 +138,7 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         return others;
     }
 
-    /** Returns this as texts to go with a model's weights. */
+    /** Returns the metadata that is stored with a model's weights. */
     Map<String, String> metadata() {
         Map<String, String> texts = new LinkedHashMap<>();
         for (int i = 0; i < inputs.size(); i++) {
@@ -150,7 +150,7 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         return texts;
     }
 
-    /** Returns the names of the input columns that such texts give. */
+    /** Returns the names of the input columns in such metadata. */
     static List<String> names(Map<String, String> metadata) {
         List<String> names = new ArrayList<>();
         for (int i = 0; metadata.containsKey(INPUT + i); i++) {
@@ -160,11 +160,11 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
     }
 
     /**
-     * Returns how the arguments of a call make the input of the model that such texts describe: as many as there were
-     * columns, or a single one with all numbers.
+     * Returns the columns that map the arguments of a call to the input of the model with this metadata: one argument
+     * for each column of training, or a single one with all numbers.
      *
      * @param names of the arguments, for messages
-     * @throws SparkDataException if their number is another, or one of them holds no numbers
+     * @throws SparkDataException if the number of arguments is wrong, or one of them holds no numbers
      */
     static Columns ofArguments(Map<String, String> metadata, List<String> names, List<DataType> types) {
         int count = names(metadata).size();
@@ -200,12 +200,12 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
         return all;
     }
 
-    /** Returns the shape that a text such as {@code 1,28,28} gives. */
+    /** Parses a shape such as {@code 1,28,28}. */
     static Shape shape(String text) {
         return Shape.of(Arrays.stream(text.split(",")).mapToLong(Long::parseLong).toArray());
     }
 
-    /** Returns how many numbers an input has. */
+    /** Returns the number of elements of an input. */
     int width() {
         return inputs.stream().mapToInt(Column::width).sum();
     }

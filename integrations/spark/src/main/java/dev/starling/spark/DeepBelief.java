@@ -32,10 +32,10 @@ import java.util.Map;
  * contrastive divergence, 1 by default.
  */
 public final class DeepBelief implements ModelFactory {
-    /** Gradients of contrastive divergence are larger than later ones, and have to be forgotten soon. */
-    private static final double FORGETTING = 0.95;
+    /** Below the usual value: gradients of contrastive divergence are larger than later ones and must decay soon. */
+    private static final double BETA2 = 0.95;
 
-    /** Is made by name. */
+    /** Called by reflection. */
     public DeepBelief() {
     }
 
@@ -72,23 +72,23 @@ public final class DeepBelief implements ModelFactory {
     /**
      * Returns Adam for both parts of the training.
      *
-     * @param pretrainingRate at the start of each machine, from where it falls to 0 along half a cosine
-     * @param rate the greatest of fine-tuning's one-cycle schedule
+     * @param pretrainingRate the rate at the start of each machine; it decreases to 0 along half a cosine
+     * @param rate the maximum of fine-tuning's one-cycle schedule
      */
     public static OptimizerFactory adam(double pretrainingRate, double rate) {
         return (model, steps) -> {
             if (!(model instanceof Network network)) {
-                throw new IllegalArgumentException("DeepBelief.adam is for models that DeepBelief makes");
+                throw new IllegalArgumentException("DeepBelief.adam is for models that DeepBelief creates");
             }
             GreedyTraining greedy = network.greedy;
             long pass = Math.max(1, steps / Math.max(1, network.epochs));
             Schedule machine = Schedule.cosine(pretrainingRate, 0, Math.max(1, greedy.epochsOfEach() * pass));
             Schedule cycle = Schedule.oneCycle(rate, Math.max(2, steps - greedy.pretrainingEpochs() * pass));
-            return Adam.over(model).rate(greedy.schedule(machine, cycle, pass)).betas(0.9, FORGETTING).build();
+            return Adam.over(model).rate(greedy.schedule(machine, cycle, pass)).betas(0.9, BETA2).build();
         };
     }
 
-    /** The network; the classifier, until it is to be pre-trained. */
+    /** The network: a classifier, unless {@link #pretrain} was called. */
     static final class Network implements Layer {
         private final DeepBeliefNetwork network;
         private final Layer classifier;
@@ -109,7 +109,7 @@ public final class DeepBelief implements ModelFactory {
             return network.machines().size();
         }
 
-        /** Makes this the model of a run of {@code all} epochs that begins with those of the machines. */
+        /** Prepares a run of {@code all} epochs, of which the first ones pre-train the machines. */
         GreedyTraining pretrain(int epochsOfEach, int all) {
             epochs = all;
             greedy = GreedyTraining.of(network, classifier, steps, epochsOfEach);
@@ -127,7 +127,7 @@ public final class DeepBelief implements ModelFactory {
         }
     }
 
-    /** On the driver, what the numbers of an epoch are: errors of a machine, or the accuracy. */
+    /** Names and formats an epoch's metric on the driver: the error of a machine, or the accuracy. */
     static final class StageMetric implements Metric {
         private static final Metric ERROR = ContrastiveDivergence.reconstructionError();
         private static final Metric ACCURACY = Metric.accuracy();

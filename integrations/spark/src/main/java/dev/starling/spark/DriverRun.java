@@ -19,39 +19,39 @@ import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
-/** The driver's side of a run: runs the job, and repeats it where another attempt may succeed. Used by one thread. */
+/** The driver's part of a run: runs the job, and repeats it if another attempt may succeed. Used by one thread. */
 final class DriverRun {
     private static final System.Logger LOG = System.getLogger("dev.starling.spark");
-    private static final Duration READING = Duration.ofDays(365);
-    /** A task's failure in Spark's message. */
-    private static final Pattern PROBLEM = Pattern.compile(Pattern.quote(SparkDataException.class.getName())
+    private static final Duration JOIN_TIMEOUT = Duration.ofDays(365);
+    /** Matches a task's exception in Spark's message. */
+    private static final Pattern DATA_PROBLEM = Pattern.compile(Pattern.quote(SparkDataException.class.getName())
             + ": (.*?)(\\R\\tat |\\z)", Pattern.DOTALL);
 
     private final SparkContext context;
     private final RDD<TaskRows> rows;
     private final TrainingJob job;
     private final LiveProgress live;
-    private final Duration slotsWithin;
+    private final Duration slotTimeout;
     /** Weights that tasks returned. */
-    private final List<byte[]> arrived = Collections.synchronizedList(new ArrayList<>());
+    private final List<byte[]> returned = Collections.synchronizedList(new ArrayList<>());
     private volatile JobWatch watch;
     private volatile String problem;
     /** {@code null} in a barrier stage. */
     private volatile CoordinatorThread coordinator;
 
     DriverRun(SparkContext context, RDD<TaskRows> rows, TrainingJob job, LiveProgress.Listeners listeners,
-            Duration slotsWithin) {
+            Duration slotTimeout) {
         this.context = context;
         this.rows = rows;
         this.job = job;
-        this.slotsWithin = slotsWithin;
+        this.slotTimeout = slotTimeout;
         live = new LiveProgress(job.progress().id(), listeners, this::taskFailed);
     }
 
     /**
-     * Returns the weights. Spark itself does not start a barrier stage again that ends a job.
+     * Runs the job and returns the weights. Spark does not retry a barrier stage at the end of a job, so this does.
      *
-     * @param sizes how many rows each task has, for an elastic run; {@code null} for a barrier stage
+     * @param sizes the number of rows of each task of an elastic run; {@code null} for a barrier stage
      */
     byte[] run(int attempts, int[] sizes) {
         context.addSparkListener(live);
@@ -59,11 +59,11 @@ final class DriverRun {
         try {
             weights = runUpTo(attempts, sizes);
         } finally {
-            live.take(job.progress().value());
+            live.receive(job.progress().value());
             context.removeSparkListener(live);
-            if (live.broken() != null) {
-                // The job was cancelled for it.
-                throw live.broken();
+            if (live.listenerFailure() != null) {
+                // The job was cancelled because of this exception.
+                throw live.listenerFailure();
             }
         }
         return weights;
@@ -77,20 +77,20 @@ final class DriverRun {
                 if (attempt >= attempts || !JobWatch.isLostTask(e)) {
                     throw e;
                 }
-                LOG.log(Level.WARNING, "attempt {0} of {1} failed and is started again{2}: {3}", attempt, attempts,
+                LOG.log(Level.WARNING, "attempt {0} of {1} failed, training restarts{2}: {3}", attempt, attempts,
                         job.checkpoints() == null ? "" : " from the latest checkpoint in " + job.checkpoints(),
                         e.getMessage());
-                Slots.await(context, job.tasks(), slotsWithin);
+                Slots.await(context, job.tasks(), slotTimeout);
             }
         }
     }
 
     private byte[] elastic(int attempt, int[] sizes) {
         String host = context.conf().get("spark.driver.host");
-        try (CoordinatorThread meeting = CoordinatorThread.start(Coordinator.open(job.reachedAt(host),
-                job.workers(), Coordinator.OnLoss.REFORM, 1, READING))) {
-            coordinator = meeting;
-            return run(job.attempt(attempt, new TrainingJob.Elastic(meeting.address(), sizes)));
+        try (CoordinatorThread opened = CoordinatorThread.start(Coordinator.open(job.transportAt(host),
+                job.workers(), Coordinator.OnLoss.REFORM, 1, JOIN_TIMEOUT))) {
+            coordinator = opened;
+            return run(job.attempt(attempt, new TrainingJob.Elastic(opened.address(), sizes)));
         } finally {
             coordinator = null;
         }
@@ -98,35 +98,35 @@ final class DriverRun {
 
     private byte[] run(TrainingJob attempt) {
         TrainingTask task = new TrainingTask(attempt);
-        try (JobWatch watching = JobWatch.start(context, live, attempt.tasks(), slotsWithin,
-                () -> attempt.elastic() != null && !arrived.isEmpty())) {
+        try (JobWatch watching = JobWatch.start(context, live, attempt.tasks(), slotTimeout,
+                () -> attempt.elastic() != null && !returned.isEmpty())) {
             watch = watching;
             RDD<byte[]> weights = attempt.elastic() == null
                     ? rows.barrier().mapPartitions(task, false, ClassTag$.MODULE$.<byte[]>apply(byte[].class))
                     : rows.toJavaRDD().mapPartitions(partition -> CollectionConverters.asJava(task.apply(
                             CollectionConverters.asScala(partition)))).rdd();
             context.runJob(weights, (Function1<Iterator<byte[]>, byte[][]> & Serializable) DriverRun::all,
-                    new Arrival(arrived), ClassTag$.MODULE$.<byte[][]>apply(byte[][].class));
+                    new ResultCollector(returned), ClassTag$.MODULE$.<byte[][]>apply(byte[][].class));
         } catch (SparkDataException | SparkJobException e) {
             throw e;
         } catch (Exception e) {
-            // Spark throws checked exceptions that no signature names.
+            // Spark throws checked exceptions without declaring them.
             if (e instanceof InterruptedException) {
                 watch.cancel("the thread that waits for the job was interrupted");
                 Thread.currentThread().interrupt();
-                throw new SparkJobException("interrupted while training was under way; the job is cancelled", e);
+                throw new SparkJobException("interrupted during training; the job is cancelled", e);
             }
-            if (arrived.isEmpty()) {
+            if (returned.isEmpty()) {
                 String found = problem != null ? problem : problem(String.valueOf(e.getMessage()));
                 throw found != null ? new SparkDataException(found) : JobWatch.failure(e);
             }
         } finally {
             watch = null;
         }
-        if (arrived.isEmpty()) {
+        if (returned.isEmpty()) {
             throw new SparkJobException("rank 0 returned no weights; its log says why");
         }
-        return arrived.getFirst();
+        return returned.getFirst();
     }
 
     private static byte[][] all(Iterator<byte[]> results) {
@@ -135,39 +135,39 @@ final class DriverRun {
         return list.toArray(byte[][]::new);
     }
 
-    /** Returns what cannot be cured by another attempt, if that is in the text of a failure; else {@code null}. */
+    /** Returns the message of an error that another attempt would repeat; {@code null} if the failure has none. */
     private static String problem(String failure) {
-        Matcher found = PROBLEM.matcher(failure);
+        Matcher found = DATA_PROBLEM.matcher(failure);
         return found.find() ? found.group(1) : null;
     }
 
-    /** Ends an elastic job whose failure another attempt cannot cure; otherwise the other workers continue at once. */
+    /** Cancels an elastic job if another attempt would fail too; else the other workers continue immediately. */
     private void taskFailed(String why, int partition) {
-        JobWatch present = watch;
+        JobWatch running = watch;
         CoordinatorThread meeting = coordinator;
-        if (present == null || meeting == null) {
+        if (running == null || meeting == null) {
             return;
         }
         String found = problem(why);
         if (found != null) {
             problem = found;
-            present.cancel(found);
+            running.cancel(found);
         } else {
             meeting.exclude(partition, "Spark says: " + why.lines().findFirst().orElse("the task failed"));
         }
     }
 
-    /** Keeps what tasks return as soon as it is here. */
-    private static final class Arrival extends AbstractFunction2<Object, byte[][], BoxedUnit> {
-        private final List<byte[]> arrived;
+    /** Collects the results of tasks as each one ends. */
+    private static final class ResultCollector extends AbstractFunction2<Object, byte[][], BoxedUnit> {
+        private final List<byte[]> returned;
 
-        Arrival(List<byte[]> arrived) {
-            this.arrived = arrived;
+        ResultCollector(List<byte[]> returned) {
+            this.returned = returned;
         }
 
         @Override
         public BoxedUnit apply(Object partition, byte[][] results) {
-            arrived.addAll(List.of(results));
+            returned.addAll(List.of(results));
             return BoxedUnit.UNIT;
         }
     }

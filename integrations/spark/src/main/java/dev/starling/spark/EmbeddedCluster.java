@@ -10,8 +10,8 @@ import java.util.List;
 import org.apache.spark.sql.SparkSession;
 
 /**
- * A cluster of executor processes on this machine, made of the jars on this program's class path: no installation of
- * Spark is needed. Three environment variables must be set: {@code SPARK_HOME}, a directory that this fills,
+ * A cluster of executor processes on this machine that use the jars on this program's class path: no installation of
+ * Spark is needed. Three environment variables must be set: {@code SPARK_HOME}, a directory that this class fills,
  * {@code SPARK_SCALA_VERSION=2.13}, and {@code SPARK_LOCAL_IP=127.0.0.1}.
  */
 public final class EmbeddedCluster {
@@ -19,9 +19,9 @@ public final class EmbeddedCluster {
     }
 
     /**
-     * Begins a session whose master is this machine's cluster, with the flags that executors need.
+     * Returns a builder of a session on a cluster of this machine, with the flags that executors need.
      *
-     * @param executors processes that compute
+     * @param executors number of executor processes
      * @param cores of each
      * @param memoryMegabytes of each one's heap
      */
@@ -33,7 +33,7 @@ public final class EmbeddedCluster {
                 .config("spark.executor.heartbeatInterval", "3s");
     }
 
-    /** Lets executors find the classes of this program, where they run on this machine. */
+    /** Adds this program's class path to executors on this machine. */
     static SparkSession.Builder onThisClassPath(SparkSession.Builder builder) {
         String home = System.getenv("SPARK_HOME");
         if (home == null || !"2.13".equals(System.getenv("SPARK_SCALA_VERSION"))) {

@@ -5,23 +5,23 @@ import org.apache.spark.sql.SparkSession;
 
 /**
  * The JVM flags that Starling needs in executors, in addition to those that Spark sets itself. Call {@link #addTo}
- * before the session is made, or name {@link StarlingPlugin} in {@code spark.plugins}.
+ * before the session is created, or name {@link StarlingPlugin} in {@code spark.plugins}.
  */
 public final class ExecutorFlags {
-    /** What Agrona, on which Starling's transports stand, needs of the JDK. */
+    /** The JDK flag that Agrona needs, which Starling's transports use. */
     public static final String AGRONA = "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED";
     private static final String OPTIONS = "spark.executor.extraJavaOptions";
 
     private ExecutorFlags() {
     }
 
-    /** Adds the flags to a configuration; others that are there stay. */
+    /** Adds the flags to a configuration; existing flags are kept. */
     public static SparkConf addTo(SparkConf conf) {
         return conf.set(OPTIONS, with(conf.get(OPTIONS, "")));
     }
 
     /**
-     * Adds the flags to a session that has not been made yet.
+     * Adds the flags to the builder of a session.
      *
      * @param other more flags for executors, or an empty text
      */
@@ -33,10 +33,10 @@ public final class ExecutorFlags {
         return options.contains(AGRONA) ? options : (options + ' ' + AGRONA).strip();
     }
 
-    /** Returns what this JVM lacks and what to do about it, or {@code null} if it lacks nothing. */
+    /** Returns the flag that this JVM lacks and the remedy, or {@code null} if it lacks none. */
     static String missing() {
         return Object.class.getModule().isExported("jdk.internal.misc", ExecutorFlags.class.getModule()) ? null
-                : "executors run without " + AGRONA + "; call ExecutorFlags.addTo before the session is made, or set "
-                + "spark.plugins=" + StarlingPlugin.class.getName() + ", or add the flag to " + OPTIONS;
+                : "executors run without " + AGRONA + "; call ExecutorFlags.addTo before the session is created, or "
+                + "set spark.plugins=" + StarlingPlugin.class.getName() + ", or add the flag to " + OPTIONS;
     }
 }

@@ -9,9 +9,9 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.Supplier;
 
-/** The models that tasks of this process predict with: each once, shared by all, the latest few kept. */
+/** A cache of models that the tasks of this process share for prediction; keeps the most recently used. */
 final class ExecutorModels {
-    private static final int KEPT = 4;
+    private static final int MAX_MODELS = 4;
     private static final Map<String, Entry> ENTRIES = new LinkedHashMap<>(8, 0.75f, true);
 
     private ExecutorModels() {
@@ -26,7 +26,7 @@ final class ExecutorModels {
         }
     }
 
-    /** Returns a model, which stays until {@link #release}; any number of threads may compute with it. */
+    /** Returns a model, which stays open until {@link #release}; any number of threads may compute with it. */
     static Layer lease(String digest, Supplier<byte[]> weights) {
         synchronized (ENTRIES) {
             Entry entry = ENTRIES.get(digest);
@@ -47,7 +47,7 @@ final class ExecutorModels {
         synchronized (ENTRIES) {
             ENTRIES.get(digest).leases--;
             Iterator<Entry> oldest = ENTRIES.values().iterator();
-            while (ENTRIES.size() > KEPT && oldest.hasNext()) {
+            while (ENTRIES.size() > MAX_MODELS && oldest.hasNext()) {
                 Entry entry = oldest.next();
                 if (entry.leases == 0) {
                     oldest.remove();

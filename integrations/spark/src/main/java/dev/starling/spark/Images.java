@@ -14,7 +14,7 @@ import javax.imageio.stream.ImageInputStream;
 import javax.imageio.stream.MemoryCacheImageInputStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 
-/** Images of Spark's columns as numbers from 0 to 255, {@code [C, H, W]}, red first. */
+/** Reads images of Spark's columns as numbers from 0 to 255, {@code [C, H, W]}, red first. */
 final class Images {
     private static final int FIELDS = 6;
     private static final int ORIGIN = 0;
@@ -22,7 +22,7 @@ final class Images {
     private static final int WIDTH = 2;
     private static final int CHANNELS = 3;
     private static final int DATA = 5;
-    /** An image of so many pixels takes half a gigabyte while it is read. */
+    /** Reading an image of this size takes half a gigabyte of memory. */
     private static final int MAX_PIXELS = 1 << 26;
 
     private Images() {
@@ -37,13 +37,14 @@ final class Images {
         }
     }
 
-    /** Tells whether bytes begin as a PNG, JPEG, GIF or BMP file does. */
+    /** Returns whether bytes start with the signature of a PNG, JPEG, GIF or BMP file. */
     static boolean isFile(byte[] bytes) {
-        return begins(bytes, 0x89, 'P', 'N', 'G') || begins(bytes, 0xFF, 0xD8, 0xFF)
-                || begins(bytes, 'G', 'I', 'F', '8') || begins(bytes, 'B', 'M') && bytes.length > 6 && bytes[6] == 0;
+        return startsWith(bytes, 0x89, 'P', 'N', 'G') || startsWith(bytes, 0xFF, 0xD8, 0xFF)
+                || startsWith(bytes, 'G', 'I', 'F', '8')
+                || startsWith(bytes, 'B', 'M') && bytes.length > 6 && bytes[6] == 0;
     }
 
-    private static boolean begins(byte[] bytes, int... signature) {
+    private static boolean startsWith(byte[] bytes, int... signature) {
         boolean same = bytes.length >= signature.length;
         for (int i = 0; same && i < signature.length; i++) {
             same = (bytes[i] & 0xFF) == signature[i];
@@ -52,7 +53,7 @@ final class Images {
     }
 
     /**
-     * Reads an image and brings it to a size.
+     * Reads an image and scales it to the size of {@code shape}.
      *
      * @param type {@link ColumnType#IMAGE} or {@link ColumnType#IMAGE_FILE}
      * @param shape channels (1 is grey, 3 is red, green, blue), height and width
@@ -82,13 +83,13 @@ final class Images {
         BufferedImage image;
         try {
             image = decoded(new MemoryCacheImageInputStream(new ByteArrayInputStream(bytes)), bytes.length);
-        } catch (IOException | RuntimeException e) { // readers meet damaged files with either
+        } catch (IOException | RuntimeException e) { // readers throw either for damaged files
             throw new UnreadableException("holds an image file that cannot be read: " + e.getMessage());
         }
         BufferedImage rgb = new BufferedImage(image.getWidth(), image.getHeight(), BufferedImage.TYPE_INT_RGB);
         Raster raster = image.getRaster();
         if (raster.getNumBands() <= 2 && !(image.getColorModel() instanceof IndexColorModel)) {
-            // Java takes grey for linear light and would change the numbers on the way.
+            // Java treats grey as linear light; a conversion to RGB would change the numbers.
             int shift = Math.max(0, raster.getSampleModel().getSampleSize(0) - 8);
             for (int y = 0; y < image.getHeight(); y++) {
                 for (int x = 0; x < image.getWidth(); x++) {
@@ -101,7 +102,7 @@ final class Images {
         return rgb;
     }
 
-    /** Decodes the first image of a file; the size that its header claims is checked before memory is asked for. */
+    /** Decodes the first image of a file; the size in its header is checked before memory is allocated. */
     private static BufferedImage decoded(ImageInputStream stream, int length) throws IOException, UnreadableException {
         Iterator<ImageReader> readers = ImageIO.getImageReaders(stream);
         if (!readers.hasNext()) {
@@ -123,7 +124,7 @@ final class Images {
         }
     }
 
-    /** Spark's own: rows of pixels, blue first, as OpenCV has them. */
+    /** Reads Spark's image structure: rows of pixels, blue first, as in OpenCV. */
     private static BufferedImage ofStruct(InternalRow image) throws UnreadableException {
         int height = image.getInt(HEIGHT);
         int width = image.getInt(WIDTH);
@@ -145,7 +146,7 @@ final class Images {
         return rgb;
     }
 
-    /** Scales bilinearly; a much smaller size by halves first, so that every pixel counts. */
+    /** Scales bilinearly; halves large images repeatedly first, so that every pixel has influence. */
     private static BufferedImage resized(BufferedImage image, int width, int height) {
         BufferedImage current = image;
         while (current.getWidth() != width || current.getHeight() != height) {

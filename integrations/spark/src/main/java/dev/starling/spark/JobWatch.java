@@ -7,13 +7,13 @@ import java.util.stream.Collectors;
 import org.apache.spark.SparkContext;
 
 /**
- * Cancels a job whose tasks do not start in time: a barrier stage waits for all its slots at once, and other jobs may
- * hold them without a limit. Also cancels a job whose result is there while tasks still run, and one whose listener has
- * failed. Confined to the thread that runs the job, except for its own thread.
+ * Cancels a job whose tasks do not start in time: a barrier stage waits until all its slots are free, and other jobs
+ * may hold them without a limit. Also cancels a job that has its result while tasks still run, and one whose
+ * listener has failed. Confined to the thread that runs the job, except for its own thread.
  */
 final class JobWatch implements AutoCloseable {
-    private static final Duration CHECKING = Duration.ofMillis(200);
-    private static final Duration ENDING = Duration.ofSeconds(5);
+    private static final Duration CHECK_INTERVAL = Duration.ofMillis(200);
+    private static final Duration MAX_LINGER = Duration.ofSeconds(5);
     private static final int REASON_LINES = 5;
 
     private final SparkContext context;
@@ -21,53 +21,56 @@ final class JobWatch implements AutoCloseable {
     private final Thread thread;
     private volatile boolean closed;
 
-    private JobWatch(SparkContext context, LiveProgress live, int tasks, Duration within, BooleanSupplier over) {
+    private JobWatch(SparkContext context, LiveProgress live, int tasks, Duration slotTimeout,
+            BooleanSupplier finished) {
         this.context = context;
         context.addJobTag(tag);
-        live.attemptBegins(tag);
+        live.onAttempt(tag);
         thread = Thread.ofPlatform().daemon().name("starling-job-watch").start(() ->
-                watch(live, tasks, within, over));
+                watch(live, tasks, slotTimeout, finished));
     }
 
     /**
      * Starts to watch the jobs of this thread.
      *
-     * @param over whether the result is there, so that tasks have little time left to end
+     * @param finished whether the job has its result, so that tasks must end soon
      */
-    static JobWatch start(SparkContext context, LiveProgress live, int tasks, Duration within, BooleanSupplier over) {
-        return new JobWatch(context, live, tasks, within, over);
+    static JobWatch start(SparkContext context, LiveProgress live, int tasks, Duration slotTimeout,
+            BooleanSupplier finished) {
+        return new JobWatch(context, live, tasks, slotTimeout, finished);
     }
 
-    private void watch(LiveProgress live, int tasks, Duration within, BooleanSupplier over) {
-        long present = System.nanoTime();
+    private void watch(LiveProgress live, int tasks, Duration slotTimeout, BooleanSupplier finished) {
+        long last = System.nanoTime();
         long waitedNs = 0;
-        long overNs = 0;
-        while (!closed && overNs < ENDING.toNanos()) {
-            if (live.broken() != null) {
-                cancel("a listener failed: " + live.broken());
+        long finishedNs = 0;
+        while (!closed && finishedNs < MAX_LINGER.toNanos()) {
+            if (live.listenerFailure() != null) {
+                cancel("a listener failed: " + live.listenerFailure());
                 return;
-            } else if (live.tasksStarted() < tasks && waitedNs > within.toNanos()) {
-                cancel("only " + live.tasksStarted() + " of " + tasks + " tasks started within " + within.toSeconds()
-                        + " s; other jobs hold the slots: wait for them, or ask for fewer with workers(n)");
+            } else if (live.tasksStarted() < tasks && waitedNs > slotTimeout.toNanos()) {
+                cancel("only " + live.tasksStarted() + " of " + tasks + " tasks started within "
+                        + slotTimeout.toSeconds() + " s; other jobs hold the slots: wait for them, or ask for "
+                        + "fewer with workers(n)");
                 return;
             }
             try {
-                Thread.sleep(CHECKING);
+                Thread.sleep(CHECK_INTERVAL);
             } catch (InterruptedException e) {
                 return;
             }
             long now = System.nanoTime();
-            overNs += over.getAsBoolean() ? now - present : 0;
-            // While rows are moved, the tasks that train cannot start yet.
-            waitedNs = live.isMoving() ? 0 : waitedNs + now - present;
-            present = now;
+            finishedNs += finished.getAsBoolean() ? now - last : 0;
+            // While rows are shuffled, the tasks that train cannot start yet.
+            waitedNs = live.isShuffling() ? 0 : waitedNs + now - last;
+            last = now;
         }
         if (!closed) {
-            cancel("all steps are taken; the job does not wait for a task that was lost");
+            cancel("training has ended; the job does not wait for a lost task");
         }
     }
 
-    /** Ends the job. */
+    /** Cancels the job. */
     void cancel(String reason) {
         context.cancelJobsWithTag(tag, reason);
     }
@@ -79,13 +82,13 @@ final class JobWatch implements AutoCloseable {
                 : "the job failed: " + reason(message), e);
     }
 
-    /** Returns what Spark says before the stack of a task: its own words, and the task's exception. */
+    /** Returns the part of Spark's message before the stack trace of a task: reason and exception. */
     private static String reason(String message) {
         return message.lines().takeWhile(line -> !line.startsWith("\tat ")).limit(REASON_LINES)
                 .collect(Collectors.joining(" "));
     }
 
-    /** Tells whether a job failed because a task did, which another attempt may cure. */
+    /** Returns whether a job failed because a task was lost, so that another attempt may succeed. */
     static boolean isLostTask(SparkJobException e) {
         String message = String.valueOf(e.getMessage());
         return e.getCause() != null && message.contains("barrier") && !message.contains("cancelled");

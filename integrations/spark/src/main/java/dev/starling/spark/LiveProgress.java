@@ -20,7 +20,7 @@ import org.apache.spark.scheduler.SparkListenerTaskStart;
 import org.apache.spark.scheduler.StageInfo;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Passes the progress that executors report to the driver's listeners as it arrives, over all attempts. */
+/** Passes the progress that executors report on to the driver's listeners, over all attempts of a run. */
 final class LiveProgress extends SparkListener {
     private static final int NO_STAGE = -1;
 
@@ -29,9 +29,9 @@ final class LiveProgress extends SparkListener {
     private final ObjIntConsumer<String> failures;
     private volatile int tasksStarted;
     /** Running tasks of the stages before the one that trains. */
-    private volatile int moving;
+    private volatile int shuffling;
     private volatile Set<Integer> stagesBefore = Set.of();
-    private volatile RuntimeException broken;
+    private volatile RuntimeException listenerFailure;
     private volatile String tag = "";
     private volatile int stage = NO_STAGE;
     private volatile RunNotes latest = RunNotes.NONE;
@@ -39,16 +39,16 @@ final class LiveProgress extends SparkListener {
     private long lostMs;
 
     /**
-     * The receivers.
+     * The listeners.
      *
-     * @param run of steps and epochs
-     * @param epoch of the number of the epoch whose progress the run receives next
-     * @param pauses of times without training
+     * @param run receives steps and epochs
+     * @param epoch receives the number of the epoch before the run receives its progress
+     * @param pauses receives times without training
      */
     record Listeners(RemoteRun run, IntConsumer epoch, Consumer<Pause> pauses) { }
 
     /**
-     * Makes a listener.
+     * Creates a listener.
      *
      * @param failures receives the reason and the partition of each failed task, in the listener bus's thread
      */
@@ -58,10 +58,10 @@ final class LiveProgress extends SparkListener {
         this.failures = failures;
     }
 
-    /** Forgets how many tasks have started; from now on those of the job with this tag count. */
-    void attemptBegins(String jobTag) {
+    /** Resets the counts of tasks; from now on, only tasks of the job with this tag count. */
+    void onAttempt(String jobTag) {
         tasksStarted = 0;
-        moving = 0;
+        shuffling = 0;
         stage = NO_STAGE;
         stagesBefore = Set.of();
         tag = jobTag;
@@ -72,21 +72,21 @@ final class LiveProgress extends SparkListener {
         return tasksStarted;
     }
 
-    /** Returns whether tasks of this attempt move rows for those that train. */
-    boolean isMoving() {
-        return moving > 0;
+    /** Returns whether tasks of this attempt still shuffle rows for those that train. */
+    boolean isShuffling() {
+        return shuffling > 0;
     }
 
-    /** Returns what a listener of the application threw, or {@code null}. */
-    RuntimeException broken() {
-        return broken;
+    /** Returns the exception of a listener of the application, or {@code null}. */
+    RuntimeException listenerFailure() {
+        return listenerFailure;
     }
 
     @Override
     public void onJobStart(SparkListenerJobStart start) {
         String tags = start.properties() == null ? "" : start.properties().getProperty("spark.job.tags", "");
         if (List.of(tags.split(",")).contains(tag)) {
-            // The last stage trains; those before it move rows.
+            // The last stage trains; those before it shuffle rows.
             Set<Integer> stages = CollectionConverters.asJava(start.stageInfos()).stream().map(StageInfo::stageId)
                     .collect(Collectors.toCollection(TreeSet::new));
             stage = stages.stream().max(Integer::compare).orElse(NO_STAGE);
@@ -100,22 +100,22 @@ final class LiveProgress extends SparkListener {
         if (start.stageId() == stage) {
             tasksStarted++;
         } else if (stagesBefore.contains(start.stageId())) {
-            moving++;
+            shuffling++;
         }
     }
 
     @Override
     public void onExecutorMetricsUpdate(SparkListenerExecutorMetricsUpdate update) {
         CollectionConverters.asJava(update.accumUpdates()).forEach(task ->
-                CollectionConverters.asJava(task._4()).forEach(this::take));
+                CollectionConverters.asJava(task._4()).forEach(this::receive));
     }
 
     @Override
     public void onTaskEnd(SparkListenerTaskEnd end) {
         if (stagesBefore.contains(end.stageId())) {
-            moving--;
+            shuffling--;
         }
-        CollectionConverters.asJava(end.taskInfo().accumulables()).forEach(this::take);
+        CollectionConverters.asJava(end.taskInfo().accumulables()).forEach(this::receive);
         if (end.stageId() == stage && end.reason() != Success$.MODULE$) {
             synchronized (this) {
                 lostMs = lostMs == 0 ? end.taskInfo().finishTime() : lostMs;
@@ -125,24 +125,24 @@ final class LiveProgress extends SparkListener {
         }
     }
 
-    private void take(AccumulableInfo info) {
+    private void receive(AccumulableInfo info) {
         if (info.id() == accumulator && info.update().isDefined() && info.update().get() instanceof RunNotes notes) {
-            take(notes);
+            receive(notes);
         }
     }
 
-    /** Passes new progress on, until a listener throws an exception. */
-    synchronized void take(RunNotes notes) {
-        if (broken == null) {
+    /** Passes progress on to the listeners, until one throws an exception. */
+    synchronized void receive(RunNotes notes) {
+        if (listenerFailure == null) {
             try {
-                hand(notes);
+                forward(notes);
             } catch (RuntimeException e) {
-                broken = e;
+                listenerFailure = e;
             }
         }
     }
 
-    private void hand(RunNotes notes) {
+    private void forward(RunNotes notes) {
         RunNotes before = latest;
         latest = before.and(notes);
         notes.epochs().forEach((number, numbers) -> {
@@ -156,14 +156,14 @@ final class LiveProgress extends SparkListener {
         }
         notes.starts().forEach((number, start) -> {
             if (!before.starts().containsKey(number)) {
-                started(before, start);
+                onStart(before, start);
             }
         });
     }
 
-    private void started(RunNotes before, RunNotes.Start start) {
+    private void onStart(RunNotes before, RunNotes.Start start) {
         boolean measured = start.pausedNs() >= 0;
-        // A start that is reported after the loss may have been before it.
+        // A start that is reported after the loss may have happened before it.
         if (measured || lostMs > 0 && start.atMs() >= lostMs) {
             RunNotes.Step last = before.steps().get(0);
             long lastStep = measured ? start.step() - 1 : last == null ? 0 : last.step();

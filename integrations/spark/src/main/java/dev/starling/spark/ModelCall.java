@@ -23,13 +23,13 @@ import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
 /**
- * A model's result as an expression of SQL. {@link BatchRule} moves it out into a {@link ScoredPlan}, which computes
- * batches; where that is not possible, as in a branch of {@code CASE}, {@link #eval} computes row by row.
+ * A model's result as a SQL expression. {@link BatchRule} moves it into a {@link ScoredPlan}, which computes batches;
+ * where that is not possible, as in a branch of {@code CASE}, {@link #eval} computes row by row.
  *
- * <p>It is {@link Unevaluable} only in name, as Python's functions are, so that Spark's optimiser runs no model on the
- * driver.
+ * <p>It is marked {@link Unevaluable}, as Python functions are, only to keep Spark's optimiser from running the model
+ * on the driver.
  */
-@SuppressWarnings("serial") // sequences of Spark's plans are serialisable, but not by their type
+@SuppressWarnings("serial") // the sequences in Spark's plans are serialisable, but their static type is not
 final class ModelCall extends Expression implements Unevaluable, CodegenFallback, UserDefinedExpression,
         Serializable {
     private static final long serialVersionUID = 1L;
@@ -51,7 +51,7 @@ final class ModelCall extends Expression implements Unevaluable, CodegenFallback
         this.arguments = arguments;
     }
 
-    /** Makes a call whose messages name the columns that are its arguments. */
+    /** Creates a call; messages name its arguments by their columns. */
     static ModelCall of(String function, ScoredModel model, Output.Kind kind, List<Expression> arguments) {
         List<String> names = arguments.stream().map(a -> a instanceof NamedExpression n ? n.name() : a.sql()).toList();
         return new ModelCall(function, model, kind, names, Plans.seq(arguments));
@@ -65,13 +65,13 @@ final class ModelCall extends Expression implements Unevaluable, CodegenFallback
         return kind;
     }
 
-    /** Returns an attribute to hold the result. */
+    /** Returns a new attribute for the result. */
     Attribute result() {
         return new AttributeReference(function, dataType(), nullable(), Metadata.empty(), NamedExpression.newExprId(),
                 Plans.seq(List.of()));
     }
 
-    /** Returns how the arguments make the model's input. */
+    /** Returns the columns that map the arguments to the model's input. */
     Columns columns() {
         return Columns.ofArguments(model.metadata(), names, Plans.list(arguments).stream().map(Expression::dataType)
                 .toList());
@@ -172,7 +172,7 @@ final class ModelCall extends Expression implements Unevaluable, CodegenFallback
         return other instanceof ModelCall;
     }
 
-    /** Names do not count: they only serve messages. */
+    /** Ignores the names, which are for messages only. */
     @Override
     public boolean equals(Object other) {
         return other instanceof ModelCall call && model.computesAs(call.model) && kind == call.kind

@@ -4,14 +4,14 @@ import dev.starling.nn.Layer;
 import dev.starling.nn.optim.Optimizer;
 import java.io.Serializable;
 
-/** Makes an optimiser in an executor, for example {@code (model, steps) -> Adam.over(model).rate(1e-3).build()}. */
+/** Creates an optimiser in an executor, for example {@code (model, steps) -> Adam.over(model).rate(1e-3).build()}. */
 @FunctionalInterface
 public interface OptimizerFactory extends Serializable {
     /**
-     * Makes an optimiser.
+     * Creates an optimiser.
      *
-     * @param model whose parameters it changes
-     * @param steps of the whole run, for schedules
+     * @param model the model whose parameters it updates
+     * @param steps number of steps of the whole run, for schedules
      */
     Optimizer over(Layer model, long steps);
 }

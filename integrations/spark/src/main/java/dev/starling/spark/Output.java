@@ -10,14 +10,14 @@ import org.apache.spark.sql.types.DataTypes;
  * A column that a model adds.
  *
  * @param column its name
- * @param kind what it holds
+ * @param kind its content
  */
 public record Output(String column, Kind kind) implements Serializable {
     private static final long serialVersionUID = 1L;
 
-    /** What a column holds of a model's result {@code [N, C]}. */
+    /** The content of a column, computed from a model's result {@code [N, C]}. */
     public enum Kind {
-        /** The place of the greatest number, as {@code int}. */
+        /** The index of the largest number, as {@code int}. */
         CLASS,
         /** Softmax of the numbers, as {@code array<float>}. */
         PROBABILITY,
@@ -29,7 +29,7 @@ public record Output(String column, Kind kind) implements Serializable {
             return this == CLASS ? DataTypes.IntegerType : DataTypes.createArrayType(DataTypes.FloatType, false);
         }
 
-        /** Returns all rows' values for Spark's rows, given {@code [N, C]}. */
+        /** Returns a value for each row of a result {@code [N, C]}, as Spark's rows hold it. */
         Object[] of(Tensor result) {
             int rows = (int) result.size(0);
             Object[] values = new Object[rows];
@@ -50,7 +50,7 @@ public record Output(String column, Kind kind) implements Serializable {
         }
     }
 
-    /** A column of the class with the greatest number. */
+    /** A column of the class with the largest number. */
     public static Output ofClass(String column) {
         return new Output(column, Kind.CLASS);
     }

@@ -32,7 +32,7 @@ public final class PackedRows implements Serializable {
     /**
      * Collects rows, in the order of their partitions.
      *
-     * @param shape of one example's input; {@code null}: of one dimension
+     * @param shape of one example's input; {@code null} for one dimension
      * @param isClass whether the target is a class
      * @throws SparkDataException if they cannot be trained on, or take more than 2 GiB
      */
@@ -77,7 +77,7 @@ public final class PackedRows implements Serializable {
         return (int) (bytes.length / RowReader.bytes(columns));
     }
 
-    /** Returns SHA-256 of all examples and of what they consist of. */
+    /** Returns the SHA-256 of all examples and their fields. */
     public String digest() {
         try {
             MessageDigest digest = MessageDigest.getInstance("SHA-256");
@@ -88,8 +88,8 @@ public final class PackedRows implements Serializable {
         }
     }
 
-    /** Returns the examples {@code from} to {@code to} as a trainer reads them; not a copy. */
-    public dev.starling.nn.data.Dataset part(int from, int to) {
+    /** Returns the examples {@code from} (inclusive) to {@code to} (exclusive) as a data set; not a copy. */
+    public dev.starling.nn.data.Dataset slice(int from, int to) {
         List<Field> fields = columns.fields();
         long rowBytes = RowReader.bytes(columns);
         MemorySegment packed = MemorySegment.ofArray(bytes);

@@ -4,12 +4,12 @@ import java.time.Duration;
 import java.util.Locale;
 
 /**
- * A time in which training stood still, because a worker was lost or has joined.
+ * A time without training, because a worker was lost or has joined.
  *
- * @param lastStep the last step that the driver knew of before
- * @param nextStep the first step after it; not greater where training resumes from a checkpoint
- * @param workers how many train together after it
- * @param length from the loss, as the driver noticed it, to the end of the next step; between two steps, if elastic
+ * @param lastStep the last step before the pause of which the driver was notified
+ * @param nextStep the first step after it; not greater than {@code lastStep} if training resumes from a checkpoint
+ * @param workers number of workers after it
+ * @param length from the loss, as noticed by the driver, to the end of the next step; if elastic, between two steps
  */
 public record Pause(long lastStep, long nextStep, int workers, Duration length) {
     /** Describes the pause in one sentence. */

@@ -7,9 +7,9 @@ import dev.starling.tensor.Generator;
 import java.util.Arrays;
 import java.util.Map;
 
-/** Dense layers with rectified hidden ones. The setting {@code sizes} lists their widths: {@code 784,128,10}. */
+/** Dense layers with ReLU between them. The setting {@code sizes} lists their widths: {@code 784,128,10}. */
 public final class Perceptron implements ModelFactory {
-    /** Is made by name. */
+    /** Called by reflection. */
     public Perceptron() {
     }
 

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Between Java's lists and the sequences of Spark's plans. */
+/** Converts between Java's lists and the sequences of Spark's plans. */
 final class Plans {
     private Plans() {
     }
@@ -17,7 +17,7 @@ final class Plans {
         return CollectionConverters.<T>asScala(List.<T>copyOf(items)).toSeq();
     }
 
-    /** Returns the items of one sequence and of another. */
+    /** Concatenates two sequences. */
     static <T> Seq<T> join(Seq<T> first, Seq<? extends T> second) {
         return seq(Stream.concat(list(first).stream(), list(second).stream()).toList());
     }

@@ -2,11 +2,11 @@ package dev.starling.spark;
 
 import org.apache.spark.util.AccumulatorV2;
 
-/** Carries {@link RunNotes} from tasks to the driver, with the executors' heartbeats and at the end of tasks. */
+/** Sends {@link RunNotes} from tasks to the driver, with the executors' heartbeats and at the end of tasks. */
 final class ProgressAccumulator extends AccumulatorV2<RunNotes, RunNotes> {
     private static final long serialVersionUID = 1L;
 
-    /** Replaced, never changed: the heartbeat's thread reads it while the task runs. */
+    /** Replaced, never modified: the heartbeat's thread reads it while the task runs. */
     private volatile RunNotes notes = RunNotes.NONE;
 
     @Override

@@ -1,10 +1,10 @@
 package dev.starling.spark;
 
-/** Names the row that is being read, in messages. Confined to one thread. */
+/** The name of the current row for messages. Confined to one thread. */
 final class RowName {
     private final String what;
     private final int partition;
-    /** In the partition, from 0. */
+    /** Number of the row in the partition, from 0. */
     long row;
 
     RowName(int partition) {

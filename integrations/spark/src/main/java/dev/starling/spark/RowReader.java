@@ -8,7 +8,7 @@ import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 
-/** Copies the numbers of Spark's rows into memory as tensors have them, and checks each. Confined to one thread. */
+/** Copies the numbers of Spark's rows into the memory of tensors, and checks each. Confined to one thread. */
 final class RowReader {
     private static final int VECTOR_FIELDS = 4;
     private static final int SIZE = 1;
@@ -31,7 +31,7 @@ final class RowReader {
         return columns.fields().stream().mapToLong(f -> f.bytes()).sum();
     }
 
-    /** Returns how many numbers the value of a column has. */
+    /** Returns the number of elements of a column's value. */
     static int width(ColumnType type, InternalRow row, int column) {
         return switch (type) {
             case BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE -> 1;
@@ -51,7 +51,7 @@ final class RowReader {
      * Copies one row.
      *
      * @param where names the row in messages
-     * @throws SparkDataException if a value is null, ragged, not finite or no class
+     * @throws SparkDataException if a value is null, of another width, not finite or not a class
      */
     void read(InternalRow row, MemorySegment to, long offset, RowName where) {
         float[] values = input(row, first, where);
@@ -72,16 +72,16 @@ final class RowReader {
     }
 
     /**
-     * Copies the input of a row that has other columns, too.
+     * Copies the input of a row that may have other columns.
      *
-     * @param places of the input columns in the row
+     * @param places indices of the input columns in the row
      */
     void read(InternalRow row, int[] places, MemorySegment to, long offset, RowName where) {
         float[] values = input(row, places, where);
         MemorySegment.copy(values, 0, to, ValueLayout.JAVA_FLOAT_UNALIGNED, offset, values.length);
     }
 
-    /** Returns the numbers of the input columns of a row, in an array that the next call uses again. */
+    /** Returns the numbers of the input columns of a row, in an array that the next call overwrites. */
     private float[] input(InternalRow row, int[] places, RowName where) {
         int at = 0;
         for (int i = 0; i < places.length; i++) {

@@ -6,8 +6,8 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * What is known of a run: each worker's last step, and rank 0's epochs, as {@link dev.starling.nn.train.RemoteRun}
- * writes them; and where training began or went on. Immutable.
+ * The progress of a run: each worker's last step, rank 0's epochs, in the format of {@link
+ * dev.starling.nn.train.RemoteRun}, and the steps at which training started or resumed. Immutable.
  *
  * @param steps by rank
  * @param epochs by number
@@ -24,7 +24,7 @@ record RunNotes(Map<Integer, Step> steps, Map<Integer, double[]> epochs, Map<Lon
     /**
      * A step.
      *
-     * @param attempt in which it was taken, from 1
+     * @param attempt of the job that took the step, from 1
      */
     record Step(int attempt, double[] numbers) implements Serializable {
         private static final long serialVersionUID = 1L;
@@ -44,7 +44,7 @@ record RunNotes(Map<Integer, Step> steps, Map<Integer, double[]> epochs, Map<Lon
      * @param attempt of the job, from 1
      * @param change number of the set of workers in the attempt, from 1
      * @param atMs when the step ended, in milliseconds since 1970
-     * @param pausedNs since the step before, or -1 if this process has taken none before
+     * @param pausedNs time since the previous step, or -1 if this process has taken none
      */
     record Start(int attempt, long change, long step, int workers, long atMs, long pausedNs) implements Serializable {
         private static final long serialVersionUID = 1L;
@@ -88,7 +88,7 @@ record RunNotes(Map<Integer, Step> steps, Map<Integer, double[]> epochs, Map<Lon
         return more;
     }
 
-    /** What Spark's pages show of the accumulator. */
+    /** Returns the text that Spark's web pages show for the accumulator. */
     @Override
     public String toString() {
         StringBuilder text = new StringBuilder();

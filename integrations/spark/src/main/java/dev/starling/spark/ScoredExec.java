@@ -28,12 +28,12 @@ import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction1;
 
 /** Computes a {@link ScoredPlan}, a batch of rows at a time; rows keep their order and their partitions. */
-@SuppressWarnings("serial") // sequences of Spark's plans are serialisable, but not by their type
+@SuppressWarnings("serial") // the sequences in Spark's plans are serialisable, but their static type is not
 final class ScoredExec extends SparkPlan {
     private static final long serialVersionUID = 1L;
-    private static final int BATCH = 256;
-    /** The most memory of a batch's inputs, and of its rows; a batch has fewer rows where they are large. */
-    private static final long BATCH_BYTES = 128L << 20;
+    private static final int MAX_BATCH_ROWS = 256;
+    /** Limit of the memory of a batch's inputs, and of its rows; a batch of large rows has fewer of them. */
+    private static final long MAX_BATCH_BYTES = 128L << 20;
 
     private final ScoredPlan.Pass pass;
     private final Seq<Expression> arguments;
@@ -69,7 +69,7 @@ final class ScoredExec extends SparkPlan {
             this.output = output;
         }
 
-        /** Returns where the arguments are in a row, or {@code null} if one of them has to be computed. */
+        /** Returns the indices of the arguments in a row, or {@code null} if one of them must be computed. */
         private int[] places() {
             int[] places = new int[arguments.size()];
             for (int i = 0; i < places.length; i++) {
@@ -82,7 +82,7 @@ final class ScoredExec extends SparkPlan {
             return places;
         }
 
-        /** Returns where rows hold the file that they come from, as Spark's source of files names it, or -1. */
+        /** Returns the index of the column {@code path} of Spark's binary-file source, or -1 if there is none. */
         private int path() {
             return Plans.list(input).stream().map(a -> a.name() + ' ' + a.dataType().simpleString()).toList()
                     .indexOf("path string");
@@ -98,7 +98,7 @@ final class ScoredExec extends SparkPlan {
         }
     }
 
-    /** Reads ahead a batch, computes it, and hands out its rows. Confined to a task's thread. */
+    /** Reads a batch ahead, scores it, and returns its rows one by one. Confined to a task's thread. */
     private static final class Batches implements Iterator<InternalRow> {
         private final Scorer scorer;
         private final ScoredModel model;
@@ -110,7 +110,7 @@ final class ScoredExec extends SparkPlan {
         private final UnsafeProjection whole;
         private final Iterator<InternalRow> rows;
         private final RowName name;
-        private final List<InternalRow> batch = new ArrayList<>(BATCH);
+        private final List<InternalRow> batch = new ArrayList<>(MAX_BATCH_ROWS);
         private final GenericInternalRow added;
         private final JoinedRow joined = new JoinedRow();
         private Layer layer;
@@ -118,8 +118,8 @@ final class ScoredExec extends SparkPlan {
 
         Batches(ScoredPlan.Pass pass, int[] places, int path, UnsafeProjection inputs, UnsafeProjection whole,
                 Iterator<InternalRow> rows) {
-            scorer = new Scorer(pass.model(), pass.columns(), pass.kinds(), Math.clamp(BATCH_BYTES
-                    / RowReader.bytes(pass.columns()), 1, BATCH));
+            scorer = new Scorer(pass.model(), pass.columns(), pass.kinds(), Math.clamp(MAX_BATCH_BYTES
+                    / RowReader.bytes(pass.columns()), 1, MAX_BATCH_ROWS));
             model = pass.model();
             kinds = pass.kinds().size();
             areColumns = places != null;
@@ -155,7 +155,7 @@ final class ScoredExec extends SparkPlan {
             scorer.clear();
             next = 0;
             long held = 0;
-            while (!scorer.isFull() && held < BATCH_BYTES && rows.hasNext()) {
+            while (!scorer.isFull() && held < MAX_BATCH_BYTES && rows.hasNext()) {
                 InternalRow row = rows.next();
                 try {
                     scorer.add(areColumns ? row : inputs.apply(row), places, name);
@@ -175,7 +175,7 @@ final class ScoredExec extends SparkPlan {
         @Override
         public InternalRow next() {
             if (!hasNext()) {
-                throw new NoSuchElementException("the partition is over");
+                throw new NoSuchElementException("the partition has no further row");
             }
             for (int i = 0; i < kinds; i++) {
                 added.update(i, scorer.result(next, i));
@@ -214,7 +214,7 @@ final class ScoredExec extends SparkPlan {
         return new ScoredExec(pass, arguments, results, replaced.head());
     }
 
-    /** Spark's own way is by reflection, which needs a public class. */
+    /** Overridden because Spark copies by reflection, which needs a public class. */
     @Override
     @SuppressWarnings("unchecked")
     public SparkPlan makeCopy(Object[] elements) {
@@ -249,7 +249,7 @@ final class ScoredExec extends SparkPlan {
         return other instanceof ScoredExec;
     }
 
-    /** Spark computes equal plans once, where their results pass an exchange. */
+    /** Spark computes equal plans only once if their results pass through an exchange. */
     @Override
     public boolean equals(Object other) {
         return other instanceof ScoredExec exec && pass.computesAs(exec.pass) && arguments.equals(exec.arguments)

@@ -6,12 +6,12 @@ import java.util.Map;
 import org.apache.spark.broadcast.Broadcast;
 
 /**
- * A model as a plan of Spark holds it.
+ * A model in a Spark plan.
  *
  * @param weights a safetensors file with its description
  * @param digest of those bytes
- * @param metadata of that file: names, widths and shape of the inputs
- * @param nullForBadRows whether a row that the model cannot take has null results; it fails the job otherwise
+ * @param metadata of that file, with names, widths and shape of the inputs
+ * @param nullForBadRows whether a row that the model cannot score has null results; otherwise it fails the job
  * @param nullForNull whether a row with a null input has null results, as functions of SQL have
  */
 record ScoredModel(Broadcast<byte[]> weights, String digest, Map<String, String> metadata, boolean nullForBadRows,

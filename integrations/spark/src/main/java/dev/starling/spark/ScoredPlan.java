@@ -9,15 +9,15 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
 
-/** Rows with the results of one model after their own columns. What {@link BatchRule} makes of calls. */
-@SuppressWarnings("serial") // sequences of Spark's plans are serialisable, but not by their type
+/** A plan that appends the results of one model to the columns of its child; {@link BatchRule} creates it. */
+@SuppressWarnings("serial") // the sequences in Spark's plans are serialisable, but their static type is not
 final class ScoredPlan extends LogicalPlan {
     private static final long serialVersionUID = 1L;
 
     /**
-     * What is computed of one model in one pass.
+     * The results of one model that are computed in one forward pass.
      *
-     * @param columns how the arguments make the model's input
+     * @param columns map the arguments to the model's input
      * @param kinds of results, one for each attribute that is added
      */
     record Pass(ScoredModel model, Columns columns, List<Output.Kind> kinds) implements java.io.Serializable {
@@ -62,7 +62,7 @@ final class ScoredPlan extends LogicalPlan {
         return kind >= 0 ? results.apply(kind) : null;
     }
 
-    /** Tells whether a call is of this model and these arguments. */
+    /** Returns whether a call is of this model and these arguments. */
     boolean computesInputOf(ModelCall call) {
         boolean same = pass.model.computesAs(call.model()) && arguments.size() == call.children().size();
         for (int i = 0; same && i < arguments.size(); i++) {
@@ -99,7 +99,7 @@ final class ScoredPlan extends LogicalPlan {
         return new ScoredPlan(pass, arguments, results, replaced.head());
     }
 
-    /** Spark's own way is by reflection, which needs a public class. */
+    /** Overridden because Spark copies by reflection, which needs a public class. */
     @Override
     @SuppressWarnings("unchecked")
     public LogicalPlan makeCopy(Object[] elements) {

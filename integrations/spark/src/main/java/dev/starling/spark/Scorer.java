@@ -13,7 +13,7 @@ import java.util.List;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 
-/** Gathers the inputs of a batch of rows and computes them together. Confined to one thread. */
+/** Collects the inputs of a batch of rows and scores them together. Confined to one thread. */
 final class Scorer {
     private final ScoredModel model;
     private final Columns columns;
@@ -21,17 +21,17 @@ final class Scorer {
     private final RowReader reader;
     private final MemorySegment input;
     private final long rowBytes;
-    /** Where each row's input lies in the batch; -1: it has none, and its results are null. */
+    /** The index of each row's input in the batch; -1 if the row has none, and its results are null. */
     private final int[] slots;
     private final Object[][] results;
     private int rows;
     private int used;
 
     /**
-     * Makes one.
+     * Creates a scorer.
      *
      * @param kinds of results, all of one forward pass
-     * @param capacity the most rows in a batch
+     * @param capacity maximum number of rows in a batch
      */
     Scorer(ScoredModel model, Columns columns, List<Output.Kind> kinds, int capacity) {
         this.model = model;
@@ -58,10 +58,10 @@ final class Scorer {
     }
 
     /**
-     * Takes the next row of the batch.
+     * Adds a row to the batch.
      *
      * @param places of the inputs in the row
-     * @throws SparkDataException if the model cannot take it
+     * @throws SparkDataException if the model cannot score it
      */
     void add(InternalRow row, int[] places, RowName name) {
         int slot = -1;
@@ -87,7 +87,7 @@ final class Scorer {
         return false;
     }
 
-    /** Computes all rows of the batch. */
+    /** Scores all rows of the batch. */
     void compute(Layer layer) {
         if (used == 0) {
             return;

@@ -17,14 +17,14 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Copies checkpoints between a local directory, where Starling writes them, and a directory of any Hadoop file system,
- * which every executor sees. Manifests are copied last, each by way of another name, so that the files that
- * a manifest names are complete.
+ * Copies checkpoints between a local directory, where Starling writes them, and a directory of a Hadoop file system,
+ * which all executors can access. Manifests are copied last, and a file is renamed when its copy is complete, so that
+ * all files that a manifest names are complete.
  */
 final class SharedCheckpoints {
     private static final String MANIFEST = ".json";
     private static final String DRAFT = ".copying";
-    private static final String OURS = "step-";
+    private static final String PREFIX = "step-";
 
     private final FileSystem shared;
     private final Path remote;
@@ -36,14 +36,14 @@ final class SharedCheckpoints {
         try {
             shared = remote.getFileSystem(hadoop);
             if (!shared.mkdirs(remote)) {
-                throw new IOException("the file system makes no directory there");
+                throw new IOException("the file system cannot create the directory");
             }
         } catch (IOException e) {
-            throw failed("be made", e);
+            throw failed("be created", e);
         }
     }
 
-    /** Copies all checkpoints that are there to the local directory. */
+    /** Copies all shared checkpoints to the local directory. */
     void fetch() {
         try {
             for (FileStatus file : ordered(shared.listStatus(remote))) {
@@ -55,23 +55,23 @@ final class SharedCheckpoints {
         }
     }
 
-    /** Makes the shared directory hold what the local one does. */
+    /** Makes the checkpoints in the shared directory the same as the local ones. */
     void publish() {
         try (Stream<java.nio.file.Path> files = Files.list(local)) {
-            List<String> names = files.map(p -> p.getFileName().toString()).filter(n -> n.startsWith(OURS)
+            List<String> names = files.map(p -> p.getFileName().toString()).filter(n -> n.startsWith(PREFIX)
                     && !n.endsWith(".tmp")).sorted((a, b) -> Boolean.compare(a.endsWith(MANIFEST),
                     b.endsWith(MANIFEST))).toList();
-            Set<String> there = new java.util.HashSet<>();
+            Set<String> present = new java.util.HashSet<>();
             for (FileStatus file : shared.listStatus(remote)) {
-                there.add(file.getPath().getName());
+                present.add(file.getPath().getName());
             }
             for (String name : names) {
-                // A data file is named by its content.
-                if (!there.contains(name) || name.endsWith(MANIFEST) && !isSame(name)) {
+                // The name of a data file is a hash of its content, so that only manifests can differ.
+                if (!present.contains(name) || name.endsWith(MANIFEST) && !isSame(name)) {
                     Path draft = new Path(remote, name + DRAFT);
                     Path target = new Path(remote, name);
                     shared.copyFromLocalFile(false, true, new Path(local.resolve(name).toUri()), draft);
-                    if (there.contains(name)) {
+                    if (present.contains(name)) {
                         shared.delete(target, false);
                     }
                     if (!shared.rename(draft, target)) {
@@ -80,7 +80,7 @@ final class SharedCheckpoints {
                 }
             }
             Set<String> kept = names.stream().collect(Collectors.toSet());
-            List<String> old = there.stream().filter(n -> n.startsWith(OURS) && !kept.contains(n))
+            List<String> old = present.stream().filter(n -> n.startsWith(PREFIX) && !kept.contains(n))
                     .sorted((a, b) -> Boolean.compare(b.endsWith(MANIFEST), a.endsWith(MANIFEST))).toList();
             for (String name : old) {
                 shared.delete(new Path(remote, name), false);
@@ -90,7 +90,7 @@ final class SharedCheckpoints {
         }
     }
 
-    /** Tells whether the shared file of this name has the content of the local one. */
+    /** Returns whether the shared file of this name has the content of the local one. */
     private boolean isSame(String name) throws IOException {
         try (InputStream in = shared.open(new Path(remote, name))) {
             return Arrays.equals(in.readAllBytes(), Files.readAllBytes(local.resolve(name)));
@@ -99,10 +99,10 @@ final class SharedCheckpoints {
         }
     }
 
-    /** Returns the files of checkpoints without drafts, data before manifests. */
+    /** Returns the files of complete checkpoints, data before manifests. */
     private static List<FileStatus> ordered(FileStatus[] files) {
         List<FileStatus> sorted = new ArrayList<>(List.of(files));
-        sorted.removeIf(f -> !f.isFile() || !f.getPath().getName().startsWith(OURS)
+        sorted.removeIf(f -> !f.isFile() || !f.getPath().getName().startsWith(PREFIX)
                 || f.getPath().getName().endsWith(DRAFT));
         sorted.sort((a, b) -> Boolean.compare(a.getPath().getName().endsWith(MANIFEST),
                 b.getPath().getName().endsWith(MANIFEST)));

@@ -4,28 +4,28 @@ import java.time.Duration;
 import org.apache.spark.SparkContext;
 import org.apache.spark.resource.ResourceProfile;
 
-/** How many tasks the cluster can run at once. */
+/** The number of tasks that the cluster can run concurrently. */
 final class Slots {
     private static final long POLL_MS = 200;
 
     private Slots() {
     }
 
-    /** Returns the number now; executors that have not registered yet do not count. */
+    /** Returns the current number; executors that have not registered yet do not count. */
     static int of(SparkContext context) {
         ResourceProfile profile = context.resourceProfileManager().defaultResourceProfile();
         return context.maxNumConcurrentTasks(profile);
     }
 
     /**
-     * Waits until there are enough.
+     * Waits until there are enough slots.
      *
-     * @throws SparkJobException if there are not in time
+     * @throws SparkJobException if there are too few after {@code timeout}
      */
-    static void await(SparkContext context, int needed, Duration atMost) {
+    static void await(SparkContext context, int needed, Duration timeout) {
         long begin = System.nanoTime();
         int offered = of(context);
-        while (offered < needed && System.nanoTime() - begin < atMost.toNanos()) {
+        while (offered < needed && System.nanoTime() - begin < timeout.toNanos()) {
             try {
                 Thread.sleep(POLL_MS);
             } catch (InterruptedException e) {
@@ -35,10 +35,10 @@ final class Slots {
             offered = of(context);
         }
         if (offered < needed) {
-            throw new SparkJobException("training needs " + needed + " tasks at once, and after " + atMost.toSeconds()
-                    + " s the cluster offers " + offered + "; ask for fewer with workers(n), or give the application "
-                    + "more executors or cores (spark.task.cpus is " + context.conf().get("spark.task.cpus", "1")
-                    + ")");
+            throw new SparkJobException("training needs " + needed + " concurrent tasks, and after "
+                    + timeout.toSeconds() + " s the cluster offers " + offered + "; ask for fewer with workers(n), or "
+                    + "give the application more executors or cores (spark.task.cpus is "
+                    + context.conf().get("spark.task.cpus", "1") + ")");
         }
     }
 }

@@ -14,22 +14,22 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.functions;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The parts of Spark's classic API that give rows as Spark itself holds them. */
+/** Access to the rows and plans of DataFrames through Spark's classic API. */
 final class SparkColumns {
     private SparkColumns() {
     }
 
-    /** Returns the column of exactly this name, dots and all. */
+    /** Returns the column of exactly this name, which may contain dots. */
     static Column exactly(String name) {
         return functions.col('`' + name.replace("`", "``") + '`');
     }
 
-    /** Returns the rows of a DataFrame. A row is valid until the next one is asked for. */
+    /** Returns the rows of a DataFrame. A row is valid until the next one is requested. */
     static RDD<InternalRow> rows(Dataset<Row> frame) {
         return classic(frame).queryExecution().toRdd();
     }
 
-    /** Returns what a DataFrame computes. */
+    /** Returns the analysed plan of a DataFrame. */
     static LogicalPlan plan(Dataset<Row> frame) {
         return classic(frame).queryExecution().analyzed();
     }
@@ -38,38 +38,38 @@ final class SparkColumns {
         if (frame instanceof org.apache.spark.sql.classic.Dataset<Row> classic) {
             return classic;
         }
-        throw connected();
+        throw notClassic();
     }
 
     static SparkSession classic(org.apache.spark.sql.SparkSession session) {
         if (session instanceof SparkSession classic) {
             return classic;
         }
-        throw connected();
+        throw notClassic();
     }
 
-    private static SparkJobException connected() {
+    private static SparkJobException notClassic() {
         return new SparkJobException("Starling needs a classic Spark session; Spark Connect has neither barrier stages "
                 + "nor plans");
     }
 
     /**
-     * Tells whether a barrier stage may compute these rows as they are: since the last shuffle, all of Spark's steps
-     * must have one and the same number of partitions, which a union or a coalesce has not.
+     * Returns whether a barrier stage may compute these rows without a shuffle: Spark requires that all RDDs since the
+     * last shuffle have the same number of partitions, which is not so after a union or a coalesce.
      */
-    static boolean suitBarrier(RDD<?> rows, int tasks) {
+    static boolean suitsBarrier(RDD<?> rows, int tasks) {
         if (rows.getNumPartitions() != tasks) {
             return false;
         }
         for (Dependency<?> dependency : CollectionConverters.asJava(rows.dependencies())) {
-            if (!(dependency instanceof ShuffleDependency<?, ?, ?>) && !suitBarrier(dependency.rdd(), tasks)) {
+            if (!(dependency instanceof ShuffleDependency<?, ?, ?>) && !suitsBarrier(dependency.rdd(), tasks)) {
                 return false;
             }
         }
         return true;
     }
 
-    /** Tells whether rows have come through a shuffle since they were read or kept in a checkpoint. */
+    /** Returns whether rows were shuffled since they were read or saved in a checkpoint. */
     static boolean isShuffled(RDD<?> rows) {
         return !rows.isCheckpointed() && CollectionConverters.asJava(rows.dependencies()).stream().anyMatch(d ->
                 d instanceof ShuffleDependency<?, ?, ?> || isShuffled(d.rdd()));

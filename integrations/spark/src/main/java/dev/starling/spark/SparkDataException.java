@@ -2,7 +2,7 @@ package dev.starling.spark;
 
 import dev.starling.errors.StarlingException;
 
-/** Columns or rows that a model cannot take. The message names the column and, where there is one, the row. */
+/** Thrown for columns or rows that a model cannot use. The message names the column and, if there is one, the row. */
 public final class SparkDataException extends StarlingException {
     private static final long serialVersionUID = 1L;
 

@@ -2,7 +2,7 @@ package dev.starling.spark;
 
 import dev.starling.errors.StarlingException;
 
-/** A Spark job that cannot start or that failed: too few slots, executors without a flag, a cancelled job. */
+/** Thrown if a job cannot start or has failed: too few slots, executors without a flag, a cancelled job. */
 public final class SparkJobException extends StarlingException {
     private static final long serialVersionUID = 1L;
 

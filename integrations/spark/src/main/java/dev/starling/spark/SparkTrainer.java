@@ -28,8 +28,8 @@ import org.apache.spark.sql.functions;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * Trains a model where a DataFrame's partitions lie: one worker a task of a barrier stage. Workers exchange gradients
- * or weights over Starling's transport, never through Spark.
+ * Trains a model in the executors that hold a DataFrame's partitions: each worker is a task of a barrier stage. Workers
+ * exchange gradients or weights over Starling's transport, never through Spark.
  *
  * <pre>{@code
  * TrainedModel trained = SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "784,128,10")),
@@ -40,8 +40,9 @@ import org.apache.spark.util.SerializableConfiguration;
  * }</pre>
  *
  * <p>Rows are read once, into off-heap memory of the task, and stay there for all epochs. If the DataFrame has as many
- * partitions as there are workers and no task serves, no row moves; otherwise Spark shuffles them once. Partitions may
- * be of any size, even empty; each row is taken once an epoch. Used by one thread.
+ * partitions as there are workers and there are no parameter servers, no row moves; otherwise Spark shuffles the rows
+ * once. Partitions may be of any size, even empty; each row is used once in an epoch. Used by one thread. Each {@link
+ * #fit} copies the settings: later changes have no effect on it.
  */
 public final class SparkTrainer {
     private static final System.Logger LOG = System.getLogger("dev.starling.spark");
@@ -62,13 +63,13 @@ public final class SparkTrainer {
     private int pretraining;
     private int batchSize = 32;
     private long seed;
-    private boolean shuffles = true;
+    private boolean shuffled = true;
     private Strategy strategy = Strategy.ring();
     private int workers;
     private String transport = "aeron";
-    private Duration silence = Duration.ofSeconds(10);
-    private Duration patience = Duration.ofMinutes(2);
-    private Duration slotsWithin = Duration.ofMinutes(1);
+    private Duration livenessTimeout = Duration.ofSeconds(10);
+    private Duration timeout = Duration.ofMinutes(2);
+    private Duration slotTimeout = Duration.ofMinutes(1);
     private int attempts = 4;
     private boolean elastic;
     private String checkpoints;
@@ -81,12 +82,12 @@ public final class SparkTrainer {
         this.optimizer = optimizer;
     }
 
-    /** Begins a trainer. */
+    /** Returns a trainer with default settings. */
     public static SparkTrainer of(ModelDescription model, Recipe<Loss> loss, OptimizerFactory optimizer) {
         return new SparkTrainer(model, loss, optimizer);
     }
 
-    /** Names the columns whose numbers, one after the other, make the model's input. */
+    /** Names the columns whose numbers are concatenated to the model's input. */
     public SparkTrainer inputs(String... columns) {
         inputs = List.of(columns);
         return this;
@@ -113,22 +114,22 @@ public final class SparkTrainer {
     }
 
     /**
-     * Sets rows that each epoch is measured on; they have the same columns. Where all workers take the same step, each
-     * measures some of them and the sums are added up; otherwise worker 0 measures all.
+     * Sets held-out rows, with the same columns, on which each epoch is measured. If all workers take the same steps,
+     * each measures some of them and the sums are added up; otherwise worker 0 measures all.
      */
     public SparkTrainer heldOut(Dataset<Row> rows) {
         heldOut = rows;
         return this;
     }
 
-    /** Sets how often the run goes through the rows, after {@link #pretraining}; the default is 1. */
+    /** Sets the number of passes over the rows, after {@link #pretraining}; the default is 1. */
     public SparkTrainer epochs(int count) {
         epochs = positive("epochs", count);
         return this;
     }
 
     /**
-     * Trains each machine of a {@link DeepBelief} network for so many epochs first, without labels. The loss and the
+     * First trains each machine of a {@link DeepBelief} network for this number of epochs, without labels. Loss and
      * metric are then those of the stage: the reconstruction error of a machine, later cross-entropy and accuracy.
      */
     public SparkTrainer pretraining(int epochsOfEach) {
@@ -137,33 +138,33 @@ public final class SparkTrainer {
     }
 
     /**
-     * Sets the rows in a step: of all workers together where they take the same step ({@link Strategy#isSynchronous}),
-     * else of each. The default is 32.
+     * Sets the number of rows in a step: of all workers together if they take the same steps ({@link
+     * Strategy#isSynchronous}), else of each worker. The default is 32.
      */
     public SparkTrainer batchSize(int rows) {
         batchSize = positive("the batch size", rows);
         return this;
     }
 
-    /** Sets what weights, order and dropout are drawn from; the default is 0. */
+    /** Sets the seed of weights, order and dropout; the default is 0. */
     public SparkTrainer seed(long value) {
         seed = value;
         return this;
     }
 
-    /** Takes the rows of each partition in their order, in each epoch. */
+    /** Uses the rows of each partition in their order in each epoch; the default is a random order. */
     public SparkTrainer inOrder() {
-        shuffles = false;
+        shuffled = false;
         return this;
     }
 
-    /** Sets how workers train together; the default is {@link Strategy#ring}. */
-    public SparkTrainer strategy(Strategy together) {
-        strategy = together;
+    /** Sets the strategy of the workers; the default is {@link Strategy#ring}. */
+    public SparkTrainer strategy(Strategy ofWorkers) {
+        strategy = ofWorkers;
         return this;
     }
 
-    /** Sets how many tasks train; the default is one for each partition, as far as there are slots. */
+    /** Sets the number of tasks that train; the default is one for each partition, limited by the slots. */
     public SparkTrainer workers(int count) {
         workers = positive("workers", count);
         return this;
@@ -185,7 +186,7 @@ public final class SparkTrainer {
         return this;
     }
 
-    /** Adds listeners that each worker makes for itself; they run in its executor and receive its progress. */
+    /** Adds listeners that each worker creates in its executor; they receive the progress of that worker. */
     public SparkTrainer onWorkers(WorkerListenerFactory... added) {
         workerListeners.addAll(List.of(added));
         return this;
@@ -197,15 +198,15 @@ public final class SparkTrainer {
         return this;
     }
 
-    /** Sets after how long without a sign of life a worker is lost; the default is 10 s. */
-    public SparkTrainer silence(Duration longest) {
-        silence = longest;
+    /** Sets how long a worker may be silent before it counts as lost; the default is 10 s. */
+    public SparkTrainer livenessTimeout(Duration limit) {
+        livenessTimeout = limit;
         return this;
     }
 
-    /** Sets how long workers wait for each other; the default is 2 minutes. */
-    public SparkTrainer patience(Duration longest) {
-        patience = longest;
+    /** Sets how long workers wait for each other before they fail; the default is 2 minutes. */
+    public SparkTrainer timeout(Duration limit) {
+        timeout = limit;
         return this;
     }
 
@@ -217,31 +218,31 @@ public final class SparkTrainer {
     }
 
     /**
-     * Lets the other workers continue at once when a task is lost; Spark starts it again, up to
-     * {@code spark.task.maxFailures} times, and it joins the others with their state and its rows. For ring and gossip.
-     * Training is an ordinary stage then, whose workers meet at the driver, so that the driver needs
-     * {@link ExecutorFlags}, too; and rows must be such that a task can read them again by itself.
+     * Makes training elastic: when a task is lost, the other workers continue immediately. Spark restarts the task, up
+     * to {@code spark.task.maxFailures} times, and it joins the others with their state and its rows. For ring and
+     * gossip. Training is then an ordinary stage whose coordinator runs on the driver, so that the driver needs {@link
+     * ExecutorFlags} too, and a task must be able to read its rows again by itself.
      */
     public SparkTrainer elastic() {
         elastic = true;
         return this;
     }
 
-    /** Sets how often the stage may run when tasks are lost; the default is 4. */
-    public SparkTrainer attempts(int most) {
-        attempts = positive("attempts", most);
+    /** Sets how many times the stage may run if tasks are lost; the default is 4. */
+    public SparkTrainer attempts(int count) {
+        attempts = positive("attempts", count);
         return this;
     }
 
-    /** Sets how long the job may wait for enough slots; the default is a minute. */
-    public SparkTrainer slotsWithin(Duration longest) {
-        slotsWithin = longest;
+    /** Sets how long the job may wait for enough free slots; the default is a minute. */
+    public SparkTrainer slotTimeout(Duration limit) {
+        slotTimeout = limit;
         return this;
     }
 
     /**
-     * Saves checkpoints in a directory that all executors see, on any Hadoop file system, after each epoch, and
-     * resumes from the latest one there: when the stage begins again because an executor was lost, and in a later run.
+     * Saves a checkpoint after each epoch in a directory of a Hadoop file system that all executors can access, and
+     * resumes from the latest one there, after the loss of an executor and in a later run.
      */
     public SparkTrainer checkpoints(String address) {
         return checkpoints(address, 0);
@@ -254,7 +255,7 @@ public final class SparkTrainer {
         return this;
     }
 
-    /** Sets how many bytes of rows a task holds in off-heap memory before it uses a file; the default is 1 GiB. */
+    /** Sets the size of off-heap memory in which a task holds rows before it uses a file; the default is 1 GiB. */
     public SparkTrainer cacheBytes(long bytes) {
         cacheBytes = bytes;
         return this;
@@ -268,7 +269,7 @@ public final class SparkTrainer {
     }
 
     /**
-     * Trains, and waits for the end.
+     * Trains the model and returns it when training has ended.
      *
      * @throws SparkDataException if the columns or rows cannot be trained on; names column and row
      * @throws SparkJobException if the job cannot start, was cancelled, or failed
@@ -287,11 +288,11 @@ public final class SparkTrainer {
         SparkContext context = SparkColumns.context(frame);
         checkElastic(context);
         int servers = strategy.serverTasks();
-        // Before the first job, which would wait without a limit if there were no executors.
-        Slots.await(context, Math.max(1, workers) + servers, slotsWithin);
+        // Checked before the first job, which would wait without a limit if there were no executors.
+        Slots.await(context, Math.max(1, workers) + servers, slotTimeout);
         Columns columns = selection.resolve(selected.schema(), SparkColumns.first(selected));
-        Columns heldOutColumns = measured == null ? null : columns.like(selection.resolve(measured.schema(),
-                SparkColumns.first(measured)));
+        Columns heldOutColumns = measured == null ? null : columns.requireEqualWidths(
+                selection.resolve(measured.schema(), SparkColumns.first(measured)));
         int machines = check(columns);
         int all = epochs + machines * pretraining;
         int count = workers > 0 ? workers : Math.min(Slots.of(context) - servers,
@@ -300,19 +301,19 @@ public final class SparkTrainer {
         context.register(progress, "starling");
         TrainingJob job = new TrainingJob(columns, heldOutColumns, model.factory(), model.settings(), loss, optimizer,
                 List.copyOf(metrics), List.copyOf(workerListeners), all, pretraining, batchSize, seed,
-                shuffles, strategy, count, null, 1, secret.toHex(), transport, silence, patience, checkpoints,
-                everySteps, cacheBytes,
+                shuffled, strategy, count, null, 1, secret.toHex(), transport, livenessTimeout, timeout,
+                checkpoints, everySteps, cacheBytes,
                 new SerializableConfiguration(context.hadoopConfiguration()), progress);
         DeepBelief.StageMetric stage = new DeepBelief.StageMetric(machines, pretraining);
         RemoteRun run = new RemoteRun(all, pretraining > 0 ? List.of(stage)
-                : metrics.stream().map(Recipe::make).toList(), listeners);
+                : metrics.stream().map(Recipe::make).toList(), List.copyOf(listeners));
         RDD<InternalRow> training = placed(selected, count, servers);
         RDD<TaskRows> rows = TaskRows.of(training, measured == null ? null : strategy.isSynchronous()
                 ? placed(measured, count, servers) : moved(measured, functions.lit(0), count + servers));
         int[] sizes = elastic ? TaskRows.sizes(training) : null;
         try {
             byte[] weights = new DriverRun(context, rows, job, new LiveProgress.Listeners(run, stage::epoch,
-                    this::paused), slotsWithin).run(attempts, sizes);
+                    this::paused), slotTimeout).run(attempts, sizes);
             return TrainedModel.of(weights, run.epochs());
         } finally {
             run.ended();
@@ -337,7 +338,7 @@ public final class SparkTrainer {
         String missing = ExecutorFlags.missing();
         if (strategy.serverTasks() > 0) {
             throw new SparkJobException("elastic() is for ring and gossip, but the strategy is " + strategy
-                    + ", whose servers keep what they know in a task; leave one of them out");
+                    + ", whose servers keep their state in a task; leave one of them out");
         } else if (context.conf().getBoolean("spark.speculation", false)) {
             throw new SparkJobException("with spark.speculation=true Spark may run a worker twice; set it to false, or "
                     + "leave out elastic()");
@@ -347,14 +348,14 @@ public final class SparkTrainer {
         }
     }
 
-    /** Returns rows in as many partitions as there are tasks; those of servers are empty. */
+    /** Returns rows with one partition for each task; the partitions of servers are empty. */
     private RDD<InternalRow> placed(Dataset<Row> selected, int workers, int servers) {
         RDD<InternalRow> rows = SparkColumns.rows(selected);
         int partitions = rows.getNumPartitions();
-        if (servers == 0 && SparkColumns.suitBarrier(rows, workers)) {
+        if (servers == 0 && SparkColumns.suitsBarrier(rows, workers)) {
             return elastic ? readableAgain(selected) : rows;
         }
-        // Whole partitions go to one worker each where there are enough; otherwise row after row to the next worker.
+        // If there are enough partitions, each is assigned whole to a worker; otherwise rows are dealt out one by one.
         org.apache.spark.sql.Column source = partitions >= workers ? functions.spark_partition_id()
                 : functions.monotonically_increasing_id();
         return moved(selected, functions.pmod(source, functions.lit(workers)).cast("int"), workers + servers);
@@ -367,8 +368,8 @@ public final class SparkTrainer {
     }
 
     /**
-     * Returns rows that a task can read again while the others continue. What a shuffle wrote is lost with its
-     * executor; Spark would then start all tasks of the stage again.
+     * Returns rows that a task can read again while the others continue. The files of a shuffle are lost with their
+     * executor; Spark would then restart all tasks of the stage.
      */
     private static RDD<InternalRow> readableAgain(Dataset<Row> frame) {
         RDD<InternalRow> rows = SparkColumns.rows(frame);
@@ -378,12 +379,12 @@ public final class SparkTrainer {
         if (SparkColumns.context(frame).getCheckpointDir().isEmpty()) {
             throw new SparkJobException("elastic training needs rows that a task can read again by itself, but these "
                     + "are shuffled: save them with as many partitions as there are workers and read that, or name a "
-                    + "directory with SparkContext.setCheckpointDir, where they are kept then");
+                    + "directory with SparkContext.setCheckpointDir, to which they are saved");
         }
         return SparkColumns.rows(frame.checkpoint());
     }
 
-    /** Runs the model on rows of zeros, here on the driver; returns how many machines are to be pre-trained. */
+    /** Runs the model on rows of zeros on the driver; returns the number of machines to pre-train. */
     private int check(Columns columns) {
         try (Scope scope = Scope.open("check");
                 Layer built = model.build(Thread.currentThread().getContextClassLoader(), Generator.seeded(seed))) {

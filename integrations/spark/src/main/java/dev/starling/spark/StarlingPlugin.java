@@ -7,9 +7,9 @@ import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
 
-/** Sets {@link ExecutorFlags} where it is named in {@code spark.plugins}: no code of the application has to. */
+/** A Spark plugin for {@code spark.plugins} that sets {@link ExecutorFlags} without code in the application. */
 public final class StarlingPlugin implements SparkPlugin {
-    /** Is made by Spark. */
+    /** Called by Spark. */
     public StarlingPlugin() {
     }
 
@@ -18,7 +18,7 @@ public final class StarlingPlugin implements SparkPlugin {
         return new DriverPlugin() {
             @Override
             public Map<String, String> init(SparkContext context, PluginContext plugin) {
-                // Before executors are asked for, so that their command has the flags.
+                // Runs before Spark requests executors, so that their command has the flags.
                 ExecutorFlags.addTo(context.conf());
                 return Map.of();
             }

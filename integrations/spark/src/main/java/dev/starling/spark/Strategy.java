@@ -2,11 +2,11 @@ package dev.starling.spark;
 
 import java.io.Serializable;
 
-/** How the workers of a run train together. */
+/** The strategy by which the workers of a run train together. */
 public sealed interface Strategy extends Serializable {
     /**
-     * All-reduce: each step is the sum of the gradients of all workers; all hold the same weights. The batch size is
-     * that of all workers together.
+     * All-reduce: each step uses the sum of the gradients of all workers, which have the same weights. The batch size
+     * is that of all workers together.
      */
     record Ring() implements Strategy {
         private static final long serialVersionUID = 1L;
@@ -15,8 +15,8 @@ public sealed interface Strategy extends Serializable {
     /**
      * Parameter servers in the last tasks of the stage.
      *
-     * @param servers how many tasks serve
-     * @param staleness how many steps a worker may be ahead of the slowest: 0 is synchronous, -1 has no bound
+     * @param servers number of tasks that are servers
+     * @param staleness number of steps that a worker may be ahead of the slowest: 0 is synchronous, -1 has no bound
      */
     record Servers(int servers, int staleness) implements Strategy {
         private static final long serialVersionUID = 1L;
@@ -41,7 +41,8 @@ public sealed interface Strategy extends Serializable {
     }
 
     /**
-     * Each worker publishes its weights to one peer after another and mixes in what arrives; no worker waits.
+     * Each worker publishes its weights to one peer after another and mixes in the weights that it receives; no worker
+     * waits.
      *
      * @param period steps between publications; 0 for one after each pass over the worker's partition
      */
@@ -61,12 +62,12 @@ public sealed interface Strategy extends Serializable {
         }
     }
 
-    /** Returns how many tasks serve and do not train. */
+    /** Returns the number of tasks that are servers and do not train. */
     default int serverTasks() {
         return 0;
     }
 
-    /** Returns whether all workers take the same step, so that the batch size is that of all together. */
+    /** Returns whether all workers take the same steps, so that the batch size is that of all together. */
     default boolean isSynchronous() {
         return true;
     }

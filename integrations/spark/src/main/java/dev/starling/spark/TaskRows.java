@@ -7,16 +7,16 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /**
- * The rows that a task reads. A row is valid until the next one is asked for.
+ * The rows that a task reads. A row is valid until the next one is requested.
  *
  * @param training to train on
  * @param heldOut to measure on
  */
 record TaskRows(Iterator<InternalRow> training, Iterator<InternalRow> heldOut) {
     /**
-     * Returns the rows of each task, without moving any.
+     * Returns the rows of each task, without a shuffle.
      *
-     * @param heldOut of as many partitions, or {@code null}
+     * @param heldOut with the same number of partitions, or {@code null}
      */
     static RDD<TaskRows> of(RDD<InternalRow> training, RDD<InternalRow> heldOut) {
         return (heldOut == null
@@ -28,7 +28,7 @@ record TaskRows(Iterator<InternalRow> training, Iterator<InternalRow> heldOut) {
         return List.of(new TaskRows(training, heldOut)).iterator();
     }
 
-    /** Returns how many rows each partition has; reads them all. */
+    /** Returns the number of rows of each partition; reads all rows. */
     static int[] sizes(RDD<InternalRow> rows) {
         return rows.toJavaRDD().mapPartitions(partition -> {
             int count = 0;

@@ -30,8 +30,8 @@ import org.apache.spark.sql.functions;
 import scala.reflect.ClassTag$;
 
 /**
- * A model with its weights and the columns that it takes: what a run results in, and what adds columns to DataFrames.
- * As a file it is one safetensors file. Immutable.
+ * A trained model with its weights and the names of its input columns, which can add columns to DataFrames. It is saved
+ * as one safetensors file. Immutable.
  */
 public final class TrainedModel {
     private final byte[] weights;
@@ -50,7 +50,7 @@ public final class TrainedModel {
     }
 
     /**
-     * Takes the bytes of a safetensors file that {@link #safetensors} returned.
+     * Returns a model from the bytes that {@link #safetensors} returned.
      *
      * @throws dev.starling.nn.checkpoint.CheckpointException if they are no such file
      * @throws dev.starling.tensor.TensorException if they describe no model
@@ -80,7 +80,7 @@ public final class TrainedModel {
         }
     }
 
-    /** Writes a file of any Hadoop file system; one that is there is replaced. */
+    /** Writes a file of any Hadoop file system; replaces an existing one. */
     public void save(String address, Configuration hadoop) {
         Path path = new Path(address);
         try (OutputStream out = path.getFileSystem(hadoop).create(path, true)) {
@@ -90,7 +90,7 @@ public final class TrainedModel {
         }
     }
 
-    /** Returns how the model is built. */
+    /** Returns the description from which the model is built. */
     public ModelDescription description() {
         return ModelDescription.of(metadata);
     }
@@ -100,12 +100,12 @@ public final class TrainedModel {
         return weights.clone();
     }
 
-    /** Returns whether the model was trained on classes, so that the place of its greatest number is its result. */
+    /** Returns whether the model was trained on classes, so that the index of its largest number is its result. */
     public boolean isClassifier() {
         return Boolean.parseBoolean(metadata.get(Columns.CLASS));
     }
 
-    /** Returns what came of each epoch on rank 0; those before the stage was restarted may be missing. */
+    /** Returns rank 0's report of each epoch; epochs before a restart of the stage may be missing. */
     public List<EpochReport> epochs() {
         return epochs;
     }
@@ -119,7 +119,7 @@ public final class TrainedModel {
 
     /**
      * Adds columns that the model computes, batch by batch, to a DataFrame, streaming or not. Rows keep their order and
-     * their partitions. A row that the model cannot take fails the job with a message that names column and row.
+     * their partitions. A row that the model cannot score fails the job with a message that names column and row.
      */
     public Dataset<Row> transform(Dataset<Row> frame, Output... outputs) {
         return transform(frame, List.of(), outputs);
@@ -151,7 +151,7 @@ public final class TrainedModel {
     }
 
     /**
-     * Makes this model a function of SQL, {@code name(column, ...)}, of the columns of training or of one array with
+     * Registers this model as a SQL function, {@code name(column, ...)}, of the columns of training or of one array of
      * all their numbers. It computes in batches as {@link #transform} does, except in a branch of {@code CASE} and in
      * lambdas, where it computes row by row. The result for null is null.
      *
@@ -165,8 +165,8 @@ public final class TrainedModel {
     }
 
     /**
-     * Returns the same model, whose results are null for rows that it cannot take (null, NaN, another number of values,
-     * an image that cannot be read), where this one fails the job.
+     * Returns the same model with null results for rows that it cannot score (null, NaN, another number of values, an
+     * image that cannot be read), instead of failing the job.
      */
     public TrainedModel nullForBadRows() {
         return new TrainedModel(weights, epochs, true);

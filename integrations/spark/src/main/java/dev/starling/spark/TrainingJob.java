@@ -12,14 +12,14 @@ import java.util.Map;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * The parameters of a task of a run. It travels in Spark's closure, and so does the secret: in no configuration, and
- * in no text of this.
+ * The configuration of the tasks of a run. Spark sends it in the closure of the tasks, the secret included; the secret
+ * is part of no Spark configuration, nor of {@link #toString}.
  *
  * @param heldOut columns of the held-out rows, or {@code null}
  * @param epochs of the run, pre-training included
  * @param pretraining epochs of each machine of a {@link DeepBelief} network
- * @param workers tasks that train; those behind them serve
- * @param elastic where the others continue without a task that is lost; {@code null} in a barrier stage
+ * @param workers number of tasks that train; the tasks after them are servers
+ * @param elastic set if the other workers continue without a lost task; {@code null} in a barrier stage
  * @param attempt of the job, from 1
  * @param checkpoints address of a directory on a Hadoop file system, or {@code null}
  * @param everySteps between checkpoints; 0 for the end of each epoch
@@ -27,27 +27,27 @@ import org.apache.spark.util.SerializableConfiguration;
  */
 record TrainingJob(Columns columns, Columns heldOut, String factory, Map<String, String> settings, Recipe<Loss> loss,
         OptimizerFactory optimizer, List<Recipe<Metric>> metrics, List<WorkerListenerFactory> listeners, int epochs,
-        int pretraining, int batchSize, long seed, boolean shuffles, Strategy strategy, int workers, Elastic elastic,
-        int attempt, String secret, String transport, Duration silence, Duration patience, String checkpoints,
-        long everySteps, long cacheBytes, SerializableConfiguration hadoop, ProgressAccumulator progress)
-        implements Serializable {
+        int pretraining, int batchSize, long seed, boolean shuffled, Strategy strategy, int workers, Elastic elastic,
+        int attempt, String secret, String transport, Duration livenessTimeout, Duration timeout,
+        String checkpoints, long everySteps, long cacheBytes, SerializableConfiguration hadoop,
+        ProgressAccumulator progress) implements Serializable {
     private static final long serialVersionUID = 1L;
 
     /**
-     * What the tasks of an ordinary stage cannot tell each other.
+     * The facts that the tasks of an ordinary stage cannot exchange through Spark.
      *
-     * @param coordinator where they meet, on the driver
-     * @param sizes how many rows each partition has
+     * @param coordinator address of the coordinator on the driver
+     * @param sizes number of rows of each partition
      */
     record Elastic(String coordinator, int[] sizes) implements Serializable {
         private static final long serialVersionUID = 1L;
     }
 
     /** Returns this for another attempt. */
-    TrainingJob attempt(int number, Elastic meeting) {
+    TrainingJob attempt(int number, Elastic newElastic) {
         return new TrainingJob(columns, heldOut, factory, settings, loss, optimizer, metrics, listeners, epochs,
-                pretraining, batchSize, seed, shuffles, strategy, workers, meeting, number, secret, transport,
-                silence, patience, checkpoints, everySteps, cacheBytes, hadoop, progress);
+                pretraining, batchSize, seed, shuffled, strategy, workers, newElastic, number, secret, transport,
+                livenessTimeout, timeout, checkpoints, everySteps, cacheBytes, hadoop, progress);
     }
 
     ModelDescription model() {
@@ -58,9 +58,9 @@ record TrainingJob(Columns columns, Columns heldOut, String factory, Map<String,
         return workers + strategy.serverTasks();
     }
 
-    /** Returns how a process of this run is reached. */
-    TransportConfig reachedAt(String host) {
-        return TransportConfig.of(transport, Secret.ofHex(secret)).at(host, 0).livenessTimeout(silence);
+    /** Returns the configuration of the transport of a process on {@code host}. */
+    TransportConfig transportAt(String host) {
+        return TransportConfig.of(transport, Secret.ofHex(secret)).at(host, 0).livenessTimeout(livenessTimeout);
     }
 
     @Override

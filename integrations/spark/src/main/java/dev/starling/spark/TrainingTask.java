@@ -34,19 +34,19 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 
 /**
- * A task: reads its partition, meets the others, and trains or serves. In a barrier stage rank 0 opens the group's
- * coordinator, and Spark's {@code allGather} tells the others where it is; in an elastic run the coordinator is on the
- * driver, and a task that Spark starts again joins the others as a newcomer. After that no data pass through Spark.
+ * A task: reads its partition, joins the group, and trains or serves. In a barrier stage rank 0 opens the group's
+ * coordinator, whose address the others receive by Spark's {@code allGather}; in an elastic run the coordinator is on
+ * the driver, and a task that Spark restarts joins as a new member. After that no data pass through Spark.
  *
- * <p>What cannot be cured by a restart (bad rows, a model that does not fit, a loss that is not finite) is thrown as a
- * {@link SparkDataException}, by which the driver knows it.
+ * <p>Errors that a restart would repeat (bad rows, a model that does not fit, a loss that is not finite) are thrown as
+ * {@link SparkDataException}, by which the driver recognises them.
  */
 final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<byte[]>> implements Serializable {
     private static final long serialVersionUID = 1L;
-    private static final int ROWS_BETWEEN_LOOKS = 1024;
-    /** A coordinator in a barrier stage waits for tasks that read their rows, however long; Spark ends both. */
-    private static final Duration READING = Duration.ofDays(365);
-    private static final Duration OTHERS_FIRST = Duration.ofSeconds(5);
+    private static final int ROWS_BETWEEN_CHECKS = 1024;
+    /** No limit in practice: tasks may read their rows for any time, and Spark ends coordinator and tasks together. */
+    private static final Duration JOIN_TIMEOUT = Duration.ofDays(365);
+    private static final Duration FIRST_CAUSE_GRACE = Duration.ofSeconds(5);
 
     private final TrainingJob job;
 
@@ -82,7 +82,7 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
             fill(heldOut, heldOutColumns, "held-out row ", context, partition.heldOut());
             return switch (context) {
                 case BarrierTaskContext barrier -> inBarrier(barrier, rows, heldOut, directory);
-                default -> train(context, job.reachedAt(SparkEnv.get().blockManager().blockManagerId().host()),
+                default -> train(context, job.transportAt(SparkEnv.get().blockManager().blockManagerId().host()),
                         job.elastic().coordinator(), rows, heldOut, job.elastic().sizes(), directory);
             };
         }
@@ -97,7 +97,7 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
                 name);
         while (partition.hasNext()) {
             rows.add(partition.next(), writer);
-            if (++name.row % ROWS_BETWEEN_LOOKS == 0) {
+            if (++name.row % ROWS_BETWEEN_CHECKS == 0) {
                 context.killTaskIfInterrupted();
             }
         }
@@ -106,19 +106,20 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
     private byte[] inBarrier(BarrierTaskContext context, SpillingRows rows, SpillingRows heldOut, Path directory) {
         int rank = context.partitionId();
         String address = context.getTaskInfos()[rank].address();
-        TransportConfig transport = job.reachedAt(address.substring(0, address.lastIndexOf(':')));
+        TransportConfig transport = job.transportAt(address.substring(0, address.lastIndexOf(':')));
         boolean reforms = job.strategy() instanceof Strategy.Gossip
                 || job.strategy() instanceof Strategy.Servers servers && !servers.isSynchronous();
         try (CoordinatorThread coordinator = rank > 0 ? null : CoordinatorThread.start(Coordinator.open(
                 transport.directory(directory), job.tasks(), reforms ? Coordinator.OnLoss.REFORM
-                : Coordinator.OnLoss.END, 1, READING))) {
-            // One meeting for both: Spark takes a second for each.
-            String[] heard = context.allGather(rows.size() + (coordinator == null ? "" : ' ' + coordinator.address()));
-            int[] sizes = Arrays.stream(heard).map(text -> text.split(" ")[0]).mapToInt(Integer::parseInt).toArray();
-            byte[] weights = train(context, transport, heard[0].split(" ")[1], rows, heldOut,
+                : Coordinator.OnLoss.END, 1, JOIN_TIMEOUT))) {
+            // One allGather for sizes and address, since each takes Spark a second.
+            String[] gathered = context.allGather(rows.size()
+                    + (coordinator == null ? "" : ' ' + coordinator.address()));
+            int[] sizes = Arrays.stream(gathered).map(text -> text.split(" ")[0]).mapToInt(Integer::parseInt).toArray();
+            byte[] weights = train(context, transport, gathered[0].split(" ")[1], rows, heldOut,
                     Arrays.copyOf(sizes, job.workers()), directory);
             if (coordinator != null) {
-                coordinator.awaitDone(job.patience());
+                coordinator.awaitDone(job.timeout());
             }
             return weights;
         }
@@ -129,12 +130,12 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
         int partition = context.partitionId();
         if (job.strategy() instanceof Strategy.Gossip && sizes[partition] == 0) {
             throw new SparkDataException("partition " + partition + " has no rows; under gossip each worker needs "
-                    + "some, because its weights count as much as those of the others: repartition the rows");
+                    + "some, because all weights have equal influence: repartition the rows");
         }
         GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).preferredRank(partition)
-                .joinTimeout(job.patience()).timeout(job.patience());
+                .joinTimeout(job.timeout()).timeout(job.timeout());
         try (Group group = Group.join(config, joined -> context.addTaskInterruptListener((TaskInterruptListener)
-                (_, reason) -> joined.abort("the task is ended: " + reason)))) {
+                (_, reason) -> joined.abort("Spark ends the task: " + reason)))) {
             return Threads.with(context.cpus(), () -> {
                 if (context.partitionId() >= job.workers()) {
                     ParameterServer.serve(group, group.rank() - job.workers(), ServerConfig.inMemory());
@@ -145,9 +146,9 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
         } catch (TaskKilledException e) {
             throw e;
         } catch (DistributedException | TransportException e) {
-            // If another worker failed, its own exception holds the reason: Spark has to receive that one first.
+            // If another worker failed, its exception has the reason: give Spark time to receive that one first.
             long begin = System.nanoTime();
-            while (job.elastic() == null && System.nanoTime() - begin < OTHERS_FIRST.toNanos()) {
+            while (job.elastic() == null && System.nanoTime() - begin < FIRST_CAUSE_GRACE.toNanos()) {
                 context.killTaskIfInterrupted();
                 LockSupport.parkNanos(Duration.ofMillis(20).toNanos());
             }

@@ -31,8 +31,8 @@ import org.apache.spark.TaskContext;
 
 /** Trains on the rows of one task. Confined to the task's thread. */
 final class Worker implements TrainingListener {
-    private static final long NOTE_EVERY_NS = 200_000_000;
-    /** Of the weights, so that the loss of the first of them after the last step costs nothing. */
+    private static final long REPORT_INTERVAL_NS = 200_000_000;
+    /** Number of ranks that return weights if elastic, because rank 0 may be lost after the last step. */
     private static final int RETURNING = 2;
 
     private final TrainingJob job;
@@ -43,9 +43,9 @@ final class Worker implements TrainingListener {
     private final int[] sizes;
     private final Path directory;
     private final int partition;
-    /** {@code null} where this worker saves nothing. */
+    /** {@code null} if this worker saves no checkpoints. */
     private SharedCheckpoints checkpoints;
-    private long notedNs;
+    private long reportedNs;
     private long change;
     private long steppedNs;
 
@@ -61,7 +61,7 @@ final class Worker implements TrainingListener {
         partition = context.partitionId();
     }
 
-    /** Returns the weights on rank 0, and on another one if elastic; {@code null} elsewhere. */
+    /** Trains; returns the weights on rank 0, and on rank 1 if elastic, else {@code null}. */
     byte[] train() {
         ModelDescription description = job.model();
         try (DistributionStrategy strategy = strategy();
@@ -98,7 +98,7 @@ final class Worker implements TrainingListener {
         }
     }
 
-    /** Returns the local directory of checkpoints; where they may be read it holds what the shared one does. */
+    /** Returns the local directory of checkpoints, with the shared ones on ranks that read or write them. */
     private Path local() {
         try {
             Path local = Files.createDirectories(directory.resolve("checkpoints"));
@@ -115,17 +115,17 @@ final class Worker implements TrainingListener {
     private DataLoader loader() {
         DataLoader.Builder loader = DataLoader.of(rows).batchSize(job.batchSize()).workers(0)
                 .seed(job.seed());
-        return (job.shuffles() ? loader.shuffle() : loader).build();
+        return (job.shuffled() ? loader.shuffle() : loader).build();
     }
 
-    /** Returns the steps of an epoch. */
-    private long pass() {
+    /** Returns the number of steps of an epoch. */
+    private long stepsPerEpoch() {
         long shared = job.strategy().isSynchronous() ? Arrays.stream(sizes).asLongStream().sum() : sizes[partition];
         return (shared + job.batchSize() - 1) / job.batchSize();
     }
 
     private long steps() {
-        return Math.max(2, job.epochs() * pass());
+        return Math.max(2, job.epochs() * stepsPerEpoch());
     }
 
     private DistributionStrategy strategy() {
@@ -135,7 +135,7 @@ final class Worker implements TrainingListener {
                 yield (job.elastic() == null ? ring : ring.elastic()).build();
             }
             case Strategy.Gossip gossip -> Gossip.onOwnData(group, gossip.period() > 0 ? gossip.period()
-                    : Math.toIntExact(Math.max(1, pass())));
+                    : Math.toIntExact(Math.max(1, stepsPerEpoch())));
             case Strategy.Servers servers -> ParameterServer.worker(group, partition).workers(job.workers())
                     .servers(servers.servers()).ownData().consistency(switch (servers.staleness()) {
                         case -1 -> new Consistency.Asynchronous();
@@ -158,19 +158,19 @@ final class Worker implements TrainingListener {
             job.progress().add(RunNotes.NONE.withStart(new RunNotes.Start(job.attempt(), present, progress.step(),
                     group.world() - job.strategy().serverTasks(), System.currentTimeMillis(),
                     change == 0 ? -1 : now - steppedNs)));
-            notedNs = now - NOTE_EVERY_NS;
+            reportedNs = now - REPORT_INTERVAL_NS;
         }
         change = present;
         steppedNs = now;
-        if (now - notedNs >= NOTE_EVERY_NS) {
-            notedNs = now;
+        if (now - reportedNs >= REPORT_INTERVAL_NS) {
+            reportedNs = now;
             job.progress().add(RunNotes.NONE.withStep(group.rank(), step(progress)));
         }
     }
 
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
-        notedNs = 0;
+        reportedNs = 0;
         RunNotes notes = RunNotes.NONE.withStep(group.rank(), step(progress));
         job.progress().add(group.rank() == 0 ? notes.withEpoch(RemoteRun.numbers(report)) : notes);
     }

@@ -26,7 +26,7 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What cannot be trained on ends in an exception on the driver that names the column and, if there is one, the row. */
+/** Unusable rows cause an exception on the driver that names the column and, if there is one, the row. */
 @Timeout(120)
 @ExtendWith(SharedSession.class)
 class BadRowsTest {
@@ -89,7 +89,7 @@ class BadRowsTest {
     }
 
     @Test
-    void saysThatTheModelDoesNotFitTheColumns() {
+    void reportsAModelThatDoesNotFitTheColumns() {
         fails(SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "3,2")), Loss::crossEntropy,
                 (model, steps) -> Adam.over(model).build()).inputs("point").classes("label"),
                 SharedSession.points(100, 200), "does not fit the columns [point]");
@@ -129,14 +129,14 @@ class BadRowsTest {
     }
 
     @Test
-    void saysWhyCheckpointsCannotBeWritten() {
+    void reportsWhyCheckpointsCannotBeWritten() {
         assertThatThrownBy(() -> trainer().attempts(1).checkpoints("file:///proc/none").fit(SharedSession.points(10,
                 40))).isInstanceOf(SparkJobException.class)
-                .hasMessageContaining("checkpoints in file:/proc/none cannot be made");
+                .hasMessageContaining("checkpoints in file:/proc/none cannot be created");
     }
 
     @Test
-    void saysWhichSettingOfADeepBeliefNetworkIsWrong() {
+    void reportsWhichSettingOfADeepBeliefNetworkIsWrong() {
         Map.of("units", "round", "scale", "0", "steps", "1.5", "dropout", "half").forEach((name, value) ->
                 assertThatThrownBy(() -> new DeepBelief().create(Map.of("sizes", "2,3,2", name, value),
                         Generator.seeded(1))).isInstanceOf(IllegalArgumentException.class).hasMessageContaining(name)
@@ -144,7 +144,7 @@ class BadRowsTest {
     }
 
     @Test
-    void saysWhatAnElasticRunNeeds() {
+    void reportsTheRequirementsOfAnElasticRun() {
         Dataset<Row> points = SharedSession.points(100, 200);
         assertThatThrownBy(() -> trainer().elastic().fit(points)).isInstanceOf(SparkJobException.class)
                 .hasMessageContaining("these are shuffled").hasMessageContaining("setCheckpointDir");

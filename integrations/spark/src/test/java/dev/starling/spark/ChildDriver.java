@@ -6,12 +6,12 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.launcher.JavaModuleOptions;
 
-/** Java programs of Spark in processes of their own, with this test's class path. */
+/** Starts Java programs that use Spark as child processes, with this test's class path. */
 public final class ChildDriver {
     private ChildDriver() {
     }
 
-    /** Starts a main class with Spark's flags and Starling's; what it prints goes to the file {@code log}. */
+    /** Starts a main class with Spark's flags and Starling's; its output is written to the file {@code log}. */
     public static Process start(Path log, String main, String... arguments) throws IOException {
         List<String> command = new ArrayList<>(List.of(ProcessHandle.current().info().command().orElseThrow()));
         command.addAll(List.of(JavaModuleOptions.defaultModuleOptions().split(" ")));

@@ -14,7 +14,7 @@ import java.util.Map;
 
 /** A small convolutional network for digits of 28 by 28 pixels, bytes as they are. */
 public final class DigitNetwork implements ModelFactory {
-    /** Is made by name. */
+    /** Called by reflection. */
     public DigitNetwork() {
     }
 

@@ -34,7 +34,7 @@ import org.apache.spark.sql.types.StructType;
 public final class DjlScoring implements BiFunction<Dataset<Row>, Boolean, Dataset<Row>> {
     private static final int BATCH = 256;
 
-    /** Is made by name. */
+    /** Called by reflection. */
     public DjlScoring() {
     }
 

@@ -5,7 +5,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 
-/** A driver of its own: trains, or says why not. */
+/** A separate driver that trains, or prints why it cannot. */
 final class DriverProgram {
     private DriverProgram() {
     }
@@ -13,8 +13,8 @@ final class DriverProgram {
     /**
      * Runs it.
      *
-     * @param arguments the master, how executors get their flags ({@code plugin}, {@code none}), and where to keep
-     *     checkpoints
+     * @param arguments the master, how executors get their flags ({@code plugin}, {@code none}), and the directory
+     *     of checkpoints
      */
     public static void main(String[] arguments) {
         SparkSession.Builder builder = EmbeddedCluster.onThisClassPath(SparkSession.builder().master(arguments[0]))

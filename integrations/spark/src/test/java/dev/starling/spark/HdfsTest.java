@@ -46,7 +46,7 @@ class HdfsTest {
     }
 
     @Test
-    void trainsAndResumeFromHdfs() throws IOException {
+    void trainsAndResumesFromHdfs() throws IOException {
         SharedSession.points(100, 800).write().parquet(root + "/points");
         Dataset<Row> points = SharedSession.get().read().parquet(root + "/points");
         assertThat(points.inputFiles()).allMatch(name -> name.startsWith("hdfs://"));
@@ -68,7 +68,7 @@ class HdfsTest {
 
     @Test
     @Tag("stress")
-    void resumesFromHdfsAndReportThePauseWhenAnExecutorIsKilled() {
+    void resumesFromHdfsAndReportsThePauseWhenAnExecutorIsKilled() {
         SharedSession.points(100, 800).write().parquet(root + "/rows");
         Dataset<Row> points = SharedSession.get().read().parquet(root + "/rows");
         int epochs = 400;

@@ -30,7 +30,7 @@ class ImageColumnsTest {
     @TempDir
     private Path directory;
 
-    /** Writes noise around a colour and returns what was written. */
+    /** Writes and returns an image of noise around a colour. */
     private BufferedImage image(String name, int width, int height, int colour, int noise) throws IOException {
         SplittableRandom random = new SplittableRandom(name.hashCode());
         BufferedImage image = new BufferedImage(width, height, BufferedImage.TYPE_INT_RGB);
@@ -100,7 +100,7 @@ class ImageColumnsTest {
     }
 
     @Test
-    void namesAFileThatIsNoImageOrGiveNull() throws IOException {
+    void namesAFileThatIsNoImageOrReturnsNull() throws IOException {
         image("good.png", 6, 4, 0xFF0000, 0);
         Files.writeString(directory.resolve("text.png"), "no image");
         byte[] whole = Files.readAllBytes(directory.resolve("good.png"));

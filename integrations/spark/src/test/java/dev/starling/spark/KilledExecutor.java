@@ -3,7 +3,7 @@ package dev.starling.spark;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.TrainingListener;
 
-/** Kills an executor's process, as kill -9 does, when the driver receives the progress of a step. */
+/** Kills an executor's process with signal 9 when the driver receives the progress of a step. */
 final class KilledExecutor implements TrainingListener {
     private final long after;
     private volatile long step = -1;

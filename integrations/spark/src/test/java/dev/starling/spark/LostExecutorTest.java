@@ -21,14 +21,14 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A process that is killed in mid-epoch of an elastic run; {@link HdfsTest} does so in a barrier stage. */
+/** Kills an executor during an epoch of an elastic run; {@link HdfsTest} does so in a barrier stage. */
 @Tag("stress")
 @Timeout(600)
 @ExtendWith(SharedSession.class)
 class LostExecutorTest {
     @ParameterizedTest
     @ValueSource(strings = {"ring", "gossip:2"})
-    void goesOnWithoutItAndTakesItInAgain(String strategy, @TempDir Path directory) {
+    void continuesWithoutTheExecutorAndReadmitsIt(String strategy, @TempDir Path directory) {
         SharedSession.points(400, 800).write().parquet(directory + "/points");
         Dataset<Row> points = SharedSession.get().read().parquet(directory + "/points");
         int epochs = 500;
@@ -44,7 +44,7 @@ class LostExecutorTest {
         SharedSession.get().sparkContext().addSparkListener(counting);
         TrainedModel trained = SparkTrainerTest.trainer().epochs(epochs).elastic().attempts(1)
                 .strategy(Choices.strategy(strategy)).listeners(killed).pauses(pauses::add)
-                // A pace that leaves time for another executor to start.
+                // Slows the steps down, so that another executor has time to start.
                 .metrics(() -> Metric.of("pace", (result, target) -> {
                     LockSupport.parkNanos(1_000_000);
                     return 0;
@@ -55,11 +55,11 @@ class LostExecutorTest {
         assertThat(SparkTrainerTest.accuracy(trained, points)).isGreaterThan(0.9);
         EpochReport last = trained.epochs().getLast();
         assertThat(last.epoch()).isEqualTo(epochs - 1);
-        // The first row, the numbers of rows, and the training: none of them twice.
+        // The first row, the numbers of rows, and the training: none of these jobs twice.
         assertThat(jobs).hasSize(3);
         assertThat(pauses).extracting(Pause::workers).containsExactly(1, 2);
         if (strategy.equals("ring")) {
-            // The rows of the worker that is lost are missing until it is back.
+            // The rows of the lost worker are missing until it has joined again.
             assertThat(trained.epochs()).extracting(e -> e.training().examples()).contains(800L, 400L);
             assertThat(last.training().examples()).isEqualTo(800);
             assertThat(pauses).allSatisfy(p -> assertThat(p.length()).isLessThan(Duration.ofSeconds(3)));

@@ -13,7 +13,7 @@ import java.util.Map;
  * a classifier of images of 3 x 4 x 6 numbers.
  */
 public final class Pixels implements ModelFactory {
-    /** Is made by name. */
+    /** Called by reflection. */
     public Pixels() {
     }
 

@@ -31,8 +31,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * Rows per second of two executors with a core each: the engine on batches that are there, beside what queries over
- * Parquet reach. With {@code -Pdjl}, a {@code mapPartitions} with DJL's PyTorch as well. Prints a table.
+ * Rows per second of two executors with a core each: the engine on batches in memory, compared with queries
+ * over Parquet. With {@code -Pdjl}, a {@code mapPartitions} with DJL's PyTorch as well. Prints a table.
  */
 @Tag("stress")
 @Timeout(1200)

@@ -37,7 +37,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The secret of a run is in nothing that Spark writes or shows, at the most detailed level of the driver's log. */
+/** Spark writes and shows the secret of a run nowhere, also at the most detailed level of the driver's log. */
 @Timeout(120)
 @ExtendWith(SharedSession.class)
 class SecretTest {
@@ -77,9 +77,9 @@ class SecretTest {
         };
         Handler handler = new Handler() {
             @Override
-            public void publish(LogRecord heard) {
-                said.add(heard.getMessage() + ' ' + List.of(heard.getParameters() == null ? new Object[0]
-                        : heard.getParameters()));
+            public void publish(LogRecord record) {
+                said.add(record.getMessage() + ' ' + List.of(record.getParameters() == null ? new Object[0]
+                        : record.getParameters()));
             }
 
             @Override

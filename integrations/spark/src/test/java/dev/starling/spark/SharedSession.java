@@ -28,7 +28,7 @@ public final class SharedSession implements BeforeAllCallback {
                 (AutoCloseable) SharedSession::stop);
     }
 
-    /** Returns where Spark writes down what happens. */
+    /** Returns the directory of Spark's event log. */
     static Path events() {
         try {
             return Files.createDirectories(Path.of("target", "spark-events"));
@@ -37,7 +37,7 @@ public final class SharedSession implements BeforeAllCallback {
         }
     }
 
-    /** Returns the flag by which this JVM compiles quickly, if it has it; executors of short tests take it over. */
+    /** Returns the flag by which this JVM compiles quickly, if it has it; executors of short tests use it too. */
     private static String compiler() {
         return ManagementFactory.getRuntimeMXBean().getInputArguments().stream()
                 .filter(flag -> flag.startsWith("-XX:TieredStopAtLevel")).collect(Collectors.joining(" "));
@@ -57,7 +57,7 @@ public final class SharedSession implements BeforeAllCallback {
                     .config("spark.sql.shuffle.partitions", 2)
                     .config("spark.executor.extraJavaOptions", ExecutorFlags.AGRONA
                             + " -XX:+UseSerialGC -XX:MaxDirectMemorySize=256m -Dtest.log=info " + compiler())
-                    // What a user can see of a run: the pages, and the log of events.
+                    // The output that a user can see: web pages and the event log.
                     .config("spark.ui.enabled", true).config("spark.ui.port", 0)
                     .config("spark.eventLog.enabled", true).config("spark.eventLog.compress", false)
                     .config("spark.eventLog.dir", events().toUri().toString())
@@ -67,10 +67,10 @@ public final class SharedSession implements BeforeAllCallback {
     }
 
     /** Waits until no executor computes. */
-    public static void awaitIdle(SparkContext context, Duration atMost) throws InterruptedException {
+    public static void awaitIdle(SparkContext context, Duration timeout) throws InterruptedException {
         long begin = System.nanoTime();
         while (Stream.of(context.statusTracker().getExecutorInfos()).anyMatch(e -> e.numRunningTasks() > 0)) {
-            assertThat(System.nanoTime() - begin).as("tasks still run").isLessThan(atMost.toNanos());
+            assertThat(System.nanoTime() - begin).as("tasks still run").isLessThan(timeout.toNanos());
             Thread.sleep(50);
         }
     }

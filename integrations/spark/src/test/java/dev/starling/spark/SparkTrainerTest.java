@@ -103,7 +103,7 @@ class SparkTrainerTest {
 
     @Test
     @Tag("stress")
-    void takesTheStepsOfOneProcessUnderRing() {
+    void takesTheSameStepsAsOneProcessUnderRing() {
         // In order, each step takes the next 2 rows of rank 0 and the next 14 of rank 1.
         Dataset<Row> points = SharedSession.points(100, 800).sortWithinPartitions("id");
         SparkTrainer trainer = SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "2,8,2")),
@@ -121,7 +121,7 @@ class SparkTrainerTest {
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
     void equalsThePlainRunOfTwoRanks(boolean elastic, @TempDir Path directory) throws Exception {
-        // Rows that a shuffle brings have no order of their own.
+        // Rows have no defined order after a shuffle.
         SharedSession.points(100, 800).write().parquet(directory + "/points");
         Dataset<Row> points = SharedSession.get().read().parquet(directory + "/points");
         SparkTrainer trainer = trainer().epochs(2);
@@ -134,7 +134,7 @@ class SparkTrainerTest {
     }
 
     @Test
-    void takesEachRowOnceAnEpoch() {
+    void usesEachRowOnceAnEpoch() {
         // Numbers of rows whose sum and sum of squares no other selection of 800 rows has.
         Dataset<Row> rows = SharedSession.points(100, 800).selectExpr("x", "cast((id + 1) / 100 as float) as number");
         List<EpochReport> epochs = SparkTrainer.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "1,1")),
@@ -201,16 +201,16 @@ class SparkTrainerTest {
     }
 
     @Test
-    void waitsForRowsThatAreMovedLongerThanForSlots() {
+    void doesNotCountTheTimeOfAShuffleAsAWaitForSlots() {
         SparkSession session = SharedSession.get();
-        // Adaptive execution moves rows before the job.
+        // Adaptive execution shuffles rows before the job.
         session.conf().set("spark.sql.adaptive.enabled", false);
         try {
             Dataset<Row> rows = session.range(0, 4, 1, 4).map((MapFunction<Long, Long>) id -> {
                 Thread.sleep(800);
                 return id;
             }, Encoders.LONG()).selectExpr("array(float(value), float(1)) as point", "int(value % 2) as label");
-            assertThat(trainer().epochs(1).workers(2).slotsWithin(Duration.ofSeconds(1)).fit(rows).epochs().getLast()
+            assertThat(trainer().epochs(1).workers(2).slotTimeout(Duration.ofSeconds(1)).fit(rows).epochs().getLast()
                     .training().examples()).isEqualTo(4);
         } finally {
             session.conf().unset("spark.sql.adaptive.enabled");
@@ -225,22 +225,22 @@ class SparkTrainerTest {
     }
 
     @Test
-    void saysThatOtherJobsHoldTheSlots() throws Exception {
+    void reportsThatOtherJobsHoldTheSlots() throws Exception {
         SparkContext context = SharedSession.get().sparkContext();
         Thread other = Thread.ofPlatform().start(() -> {
             context.setJobGroup("other", "a job that holds a slot", true);
             try {
                 SharedSession.get().range(0, 1, 1, 1).foreach((ForeachFunction<Long>) _ -> Thread.sleep(60_000));
             } catch (RuntimeException e) {
-                // Is cancelled.
+                // The job is cancelled.
             } catch (Exception e) {
-                // Spark throws checked exceptions that no signature names.
+                // Spark throws checked exceptions without declaring them.
             }
         });
         try {
             Dataset<Row> points = SharedSession.points(100, 800);
             points.count();
-            assertThatThrownBy(() -> trainer().workers(2).slotsWithin(Duration.ofSeconds(1)).fit(points))
+            assertThatThrownBy(() -> trainer().workers(2).slotTimeout(Duration.ofSeconds(1)).fit(points))
                     .isInstanceOf(SparkJobException.class).hasMessageContaining("of 2 tasks started within 1 s")
                     .hasMessageContaining("other jobs hold the slots");
         } finally {
@@ -250,9 +250,9 @@ class SparkTrainerTest {
     }
 
     @Test
-    void saysThatTheClusterIsTooSmall() {
-        assertThatThrownBy(() -> trainer().workers(5).slotsWithin(Duration.ofSeconds(1))
+    void reportsThatTheClusterIsTooSmall() {
+        assertThatThrownBy(() -> trainer().workers(5).slotTimeout(Duration.ofSeconds(1))
                 .fit(SharedSession.points(100, 800))).isInstanceOf(SparkJobException.class)
-                .hasMessageContaining("needs 5 tasks at once").hasMessageContaining("the cluster offers 2");
+                .hasMessageContaining("needs 5 concurrent tasks").hasMessageContaining("the cluster offers 2");
     }
 }

@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** A standalone master with two workers, and drivers that are processes of their own. */
+/** A standalone master with two workers, and drivers as separate processes. */
 @Tag("stress")
 @Timeout(600)
 class StandaloneClusterTest {

@@ -63,7 +63,7 @@ class TransformTest {
     }
 
     @Test
-    void addsColumnsThatTheModelAloneComputes(@TempDir Path directory) {
+    void addsTheColumnsOfTheModel(@TempDir Path directory) {
         TrainedModel model = model();
         String file = directory.resolve("model.safetensors").toUri().toString();
         SparkSession session = SharedSession.get();
@@ -121,7 +121,7 @@ class TransformTest {
     }
 
     @Test
-    void computesOfEachGroupWhatIsNotOfEachRow() {
+    void computesForGroupsWhatDependsOnAggregates() {
         model().register(SharedSession.get(), "class_of", Output.Kind.CLASS);
         SharedSession.points(10, 40).createOrReplaceTempView("points");
         long ones = sql("select sum(class_of(point)) from points where class_of(point) = 1").first().getLong(0);
@@ -136,7 +136,7 @@ class TransformTest {
     @Test
     void readsAheadFewerRowsWhereTheyAreLarge() {
         int mebibytes = 4 << 20;
-        // The row that the model refuses is behind those that 128 MiB hold, and among the first 256.
+        // The refused row comes after the first 128 MiB of rows, but is among the first 256 rows.
         Dataset<Row> large = SharedSession.get().range(0, 100, 1, 1).map((MapFunction<Long, byte[]>) id ->
                 new byte[id == 60 ? mebibytes + 1 : mebibytes], Encoders.BINARY()).selectExpr("value",
                 "if(length(value) > " + mebibytes + ", null, array(float(1), float(2))) as point");
@@ -160,7 +160,7 @@ class TransformTest {
     }
 
     @Test
-    void computesRowByRowWhereOnlySomeRowsAreAskedFor() {
+    void computesRowByRowWhereOnlySomeRowsAreRequested() {
         model().register(SharedSession.get(), "class_of", Output.Kind.CLASS);
         SharedSession.points(10, 40).selectExpr("*", "if(id % 4 = 0, array(float('NaN'), x), point) as hole")
                 .createOrReplaceTempView("points");
@@ -179,7 +179,7 @@ class TransformTest {
     }
 
     @Test
-    void computesOnceWhatAFilterAndAColumnNeed(@TempDir Path directory) {
+    void computesOnceForAFilterAndAColumn(@TempDir Path directory) {
         SharedSession.points(10, 40).write().parquet(directory.resolve("points").toString());
         Dataset<Row> scored = model().transform(SharedSession.get().read().parquet(directory.resolve("points")
                 .toString()), Output.ofClass("c"), Output.ofValues("v")).where("c = 1 and label = 0")
@@ -214,7 +214,7 @@ class TransformTest {
     }
 
     @Test
-    void refusesColumnsThatTheModelCannotTake() {
+    void refusesColumnsThatTheModelCannotUse() {
         Dataset<Row> points = SharedSession.points(10, 40);
         assertThatThrownBy(() -> model().transform(points.drop("point"), Output.ofClass("c")))
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("there is no column \"point\"");
@@ -230,7 +230,7 @@ class TransformTest {
     }
 
     @Test
-    void namesTheRowThatTheModelCannotTakeOrSkipIt() {
+    void namesTheRowThatTheModelCannotScoreOrReturnsNull() {
         Map<String, String> bad = Map.of("array(x)", "has 1 numbers; every row needs 2", "array(x, float('NaN'))",
                 "holds NaN at index 1", "cast(null as array<float>)", "is null", "array(x, null)",
                 "is null at index 1");

@@ -11,15 +11,15 @@ import java.awt.image.BufferedImage;
 import java.util.List;
 import java.util.Locale;
 
-/** What charts are drawn on: an SVG text, or an image. Lengths are pixels, from the upper left corner. */
+/** A surface to draw charts on: an SVG text, or an image. Lengths are pixels, from the upper left corner. */
 sealed interface Canvas {
-    /** Where a text stands relative to its place. */
+    /** Alignment of a text relative to its position. */
     enum Anchor {
-        /** Begins there. */
+        /** Starts at the position. */
         START,
-        /** Is centred there. */
+        /** Centred at the position. */
         MIDDLE,
-        /** Ends there. */
+        /** Ends at the position. */
         END
     }
 
@@ -35,7 +35,7 @@ sealed interface Canvas {
     /** Writes a text whose baseline is at {@code y}. */
     void text(double x, double y, double size, Anchor anchor, String colour, String text);
 
-    /** Draws as SVG. */
+    /** Writes SVG. */
     final class Svg implements Canvas {
         private final StringBuilder body = new StringBuilder();
         private final int width;

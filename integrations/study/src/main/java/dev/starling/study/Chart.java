@@ -48,7 +48,7 @@ final class Chart {
     }
 
     /**
-     * Writes the chart; the file's name says how.
+     * Writes the chart in the format that the file's name ends in.
      *
      * @throws DataException if the file cannot be written, or this JDK cannot draw text
      */
@@ -103,7 +103,7 @@ final class Chart {
         return outcome.runs().stream().mapToDouble(value).average();
     }
 
-    /** Returns nothing unless all runs reached it. */
+    /** Returns the mean time to the goal; empty unless all runs reached it. */
     private OptionalDouble secondsToGoal(Outcome outcome) {
         boolean all = outcome.runs().stream().allMatch(run -> run.secondsTo(result.goal()).isPresent());
         return all ? mean(outcome, run -> run.secondsTo(result.goal()).getAsDouble()) : OptionalDouble.empty();
@@ -123,10 +123,11 @@ final class Chart {
         }
     }
 
-    /** Returns 1, 2 or 5 times a power of ten, at least that. */
-    private static double roundStep(double least) {
-        double power = Math.pow(10, Math.floor(Math.log10(least)));
-        return least <= power ? power : least <= 2 * power ? 2 * power : least <= 5 * power ? 5 * power : 10 * power;
+    /** Returns the smallest of 1, 2 or 5 times a power of ten that is not below {@code minimum}. */
+    private static double roundStep(double minimum) {
+        double power = Math.pow(10, Math.floor(Math.log10(minimum)));
+        return minimum <= power ? power : minimum <= 2 * power ? 2 * power
+                : minimum <= 5 * power ? 5 * power : 10 * power;
     }
 
     private String colour(int row) {

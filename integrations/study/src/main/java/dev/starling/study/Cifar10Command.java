@@ -22,7 +22,7 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
-/** Repeats the table of images per second and time to an accuracy on CIFAR-10. */
+/** Measures the table of images per second and time to an accuracy on CIFAR-10. */
 @Command(name = "cifar10", mixinStandardHelpOptions = true, description = "Train on photographs (downloads 170 MB once,"
         + " unless --data has them) by one process, ring, parameter server, gossip, Spark and a GPU where there is one;"
         + " print images per second and time to an accuracy, and how long messages take.")
@@ -30,7 +30,7 @@ final class Cifar10Command implements Callable<Integer> {
     private static final String MESSAGES = "messages";
     private static final int IMAGES = 50_000;
     private static final int QUICK_WIDTH = 24;
-    /** The narrow network stays below 85 %. */
+    /** A network of the quick width does not reach 85 %. */
     private static final int WIDTH = 48;
     private static final int BATCH = 96;
     private static final double RATE = 4e-3;
@@ -82,7 +82,7 @@ final class Cifar10Command implements Callable<Integer> {
             check();
             Recipe recipe = new Recipe(IMAGES, quick ? QUICK_WIDTH : WIDTH,
                     epochs != null ? epochs : quick ? 3 : 12, BATCH, RATE, quick ? 10_000 : 25_000, 60 * limit);
-            Result begin = beginning(recipe);
+            Result begin = initial(recipe);
             measure(setups, recipe, begin);
             return 0;
         } catch (StarlingException | IllegalStateException | UncheckedIOException e) {
@@ -105,7 +105,7 @@ final class Cifar10Command implements Callable<Integer> {
         require(runs == null || runs > 0, "--runs must be 1 or more, got " + runs);
         require(epochs == null || epochs > 0, "--epochs must be 1 or more, got " + epochs);
         require(limit > 0, "--limit must be above 0, got " + limit);
-        require(!resume || json != null, "--resume goes on with the file of --json: name it");
+        require(!resume || json != null, "--resume continues the file of --json: name it");
         charts.forEach(chart -> require(Chart.isDrawable(chart), "--chart must end in .svg or .png, got " + chart));
     }
 
@@ -115,7 +115,7 @@ final class Cifar10Command implements Callable<Integer> {
         }
     }
 
-    private Result beginning(Recipe recipe) {
+    private Result initial(Recipe recipe) {
         Result nothing = new Result(LocalDate.now().toString(), Machine.here(),
                 (goal != null ? goal : quick ? 70 : 85) / 100, recipe, List.of(), List.of());
         if (!resume || !Files.exists(json)) {

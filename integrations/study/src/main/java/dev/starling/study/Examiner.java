@@ -11,7 +11,7 @@ import dev.starling.nn.train.Scores;
 import dev.starling.tensor.Generator;
 import java.nio.file.Path;
 
-/** Measures weights on the held-out images, with all processors. Used by one thread. */
+/** Measures the accuracy of weights on the held-out images, with all processors. Used by one thread. */
 final class Examiner implements AutoCloseable {
     private static final int BATCH = 250;
 
@@ -23,7 +23,7 @@ final class Examiner implements AutoCloseable {
         heldOut = DataLoader.of(ImageDataset.of(images, Images.asBytes())).batchSize(BATCH).workers(1).build();
     }
 
-    /** Returns the share of right answers, 0 to 1. */
+    /** Returns the accuracy, 0 to 1. */
     double accuracy(Path weights) {
         try (SafeTensors file = SafeTensors.open(weights)) {
             file.into(model.state());

@@ -28,12 +28,12 @@ final class Images {
         }
     }
 
-    /** Reads what {@link #write} wrote. */
+    /** Reads a file that {@link #write} wrote. */
     static LabelledImages read(Path file, int count) {
         return CifarFile.read(List.of(file), count);
     }
 
-    /** Returns what turns the bytes of an image into the numbers 0 to 255, which {@link Photographs} takes. */
+    /** Returns an augmentation that converts an image's bytes to numbers 0 to 255, the input of {@link Photographs}. */
     static Augment asBytes() {
         float scale = 1 / 255f;
         return Augment.normalize(CifarFile.CHANNELS, CifarFile.SIDE, CifarFile.SIDE, new float[CifarFile.CHANNELS],

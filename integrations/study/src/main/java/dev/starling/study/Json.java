@@ -20,7 +20,7 @@ final class Json {
     }
 
     /**
-     * Writes a file by way of another that takes its place when it is complete.
+     * Writes a temporary file and renames it to {@code file} when it is complete.
      *
      * @throws DataException if it cannot be written
      */
@@ -38,7 +38,7 @@ final class Json {
     /**
      * Reads a file.
      *
-     * @throws DataException if it cannot be read, or holds something else
+     * @throws DataException if it cannot be read, or has other content
      */
     static <T> T read(Path file, Class<T> type) {
         try {

@@ -10,18 +10,18 @@ import java.nio.file.Path;
 import java.util.stream.Stream;
 
 /**
- * What a study ran on.
+ * The machine of a study.
  *
  * @param processors that the JVM may use
  * @param model of the processor
  * @param memoryGib memory in whole GiB
- * @param gpu its description, or {@code null} if there is none
+ * @param gpu description of the GPU, or {@code null} if there is none
  * @param java version of the JDK
  */
 record Machine(int processors, String model, int memoryGib, String gpu, String java) {
     private static final long GIB = 1L << 30;
 
-    /** Returns what this program runs on. */
+    /** Returns the machine that runs this program. */
     static Machine here() {
         long bytes = ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
         return new Machine(Runtime.getRuntime().availableProcessors(), processor(), (int) (bytes / GIB),

@@ -30,12 +30,12 @@ import java.time.Duration;
 public final class Member {
     static final String TRANSPORT = "aeron";
     static final Duration SILENCE = Duration.ofSeconds(30);
-    private static final Duration JOINING = Duration.ofMinutes(2);
+    private static final Duration JOIN_TIMEOUT = Duration.ofMinutes(2);
 
     private Member() {
     }
 
-    /** Trains or serves, and ends. */
+    /** Trains or serves until the training has ended. */
     public static void main(String[] arguments) {
         Plan plan = Json.read(Path.of(arguments[0]), Plan.class);
         LaunchedProcess me = LaunchedProcess.fromEnvironment().orElseThrow(() ->
@@ -48,7 +48,7 @@ public final class Member {
         TransportConfig transport = TransportConfig.of(TRANSPORT, me.secret()).at(me.host(), 0)
                 .directory(me.directory()).livenessTimeout(SILENCE);
         try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank())
-                .joinTimeout(JOINING).timeout(JOINING))) {
+                .joinTimeout(JOIN_TIMEOUT).timeout(JOIN_TIMEOUT))) {
             if (me.isServer()) {
                 ParameterServer.serve(group, me.rank() - me.workers(), ServerConfig.inMemory());
                 return;

@@ -13,26 +13,26 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeoutException;
 
-/** Measures how long messages take between two processes: Starling's and those of grpc-java, by turns. */
+/** Measures the round-trip time of messages between two processes, alternating between Starling and grpc-java. */
 final class Messages {
     private static final int BYTES = 1024;
-    private static final Duration LONGEST = Duration.ofMinutes(5);
+    private static final Duration TIMEOUT = Duration.ofMinutes(5);
 
     private Messages() {
     }
 
-    /** Runs {@code bench cluster} in a process of its own. */
+    /** Runs {@code bench cluster} in a child process. */
     static List<Result.Message> measure(OutputStream progress) throws TimeoutException, InterruptedException {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         try (Launch launch = Launcher.ofJava(ClusterBench.class, "--only", "ROUND_TRIP", "--processes", "2",
                 "--message", Integer.toString(BYTES), "--parties", "STARLING_MESSAGES,STARLING_NETWORK_MESSAGES,GRPC",
                 "--json").output(Launcher.Output.FIRST_RANK).output(out, progress).start()) {
-            launch.await(LONGEST);
+            launch.await(TIMEOUT);
         }
         return parse(out.toString(StandardCharsets.UTF_8));
     }
 
-    /** Reads the JSON object that ends the command's output. */
+    /** Reads the JSON object at the end of the command's output. */
     static List<Result.Message> parse(String output) {
         JsonNode found = output.lines().filter(line -> line.startsWith("{")).reduce((a, b) -> b).map(Json::parse)
                 .orElse(null);

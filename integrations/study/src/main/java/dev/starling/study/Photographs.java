@@ -16,9 +16,9 @@ import java.util.Map;
 
 /**
  * The network of the study, for pixels {@code [N, 3, 32, 32]} from 0 to 255 in f32: six normalised 3×3 convolutions in
- * four stages with a pool behind each, and a dense layer of ten logits. The setting
- * {@code width} is the number of channels of the first convolution; the last has eight times as many. Varying and
- * scaling the pixels is part of the network, so that every way of feeding it trains on the same images.
+ * four stages, each followed by a pool, and a dense layer of ten logits. The setting
+ * {@code width} is the number of channels of the first convolution; the last has eight times as many. Augmentation
+ * and scaling of pixels are part of the network, so that all strategies train on the same images.
  */
 public final class Photographs implements ModelFactory {
     /** The name of the setting. */
@@ -26,11 +26,11 @@ public final class Photographs implements ModelFactory {
 
     private static final int CLASSES = 10;
     private static final int MARGIN = 2;
-    /** Of all pixels of the training images; the three channels differ little. */
+    /** Mean and deviation of all pixels of the training images; the three channels differ little. */
     private static final double MEAN = 120.7;
     private static final double DEVIATION = 64.2;
 
-    /** Is made by name. */
+    /** Called by reflection. */
     public Photographs() {
     }
 

@@ -10,20 +10,20 @@ import java.nio.file.Path;
 import java.util.Map;
 
 /**
- * One training: what the processes that train are told.
+ * One training: the configuration that its processes read.
  *
- * @param setup by which strategy
- * @param recipe what is trained
+ * @param setup the strategy
+ * @param recipe network, images and rates
  * @param seed of weights, order and variations of images
  * @param trainFile the training images, records as CIFAR-10's files have them
- * @param parquet folder that holds, or is to hold, the same images for Spark
- * @param directory folder in which the processes leave {@link Track} and weights
+ * @param parquet folder of the same images for Spark; written if missing
+ * @param directory folder in which the processes write {@link Track} and weights
  */
 record Plan(Setup setup, Recipe recipe, long seed, String trainFile, String parquet, String directory)
         implements Serializable {
     private static final long serialVersionUID = 1L;
 
-    /** Returns what builds the network. */
+    /** Returns the description of the network. */
     static ModelDescription model(int width) {
         return ModelDescription.of(Photographs.class, Map.of(Photographs.WIDTH, Integer.toString(width)));
     }
@@ -32,12 +32,12 @@ record Plan(Setup setup, Recipe recipe, long seed, String trainFile, String parq
         return model(recipe.width());
     }
 
-    /** Returns Adam with a rate that rises and falls once in {@code steps} of a worker. */
+    /** Returns Adam with a one-cycle rate over the {@code steps} of a worker. */
     Optimizer optimizer(Layer model, long steps) {
         return Adam.over(model).rate(Schedule.oneCycle(recipe.updateRate(setup), Math.max(2, steps))).build();
     }
 
-    /** Returns where a rank leaves its track. */
+    /** Returns the file of a rank's track. */
     Path track(int rank) {
         return Path.of(directory).resolve("rank-" + rank + ".json");
     }

@@ -4,35 +4,35 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * All that a study has found, as its JSON file holds it.
+ * The results of a study, as saved in its JSON file.
  *
  * @param date on which the first row was measured, {@code yyyy-mm-dd}
  * @param machine on which
- * @param goal accuracy that counts, 0 to 1
- * @param recipe how every row trained
- * @param rows what came of each setup
- * @param messages how long messages took; empty if they were not measured
+ * @param goal accuracy to reach, 0 to 1
+ * @param recipe the configuration of all rows
+ * @param rows the outcome of each setup
+ * @param messages times of messages; empty if they were not measured
  */
 record Result(String date, Machine machine, double goal, Recipe recipe, List<Outcome> rows, List<Message> messages) {
     /**
-     * What came of a setup.
+     * The outcome of a setup.
      *
      * @param setup the row
-     * @param runs those that ended well
+     * @param runs the successful runs
      * @param problem why there are fewer than requested, or {@code null}
      */
     record Outcome(Setup setup, List<Run> runs, String problem) { }
 
     /**
-     * How long a message took there and back.
+     * The round-trip time of a message.
      *
-     * @param implementation of the messages, and its way of transport
+     * @param implementation library and transport
      * @param bytes in each direction
-     * @param microseconds there and back, median
+     * @param microseconds median of the round-trip time
      */
     record Message(String implementation, long bytes, double microseconds) { }
 
-    /** Returns what is known of a setup; without runs if that is nothing. */
+    /** Returns the outcome of a setup; without runs if it was not measured. */
     Outcome outcome(Setup setup) {
         return rows.stream().filter(o -> o.setup == setup).findFirst().orElse(new Outcome(setup, List.of(), null));
     }
@@ -50,7 +50,7 @@ record Result(String date, Machine machine, double goal, Recipe recipe, List<Out
         return new Result(date, machine, goal, recipe, rows, List.copyOf(measured));
     }
 
-    /** Tells whether rows of {@code other} can stand beside rows of this. */
+    /** Returns whether rows of {@code other} were measured under the same conditions as rows of this. */
     boolean isComparable(Result other) {
         return goal == other.goal && recipe.equals(other.recipe) && machine.equals(other.machine);
     }

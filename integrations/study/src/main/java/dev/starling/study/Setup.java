@@ -17,7 +17,7 @@ enum Setup {
     SPARK_2("spark-2", "Spark barrier stage, ring, 2 executors", 2, 0, true),
     GPU("gpu", "one process, GPU", 1, 0, true);
 
-    /** How many steps a worker of {@link #PS_STALE} may be ahead of the slowest. */
+    /** Number of steps that a worker of {@link #PS_STALE} may be ahead of the slowest. */
     static final int STALENESS = 4;
 
     private final String label;
@@ -45,17 +45,17 @@ enum Setup {
         return title;
     }
 
-    /** Returns how many processes train. */
+    /** Returns the number of processes that train. */
     int workers() {
         return workers;
     }
 
-    /** Returns how many processes serve. */
+    /** Returns the number of servers. */
     int servers() {
         return servers;
     }
 
-    /** Returns whether all workers take the same step, each with its part of the batch. */
+    /** Returns whether all workers take the same step, each with a part of the batch. */
     boolean isSynchronous() {
         return synchronous;
     }

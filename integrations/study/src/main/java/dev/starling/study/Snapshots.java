@@ -13,9 +13,9 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Rank 0 copies the weights at fixed intervals of images and leaves them with their times when the training is over.
- * They are measured afterwards, so that measuring takes no time of any worker, and none works while another measures.
- * On every rank this stops a training that lasts longer than the recipe allows.
+ * On rank 0, copies the weights at fixed intervals of images and writes them with their times when the training has
+ * ended. Their accuracy is measured afterwards, so that no worker computes or waits during a measurement. On every
+ * rank, stops a training that exceeds the recipe's limit.
  */
 final class Snapshots implements TrainingListener {
     private record Copy(byte[] weights, long images, double seconds) { }
@@ -24,8 +24,8 @@ final class Snapshots implements TrainingListener {
     private final Layer model;
     private final int rank;
     private final List<Copy> copies = new ArrayList<>();
-    private boolean begun;
-    private long beginNs;
+    private boolean started;
+    private long startNs;
     private double seconds;
 
     Snapshots(Plan plan, Layer model, int rank) {
@@ -36,9 +36,9 @@ final class Snapshots implements TrainingListener {
 
     @Override
     public void epochStarted(Progress progress) {
-        if (!begun) {
-            begun = true;
-            beginNs = System.nanoTime();
+        if (!started) {
+            started = true;
+            startNs = System.nanoTime();
         }
     }
 
@@ -54,7 +54,7 @@ final class Snapshots implements TrainingListener {
         }
     }
 
-    /** By now the strategy has finished, and this rank has the weights that the training ends with. */
+    /** Called after the strategy has finished, so that this rank has the final weights. */
     @Override
     public void ended(Progress progress) {
         long seen = seen(progress);
@@ -74,7 +74,7 @@ final class Snapshots implements TrainingListener {
         try {
             Files.write(Path.of(plan.directory(), file), weights);
         } catch (IOException e) {
-            throw new UncheckedIOException("cannot leave the weights in " + plan.directory(), e);
+            throw new UncheckedIOException("cannot write the weights to " + plan.directory(), e);
         }
     }
 
@@ -83,15 +83,15 @@ final class Snapshots implements TrainingListener {
     }
 
     private double elapsed() {
-        return begun ? (System.nanoTime() - beginNs) / 1e9 : 0;
+        return started ? (System.nanoTime() - startNs) / 1e9 : 0;
     }
 
-    /** Returns the images of this rank's steps. */
+    /** Returns the number of images of this rank's steps. */
     private long seen(Progress progress) {
         return progress.step() * plan.recipe().updateBatch(plan.setup());
     }
 
-    /** Where workers take steps of their own, they are about as fast as this one. */
+    /** Returns the number of images of all workers, estimated from this rank if workers do not share steps. */
     private long seenByAll(Progress progress) {
         return seen(progress) * (plan.setup().isSynchronous() ? 1 : plan.setup().workers());
     }

@@ -24,15 +24,15 @@ import org.apache.spark.sql.types.StructType;
 /** Spark's driver, started by {@link Study}; its one argument is the file of its {@link Plan}. */
 public final class SparkMember {
     private static final int EXECUTOR_MEBIBYTES = 2048;
-    /** Spark sends rows that a driver makes inside its tasks, which must not be large. */
-    private static final int ROWS_AT_ONCE = 10_000;
+    /** Limits the size of tasks: Spark sends rows that are created on the driver inside them. */
+    private static final int ROWS_PER_JOB = 10_000;
     private static final String PIXELS = "pixels";
     private static final String LABEL = "label";
 
     private SparkMember() {
     }
 
-    /** Trains on the images in Parquet, which it writes first if they are not there, and ends. */
+    /** Trains on the images in Parquet, which it writes first if they are missing. */
     public static void main(String[] arguments) throws IOException {
         Plan plan = Json.read(Path.of(arguments[0]), Plan.class);
         int executors = plan.setup().workers();
@@ -48,7 +48,7 @@ public final class SparkMember {
             SparkTrainer.of(plan.model(), Loss::crossEntropy, plan::optimizer).inputs(PIXELS)
                     .shape(CifarFile.CHANNELS, CifarFile.SIDE, CifarFile.SIDE).classes(LABEL).workers(executors)
                     .epochs(recipe.epochs()).batchSize(recipe.updateBatch(plan.setup())).seed(plan.seed())
-                    .strategy(Strategy.ring()).transport(Member.TRANSPORT).silence(Member.SILENCE).attempts(1)
+                    .strategy(Strategy.ring()).transport(Member.TRANSPORT).livenessTimeout(Member.SILENCE).attempts(1)
                     .metrics(Metric::accuracy).onWorkers((model, rank) -> new Snapshots(plan, model, rank))
                     .listeners(ProgressBar.onStandardError().unit("images")).fit(rows);
         }
@@ -56,9 +56,9 @@ public final class SparkMember {
 
     private static void write(SparkSession session, LabelledImages images, Path parquet) {
         StructType type = new StructType().add(PIXELS, DataTypes.BinaryType).add(LABEL, DataTypes.IntegerType);
-        for (int from = 0; from < images.count(); from += ROWS_AT_ONCE) {
+        for (int from = 0; from < images.count(); from += ROWS_PER_JOB) {
             List<Row> rows = new ArrayList<>();
-            for (int i = from; i < Math.min(from + ROWS_AT_ONCE, images.count()); i++) {
+            for (int i = from; i < Math.min(from + ROWS_PER_JOB, images.count()); i++) {
                 rows.add(RowFactory.create(Arrays.copyOfRange(images.pixels(), images.offset(i), images.offset(i)
                         + images.imageSize()), images.label(i)));
             }

@@ -21,12 +21,12 @@ import java.util.function.Consumer;
 import java.util.stream.IntStream;
 
 /**
- * Trains one network by several setups, one after the other, each in processes of its own, and measures what they have
- * learnt. Used by one thread.
+ * Trains one network by several setups in turn, each in its own processes, and measures speed and accuracy. Used by one
+ * thread.
  */
 final class Study {
-    /** Beyond the time for training: to start, read, and end. */
-    private static final Duration AROUND = Duration.ofMinutes(5);
+    /** Time beyond the training limit, for processes to start, read images and end. */
+    private static final Duration STARTUP_ALLOWANCE = Duration.ofMinutes(5);
 
     private final LabelledImages heldOut;
     private final Recipe recipe;
@@ -36,10 +36,10 @@ final class Study {
     /**
      * Prepares a study.
      *
-     * @param train images to train on, as many as the recipe says
-     * @param heldOut images to measure with
+     * @param train images to train on; their number is the recipe's
+     * @param heldOut images to measure the accuracy on
      * @param directory for temporary files; the caller removes it
-     * @param log where progress is shown
+     * @param log receives lines of progress
      */
     Study(LabelledImages train, LabelledImages heldOut, Recipe recipe, Path directory, PrintStream log) {
         this.heldOut = heldOut;
@@ -55,11 +55,11 @@ final class Study {
 
     /**
      * Measures setups, each {@code runs} times with the seeds 1, 2, …; runs that a result has already are not repeated.
-     * A run that fails ends its row, and the others go on.
+     * If a run fails, the remaining runs of its row are skipped and the next row is measured.
      *
-     * @param known where to begin
-     * @param after is given the result after each run
-     * @return all that is known then
+     * @param known the runs measured before
+     * @param after receives the result after each run
+     * @return the result with all runs
      */
     Result measure(List<Setup> setups, int runs, Result known, Consumer<Result> after) throws InterruptedException {
         Result result = known;
@@ -94,20 +94,20 @@ final class Study {
         } catch (LaunchException e) {
             return new Outcome(setup, before, "failed: " + reason(e));
         } catch (TimeoutException e) {
-            return new Outcome(setup, before, "did not end within " + longest().toMinutes() + " minutes");
+            return new Outcome(setup, before, "did not end within " + timeout().toMinutes() + " minutes");
         } catch (StarlingException | IllegalStateException | UncheckedIOException e) {
             return new Outcome(setup, before, "failed: " + e.getMessage());
         }
     }
 
-    /** Returns the last line that the failed process wrote, those of a stack left out. */
+    /** Returns the last line of the failed process's output that is not part of a stack trace. */
     private static String reason(LaunchException e) {
         return e.lastLines().stream().map(String::strip).filter(line -> !line.isEmpty() && !line.startsWith("at ")
                 && !line.startsWith("...")).reduce((a, b) -> b).orElse(e.getMessage());
     }
 
-    private Duration longest() {
-        return AROUND.plusMillis((long) (1000 * recipe.limitSeconds()));
+    private Duration timeout() {
+        return STARTUP_ALLOWANCE.plusMillis((long) (1000 * recipe.limitSeconds()));
     }
 
     private Run run(Setup setup, long seed) throws TimeoutException, InterruptedException {
@@ -118,7 +118,7 @@ final class Study {
         Json.write(file, plan);
         long begin = System.nanoTime();
         try (Launch launch = launcher(setup, file).start()) {
-            launch.await(longest());
+            launch.await(timeout());
         }
         double whole = since(begin);
         List<Track> tracks = IntStream.range(0, setup.workers()).mapToObj(rank -> Json.read(plan.track(rank),

@@ -18,7 +18,7 @@ final class Table {
     private Table() {
     }
 
-    /** Returns a caption, the table of rows and, if messages were measured, theirs. */
+    /** Returns a caption, the table of rows and, if messages were measured, a table of messages. */
     static String markdown(Result result) {
         StringBuilder text = new StringBuilder();
         Recipe recipe = result.recipe();
@@ -42,7 +42,7 @@ final class Table {
 
     /**
      * Writes a result into a file: between the lines {@code <!-- study -->} and {@code <!-- end of study -->} if it has
-     * both, else in place of all that it holds.
+     * both, else in place of its whole content.
      *
      * @throws DataException if the file cannot be read or written
      */
@@ -78,18 +78,18 @@ final class Table {
             return String.format("| %s | %s | – | %s | – | – | 0 |%n", setup.title(), processes,
                     outcome.problem() == null ? "not measured" : outcome.problem().replace('|', '/'));
         }
-        List<Run> there = runs.stream().filter(run -> run.secondsTo(goal).isPresent()).toList();
-        String time = there.size() < runs.size()
-                ? String.format("not reached by %d of %d", runs.size() - there.size(), runs.size())
-                : spread(there, run -> run.secondsTo(goal).getAsDouble()) + " s";
-        String images = there.size() < runs.size() ? "–" : spread(there, run -> run.imagesTo(goal).getAsDouble());
+        List<Run> reached = runs.stream().filter(run -> run.secondsTo(goal).isPresent()).toList();
+        String time = reached.size() < runs.size()
+                ? String.format("not reached by %d of %d", runs.size() - reached.size(), runs.size())
+                : spread(reached, run -> run.secondsTo(goal).getAsDouble()) + " s";
+        String images = reached.size() < runs.size() ? "–" : spread(reached, run -> run.imagesTo(goal).getAsDouble());
         return String.format(Locale.ROOT, "| %s | %s | %s | %s | %s | %s | %d%s |%n", setup.title(), processes,
                 spread(runs, Run::imagesPerSecond), time, images,
                 percent(mean(runs, run -> run.points().getLast().accuracy()), 1), runs.size(),
                 outcome.problem() == null ? "" : ", " + outcome.problem().replace('|', '/'));
     }
 
-    /** Returns how a kind of message is called. */
+    /** Returns the name of a kind of message. */
     static String title(String implementation) {
         return switch (implementation) {
             case "starling" -> "Starling, shared memory of the host";
@@ -100,7 +100,7 @@ final class Table {
         };
     }
 
-    /** Returns the mean and, of several, the least and the greatest. */
+    /** Returns the mean and, if there are several runs, minimum and maximum. */
     private static String spread(List<Run> runs, ToDoubleFunction<Run> value) {
         String mean = number(mean(runs, value));
         return runs.size() == 1 ? mean : mean + runs.stream().mapToDouble(value).sorted().mapToObj(Table::number)
@@ -112,7 +112,7 @@ final class Table {
         return runs.stream().mapToDouble(value).average().orElse(Double.NaN);
     }
 
-    /** Returns three digits or more. */
+    /** Formats a number with three digits or more. */
     static String number(double value) {
         return String.format(Locale.ROOT, value >= 100 ? "%,.0f" : value >= 10 ? "%.1f" : "%.2f", value);
     }

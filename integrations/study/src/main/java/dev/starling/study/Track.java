@@ -3,19 +3,19 @@ package dev.starling.study;
 import java.util.List;
 
 /**
- * What a rank did.
+ * The record of a rank's training.
  *
  * @param images that it trained on or, where ranks share steps, that all did
- * @param seconds from its first step's begin to its last step's end
- * @param marks its weights on the way; none but rank 0 has any
+ * @param seconds from the start of its first step to the end of its last
+ * @param marks weights during the training; only rank 0 has any
  */
 record Track(long images, double seconds, List<Mark> marks) {
     /**
-     * Weights at a moment of the training.
+     * Weights at one time of the training.
      *
-     * @param file in which they are, beside the track
+     * @param file of the weights, in the folder of the track
      * @param images that all workers had trained on
-     * @param seconds since the first step's begin
+     * @param seconds since the start of the first step
      */
     record Mark(String file, long images, double seconds) { }
 }

@@ -14,7 +14,7 @@ import dev.starling.tensor.Tensor;
  * In training shifts each image {@code [N, C, H, W]} by up to {@code margin} pixels in each direction, fills with
  * zeros, and mirrors every second one; otherwise returns its input.
  *
- * @param margin greatest shift in pixels
+ * @param margin maximum shift in pixels
  */
 record Variation(int margin) implements Layer {
     @Override

@@ -20,16 +20,16 @@ class CommandTest {
     }
 
     @Test
-    void namesTheRowsThereAre() {
+    void listsTheRows() {
         assertThat(execute("cifar10", "--rows", "ring-2,ring-9")).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(err.toString()).contains("there is no row \"ring-9\"; choose from single, ring-2, ring-4, ps-async, "
                 + "ps-stale, gossip-4, spark-2, gpu, messages");
     }
 
     @Test
-    void saysWhatIsMissing() {
+    void reportsMissingOptions() {
         assertThat(execute("cifar10", "--resume")).isEqualTo(CommandLine.ExitCode.USAGE);
-        assertThat(err.toString()).contains("--resume goes on with the file of --json: name it");
+        assertThat(err.toString()).contains("--resume continues the file of --json: name it");
         assertThat(execute("cifar10", "--chart", "chart.gif")).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(err.toString()).contains("--chart must end in .svg or .png, got chart.gif");
         assertThat(execute("cifar10", "--goal", "100")).isEqualTo(CommandLine.ExitCode.USAGE);

@@ -21,7 +21,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.w3c.dom.Document;
 import org.w3c.dom.NodeList;
 
-/** Tables, charts and files of a result that is given. */
+/** Tables, charts and files of a fixed result. */
 class ReportTest {
     @TempDir
     private Path directory;
@@ -40,7 +40,7 @@ class ReportTest {
     }
 
     @Test
-    void tellsMeansAndSpreadInTheTable() {
+    void showsMeansAndSpreadInTheTable() {
         String table = Table.markdown(result());
         assertThat(table).contains("2 processors (A processor <2 GHz>), 16 GiB, no GPU, JDK 25; 2026-01-02")
                 .contains("time to 70 %")
@@ -89,7 +89,7 @@ class ReportTest {
     }
 
     @Test
-    void drawsAnImageAlike() throws Exception {
+    void drawsTheSameAsAnImage() throws Exception {
         Path file = directory.resolve("chart.png");
         Chart.of(result()).write(file);
         BufferedImage image = ImageIO.read(file.toFile());
@@ -106,7 +106,7 @@ class ReportTest {
     }
 
     @Test
-    void saysWhichFileHoldsSomethingElse() throws Exception {
+    void namesAFileOfOtherContent() throws Exception {
         Path file = Files.writeString(directory.resolve("result.json"), "{\"rows\":[{\"setup\":\"ring-9\"}]}");
         assertThatThrownBy(() -> Json.read(file, Result.class)).isInstanceOf(DataException.class)
                 .hasMessageContaining("result.json").hasMessageContaining("ring-9");

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Small trainings in real processes, on images whose colour tells their class. */
+/** Small trainings in real processes, on images whose class is their colour. */
 class StudyTest {
     private static final Recipe RECIPE = new Recipe(960, 4, 3, 48, 1e-2, 480, 60);
     private static final double GOAL = 0.5;
@@ -66,19 +66,19 @@ class StudyTest {
     }
 
     @Test
-    void measuresProcessesAndKeepsWhatIsKnown() throws Exception {
-        List<Result> heard = new ArrayList<>();
-        Result result = study().measure(List.of(Setup.RING_2, Setup.GPU), 1, nothing(), heard::add);
+    void measuresProcessesAndKeepsKnownRuns() throws Exception {
+        List<Result> reported = new ArrayList<>();
+        Result result = study().measure(List.of(Setup.RING_2, Setup.GPU), 1, nothing(), reported::add);
         reachesTheGoal(result.outcome(Setup.RING_2));
         assertThat(result.outcome(Setup.GPU)).isEqualTo(new Outcome(Setup.GPU, List.of(), "no GPU on this machine"));
-        assertThat(heard).hasSize(2).endsWith(result);
+        assertThat(reported).hasSize(2).endsWith(result);
         assertThat(shown.toString(StandardCharsets.UTF_8)).contains("ring, 2 processes, run 1 of 1")
                 .contains("images/s");
-        assertThat(study().measure(List.of(Setup.RING_2), 1, result, heard::add)).isSameAs(result);
+        assertThat(study().measure(List.of(Setup.RING_2), 1, result, reported::add)).isSameAs(result);
     }
 
     @Test
-    void goesOnBehindARowThatFails() throws Exception {
+    void continuesAfterARowThatFails() throws Exception {
         Study study = study();
         Files.delete(directory.resolve("train.bin"));
         Result result = study.measure(List.of(Setup.SINGLE, Setup.GPU), 2, nothing(), _ -> { });

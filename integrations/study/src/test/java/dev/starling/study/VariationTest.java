@@ -35,7 +35,7 @@ class VariationTest {
         }
     }
 
-    /** Returns by which shift, and whether mirrored, one image became the other. */
+    /** Returns the shift that turned one image into the other, and whether it was mirrored. */
     private static String variation(float[] from, float[] to) {
         for (int dy = -MARGIN; dy <= MARGIN; dy++) {
             for (int dx = -MARGIN; dx <= MARGIN; dx++) {

@@ -27,8 +27,8 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.metadata.storage.Formatter;
 
 /**
- * A Kafka broker and its controller in the calling JVM, on the loopback interface, with its log in a directory of its
- * own that {@link #close} deletes. For tests and samples: one node, no replication.
+ * A Kafka broker and its controller in the calling JVM, on the loopback interface. {@link #close} deletes its log.
+ * For tests and samples: one node, no replication.
  */
 public final class EmbeddedBroker implements AutoCloseable {
     private final Path directory;
@@ -115,7 +115,7 @@ public final class EmbeddedBroker implements AutoCloseable {
         return servers;
     }
 
-    /** Makes topics, each with its number of partitions; the name of a compacted one begins with {@code models}. */
+    /** Creates topics with numbers of partitions; topics whose name starts with {@code models} are compacted. */
     public void topics(Map<String, Integer> partitions) {
         List<NewTopic> topics = partitions.entrySet().stream().map(e -> {
             NewTopic topic = new NewTopic(e.getKey(), e.getValue(), (short) 1);
@@ -126,13 +126,13 @@ public final class EmbeddedBroker implements AutoCloseable {
             awaitTopics(admin, partitions.keySet());
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
-            throw new IllegalStateException("interrupted while topics were made", e);
+            throw new IllegalStateException("interrupted while topics were created", e);
         } catch (ExecutionException | TimeoutException e) {
-            throw new IllegalStateException("the topics " + partitions.keySet() + " cannot be made", e);
+            throw new IllegalStateException("the topics " + partitions.keySet() + " cannot be created", e);
         }
     }
 
-    /** Waits until the broker knows topics that the controller has made. */
+    /** Waits until the broker knows topics that the controller has created. */
     private static void awaitTopics(Admin admin, Set<String> topics)
             throws InterruptedException, ExecutionException, TimeoutException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
@@ -148,7 +148,7 @@ public final class EmbeddedBroker implements AutoCloseable {
         }
     }
 
-    /** Stops the broker; its log stays. */
+    /** Stops the broker; its log is kept. */
     public void stop() {
         if (server != null) {
             server.shutdown();

@@ -9,7 +9,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Writes points at an even rate: each to the topic of points to score, and with its side to the labelled one. */
+/** Writes points at a constant rate: each point to the topic to score, and with its side to the labelled topic. */
 final class Feed implements Runnable {
     static final String POINTS = "points";
     static final String LABELLED = "points.labelled";

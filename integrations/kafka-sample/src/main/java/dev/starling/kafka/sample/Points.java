@@ -3,15 +3,15 @@ package dev.starling.kafka.sample;
 import java.util.SplittableRandom;
 
 /**
- * Points of the plane by number, and the side of a line that each is on. The line turns by a right angle in the middle
- * of the stream, so that what was learned before is half wrong from then on.
+ * Points of the plane by number, and the side of a line on which each lies. The line turns by a right angle in the
+ * middle of the stream: from then on, a model that was trained before is wrong for half of the points.
  *
  * @param turn the number of the first point after the turn
  */
 record Points(long turn) {
     static final int COLUMNS = 2;
 
-    /** Returns the place of a point, the same whenever asked. */
+    /** Returns the coordinates of a point, always the same. */
     static float[] place(long id) {
         SplittableRandom random = new SplittableRandom(id);
         return new float[] {random.nextFloat() * 2 - 1, random.nextFloat() * 2 - 1};

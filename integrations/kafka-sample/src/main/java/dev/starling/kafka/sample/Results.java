@@ -11,14 +11,14 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
-/** Reads what was scored and compares it with the truth. */
+/** Reads results and compares them with the truth. */
 final class Results implements AutoCloseable {
     private final Points points;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final BitSet seen = new BitSet();
     private long count;
-    private long lately;
-    private long rightLately;
+    private long recent;
+    private long recentCorrect;
 
     Results(String servers, String topic, Points points) {
         this.points = points;
@@ -28,15 +28,15 @@ final class Results implements AutoCloseable {
         consumer.assign(List.of(new TopicPartition(topic, 0)));
     }
 
-    /** Takes what has arrived. */
+    /** Reads the results that have arrived; waits no longer than {@code wait}. */
     void read(Duration wait) {
         for (ConsumerRecord<byte[], byte[]> result : consumer.poll(wait)) {
             long id = ByteBuffer.wrap(result.key()).getLong();
             ByteBuffer logits = ByteBuffer.wrap(result.value()).order(ByteOrder.LITTLE_ENDIAN);
             seen.set((int) id);
             count++;
-            lately++;
-            rightLately += (logits.getFloat() < logits.getFloat() ? 1 : 0) == points.side(id) ? 1 : 0;
+            recent++;
+            recentCorrect += (logits.getFloat() < logits.getFloat() ? 1 : 0) == points.side(id) ? 1 : 0;
         }
     }
 
@@ -49,11 +49,11 @@ final class Results implements AutoCloseable {
         return seen.cardinality();
     }
 
-    /** Returns the share of right answers since this was last asked. */
-    double accuracyLately() {
-        double accuracy = lately == 0 ? Double.NaN : (double) rightLately / lately;
-        lately = 0;
-        rightLately = 0;
+    /** Returns the share of correct results since the previous call. */
+    double recentAccuracy() {
+        double accuracy = recent == 0 ? Double.NaN : (double) recentCorrect / recent;
+        recent = 0;
+        recentCorrect = 0;
         return accuracy;
     }
 

@@ -39,7 +39,7 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
-/** A broker, a feed, a scorer and a learner in one process: scoring, learning and swapping of models at once. */
+/** A broker, a feed, a scorer and a learner in one process: it scores, learns and replaces models concurrently. */
 @Command(name = "stream", description = "Score and learn from a stream of records over a Kafka broker in this process. "
         + "Half way, the rule to be learned changes; the scorer swaps in each better model.",
         mixinStandardHelpOptions = true)
@@ -101,7 +101,7 @@ public final class Streaming implements Callable<Integer> {
         }
     }
 
-    /** Ends the run as if its time were over, and waits until nothing is left behind. */
+    /** Ends the run as if its time were over, and waits until temporary files are deleted. */
     private void interrupt() {
         interrupted = true;
         try {
@@ -132,7 +132,8 @@ public final class Streaming implements Callable<Integer> {
                         .to("scores").deadLetters("dead").model(models).open();
                         KafkaLearner learner = KafkaLearner.of(cluster, Feed.LABELLED,
                                 RowCodec.floats(Points.COLUMNS + 1)).model(model, Loss.crossEntropy(), optimizer)
-                                .classes(2).holdOut(10, 200, 50).margin(0.05).every(1_000_000, Duration.ofSeconds(1))
+                                .classes(2).holdOut(10, 200, 50).margin(0.05)
+                                .checkpointEvery(1_000_000, Duration.ofSeconds(1))
                                 .checkpoints(directory.resolve("checkpoints")).publish(models, directory, described)
                                 .open();
                         Results results = new Results(broker.servers(), "scores", points)) {
@@ -159,7 +160,7 @@ public final class Streaming implements Callable<Integer> {
             }
             if (System.nanoTime() - start > (second + 1) * 1_000_000_000L) {
                 second++;
-                accuracy = results.accuracyLately();
+                accuracy = results.recentAccuracy();
                 LearnerReport learned = learner.report();
                 out.printf(Locale.ROOT, "%7d %10d %10d %8d %16s %9d %14s %7s%n", second, feed.written(),
                         results.count(), scorer.serving().version(), shown("%.1f %%", accuracy * 100),
@@ -214,7 +215,7 @@ public final class Streaming implements Callable<Integer> {
         }
     }
 
-    /** Formats a number; before there is one, a dash. */
+    /** Formats a number; NaN is a dash. */
     private static String shown(String format, double number) {
         return Double.isNaN(number) ? "-" : String.format(Locale.ROOT, format, number);
     }

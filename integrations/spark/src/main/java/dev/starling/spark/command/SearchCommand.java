@@ -21,7 +21,7 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
-/** Looks for hyper-parameters on the rows of a DataFrame. */
+/** Searches for hyper-parameters on the rows of a DataFrame. */
 @Command(name = "search", mixinStandardHelpOptions = true, description = "Look for hyper-parameters: many trainings "
         + "side by side.")
 final class SearchCommand implements Callable<Integer> {

@@ -7,7 +7,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import picocli.CommandLine.Option;
 
-/** Where a command runs and what it reads. */
+/** Options of a command's Spark session and input. */
 final class SessionOptions {
     @Option(names = "--master", paramLabel = "URL", description = "The cluster, for example spark://host:7077 "
             + "(default: that of spark-submit, or executor processes of this machine).")

@@ -25,7 +25,8 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.Spec;
 
 /** Trains a model on the partitions of a DataFrame. */
-@Command(name = "train", mixinStandardHelpOptions = true, description = "Train a model where the partitions lie.")
+@Command(name = "train", mixinStandardHelpOptions = true,
+        description = "Train a model in the executors that hold the partitions.")
 final class TrainCommand implements Callable<Integer> {
     @Mixin
     private SessionOptions session;
@@ -108,10 +109,11 @@ final class TrainCommand implements Callable<Integer> {
         if (factory == null) {
             settings.putIfAbsent("sizes", "2,64,64,2");
         }
-        Class<? extends ModelFactory> usual = belief ? DeepBelief.class : Perceptron.class;
+        Class<? extends ModelFactory> defaultFactory = belief ? DeepBelief.class : Perceptron.class;
         try (SparkSession spark = session.open()) {
             Dataset<Row> rows = session.read(spark);
-            SparkTrainer trainer = SparkTrainer.of(new ModelDescription(factory != null ? factory : usual.getName(),
+            SparkTrainer trainer = SparkTrainer.of(new ModelDescription(
+                            factory != null ? factory : defaultFactory.getName(),
                             settings), Choices.loss(loss), belief ? DeepBelief.adam(pretrainingRate, rate)
                             : Choices.optimizer(optimizer, rate)).inputs(inputs.toArray(String[]::new)).epochs(epochs)
                     .batchSize(batch).seed(seed).strategy(Choices.strategy(strategy))

@@ -12,11 +12,11 @@ import org.apache.spark.sql.types.StructType;
 /**
  * The columns that the estimator and its model share.
  *
- * @param <T> what the setters return: this
+ * @param <T> the type of this, which setters return
  */
 public interface ColumnParams<T> extends Params {
     /**
-     * The parameters themselves, made by the constructor once the stage has its name.
+     * The parameters, created by the constructor after the stage has its uid.
      *
      * @param features see {@link #featuresCol}
      * @param prediction see {@link #predictionCol}

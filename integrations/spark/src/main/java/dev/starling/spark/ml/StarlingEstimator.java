@@ -54,12 +54,12 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
     private final IntParam workers;
     private final transient List<TrainingListener> listeners = new ArrayList<>();
 
-    /** Makes a stage with a name of its own. */
+    /** Creates a stage with a unique uid. */
     public StarlingEstimator() {
         this(Identifiable$.MODULE$.randomUID("starling"));
     }
 
-    /** Makes a stage of a given name, as Spark does when it loads one. */
+    /** Creates a stage with a given uid, as Spark does when it loads one. */
     public StarlingEstimator(String uid) {
         this.uid = uid;
         columns = Held.of(this);
@@ -69,10 +69,10 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
         shape = new IntArrayParam(this, "shape", "sizes of one row's input; empty: one dimension");
         loss = new Param<>(this, "loss", "cross-entropy, binary-cross-entropy or mean-squared");
         optimizer = new Param<>(this, "optimizer", "adam, adamw or sgd");
-        rate = new DoubleParam(this, "rate", "greatest learning rate of the one-cycle schedule");
+        rate = new DoubleParam(this, "rate", "maximum learning rate of the one-cycle schedule");
         epochs = new IntParam(this, "epochs", "passes over the rows");
         batchSize = new IntParam(this, "batchSize", "rows in a step");
-        seed = new LongParam(this, "seed", "what weights, order and dropout are drawn from");
+        seed = new LongParam(this, "seed", "seed of weights, order and dropout");
         strategy = new Param<>(this, "strategy", "ring, gossip or ps");
         workers = new IntParam(this, "workers", "tasks that train; 0: one for each partition");
         setDefault(labelCol, "label");
@@ -128,7 +128,7 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
         return optimizer;
     }
 
-    /** The greatest learning rate. */
+    /** The maximum learning rate. */
     public DoubleParam rate() {
         return rate;
     }
@@ -143,7 +143,7 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
         return batchSize;
     }
 
-    /** What weights, order and dropout are drawn from. */
+    /** The seed of weights, order and dropout. */
     public LongParam seed() {
         return seed;
     }
@@ -184,13 +184,13 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
         return this;
     }
 
-    /** Sets the greatest learning rate. */
-    public StarlingEstimator setRate(double greatest) {
-        set(rate, greatest);
+    /** Sets the maximum learning rate. */
+    public StarlingEstimator setRate(double maximum) {
+        set(rate, maximum);
         return this;
     }
 
-    /** Adds listeners on the driver, which are not saved. */
+    /** Adds listeners that run on the driver; they are not saved. */
     public StarlingEstimator listeners(TrainingListener... added) {
         listeners.addAll(List.of(added));
         return this;
@@ -239,7 +239,7 @@ public final class StarlingEstimator extends Estimator<StarlingModel>
         return copy;
     }
 
-    /** Returns what loads a saved stage. */
+    /** Returns a reader of saved stages. */
     public static MLReader<StarlingEstimator> read() {
         return new DefaultParamsReader<>();
     }

@@ -112,7 +112,7 @@ public final class StarlingModel extends Model<StarlingModel> implements ColumnP
         };
     }
 
-    /** Returns what loads a saved model. */
+    /** Returns a reader of saved models. */
     public static MLReader<StarlingModel> read() {
         return new MLReader<>() {
             @Override

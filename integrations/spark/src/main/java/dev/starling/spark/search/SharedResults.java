@@ -24,7 +24,7 @@ record SharedResults(String directory, Configuration hadoop) implements TrialSto
         try (InputStream in = path.getFileSystem(hadoop).open(path)) {
             return new String(in.readAllBytes(), StandardCharsets.UTF_8);
         } catch (FileNotFoundException | ChecksumException e) {
-            return null; // not there, or damaged: the trial is made again
+            return null; // missing or damaged: the trial runs again
         }
     }
 

@@ -28,7 +28,7 @@ import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
 /**
- * A {@link Search} on Spark: each task makes one trial, or some side by side, on a part of the rows, and measures it on
+ * A {@link Search} on Spark: each task runs one trial, or some concurrently, on a part of the rows, and measures it on
  * the rest. The results are those of the same search on one machine.
  *
  * <pre>{@code
@@ -44,7 +44,7 @@ public final class SparkSearch {
     private boolean isClass = true;
     private long[] shape;
     private double heldOut = 0.2;
-    /** 0: as many as a task has cores. */
+    /** Concurrent trials of a task; 0 for the number of its cores. */
     private int sideBySide;
     private String results;
 
@@ -52,12 +52,12 @@ public final class SparkSearch {
         this.search = search;
     }
 
-    /** Begins with what to look for. */
+    /** Returns a search on Spark with default settings. */
     public static SparkSearch of(Search search) {
         return new SparkSearch(search);
     }
 
-    /** Takes targets as numbers, not as classes. */
+    /** Treats targets as numbers instead of classes. */
     public SparkSearch ofValues() {
         isClass = false;
         return this;
@@ -77,8 +77,8 @@ public final class SparkSearch {
     }
 
     /**
-     * Sets how many trials a task makes at a time, each in a thread; the default is {@code spark.task.cpus}, a core for
-     * each trial. Trials share the cores of their task. The results are the same for any number.
+     * Sets the number of concurrent trials of a task, each in a thread; the default is {@code spark.task.cpus}, a core
+     * for each trial. Trials share the cores of their task. The results are the same for any number.
      */
     public SparkSearch sideBySide(int trials) {
         require(trials > 0, "trials side by side must be positive, got " + trials);
@@ -87,8 +87,8 @@ public final class SparkSearch {
     }
 
     /**
-     * Keeps results in a directory of any Hadoop file system that executors see, and takes those that are there: a
-     * search that was stopped makes only the trials that are missing. A directory belongs to one loss.
+     * Saves results in a directory of a Hadoop file system that executors can access, and reuses those that it holds: a
+     * search that was stopped runs only the missing trials. A directory belongs to one loss.
      */
     public SparkSearch keep(String directory) {
         results = directory;
@@ -96,7 +96,7 @@ public final class SparkSearch {
     }
 
     /**
-     * Makes all trials and waits for them.
+     * Runs all trials and waits for them.
      *
      * @throws dev.starling.spark.SparkDataException if the rows cannot be trained on
      */
@@ -113,10 +113,10 @@ public final class SparkSearch {
             return search.run(results == null ? null : new SharedResults(results, context.hadoopConfiguration()), data,
                     (plans, ended) -> run(context, task, plans, ended));
         } finally {
-            // An interrupted thread cannot wait for Spark.
-            boolean isInterrupted = Thread.interrupted();
+            // destroy() waits for Spark, which an interrupted thread cannot.
+            boolean interrupted = Thread.interrupted();
             shared.destroy();
-            if (isInterrupted) {
+            if (interrupted) {
                 Thread.currentThread().interrupt();
             }
         }
@@ -124,7 +124,7 @@ public final class SparkSearch {
 
     private void run(SparkContext context, TrialTask task, List<Trial.Plan> plans, Consumer<Trial> ended) {
         int together = sideBySide > 0 ? sideBySide : context.conf().getInt("spark.task.cpus", 1);
-        // No slot stays empty while a task makes several trials.
+        // At least one task for each slot, so that no slot is idle while a task runs several trials.
         int slots = context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile());
         int tasks = Math.max((plans.size() + together - 1) / together, Math.min(plans.size(), slots));
         RDD<Trial.Plan> spread = new JavaSparkContext(context).parallelize(plans, tasks).rdd();
@@ -141,13 +141,13 @@ public final class SparkSearch {
         } catch (InterruptedException e) {
             context.cancelJobsWithTag(tag, "the thread that waits for the search was interrupted");
             Thread.currentThread().interrupt();
-            throw new CancellationException("interrupted while trials were under way");
+            throw new CancellationException("interrupted while trials were running");
         } finally {
             context.removeJobTag(tag);
         }
     }
 
-    /** Names what Spark's signature does not. */
+    /** Declares the exception that Spark's signature does not. */
     private static void runJob(SparkContext context, RDD<Trial.Plan> spread, TrialTask task, List<Object> partitions,
             Consumer<Trial> ended) throws InterruptedException {
         context.runJob(spread, new TrialTask.OfPartition(task), CollectionConverters.asScala(partitions).toSeq(),

@@ -14,14 +14,15 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction2;
 
 /**
- * Makes the trials of one task side by side, each in a thread; they share the task's cores.
+ * Runs the trials of one task concurrently, each in a thread; they share the task's cores.
  *
- * @param rows all rows, packed; they have the same order in each trial
- * @param training how many of them, the first, are trained on; the others are held out
+ * @param rows all rows, packed, in the same order for each trial
+ * @param trainingRows number of rows, the first ones, to train on; the others are held out
  * @param data digest of the rows
- * @param results directory of kept results, or {@code null}
+ * @param training runs trials
+ * @param results directory of saved results, or {@code null}
  */
-record TrialTask(Broadcast<PackedRows> rows, int training, String data, TrialTraining how, String results,
+record TrialTask(Broadcast<PackedRows> rows, int trainingRows, String data, TrialTraining training, String results,
         SerializableConfiguration hadoop) implements Serializable {
     private static final long serialVersionUID = 1L;
 
@@ -30,13 +31,13 @@ record TrialTask(Broadcast<PackedRows> rows, int training, String data, TrialTra
         plans.forEachRemaining(all::add);
         List<Trial> trials = new ArrayList<>();
         PackedRows packed = rows.value();
-        how.run(all, packed.part(0, training), packed.part(training, packed.size()), data, Math.max(1, all.size()),
-                Math.max(1, context.cpus() / Math.max(1, all.size())), results == null ? null
+        training.run(all, packed.slice(0, trainingRows), packed.slice(trainingRows, packed.size()), data,
+                Math.max(1, all.size()), Math.max(1, context.cpus() / Math.max(1, all.size())), results == null ? null
                 : new SharedResults(results, hadoop.value()), context::killTaskIfInterrupted, trials::add);
         return trials;
     }
 
-    /** As Spark calls it. */
+    /** The function that Spark calls in each task. */
     static final class OfPartition extends AbstractFunction2<TaskContext, scala.collection.Iterator<Trial.Plan>,
             List<Trial>> implements Serializable {
         private static final long serialVersionUID = 1L;

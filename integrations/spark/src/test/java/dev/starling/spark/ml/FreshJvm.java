@@ -4,7 +4,7 @@ import java.io.IOException;
 import org.apache.spark.ml.PipelineModel;
 import org.apache.spark.sql.SparkSession;
 
-/** A driver of its own that loads a pipeline's model and adds its columns. */
+/** A separate driver that loads a pipeline's model and adds its columns. */
 final class FreshJvm {
     private FreshJvm() {
     }

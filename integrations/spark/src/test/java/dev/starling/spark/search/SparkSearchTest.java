@@ -54,10 +54,10 @@ class SparkSearchTest {
     }
 
     @Test
-    void givesTheResultsOfOneMachineAndGoesOnWhereItWasStopped(@TempDir Path directory) throws Exception {
+    void returnsTheResultsOfOneMachineAndResumes(@TempDir Path directory) throws Exception {
         String kept = directory.resolve("trials").toUri().toString();
         SearchResult result = SparkSearch.of(search()).keep(kept).run(points(), List.of("point"), "label");
-        // Six for an epoch, three for two, one for four.
+        // Six trials of one epoch, three of two, one of four.
         assertThat(result.trials()).hasSize(10);
         assertThat(result.computed()).isEqualTo(10);
         assertThat(result.best().settings()).containsEntry(Search.RATE, "0.03");
@@ -68,7 +68,7 @@ class SparkSearchTest {
         assertThat(result.table()).contains("settings", "{sizes=2,32,2, rate=0.03}");
 
         PackedRows rows = PackedRows.of(points(), List.of("point"), null, "label", true);
-        assertThat(losses(search().run(rows.part(0, 320), rows.part(320, 400), 2))).isEqualTo(losses(result));
+        assertThat(losses(search().run(rows.slice(0, 320), rows.slice(320, 400), 2))).isEqualTo(losses(result));
 
         SearchResult again = SparkSearch.of(search()).keep(kept).run(points(), List.of("point"), "label");
         assertThat(again.computed()).isZero();
@@ -88,7 +88,7 @@ class SparkSearchTest {
                 .computed()).as("trials of another seed").isEqualTo(10);
     }
 
-    /** A model whose making waits for the making of another one in the same process. */
+    /** A model whose construction waits until another one is constructed in the same process. */
     public static final class Meeting implements ModelFactory {
         private static final CyclicBarrier TWO = new CyclicBarrier(2);
 
@@ -97,14 +97,14 @@ class SparkSearchTest {
             try {
                 TWO.await(20, TimeUnit.SECONDS);
             } catch (InterruptedException | BrokenBarrierException | TimeoutException e) {
-                throw new IllegalStateException("no other trial has come: " + e, e);
+                throw new IllegalStateException("no other trial has started: " + e, e);
             }
             return Networks.mlp(generator, 2, 2);
         }
     }
 
     @Test
-    void makesTrialsOfATaskAtTheSameTime() {
+    void runsTrialsOfATaskConcurrently() {
         SearchResult result = SparkSearch.of(Search.of(ModelDescription.of(Meeting.class, Map.of()),
                 Loss::crossEntropy).over(Search.RATE, "0.1", "0.2", "0.3", "0.4")).sideBySide(2)
                 .run(points(), List.of("point"), "label");
@@ -118,7 +118,7 @@ class SparkSearchTest {
         CountDownLatch first = new CountDownLatch(1);
         Thread searching = Thread.ofPlatform().start(() -> {
             try {
-                // The first trial fails at once; the others would take hours.
+                // The first trial fails immediately; the others would take hours.
                 SparkSearch.of(Search.of(ModelDescription.of(Perceptron.class, Map.of()), Loss::crossEntropy)
                         .over("sizes", "none", "2,2").epochs(10_000_000).listener(_ -> first.countDown())).sideBySide(1)
                         .run(points(), List.of("point"), "label");

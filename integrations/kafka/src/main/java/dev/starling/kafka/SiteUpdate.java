@@ -13,17 +13,17 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
- * The weights of a site at one time, with their mass: a safetensors file, cut into parts that fit a broker's default
- * limit. All parts have the site as their key, so that they lie in one partition, in order; each names the checksum of
- * the file.
+ * The weights of a site at one step, with their mass: a safetensors file, cut into parts that are smaller than a
+ * broker's default limit. The key of all parts is the site, so that they lie in order in one partition; each has the
+ * checksum of the file in a header.
  */
-record SiteNews(String site, double mass, long timestamp, SafeTensors weights) implements AutoCloseable {
+record SiteUpdate(String site, double mass, long timestamp, SafeTensors weights) implements AutoCloseable {
     /** Number of the publication, index of the part, count of parts, CRC-32C of the file. */
     private static final String PART = "starling.part";
     private static final String MASS = "starling.mass";
     private static final int PART_BYTES = 512 * 1024;
 
-    /** Cuts weights into records. */
+    /** Returns the records that publish weights, one for each part. */
     static List<ProducerRecord<byte[], byte[]>> parts(String topic, String site, long number, double mass,
             Map<String, Parameter> weights) {
         byte[] file = SafeTensors.bytes(weights, Map.of(MASS, Double.toString(mass)));
@@ -51,38 +51,38 @@ record SiteNews(String site, double mass, long timestamp, SafeTensors weights) i
         weights.close();
     }
 
-    /** Puts the parts of one site together. A missing part costs the publication that it belongs to. */
+    /** Assembles the parts of one site. A publication of which a part is missing is discarded. */
     static final class Assembly {
         private final String site;
-        private final long mostBytes;
+        private final long maxBytes;
         private final ByteArrayOutputStream file = new ByteArrayOutputStream();
-        /** The header of the first part without the index; empty if no file is begun. */
+        /** The header of the first part without the index; empty if no part was received. */
         private String begun = "";
         private int next;
-        private long takenNs = System.nanoTime();
+        private long receivedNs = System.nanoTime();
 
         /**
-         * Makes an assembly.
+         * Creates an assembly.
          *
-         * @param mostBytes how large a file may be
+         * @param maxBytes the largest size of a file
          */
-        Assembly(String site, long mostBytes) {
+        Assembly(String site, long maxBytes) {
             this.site = site;
-            this.mostBytes = mostBytes;
+            this.maxBytes = maxBytes;
         }
 
-        /** Returns when the last part came, by {@link System#nanoTime}. */
-        long takenNs() {
-            return takenNs;
+        /** Returns when the last part was received, by {@link System#nanoTime}. */
+        long receivedNs() {
+            return receivedNs;
         }
 
         /**
-         * Takes a part; returns the news that it completes, or {@code null}.
+         * Adds a part; returns the update that it completes, or {@code null}.
          *
          * @throws StreamException if the part, or the file that it completes, is malformed or too large
          */
-        SiteNews take(ConsumerRecord<byte[], byte[]> record) {
-            takenNs = System.nanoTime();
+        SiteUpdate add(ConsumerRecord<byte[], byte[]> record) {
+            receivedNs = System.nanoTime();
             String part = StreamHeaders.text(record.headers(), PART);
             if (part == null || !part.matches("\\d{1,18} \\d{1,4} \\d{1,4} [0-9a-f]{1,8}") || record.value() == null) {
                 throw new StreamException("the record is no part of a site's weights");
@@ -97,14 +97,14 @@ record SiteNews(String site, double mass, long timestamp, SafeTensors weights) i
                 file.reset();
             }
             if (!begun.equals(publication) || index != next) {
-                drop();
+                reset();
                 return null;
             }
-            if (record.value().length > PART_BYTES || file.size() + (long) record.value().length > mostBytes) {
-                drop();
+            if (record.value().length > PART_BYTES || file.size() + (long) record.value().length > maxBytes) {
+                reset();
                 throw new StreamException("the weights are too large: part " + index + " of " + count + " has "
-                        + record.value().length + " bytes, at most " + PART_BYTES + " and in all " + mostBytes
-                        + " are taken for this model");
+                        + record.value().length + " bytes, at most " + PART_BYTES + " and in all " + maxBytes
+                        + " are accepted for this model");
             }
             file.writeBytes(record.value());
             next++;
@@ -112,27 +112,27 @@ record SiteNews(String site, double mass, long timestamp, SafeTensors weights) i
                 return null;
             }
             byte[] whole = file.toByteArray();
-            drop();
+            reset();
             if (!checksum(whole).equals(fields[3])) {
                 throw new StreamException("the weights have the CRC-32C " + checksum(whole) + ", their header says "
                         + fields[3]);
             }
-            return news(record.timestamp(), whole);
+            return update(record.timestamp(), whole);
         }
 
-        private void drop() {
+        private void reset() {
             begun = "";
             file.reset();
         }
 
-        private SiteNews news(long timestamp, byte[] whole) {
+        private SiteUpdate update(long timestamp, byte[] whole) {
             try {
                 SafeTensors weights = SafeTensors.of(whole);
                 double mass = Double.parseDouble(weights.metadata().getOrDefault(MASS, ""));
                 if (!(mass > 0 && mass < 1e9)) {
                     throw new StreamException("the mass must be above 0 and below 1e9, got " + mass);
                 }
-                return new SiteNews(site, mass, timestamp, weights);
+                return new SiteUpdate(site, mass, timestamp, weights);
             } catch (CheckpointException | NumberFormatException e) {
                 throw new StreamException("the weights are malformed: " + e.getMessage(), e);
             }
