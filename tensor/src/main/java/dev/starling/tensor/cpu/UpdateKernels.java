@@ -17,8 +17,11 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 final class UpdateKernels {
     private static final Tensor[] DONE = {};
+    private static final int TYPES = DType.values().length;
     /** For each formula its loops, by type. */
     private static final ConcurrentHashMap<Formula, FusedLoop[]> LOOPS = new ConcurrentHashMap<>();
+    /** The loops of assignments, by the types of source and target. */
+    private static final FusedLoop[] COPIES = new FusedLoop[TYPES * TYPES];
 
     private UpdateKernels() { }
 
@@ -49,9 +52,18 @@ final class UpdateKernels {
         if (inputs[0].sharesMemoryWith(inputs[1])) {
             return null;
         }
-        FusedLoop loop = FusedLoop.of(Expression.cast(inputs[1].dtype(), inputs[0].dtype()));
-        run(Launch.of(loop), 2, inputs[1], inputs[0]);
+        run(Launch.of(copy(inputs[1].dtype(), inputs[0].dtype())), 2, inputs[1], inputs[0]);
         return DONE;
+    }
+
+    private static FusedLoop copy(DType source, DType target) {
+        int index = source.ordinal() * TYPES + target.ordinal();
+        FusedLoop known = COPIES[index];
+        if (known == null) {
+            known = FusedLoop.of(Expression.cast(source, target));
+            COPIES[index] = known;
+        }
+        return known;
     }
 
     private static FusedLoop loop(Formula formula, DType type, Tensor[] inputs, int outputs) {
@@ -63,7 +75,7 @@ final class UpdateKernels {
         DType[] results = new DType[outputs];
         Arrays.fill(results, type);
         FusedLoop loop = FusedLoop.of(FormulaExpression.of(formula, Collections.nCopies(inputs.length, type), results));
-        LOOPS.computeIfAbsent(formula, f -> new FusedLoop[DType.values().length])[type.ordinal()] = loop;
+        LOOPS.computeIfAbsent(formula, f -> new FusedLoop[TYPES])[type.ordinal()] = loop;
         return loop;
     }
 
