@@ -2,7 +2,7 @@
 def log = new File(basedir, 'build.log').text
 def accuracies = (log =~ /accuracy ([\d.]+) %/).collect { it[1] as double }
 assert accuracies.size() == 15 && accuracies.last() > 98
-assert log.count('--add-modules=jdk.incubator.vector makes them faster') == 1
+assert log.count('--add-modules=jdk.incubator.vector adds it') == 1
 // What the README shows is this very program.
 def program = new File(basedir, 'src/main/java/Quickstart.java').text
 assert new File(basedir, '../../../../README.md').text.contains(program)
