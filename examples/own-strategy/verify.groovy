@@ -1,4 +1,4 @@
-// The workers must have learned together: alike, and as well as one process on the same batches.
+// Both workers must have the same weights, and have learned as well as one process on the same batches.
 def log = new File(basedir, 'build.log').text
 def accuracies = (log =~ /accuracy ([\d.]+) %/).collect { it[1] as double }
 assert accuracies.size() == 15 && accuracies.last() > 98

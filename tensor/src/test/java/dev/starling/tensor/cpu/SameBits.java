@@ -10,6 +10,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.jit.Expression;
 import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.cpu.jit.Launch;
+import dev.starling.tensor.cpu.jit.SingleOpcode;
 import dev.starling.tensor.cpu.jit.WarmKernels;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.Recurrence;
@@ -85,7 +86,7 @@ final class SameBits {
 
     /** Vectors, elements and operands with gaps must agree in each process, from the first to the last call. */
     private void opcode(Opcode opcode, DType type) {
-        Expression expression = Expression.of(opcode, type, 0);
+        Expression expression = SingleOpcode.of(opcode, type, 0);
         FusedLoop loop = FusedLoop.of(expression);
         int operands = opcode.arity() + 1;
         try (Arena arena = Arena.ofConfined()) {

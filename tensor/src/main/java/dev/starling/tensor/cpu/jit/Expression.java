@@ -26,19 +26,6 @@ public final class Expression {
         hash = Arrays.hashCode(new Object[] {inputs, parameters, instructions, outputs});
     }
 
-    /**
-     * Returns the expression of one instruction, whose last {@code parameters} operands are parameters.
-     */
-    public static Expression of(Opcode opcode, DType type, int parameters) {
-        Builder builder = new Builder();
-        Value[] operands = new Value[opcode.arity()];
-        for (int i = 0; i < operands.length; i++) {
-            DType operand = opcode == Opcode.WHERE && i == 0 ? DType.BOOL : type;
-            operands[i] = i < operands.length - parameters ? builder.input(operand) : builder.parameter(operand);
-        }
-        return builder.output(builder.apply(opcode, operands)).build();
-    }
-
     /** Returns the expression that converts from one type to another. */
     public static Expression cast(DType from, DType to) {
         Builder builder = new Builder();

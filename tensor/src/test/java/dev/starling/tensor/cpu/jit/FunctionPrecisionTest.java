@@ -128,7 +128,7 @@ class FunctionPrecisionTest {
     private static void check(Case function, DType type, int count, long seed) {
         SplittableRandom random = new SplittableRandom(seed);
         Opcode opcode = function.opcode();
-        FusedLoop loop = FusedLoop.of(Expression.of(opcode, type, 0));
+        FusedLoop loop = FusedLoop.of(SingleOpcode.of(opcode, type, 0));
         double worst = 0;
         double[] at = new double[2];
         try (Arena arena = Arena.ofConfined()) {

@@ -52,7 +52,7 @@ class FusedLoopTest {
     @MethodSource("opcodesAndTypes")
     void computesContiguousOperands(Opcode opcode, DType type) {
         for (int bits : vectorBits()) {
-            FusedLoop loop = new FusedLoop(Expression.of(opcode, type, 0), bits);
+            FusedLoop loop = new FusedLoop(SingleOpcode.of(opcode, type, 0), bits);
             for (int count : COUNTS) {
                 Operands operands = new Operands(loop, count, count);
                 operands.runFlat(count);
@@ -66,7 +66,7 @@ class FusedLoopTest {
     @ParameterizedTest
     @MethodSource("opcodesAndTypes")
     void givesTheSameBitsInVectorsAndElements(Opcode opcode, DType type) {
-        FusedLoop vectors = new FusedLoop(Expression.of(opcode, type, 0), Vectors.bits());
+        FusedLoop vectors = new FusedLoop(SingleOpcode.of(opcode, type, 0), Vectors.bits());
         int count = 512;
         Operands operands = new Operands(vectors, count, count);
         long[] frame = new long[16];
@@ -83,7 +83,7 @@ class FusedLoopTest {
         Opcode opcode = type == DType.BOOL ? Opcode.OR : Opcode.ADD;
         long[][] shapes = {{}, {1}, {5}, {4, 7}, {3, 1, 40}, {2, 3, 4, 5}, {3, 2, 33}, {2, 2, 2, 2, 17}, {7, 0, 3}};
         for (int bits : vectorBits()) {
-            FusedLoop loop = new FusedLoop(Expression.of(opcode, type, 0), bits);
+            FusedLoop loop = new FusedLoop(SingleOpcode.of(opcode, type, 0), bits);
             for (long[] shape : shapes) {
                 for (int seed = 0; seed < 12; seed++) {
                     new StridedCase(loop, shape, new SplittableRandom(seed)).check(opcode);
@@ -94,7 +94,7 @@ class FusedLoopTest {
 
     @Test
     void cutsLargeArraysIntoTilesForSeveralThreads() {
-        FusedLoop loop = FusedLoop.of(Expression.of(Opcode.MUL, DType.F32, 0));
+        FusedLoop loop = FusedLoop.of(SingleOpcode.of(Opcode.MUL, DType.F32, 0));
         int rows = 300;
         int columns = 1_001;
         Operands operands = new Operands(loop, rows * columns, rows * columns);
@@ -120,7 +120,7 @@ class FusedLoopTest {
     @Test
     void worksInPlace() {
         for (int bits : vectorBits()) {
-            FusedLoop loop = new FusedLoop(Expression.of(Opcode.SUB, DType.F32, 0), bits);
+            FusedLoop loop = new FusedLoop(SingleOpcode.of(Opcode.SUB, DType.F32, 0), bits);
             for (int count : COUNTS) {
                 Operands operands = new Operands(loop, count, count);
                 float[] a = operands.floats(0, count);
@@ -196,7 +196,7 @@ class FusedLoopTest {
     void acceptsParametersWithEachCall() {
         for (DType type : new DType[] {DType.F32, DType.F64, DType.BF16}) {
             for (int bits : vectorBits()) {
-                FusedLoop loop = new FusedLoop(Expression.of(Opcode.AFFINE, type, 2), bits);
+                FusedLoop loop = new FusedLoop(SingleOpcode.of(Opcode.AFFINE, type, 2), bits);
                 Operands operands = new Operands(loop, 40, 40);
                 for (double scale : new double[] {0.5, -3}) {
                     Launch launch = operands.launch();
@@ -212,7 +212,7 @@ class FusedLoopTest {
                 }
             }
         }
-        FusedLoop loop = FusedLoop.of(Expression.of(Opcode.ADD, DType.I64, 1));
+        FusedLoop loop = FusedLoop.of(SingleOpcode.of(Opcode.ADD, DType.I64, 1));
         Operands operands = new Operands(loop, 20, 20);
         Launch launch = operands.launch();
         launch.parameter(0, Long.MAX_VALUE - 1);
@@ -252,7 +252,7 @@ class FusedLoopTest {
     void recognisesLoopsThatTheJvmWouldNotCompile() {
         for (Opcode opcode : Opcode.values()) {
             if (opcode != Opcode.CAST && opcode.computes(DType.F64)) {
-                assertThat(FusedLoop.isCompilable(Expression.of(opcode, DType.F64, 0))).as("%s", opcode).isTrue();
+                assertThat(FusedLoop.isCompilable(SingleOpcode.of(opcode, DType.F64, 0))).as("%s", opcode).isTrue();
             }
         }
         Expression.Builder builder = new Expression.Builder();
