@@ -245,7 +245,8 @@ class TrainerTest {
                 step.run(x, y);
             }
             assertThat(scope.size()).isEqualTo(owned);
-            assertThat(x.device().backend().memory().use().live()).isEqualTo(live);
+            // Not equal: a garbage collection may free what other tests of this process left.
+            assertThat(x.device().backend().memory().use().live()).isLessThanOrEqualTo(live);
         }
     }
 
