@@ -194,7 +194,7 @@ class OptimizerTest {
     @Test
     void changesOnlyTheCountIfTheGuardIsNotFinite() {
         Pair pair = new Pair();
-        try (Adam plain = Adam.over(pair).rate(0.1).build(); ClipByNorm adam = ClipByNorm.of(plain, 1)) {
+        try (Optimizer plain = Adam.over(pair).rate(0.1).build(); ClipByNorm adam = ClipByNorm.of(plain, 1)) {
             Tensor[] gradients = {Tensor.ones(SIZE), Tensor.ones(SIZE - 1).to(DType.F32)};
             adam.step(Tensor.scalar(-3), gradients);
             float[] weight = pair.weight.value().toFloats();
@@ -216,7 +216,7 @@ class OptimizerTest {
     @Test
     void refusesGradientsThatDoNotMatchAndChangesNothing() {
         Pair pair = new Pair();
-        Sgd sgd = Sgd.over(pair).build();
+        Optimizer sgd = Sgd.over(pair).build();
         float[] before = pair.weight.value().toFloats();
         assertThatThrownBy(() -> sgd.step(Tensor.ones(SIZE))).hasMessageContaining("2 gradients");
         assertThatThrownBy(() -> sgd.step(Tensor.ones(SIZE), Tensor.ones(SIZE))).hasMessageContaining("bias");
