@@ -316,13 +316,13 @@ class EmbeddingTableTest {
 
     @Test
     void aBuilderDoesNotAffectWhatItHasBuilt() {
-        Rule momentum = new Rule.Sgd(0.9, 0, 0, false);
+        Rule adagrad = new Rule.Adagrad(1e-10, 0, 0);
         EmbeddingTable.Builder builder = EmbeddingTable.of("rows", 100, 3).scale(0.5);
         EmbeddingTable built = builder.build();
-        builder.scale(0.1).optimizer(momentum);
+        builder.scale(0.1).optimizer(adagrad);
         assertThat(built.plan(1, ServerDriver.PLAIN)).isEqualTo(new Plan.Table("rows", 3, 100, 0.5,
                 ServerDriver.PLAIN));
-        assertThat(builder.build().plan(1, ServerDriver.PLAIN).rule()).isEqualTo(momentum);
+        assertThat(builder.build().plan(1, ServerDriver.PLAIN).rule()).isEqualTo(adagrad);
     }
 
     @Test

@@ -139,7 +139,7 @@ class ResumeTest {
 
     private static Outcome adagrad(int servers, int epochs, Consumer<Trainer.Builder> more) {
         return train(2, servers, SYNCHRONOUS, ServerConfig.inMemory(), CornerImages::perceptron, ResumeTest::plain,
-                new Rule.Sgd(0.9, 0, 0, false), epochs, more).getLast();
+                new Rule.Adagrad(1e-8, 0, 0), epochs, more).getLast();
     }
 
     private static Optimizer plain(Layer model) {

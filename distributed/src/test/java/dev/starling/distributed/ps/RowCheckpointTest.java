@@ -121,7 +121,7 @@ class RowCheckpointTest {
     @ParameterizedTest
     @CsvSource({"2, 2", "2, 3", "3, 1", "1, 2", "2, 4"})
     void resumesRowsOnAnyNumberOfServersBitForBit(int servers, int serversNext) {
-        for (Rule rule : new Rule[] {null, new Rule.Sgd(0.9, 0, 0, false)}) {
+        for (Rule rule : new Rule[] {null, new Rule.Adagrad(1e-8, 0, 0.5)}) {
             checkpoints = directory.resolve("checkpoints-" + rule);
             Run whole = train(2, servers, SYNCHRONOUS, rule, ALL, b -> { }).getFirst();
             train(2, servers, SYNCHRONOUS, rule, FIRST, this::saving);

@@ -10,7 +10,8 @@ import java.util.function.Predicate;
  *
  * @param <B> the builder itself
  */
-public abstract sealed class OptimizerBuilder<B extends OptimizerBuilder<B>> permits Sgd.Builder, Adam.Builder {
+public abstract sealed class OptimizerBuilder<B extends OptimizerBuilder<B>>
+        permits Sgd.Builder, Adam.Builder, Adagrad.Builder {
     final Layer model;
     Schedule schedule;
     double weightDecay;

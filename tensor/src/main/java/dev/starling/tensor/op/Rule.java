@@ -14,7 +14,7 @@ import java.util.List;
  * components are part of the formats of files and messages; a component that is added later must mean by 0 what the
  * rule did before.
  */
-public sealed interface Rule permits Rule.Sgd, Rule.Adam {
+public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
     /** Returns the names of the state's tensors, each of the parameter's shape. */
     List<String> slots();
 
@@ -167,6 +167,44 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam {
         @Override
         public boolean countsSteps() {
             return true;
+        }
+    }
+
+    /**
+     * {@code g += weightDecay·p; s += g²; p -= rate·g/(√s + ε)}. (Duchi, Hazan and Singer, 2011)
+     *
+     * @param epsilon avoids division by 0
+     * @param weightDecay L2 penalty
+     * @param initial the sum before the first step
+     */
+    record Adagrad(double epsilon, double weightDecay, double initial) implements Rule {
+        private static final List<String> SUM = List.of("sum");
+        private static final Formula FORMULA = divided();
+
+        private static Formula divided() {
+            Scalar g = operand(0).fma(parameter(1), operand(1));
+            Scalar sum = g.fma(g, operand(2));
+            return Formula.of(g.div(sum.sqrt().add(parameter(2))).fma(parameter(0), operand(0)), sum);
+        }
+
+        @Override
+        public List<String> slots() {
+            return SUM;
+        }
+
+        @Override
+        public Formula formula() {
+            return FORMULA;
+        }
+
+        @Override
+        public double coefficient(int parameter, double rate, long step) {
+            return parameter == 0 ? -rate : parameter == 1 ? weightDecay : epsilon;
+        }
+
+        @Override
+        public boolean isFinite() {
+            return Double.isFinite(epsilon + weightDecay + initial);
         }
     }
 }

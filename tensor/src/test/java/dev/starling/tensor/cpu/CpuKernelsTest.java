@@ -65,6 +65,7 @@ class CpuKernelsTest {
             for (boolean flag : new boolean[] {false, true}) {
                 updates(new Rule.Sgd(0, 0, flag ? 0.01 : 0, false).step(0.1, 1), 2, type, tolerance, n);
                 updates(new Rule.Sgd(0.9, 0.1, 0.01, flag).step(0.1, 1), 3, type, tolerance, n);
+                updates(new Rule.Adagrad(1e-10, flag ? 0.1 : 0, 0).step(0.1, 1), 3, type, tolerance, n);
                 updates(new Rule.Adam(0.9, 0.99, 1e-8, 0.1, flag).step(1e-2, 3), 4, type, tolerance, n);
             }
             updates(new Update.Blend(0.9, 0.1), 2, type, tolerance, n);

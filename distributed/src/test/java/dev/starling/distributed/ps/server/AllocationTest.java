@@ -36,7 +36,7 @@ class AllocationTest {
     private void assertAllocatesNothing(Consistency consistency) throws InterruptedException {
         Plan plan = new Plan(1, 2, LENGTH, consistency, List.of(new Plan.Dense("p", LENGTH,
                 new Rule.Adam(0.9, 0.999, 1e-8, 0, false))),
-                List.of(new Plan.Table("rows", 8, 1000, 0.1, new Rule.Sgd(0.9, 0, 0, false))));
+                List.of(new Plan.Table("rows", 8, 1000, 0.1, new Rule.Adagrad(1e-8, 0, 0))));
         AtomicLong replies = new AtomicLong();
         ServerConfig config = new ServerConfig(directory.resolve(consistency.getClass().getSimpleName()), 1L << 40,
                 1 << 20, 64, Duration.ofSeconds(20));

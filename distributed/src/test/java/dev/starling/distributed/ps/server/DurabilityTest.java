@@ -117,7 +117,7 @@ class DurabilityTest {
     @Test
     void aRestartedServerHasTheBitsOfAnUninterruptedOne() throws IOException, InterruptedException {
         for (Rule rule : new Rule[] {new Rule.Sgd(0.9, 0, 0.01, false),
-            new Rule.Adam(0.9, 0.999, 1e-8, 0, false)}) {
+            new Rule.Adam(0.9, 0.999, 1e-8, 0, false), new Rule.Adagrad(1e-8, 0, 0.5)}) {
             Plan plan = ServerDriver.plan(1, new Consistency.Asynchronous(), rule, 100);
             float[] unbroken = run(plan, null, 40, new int[0]);
             assertThat(run(plan, directory.resolve("a" + rule.name()), 40, 3, 17, 18, 30))

@@ -33,7 +33,7 @@ class RowSavingTest {
     private static final int WIDTH = 3;
     private static final int ROWS = 20_000;
     private static final Plan.Table TABLE = new Plan.Table("rows", WIDTH, ROWS, 0.5, ADAM);
-    private static final Plan.Table OTHER = new Plan.Table("others", 2, 500, 0, new Rule.Sgd(0.5, 0, 0, true));
+    private static final Plan.Table OTHER = new Plan.Table("others", 2, 500, 0, new Rule.Adagrad(1e-8, 0, 0.25));
 
     @TempDir
     Path directory;
@@ -252,7 +252,7 @@ class RowSavingTest {
     /** Takes one more step on a row, which shows whether the state of the rule was restored, too. */
     private static void assertWritten(EmbeddingRows rows, EmbeddingRows others, long key) throws IOException {
         float[] p = new float[2];
-        float[] sums = new float[2];
+        float[] sums = {0.25f, 0.25f};
         TrainedWeightsTest.stepAlone(OTHER.rule(), 0.1, 1, p, new float[] {2, key}, sums);
         TrainedWeightsTest.stepAlone(OTHER.rule(), 0.1, 2, p, new float[] {1, 1}, sums);
         int at = others.step(key, new float[] {1, 1}, 0, 0.1);
@@ -284,7 +284,7 @@ class RowSavingTest {
             assertThat(task.text()).isEqualTo("80\nmore");
             int at = others.step(5, new float[] {0, 0}, 0, 1);
             float[] p = new float[2];
-            TrainedWeightsTest.stepAlone(OTHER.rule(), 0.1, 1, p, new float[] {2, 5}, new float[2]);
+            TrainedWeightsTest.stepAlone(OTHER.rule(), 0.1, 1, p, new float[] {2, 5}, new float[] {0.25f, 0.25f});
             assertThat(Arrays.copyOfRange(others.changed(), at, at + 7)).containsExactly(p[0], p[1], 0, 0, 0, 0, 1);
         }
     }

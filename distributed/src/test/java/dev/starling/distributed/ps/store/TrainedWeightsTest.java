@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.optim.Adagrad;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.AdamW;
 import dev.starling.nn.optim.Optimizer;
@@ -41,7 +42,8 @@ public class TrainedWeightsTest {
                 m -> Sgd.over(m).rate(0.1).weightDecay(0.01).build(),
                 m -> Sgd.over(m).rate(0.1).momentum(0.9).weightDecay(0.01).build(),
                 m -> Sgd.over(m).rate(0.1).momentum(0.9).nesterov().build(),
-                m -> Adam.over(m).rate(0.1).weightDecay(0.01).build(), m -> AdamW.over(m).rate(0.1).build())
+                m -> Adam.over(m).rate(0.1).weightDecay(0.01).build(), m -> AdamW.over(m).rate(0.1).build(),
+                m -> Adagrad.over(m).rate(0.1).initialSum(0.5).weightDecay(0.01).build())
                 .flatMap(optimizer -> Stream.of(1, 133, 5000).map(n -> Arguments.of(optimizer, n)));
     }
 

@@ -21,7 +21,7 @@ class PlanTest {
                 .mapToObj(n -> new Plan.Dense("p" + n, n, new Rule.Adam(0.9, 0.99, 1e-8, 0, false)))
                 .toList();
         return new Plan(servers, 3, 4096, new Consistency.Stale(4), dense,
-                List.of(new Plan.Table("users", 16, 1000, 0.5, new Rule.Sgd(0.9, 0, 0, false))));
+                List.of(new Plan.Table("users", 16, 1000, 0.5, new Rule.Adagrad(1e-8, 0, 0))));
     }
 
     @ParameterizedTest

@@ -30,7 +30,7 @@ class RuleFormatTest {
 
     @Test
     void readsWhatItWrites() throws IOException {
-        for (Rule rule : List.of(SGD, ADAM)) {
+        for (Rule rule : List.of(SGD, ADAM, new Rule.Adagrad(1e-9, 0.4, 0.1))) {
             DataInput in = written(out -> RuleFormat.write(rule, out));
             assertThat(RuleFormat.read(in, 3)).isEqualTo(rule);
             assertThatThrownBy(in::readByte).isInstanceOf(IOException.class);
@@ -71,7 +71,7 @@ class RuleFormatTest {
 
     /** As the version before this one wrote them, so that a server's directory of that version stays readable. */
     private static void writeVersion2(DataOutputStream out) throws IOException {
-        for (int number : new int[] {2, 1, 3, 4096, -1, 2}) {
+        for (int number : new int[] {2, 1, 3, 4096, -1, 3}) {
             out.writeInt(number);
         }
         out.writeUTF("sgd");
@@ -88,6 +88,11 @@ class RuleFormatTest {
             out.writeDouble(component);
         }
         out.writeBoolean(true);
+        out.writeUTF("adagrad");
+        out.writeLong(7);
+        out.writeByte(2);
+        out.writeDouble(1e-9);
+        out.writeDouble(0.4);
         out.writeInt(0);
     }
 
@@ -96,6 +101,7 @@ class RuleFormatTest {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         writeVersion2(new DataOutputStream(bytes));
         assertThat(Plan.decode(bytes.toByteArray())).isEqualTo(new Plan(1, 3, 4096, new Consistency.Asynchronous(),
-                List.of(new Plan.Dense("sgd", 5, SGD), new Plan.Dense("adam", 6, ADAM)), List.of()));
+                List.of(new Plan.Dense("sgd", 5, SGD), new Plan.Dense("adam", 6, ADAM),
+                        new Plan.Dense("adagrad", 7, new Rule.Adagrad(1e-9, 0.4, 0))), List.of()));
     }
 }
