@@ -32,11 +32,6 @@ public final class VectorApi {
         return DISABLED ? "the system property starling.vector=false disables it" : "";
     }
 
-    /** Returns the API's module, which a caller's own module must read, or {@code null} if it is not resolved. */
-    public static Module module() {
-        return MODULE;
-    }
-
     /** Returns the width in bits of this machine's vectors, at most 512; 0 if the API is not used. */
     public static int bits() {
         return isPresent() ? Width.BITS : 0;
