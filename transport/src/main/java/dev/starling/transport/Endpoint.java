@@ -1,5 +1,6 @@
 package dev.starling.transport;
 
+import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;

@@ -1,5 +1,6 @@
 package dev.starling.transport;
 
+import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Wire;
 import java.util.concurrent.TimeUnit;
 import org.agrona.DirectBuffer;

@@ -1,5 +1,7 @@
 package dev.starling.transport;
 
+import dev.starling.transport.frame.BodyChecksum;
+import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
@@ -95,7 +97,7 @@ public final class Transport implements Agent, AutoCloseable {
             throw new TransportException(TransportException.Problem.UNAVAILABLE, "the transport '"
                     + config.provider() + "' is not available on this machine: " + m.reason(), m.remedy());
         }
-        return over(provider.open(config), config);
+        return over(provider.open(config.wire()), config);
     }
 
     /** Opens a transport over a wire, and takes ownership of the wire. */

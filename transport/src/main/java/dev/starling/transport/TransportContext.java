@@ -1,5 +1,7 @@
 package dev.starling.transport;
 
+import dev.starling.transport.frame.BodyChecksum;
+import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Wire;
 import org.agrona.concurrent.CachedNanoClock;
 

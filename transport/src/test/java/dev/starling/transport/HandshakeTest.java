@@ -2,6 +2,8 @@ package dev.starling.transport;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.transport.frame.BodyChecksum;
+import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;

@@ -1,6 +1,7 @@
 package dev.starling.transport.aeron;
 
 import dev.starling.transport.TransportException;
+import dev.starling.transport.spi.WireConfig;
 import io.aeron.CommonContext;
 import io.aeron.driver.MediaDriver;
 import io.aeron.driver.ThreadingMode;
@@ -169,7 +170,7 @@ public final class AeronDriver implements AutoCloseable {
     /**
      * Deletes files that killed processes left behind.
      *
-     * @param base directory as in {@link dev.starling.transport.TransportConfig#directory}, {@code null} for the
+     * @param base directory as in {@link WireConfig#directory}, {@code null} for the
      *     default
      * @return the number of wires and drivers whose files were deleted
      */

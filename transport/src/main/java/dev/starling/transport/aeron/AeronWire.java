@@ -1,12 +1,12 @@
 package dev.starling.transport.aeron;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.TransportException.Problem;
 import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireConfig;
 import io.aeron.Aeron;
 import io.aeron.AeronCounters;
 import io.aeron.CommonContext;
@@ -82,7 +82,7 @@ final class AeronWire implements Wire {
         this.directory = directory;
     }
 
-    static AeronWire open(TransportConfig config) {
+    static AeronWire open(WireConfig config) {
         AeronSettings settings = AeronSettings.of(config);
         if (settings.isSocketBufferSmall()) {
             LOG.log(Level.INFO, "socket buffers are limited to {0} bytes, a fast network needs 4194304; run: sysctl -w "

@@ -1,7 +1,7 @@
 package dev.starling.transport.aeron;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireConfig;
 import dev.starling.transport.spi.WireProvider;
 import org.agrona.concurrent.UnsafeBuffer;
 
@@ -47,7 +47,7 @@ public final class AeronWireProvider implements WireProvider {
     }
 
     @Override
-    public Wire open(TransportConfig config) {
+    public Wire open(WireConfig config) {
         return AeronWire.open(config);
     }
 }

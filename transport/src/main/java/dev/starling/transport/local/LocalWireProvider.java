@@ -1,7 +1,7 @@
 package dev.starling.transport.local;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireConfig;
 import dev.starling.transport.spi.WireProvider;
 
 /** Wires between threads of one JVM. */
@@ -17,7 +17,7 @@ public final class LocalWireProvider implements WireProvider {
     }
 
     @Override
-    public Wire open(TransportConfig config) {
+    public Wire open(WireConfig config) {
         return LocalWire.open(config);
     }
 }

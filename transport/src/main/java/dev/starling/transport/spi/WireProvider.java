@@ -1,7 +1,5 @@
 package dev.starling.transport.spi;
 
-import dev.starling.transport.TransportConfig;
-
 /** Creates wires of one kind; found through {@link java.util.ServiceLoader}. */
 public interface WireProvider {
     /** Returns the kind's name, such as {@code aeron}. */
@@ -16,7 +14,7 @@ public interface WireProvider {
      * @throws dev.starling.transport.TransportException if the wire cannot be created, for example because a port is in
      *     use or a directory is full; the message names the cause and the remedy
      */
-    Wire open(TransportConfig config);
+    Wire open(WireConfig config);
 
     /** Whether wires of a kind can be created. */
     sealed interface Availability {

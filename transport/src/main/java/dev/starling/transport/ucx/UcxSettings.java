@@ -1,7 +1,7 @@
 package dev.starling.transport.ucx;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
+import dev.starling.transport.spi.WireConfig;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -76,7 +76,7 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
         return all;
     }
 
-    static UcxSettings of(TransportConfig config) {
+    static UcxSettings of(WireConfig config) {
         Map<String, String> values = new LinkedHashMap<>();
         // UCX would print to standard output what this wire reports by return codes and exceptions.
         values.put("LOG_LEVEL", "fatal");

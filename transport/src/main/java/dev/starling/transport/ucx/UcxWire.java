@@ -1,12 +1,12 @@
 package dev.starling.transport.ucx;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireConfig;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
@@ -80,7 +80,7 @@ final class UcxWire implements Wire, RemoteWrites {
     private Backoff backoff = Backoff.forThreads(1);
     private boolean closed;
 
-    UcxWire(TransportConfig config) {
+    UcxWire(WireConfig config) {
         UcxSettings settings = UcxSettings.of(config);
         bulkLength = settings.bulkLength();
         networkWrites = settings.networkWrites();
@@ -173,7 +173,7 @@ final class UcxWire implements Wire, RemoteWrites {
         return reported;
     }
 
-    private UcpListener listen(TransportConfig config) {
+    private UcpListener listen(WireConfig config) {
         InetSocketAddress local = HostPort.resolve(config.host(), config.port());
         try {
             return worker.newListener(new UcpListenerParams().setSockAddr(local)

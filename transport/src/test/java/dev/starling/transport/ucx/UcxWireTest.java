@@ -56,7 +56,7 @@ class UcxWireTest {
     }
 
     private static Wire open(TransportConfig config) {
-        return new UcxWireProvider().open(config);
+        return new UcxWireProvider().open(config.wire());
     }
 
     private static TransportException failure(TransportConfig config) {
