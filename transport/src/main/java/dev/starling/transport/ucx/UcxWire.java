@@ -86,7 +86,11 @@ final class UcxWire implements Wire, RemoteWrites {
         networkWrites = settings.networkWrites();
         List<AutoCloseable> opened = new ArrayList<>();
         try {
-            UcpParams params = new UcpParams().requestAmFeature().requestRmaFeature();
+            UcpParams params = new UcpParams().requestAmFeature();
+            if (networkWrites) {
+                // From then on UCX reads and writes any memory of this process for any process that connects to it.
+                params.requestRmaFeature();
+            }
             settings.values().forEach(params::setConfig);
             if (settings.onlyTcp()) {
                 params.requestWakeupFeature();
