@@ -67,6 +67,8 @@ final class AeronWire implements Wire {
     private String address;
 
     private final List<AeronLink> links = new ArrayList<>();
+    /** How many links there were at the same time; read by the driver, which may have threads of its own. */
+    private volatile int maxLinks;
     private final LongArrayList unflushed = new LongArrayList();
     private Inbox inbox;
     private final FragmentAssembler localMessages = assembler();
@@ -107,7 +109,9 @@ final class AeronWire implements Wire {
             driverDirectory = directory.driver();
             AeronSettings.requireRoom(settings.base(), AeronDriver.BYTES + settings.linkBytes(),
                     "a media driver with its first link");
-            driver = AeronDriver.start(null, driverDirectory, settings.threads(), settings.livenessNs());
+            driver = AeronDriver.start(null, driverDirectory, settings.threads(), settings.livenessNs(),
+                    (channel, dispatcher, status, context) -> new Admission(channel, dispatcher, status, context,
+                            settings, () -> maxLinks));
             driverInvoker = driver.invoker();
         } else if (!CommonContext.isDriverActive(driverDirectory.toFile(), TimeUnit.SECONDS.toMillis(10), s -> { })) {
             throw new TransportException(Problem.UNAVAILABLE, "no media driver runs in " + driverDirectory,
@@ -223,6 +227,7 @@ final class AeronWire implements Wire {
         InetSocketAddress endpoint = new InetSocketAddress(resolve(peer.substring(0, colon), "address"), port);
         AeronLink link = new AeronLink(this, text(endpoint), settings.ipc() ? key(endpoint) : null);
         links.add(link);
+        maxLinks = Math.max(maxLinks, links.size());
         backoff = Backoff.forThreads(WireDirectory.count(settings.base()));
         nextUpkeepNs = System.nanoTime();
         return link;
