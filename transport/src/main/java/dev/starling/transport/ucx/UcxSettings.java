@@ -1,6 +1,7 @@
 package dev.starling.transport.ucx;
 
 import dev.starling.transport.TransportException;
+import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.WireConfig;
 import java.net.InetAddress;
 import java.net.NetworkInterface;

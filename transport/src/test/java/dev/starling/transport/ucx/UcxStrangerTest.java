@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
+import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.WireProvider.Availability;
