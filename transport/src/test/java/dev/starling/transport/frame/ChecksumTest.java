@@ -1,4 +1,4 @@
-package dev.starling.transport;
+package dev.starling.transport.frame;
 
 import static org.assertj.core.api.Assertions.assertThat;
 

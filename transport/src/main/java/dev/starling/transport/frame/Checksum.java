@@ -1,4 +1,4 @@
-package dev.starling.transport;
+package dev.starling.transport.frame;
 
 import org.agrona.DirectBuffer;
 
@@ -7,7 +7,7 @@ import org.agrona.DirectBuffer;
  * Seeded with a session's key, it distinguishes frames of that session from corrupted and foreign ones. It is not a
  * cipher: a network on which attackers can both read and forge packets needs a tunnel.
  */
-final class Checksum {
+public final class Checksum {
     private static final long P1 = 0x9E3779B185EBCA87L;
     private static final long P2 = 0xC2B2AE3D27D4EB4FL;
     private static final long P3 = 0x165667B19E3779F9L;
@@ -17,7 +17,7 @@ final class Checksum {
     private Checksum() { }
 
     /** Returns the hash of bytes of a buffer. */
-    static long of(long seed, DirectBuffer buffer, int offset, int length) {
+    public static long of(long seed, DirectBuffer buffer, int offset, int length) {
         int at = offset;
         int end = offset + length;
         long h;
