@@ -33,7 +33,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     private final long id;
     private String name;
 
-    private Tensor(Storage storage, Spec spec, long[] strides, long offset, ThreadState thread) {
+    Tensor(Storage storage, Spec spec, long[] strides, long offset, ThreadState thread) {
         this.storage = storage;
         this.spec = spec;
         this.strides = strides;
@@ -57,44 +57,6 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         Tensor lent = thread.interceptor == null ? null : thread.interceptor.allocate(spec, strides);
         return lent != null ? lent
                 : new Tensor(Storage.allocate(spec.device(), spec.bytes(), thread), spec, strides, 0, thread);
-    }
-
-    /** Makes a view of this memory, for {@link View} ops. Strides and offset are in elements and are checked. */
-    public Tensor view(Shape shape, long[] viewStrides, long viewOffset) {
-        Spec viewed = spec.with(shape);
-        storage.require("view", viewed, viewStrides, viewOffset);
-        return new Tensor(storage, viewed, viewStrides, viewOffset, ThreadState.current());
-    }
-
-    /**
-     * Lends this tensor's memory, for memory planning, to a new tensor of another type and shape. No scope owns the new
-     * tensor and {@link #close} does not affect it: it stays open as long as this tensor.
-     *
-     * @param other spec on the same device, with no more bytes than this tensor
-     * @param otherStrides dense, in elements
-     * @throws TensorException if the memory is too small, strides leave it, or this tensor has an offset
-     */
-    public Tensor lend(Spec other, long[] otherStrides) {
-        if (other.device() != device() || other.bytes() > Math.min(spec.bytes(), storage.bytes()) || offset != 0) {
-            throw new TensorException(TensorException.Problem.SHAPE, "lend", List.of(spec, other),
-                    "the memory must be on the same device, large enough and start at offset 0",
-                    "lend from a larger tensor");
-        }
-        Storage.require("lend", other, otherStrides, 0, other.bytes());
-        address();
-        return new Tensor(Storage.lent(storage, other.bytes()), other, otherStrides, 0, ThreadState.current());
-    }
-
-    /**
-     * Makes a tensor from {@link #lend}, and all its views, borrow the memory of {@code from}, which must be contiguous
-     * and of the same spec.
-     */
-    public void relend(Tensor from) {
-        if (!storage.isLent() || offset != 0 || !spec.equals(from.spec) || !from.isContiguous()) {
-            throw new TensorException(TensorException.Problem.ARGUMENT, "relend", List.of(spec, from.spec),
-                    "needs a tensor made by lend, and a contiguous one of its spec", "copy the elements");
-        }
-        storage.lend(from.storage, from.address());
     }
 
     /**
@@ -358,16 +320,6 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return storage == other.storage;
     }
 
-    /** Returns how often the memory was changed in place, so that recorders can detect it. */
-    public int version() {
-        return storage.version;
-    }
-
-    /** Counts a change in place that did not pass through {@link #apply}, as in a replay by the device itself. */
-    public void changed() {
-        storage.version++;
-    }
-
     /** Sets the name that error messages show, and returns this tensor. */
     public Tensor named(String label) {
         name = label;
@@ -379,34 +331,12 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return name;
     }
 
-    Storage storage() {
-        return storage;
-    }
-
     /**
-     * Counts one more holder of the memory and returns the number of holders. For code that passes tensors on before
-     * their scope closes, as a tape does with gradients.
+     * Returns the memory that this tensor shares with its views. Meant for backends and for code that passes tensors
+     * on, as a tape does.
      */
-    public int hold() {
-        return ++storage.holds;
-    }
-
-    /** Removes one holder and frees the memory when none is left; has no effect on memory without holders. */
-    public void drop() {
-        if (storage.holds > 0 && --storage.holds == 0) {
-            storage.close("the last drop()");
-        }
-    }
-
-    /** Returns the number of holders of the memory. */
-    public int holds() {
-        return storage.holds;
-    }
-
-    /** Removes all holders: the memory lives until its scope closes. */
-    public Tensor unhold() {
-        storage.holds = 0;
-        return this;
+    public Storage storage() {
+        return storage;
     }
 
     /** Frees the memory before its scope does, for this tensor and all its views. */

@@ -291,24 +291,28 @@ class BadInputTest {
     static Stream<Bad> hooks() {
         Spec square = ones(2, 2).spec();
         return Stream.of(
-                shape(() -> ones(4).lend(square, new long[] {100_000_000_000L, 1}), "lend", "100000000000"),
-                shape(() -> ones(4).lend(square, new long[] {1}), "lend", "strides"),
-                shape(() -> ones(1).expand(4).lend(square, new long[] {2, 1}), "lend", "large enough"),
-                shape(() -> ones(8).narrow(0, 4, 4).lend(square, new long[] {2, 1}), "lend", "offset 0"),
-                shape(() -> ones(4).view(MATRIX, new long[] {3, 1}, 0), "view", "4 elements"),
-                shape(() -> ones(4).view(Shape.of(4), new long[] {1}, 1), "view", "element 1"),
-                shape(() -> ones(4).view(Shape.of(4), new long[] {-1}, 2), "view", "element 2"),
-                shape(() -> ones(4).view(Shape.of(2), new long[] {1L << 62}, 0), "view", "strides"),
-                shape(() -> ones(4).view(Shape.of(1L << 40), new long[] {1L << 40}, 0), "view", "strides"),
-                shape(() -> ones(4).view(Shape.of(3), new long[] {Long.MIN_VALUE}, 0), "view", "strides"),
-                shape(() -> ones(4).view(Shape.of(2), new long[] {1}, -1), "view", "element -1"),
-                shape(() -> ones(4).view(Shape.of(2), new long[0], 0), "view", "strides"),
+                shape(() -> ones(4).storage().lend(square, new long[] {100_000_000_000L, 1}), "lend", "100000000000"),
+                shape(() -> ones(4).storage().lend(square, new long[] {1}), "lend", "strides"),
+                shape(() -> ones(1).expand(4).storage().lend(square, new long[] {2, 1}), "lend", "large enough"),
+                shape(() -> view(MATRIX, new long[] {3, 1}, 0), "view", "4 elements"),
+                shape(() -> view(Shape.of(4), new long[] {1}, 1), "view", "element 1"),
+                shape(() -> view(Shape.of(4), new long[] {-1}, 2), "view", "element 2"),
+                shape(() -> view(Shape.of(2), new long[] {1L << 62}, 0), "view", "strides"),
+                shape(() -> view(Shape.of(1L << 40), new long[] {1L << 40}, 0), "view", "strides"),
+                shape(() -> view(Shape.of(3), new long[] {Long.MIN_VALUE}, 0), "view", "strides"),
+                shape(() -> view(Shape.of(2), new long[] {1}, -1), "view", "element -1"),
+                shape(() -> view(Shape.of(2), new long[0], 0), "view", "strides"),
                 shape(() -> new View.Slice(new long[] {9}, new long[] {1}, new long[] {2}).view(ones(4)), "view",
                         "4 elements"),
                 shape(() -> Tensor.allocate(square, new long[] {5, 1}), "allocate", "4 elements"),
                 argument(() -> Tensor.wrap(MemorySegment.ofArray(new float[4]), DType.F32, 4), "wrap", "native"),
                 argument(() -> Tensor.wrap(Arena.ofAuto().allocate(16).asReadOnly(), DType.F32, 4), "wrap", "writable"),
                 argument(() -> Tensor.wrap(closed(), DType.F32, 4), "wrap", "open"));
+    }
+
+    private static Tensor view(Shape shape, long[] strides, long offset) {
+        Tensor whole = ones(4);
+        return whole.storage().view(whole.spec().with(shape), strides, offset);
     }
 
     private static MemorySegment closed() {

@@ -290,7 +290,10 @@ public final class TrainingStep implements AutoCloseable {
     private void gather(StepBatch batch, Tensor parameter, Tensor gradient) {
         int index = indices.get(parameter);
         // This tensor lives until the step's scope closes.
-        Tensor own = scale == null ? gradient.unhold() : scale.divide(gradient);
+        if (scale == null) {
+            gradient.storage().unhold();
+        }
+        Tensor own = scale == null ? gradient : scale.divide(gradient);
         gradients[index] = batch.scope() == null ? own : accumulate(gradients[index], own, batch.scope());
         if (batch.last()) {
             Program.mark(index);

@@ -49,7 +49,7 @@ final class ReductionKernels {
         }
         Tensor y = Tensor.allocate(output);
         if (f.count(true, 0) == 1) {
-            CopyKernels.copy(x, y.view(x.shape(), x.shape().contiguousStrides(), 0));
+            CopyKernels.copy(x, y.storage().view(y.spec().with(x.shape()), x.shape().contiguousStrides(), 0));
         } else if (f.reduced[f.rank - 1]) {
             rows(f, x.address(), y.address(), kind, factor);
         } else {

@@ -35,7 +35,7 @@ final class Arena {
         }
 
         Tensor lend(Spec spec, long[] strides) {
-            return memory.lend(spec, strides);
+            return memory.storage().lend(spec, strides);
         }
     }
 

@@ -108,9 +108,9 @@ public final class Program implements AutoCloseable {
         recordable = one && !device.backend().hostVisible();
         for (int i = 0; i < inputs.length; i++) {
             Tensor like = specimens[i];
-            inputs[i] = like.device().backend().hostVisible() ? like.lend(like.spec(), like.shape().contiguousStrides())
-                    : arena.acquire(like.device(), like.spec().bytes()).lend(like.spec(),
-                            like.shape().contiguousStrides());
+            long[] strides = like.shape().contiguousStrides();
+            inputs[i] = like.device().backend().hostVisible() ? like.storage().lend(like.spec(), strides)
+                    : arena.acquire(like.device(), like.spec().bytes()).lend(like.spec(), strides);
             values[i] = inputs[i];
         }
         int[] group = capture.group.stream().mapToInt(g -> g).toArray();
@@ -138,7 +138,7 @@ public final class Program implements AutoCloseable {
             mine[i] = inputs[i].contiguous();
         }
         for (int i = 0; i < mine.length; i++) {
-            mine[i] = mine[i].view(mine[i].shape(), mine[i].shape().contiguousStrides(), mine[i].offset());
+            mine[i] = mine[i].storage().view(mine[i].spec(), mine[i].shape().contiguousStrides(), mine[i].offset());
         }
         Capture capture = new Capture(generator, mine);
         Tensor[] results = Interceptor.with(capture, () -> work.run(mine));
@@ -248,7 +248,7 @@ public final class Program implements AutoCloseable {
             }
             boolean here = given[i].device() == to.device();
             if (to.device().backend().hostVisible()) {
-                to.relend((here ? given[i] : given[i].to(to.device())).contiguous());
+                to.storage().relend((here ? given[i] : given[i].to(to.device())).contiguous());
             } else if (!here && given[i].device().backend().hostVisible()) {
                 to.device().backend().upload(given[i].contiguous().address(), to.address(), to.spec().bytes());
             } else {
@@ -314,7 +314,7 @@ public final class Program implements AutoCloseable {
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         recording.run();
         for (Tensor tensor : changed) {
-            tensor.changed();
+            tensor.storage().changed();
         }
         if (event != null) {
             event.done("program", device, size() + " operations in one launch");
