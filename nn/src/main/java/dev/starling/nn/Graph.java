@@ -2,7 +2,6 @@ package dev.starling.nn;
 
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
@@ -80,7 +79,7 @@ public final class Graph implements Layer {
 
         /** Returns this node and others concatenated along a dimension. */
         public Node concat(int dim, Node... others) {
-            return join(in -> Shaping.concat(dim, in), others);
+            return join(in -> Tensor.concat(dim, in), others);
         }
 
         private Node join(Function<Tensor[], Tensor> compute, Node... others) {
