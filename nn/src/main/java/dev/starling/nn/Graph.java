@@ -22,7 +22,7 @@ import java.util.function.UnaryOperator;
  * }</pre>
  *
  * <p>The function is called once, to record the structure. A layer has the name given to {@code then}; by default its
- * name is its number. If an {@linkplain Fusible#epilogue activation} is the only reader of a {@link Fusible} layer's
+ * name is its number. If an {@linkplain Layer#epilogue activation} is the only reader of a {@link Fusible} layer's
  * result, the layer computes it in the same pass.
  */
 public final class Graph implements Layer {
@@ -117,7 +117,7 @@ public final class Graph implements Layer {
         for (int i = 0; i < steps.size(); i++) {
             Step last = steps.get(i);
             int before = last.from[0] - 1;
-            Epilogue epilogue = last.layer == null ? Epilogue.NONE : Fusible.epilogue(last.layer);
+            Epilogue epilogue = last.layer == null ? Epilogue.NONE : last.layer.epilogue();
             if (epilogue != Epilogue.NONE && before >= 0 && readers[before + 1] == 1
                     && steps.get(before).layer instanceof Fusible first) {
                 Step s = steps.get(before);
