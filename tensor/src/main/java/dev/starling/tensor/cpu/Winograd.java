@@ -11,6 +11,7 @@ import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.WinogradTiles;
 import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Convolution.Geometry;
