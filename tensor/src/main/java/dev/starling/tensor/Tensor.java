@@ -56,7 +56,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             Storage.require("allocate", spec, strides, 0, spec.bytes());
         }
         ThreadState thread = ThreadState.current();
-        Tensor lent = thread.interceptor == null ? null : thread.interceptor.allocate(spec, strides);
+        Tensor lent = thread.interceptor.allocate(spec, strides);
         return lent != null ? lent
                 : new Tensor(Storage.allocate(spec.device(), spec.bytes(), thread), spec, strides, 0, thread);
     }
@@ -304,13 +304,9 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
                 inputs[i].storage.version += update.changes(i) ? 1 : 0;
             }
         }
-        if (Recorder.CURRENT.isBound()) {
-            Recorder.CURRENT.get().record(op, inputs, outputs);
-        }
         ThreadState thread = ThreadState.current();
-        if (thread.interceptor != null) {
-            thread.interceptor.onOperation(op, inputs, outputs);
-        }
+        thread.recorder.record(op, inputs, outputs);
+        thread.interceptor.onOperation(op, inputs, outputs);
         Reference.reachabilityFence(inputs);
     }
 
@@ -474,10 +470,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     }
 
     void notifyRead() {
-        ThreadState thread = ThreadState.current();
-        if (thread.interceptor != null) {
-            thread.interceptor.onRead(this);
-        }
+        ThreadState.current().interceptor.onRead(this);
     }
 
     /** Prints type, shape and elements, eliding the middle of long dimensions. */

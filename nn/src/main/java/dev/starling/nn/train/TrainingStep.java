@@ -277,7 +277,7 @@ public final class TrainingStep implements AutoCloseable {
      */
     private void checkLoss(Tensor value) {
         if (stream.sendsGradients() || device.backend().hostVisible()) {
-            Interceptor gate = Interceptor.replace(null);
+            Interceptor gate = Interceptor.replace(Interceptor.NONE);
             try {
                 requireFinite(value, value.item());
             } finally {
@@ -314,7 +314,7 @@ public final class TrainingStep implements AutoCloseable {
     /** Passes a gradient to the strategy. What the strategy computes is not captured. */
     private void deliver(int index) {
         delivered[index] = true;
-        Interceptor gate = Interceptor.replace(null);
+        Interceptor gate = Interceptor.replace(Interceptor.NONE);
         try {
             stream.gradient(index, gradients[index]);
         } finally {

@@ -127,7 +127,7 @@ public final class Program implements AutoCloseable {
      * @throws TensorException if the work cannot be captured; the message states why
      */
     public static Captured capture(Generator generator, Work work, Tensor... inputs) {
-        if (inputs.length == 0 || Interceptor.current() != null) {
+        if (inputs.length == 0 || Interceptor.current() != Interceptor.NONE) {
             throw TensorException.argument("capture", inputs.length == 0 ? "needs at least one input"
                     : "cannot capture while another program is captured or run", inputs.length == 0
                     ? "pass what varies from run to run" : "capture before or after the other program");
@@ -158,7 +158,7 @@ public final class Program implements AutoCloseable {
 
     /** Runs {@code body} without capturing its operations. */
     public static <T> T uncaptured(Supplier<T> body) {
-        return Interceptor.with(null, body);
+        return Interceptor.with(Interceptor.NONE, body);
     }
 
     private static void requireNoRecorder(String what) {
@@ -201,7 +201,7 @@ public final class Program implements AutoCloseable {
             throw new TensorException(TensorException.Problem.CLOSED, "program", List.of(),
                     closed ? "the program is closed" : "a tensor that the program uses was closed", "capture it again");
         }
-        if (Interceptor.current() != null) {
+        if (Interceptor.current() != Interceptor.NONE) {
             throw TensorException.argument("program", "a program cannot run inside another one",
                     "run it in Program.uncaptured");
         }
@@ -220,7 +220,7 @@ public final class Program implements AutoCloseable {
             }
             complete = true;
         } finally {
-            Interceptor.replace(null);
+            Interceptor.replace(Interceptor.NONE);
             if (blocks > 0) {
                 generator.advance(4 * blocks);
             }
@@ -343,7 +343,7 @@ public final class Program implements AutoCloseable {
 
     private void notifyMark(MarkListener listener, int label) {
         fill();
-        Interceptor.replace(null);
+        Interceptor.replace(Interceptor.NONE);
         try {
             listener.onMark(label, results);
         } finally {

@@ -208,7 +208,7 @@ public final class ApiFuzz implements Fuzz {
         StringBuilder text = new StringBuilder(ApiValues.name(member)).append("(");
         boolean programs = member.getDeclaringClass().getName().contains(".program.");
         try (Scope scope = Scope.open("case")) {
-            Interceptor.replace(programs ? null : new Watch(0xFF, false));
+            Interceptor.replace(programs ? Interceptor.NONE : new Watch(0xFF, false));
             Object receiver = null;
             StringBuilder from = new StringBuilder();
             if (member instanceof Method m && !Modifier.isStatic(m.getModifiers())) {
