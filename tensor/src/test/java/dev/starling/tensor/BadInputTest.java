@@ -294,6 +294,10 @@ class BadInputTest {
                 shape(() -> ones(4).storage().lend(square, new long[] {100_000_000_000L, 1}), "lend", "100000000000"),
                 shape(() -> ones(4).storage().lend(square, new long[] {1}), "lend", "strides"),
                 shape(() -> ones(1).expand(4).storage().lend(square, new long[] {2, 1}), "lend", "large enough"),
+                shape(() -> closedTensor().storage().lend(square, new long[] {2, 1}), "lend", "open"),
+                argument(() -> relend(ones(4), ones(4)), "relend", "lent"),
+                argument(() -> relend(ones(4).storage().lend(square, new long[] {2, 1}), ones(5)), "relend",
+                        "16 bytes"),
                 shape(() -> view(MATRIX, new long[] {3, 1}, 0), "view", "4 elements"),
                 shape(() -> view(Shape.of(4), new long[] {1}, 1), "view", "element 1"),
                 shape(() -> view(Shape.of(4), new long[] {-1}, 2), "view", "element 2"),
@@ -308,6 +312,17 @@ class BadInputTest {
                 argument(() -> Tensor.wrap(MemorySegment.ofArray(new float[4]), DType.F32, 4), "wrap", "native"),
                 argument(() -> Tensor.wrap(Arena.ofAuto().allocate(16).asReadOnly(), DType.F32, 4), "wrap", "writable"),
                 argument(() -> Tensor.wrap(closed(), DType.F32, 4), "wrap", "open"));
+    }
+
+    private static Tensor closedTensor() {
+        Tensor tensor = ones(4);
+        tensor.close();
+        return tensor;
+    }
+
+    private static Tensor relend(Tensor borrower, Tensor from) {
+        borrower.storage().relend(from);
+        return borrower;
     }
 
     private static Tensor view(Shape shape, long[] strides, long offset) {
