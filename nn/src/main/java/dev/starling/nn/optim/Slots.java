@@ -4,7 +4,6 @@ import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
@@ -197,7 +196,7 @@ final class Slots implements AutoCloseable {
             sums[n] = (gradient.dtype().bytes() < Float.BYTES ? gradient.to(DType.F32) : gradient).sum()
                     .to(DType.F32).mul(0);
         }
-        Tensor sum = Shaping.stack(0, sums).sum();
+        Tensor sum = Tensor.stack(0, sums).sum();
         if (check == null || check.value().device() != sum.device()) {
             if (check != null) {
                 check.close();

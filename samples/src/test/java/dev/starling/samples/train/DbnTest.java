@@ -10,7 +10,6 @@ import dev.starling.nn.data.TensorDataset;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Split;
 import dev.starling.samples.digits.DigitRenderer;
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -118,7 +117,7 @@ class DbnTest {
     @Test
     void readsAllImagesFirstAndThenTheSelectedOnesEquallyOften() {
         try (Scope scope = Scope.open()) {
-            Tensor numbers = Creation.arange(60);
+            Tensor numbers = Tensor.arange(60);
             TensorDataset all = TensorDataset.of(numbers, numbers);
             LabelledSubset few = LabelledSubset.of(all, 12, 2, Generator.seeded(3));
             try (DataLoader data = DataLoader.of(few).batchSize(10).shuffle().build()) {

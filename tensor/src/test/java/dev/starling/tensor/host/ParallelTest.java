@@ -1,4 +1,4 @@
-package dev.starling.tensor.cpu;
+package dev.starling.tensor.host;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;

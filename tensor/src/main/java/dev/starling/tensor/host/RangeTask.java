@@ -1,4 +1,4 @@
-package dev.starling.tensor.cpu;
+package dev.starling.tensor.host;
 
 /** A loop body whose index range {@link Parallel} may split into parts that run at the same time. */
 @FunctionalInterface

@@ -1,4 +1,4 @@
-package dev.starling.tensor.cpu;
+package dev.starling.tensor.host;
 
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
