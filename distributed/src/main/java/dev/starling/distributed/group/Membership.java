@@ -9,6 +9,7 @@ import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.Engine;
+import dev.starling.distributed.collective.call.Driver;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
@@ -29,7 +30,7 @@ import org.agrona.DirectBuffer;
  *
  * <p>Safe for use by several threads, except that all ranks must start collectives in the same order.
  */
-public final class Membership implements Group {
+public final class Membership implements Group, Driver {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     /** How often the group polls the network while a collective runs in shared memory only. */
     private static final long NETWORK_INTERVAL_NS = 20_000;
@@ -227,11 +228,12 @@ public final class Membership implements Group {
     }
 
     /** Runs an action under the group's lock: no other thread uses the transport meanwhile. */
+    @Override
     public void locked(Runnable action) {
         progress.locked(action);
     }
 
-    /** Does the group's work until a condition holds or the time has passed; returns whether the condition holds. */
+    @Override
     public boolean await(BooleanSupplier condition, Duration atMost) {
         return progress.await(condition, atMost);
     }
@@ -241,7 +243,7 @@ public final class Membership implements Group {
         return progress.doWork();
     }
 
-    /** Wakes the background thread because there is work. */
+    @Override
     public void wake() {
         progress.wake();
     }
@@ -417,7 +419,7 @@ public final class Membership implements Group {
         if (engine != null) {
             engine.close();
         }
-        engine = new Engine(new EpochFabric(view, ownId, links.all(), transport), Channels.COLLECTIVES);
+        engine = new Engine(new EpochFabric(view, ownId, links.all(), transport), this, Channels.COLLECTIVES);
         collectives = new GroupCollectives(this, engine, collectives);
         readySent = true;
         coordinator.send(Channels.CONTROL, new Control.Ready(view.epoch()));
