@@ -8,6 +8,7 @@ import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
+import dev.starling.distributed.ps.store.RowState;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
@@ -261,14 +262,12 @@ public final class ServerNode {
 
     /** Sends worker 0 changes of its task with rows, and all workers a sign of progress at intervals. */
     private void reportTasks() {
-        if (workers[0].endpoint != null && tasks.pollChange()) {
+        RowState.Report report = workers[0].endpoint == null ? null : tasks.pollReport();
+        if (report != null) {
+            byte[] encoded = RowState.Report.CODEC.encode(report);
             int at = header(Message.TASK_STATE);
-            message.putLong(at, tasks.requested(), Message.ORDER);
-            message.putInt(at + 8, tasks.state(), Message.ORDER);
-            message.putLong(at + 12, tasks.progress(), Message.ORDER);
-            byte[] text = tasks.text().getBytes(StandardCharsets.UTF_8);
-            message.putBytes(at + 20, text);
-            workers[0].endpoint.send(message, 0, at + 20 + text.length);
+            message.putBytes(at, encoded);
+            workers[0].endpoint.send(message, 0, at + encoded.length);
         }
         long now = group.transport().nanoTime();
         if ((workingNs == Long.MIN_VALUE || now - workingNs > WORKING_INTERVAL_NS) && tasks.pollProgress()) {

@@ -14,6 +14,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
 
 /**
@@ -225,13 +226,13 @@ public final class Client {
 
     // ---- waiting ----
 
-    /** Works until all servers have reached a state of a job, or one has failed. */
-    public void await(RowJob newJob, int state, String what) {
-        while (!newJob.hasReached(state)) {
+    /** Works until a job has reached a state. */
+    public void await(RowJob newJob, BooleanSupplier reached, String what) {
+        while (!reached.getAsBoolean()) {
             ask(newJob);
-            group.await(() -> newJob.hasReached(state) || failure != null || isOver(), JOB_INTERVAL);
+            group.await(() -> reached.getAsBoolean() || failure != null || isOver(), JOB_INTERVAL);
             throwIfOver();
-            if (isTimedOut(newJob.lastChangeNs()) && !newJob.hasReached(state)) {
+            if (isTimedOut(newJob.lastChangeNs()) && !reached.getAsBoolean()) {
                 throw timeout(what);
             }
         }
@@ -379,10 +380,10 @@ public final class Client {
             }
             case Message.TASK_STATE -> {
                 RowJob present = job;
-                if (length >= 28 && present != null && buffer.getLong(offset + 8, Message.ORDER) == present.id) {
-                    present.onState(number, buffer.getInt(offset + 16, Message.ORDER),
-                            buffer.getLong(offset + 20, Message.ORDER),
-                            buffer.getStringWithoutLengthUtf8(offset + 28, length - 28));
+                if (present != null) {
+                    byte[] report = new byte[length - 8];
+                    buffer.getBytes(offset + 8, report);
+                    present.onReport(number, report);
                 }
             }
             case Message.LOST -> {
