@@ -294,7 +294,7 @@ public final class Engine implements AutoCloseable {
     /** Handles a message; {@code offset} is that of the bytes after the channel number. */
     public void onMessage(int from, DirectBuffer buffer, int offset, int length) {
         int rest = EpochMessages.HEADER - Integer.BYTES;
-        if (length < rest || buffer.getLong(offset + 4, ORDER) != fabric.epoch() || failure != null) {
+        if (length < rest || EpochMessages.epoch(buffer, offset) != fabric.epoch() || failure != null) {
             return;
         }
         switch (buffer.getInt(offset, ORDER)) {

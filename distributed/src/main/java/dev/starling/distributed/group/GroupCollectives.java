@@ -21,14 +21,21 @@ final class GroupCollectives implements Collectives {
     private static final long STAGE_BYTES = 4L << 20;
 
     private final Membership group;
+    private final Runnable check;
     private final Engine engine;
     private volatile GroupBuffer stage;
     /** Stage of an earlier epoch, whose calls may still use it when this epoch starts. */
     private GroupBuffer outdated;
 
-    /** Creates the collectives of an epoch; {@code previous} are those of the last one, or {@code null}. */
-    GroupCollectives(Membership group, Engine engine, GroupCollectives previous) {
+    /**
+     * Creates the collectives of an epoch.
+     *
+     * @param check throws the failure that ended the epoch, if it has ended
+     * @param previous those of the last epoch, or {@code null}
+     */
+    GroupCollectives(Membership group, Runnable check, Engine engine, GroupCollectives previous) {
         this.group = group;
+        this.check = check;
         this.engine = engine;
         if (previous != null) {
             outdated = previous.stage == null ? previous.outdated : previous.stage;
@@ -199,14 +206,14 @@ final class GroupCollectives implements Collectives {
 
         @Override
         public void start() {
-            group.check();
+            check.run();
             group.locked(starting);
             group.wake();
         }
 
         @Override
         public void run(Duration atMost) {
-            group.check();
+            check.run();
             group.locked(starting);
             await(atMost);
         }

@@ -32,6 +32,11 @@ public final class EpochMessages {
         this.channel = channel;
     }
 
+    /** Returns the epoch of a message; {@code offset} is that of the bytes after the channel number. */
+    public static long epoch(DirectBuffer message, int offset) {
+        return message.getLong(offset + 4, ORDER);
+    }
+
     /** Returns the group in this epoch. */
     public Fabric fabric() {
         return fabric;
