@@ -5,6 +5,7 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.state.RunNotes;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.Concludes;
 import dev.starling.nn.train.DistributionStrategy;
