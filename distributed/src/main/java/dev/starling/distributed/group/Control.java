@@ -2,6 +2,7 @@ package dev.starling.distributed.group;
 
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
@@ -17,7 +18,7 @@ public sealed interface Control {
     int MAX_MEMBERS = 4096;
 
     /** A process requests to join; {@code preferredRank} is -1 for any. */
-    record Join(String address, String host, int preferredRank) implements Control { }
+    record Join(String address, String host, int preferredRank, Role role) implements Control { }
 
     /** The members of a new epoch; {@code id} is that of the receiver. */
     record NewView(long id, View view) implements Control { }
@@ -55,6 +56,7 @@ public sealed interface Control {
                     out.writeUTF(m.address);
                     out.writeUTF(m.host);
                     out.writeInt(m.preferredRank);
+                    write(out, m.role);
                 }
                 case NewView m -> {
                     out.writeByte(2);
@@ -102,7 +104,16 @@ public sealed interface Control {
             out.writeLong(member.id());
             out.writeUTF(member.address());
             out.writeUTF(member.host());
+            write(out, member.role());
         }
+    }
+
+    /** Writes the number of a server, or -1 for a worker. */
+    private static void write(DataOutputStream out, Role role) throws IOException {
+        out.writeInt(switch (role) {
+            case Role.Worker _ -> -1;
+            case Role.Server server -> server.number();
+        });
     }
 
     /**
@@ -113,7 +124,7 @@ public sealed interface Control {
     static Control decode(byte[] bytes) throws IOException {
         try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
             return switch (in.readByte()) {
-                case 1 -> new Join(in.readUTF(), in.readUTF(), in.readInt());
+                case 1 -> new Join(in.readUTF(), in.readUTF(), in.readInt(), readRole(in));
                 case 2 -> new NewView(in.readLong(), readView(in));
                 case 3 -> new Ready(in.readLong());
                 case 4 -> new Start(in.readLong());
@@ -134,8 +145,16 @@ public sealed interface Control {
         }
         List<Member> members = new ArrayList<>();
         for (int rank = 0; rank < world; rank++) {
-            members.add(new Member(in.readLong(), rank, in.readUTF(), in.readUTF()));
+            members.add(new Member(in.readLong(), rank, in.readUTF(), in.readUTF(), readRole(in)));
         }
         return new View(epoch, members);
+    }
+
+    private static Role readRole(DataInputStream in) throws IOException {
+        int number = in.readInt();
+        if (number < -1) {
+            throw new IOException("no role has the code " + number);
+        }
+        return number < 0 ? new Role.Worker() : new Role.Server(number);
     }
 }

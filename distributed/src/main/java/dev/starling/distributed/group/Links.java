@@ -171,6 +171,15 @@ final class Links {
         return departures.get(rank);
     }
 
+    /** Returns the loss of a member of the last view that the next one lacks. */
+    PeerLostException absence(long id) {
+        int rank = view.byId(id).rank();
+        PeerLostException left = departures.get(rank);
+        Endpoint endpoint = endpoints.get(id);
+        return left != null ? left : new PeerLostException(rank, Duration.ofNanos(endpoint == null ? 0
+                : transport.nanoTime() - endpoint.lastReceivedNs()), "the group continues without it");
+    }
+
     /** Returns the loss because of which a member left, or {@code null} if it has reported none. */
     PeerLostException reportedLoss(long id) {
         return reportedLosses.get(id);

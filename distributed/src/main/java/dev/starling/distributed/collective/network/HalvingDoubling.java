@@ -34,11 +34,11 @@ final class HalvingDoubling implements Algorithm {
     private static final long AREA = 2 * MAX_BYTES + 64 * LINE;
     static final long SCRATCH_BYTES = 2 * AREA;
 
-    /** Immediate values: the sign, 15 bits of the epoch, 40 of the collective's number, 8 of the round's. */
+    /** Immediate values: the sign, 24 bits of the epoch, 31 of the collective's number, 8 of the round's. */
     private static final int SEQUENCE_SHIFT = 8;
-    private static final int EPOCH_SHIFT = 48;
+    private static final int EPOCH_SHIFT = 39;
     private static final long SEQUENCE_MASK = (1L << EPOCH_SHIFT - SEQUENCE_SHIFT) - 1;
-    private static final long EPOCH_MASK = 0x7fff;
+    private static final long EPOCH_MASK = 0xff_ffff;
 
     private final Fabric fabric;
     private final CallAgreement agreement;
