@@ -1,5 +1,6 @@
 package dev.starling.distributed.encoding;
 
+import dev.starling.distributed.DistributedException;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
@@ -63,6 +64,20 @@ public final class RecordCodec<T> {
             throw new IOException("malformed message: " + in.available() + " bytes too long");
         }
         return message;
+    }
+
+    /**
+     * Decodes what a rank has sent.
+     *
+     * @throws DistributedException if the bytes are not a message of this type
+     */
+    public T decode(int rank, byte[] encoded) {
+        try {
+            return decode(encoded);
+        } catch (IOException e) {
+            throw new DistributedException("rank " + rank + " sent a malformed " + type.getSimpleName()
+                    + "; use the same version of this library on all ranks", e);
+        }
     }
 
     private static void write(DataOutputStream out, Type type, Object value) throws IOException,

@@ -10,6 +10,7 @@ import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.call.Driver;
+import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
@@ -384,15 +385,15 @@ public final class Membership implements Group, Driver {
             return;
         }
         if (from != coordinator.endpoint()) {
-            if (message instanceof Control.Lost loss) {
-                links.onReportedLoss(from, loss);
+            if (message instanceof Control.Lost(long epoch, LossReport loss)) {
+                links.onReportedLoss(from, epoch, loss);
             }
             return;
         }
         switch (message) {
             case Control.NewView m -> onNewView(m.id(), m.view());
             case Control.Start m -> onStart(m.epoch());
-            case Control.Lost m -> end(new PeerLostException(m.rank(), Duration.ofNanos(m.silentNs()), m.reason()));
+            case Control.Lost m -> end(m.loss().detected());
             case Control.Refused m -> end(new DistributedException(m.reason()));
             case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _ -> { }
         }
@@ -495,9 +496,7 @@ public final class Membership implements Group, Driver {
         locked(() -> {
             coordinator.send(new Control.Leave());
             if (phase != Phase.CONNECTING && failure instanceof PeerLostException loss && loss.rank() >= 0) {
-                Control why = new Control.Lost(view.epoch(), loss.rank(), loss.silentFor().toNanos(),
-                        loss.getMessage());
-                last.addAll(links.sendToAll(why));
+                last.addAll(links.sendToAll(new Control.Lost(view.epoch(), LossReport.of(loss))));
             }
         });
         await(() -> {

@@ -3,7 +3,6 @@ package dev.starling.distributed.state;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.encoding.RecordCodec;
 import dev.starling.nn.train.TrainingState;
-import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -21,7 +20,7 @@ import java.util.zip.CRC32;
  * @param checks checksums of the paths and types of its tensors; one covers several tensors if there are many
  */
 record StateSummary(boolean fresh, long step, int epoch, int batch, Map<String, String> notes, List<Integer> checks) {
-    private static final RecordCodec<StateSummary> CODEC = RecordCodec.of(StateSummary.class);
+    static final RecordCodec<StateSummary> CODEC = RecordCodec.of(StateSummary.class);
     private static final int MAX_CHECKS = 2048;
 
     static StateSummary of(TrainingState state, boolean fresh) {
@@ -41,19 +40,6 @@ record StateSummary(boolean fresh, long step, int epoch, int batch, Map<String, 
         List<String> tensors = new ArrayList<>();
         state.tensors().forEach((path, p) -> tensors.add(path + " " + p.value().dtype() + p.shape()));
         return tensors;
-    }
-
-    byte[] encode() {
-        return CODEC.encode(this);
-    }
-
-    static StateSummary decode(byte[] bytes, int rank) {
-        try {
-            return CODEC.decode(bytes);
-        } catch (IOException e) {
-            throw new DistributedException("rank " + rank + " sent a malformed summary of its state; "
-                    + "use the same version of this library on all ranks", e);
-        }
     }
 
     /** Returns whether this state should be preferred; of equal ones, that of the lower rank is. */

@@ -352,7 +352,7 @@ public final class ServerNode {
         switch (received) {
             case SessionMessage.RunLost m -> {
                 if (membership != null) {
-                    membership.onLossMessage(from, m.loss());
+                    membership.onLossMessage(from, m.loss().loss());
                 }
             }
             case SessionMessage.Notes m -> storeNotes(m.step(), m.notes());

@@ -430,7 +430,7 @@ public final class Client {
             }
             case SessionMessage.RunLost m -> {
                 if (membership != null) {
-                    membership.onLossMessage(from, m.loss());
+                    membership.onLossMessage(from, m.loss().loss());
                 }
             }
             case SessionMessage.Working _ -> workingNs = nanoTime();

@@ -3,6 +3,7 @@ package dev.starling.distributed.ps.wire;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Control;
 import java.io.IOException;
@@ -21,7 +22,7 @@ class SessionMessageTest {
                 new SessionMessage.Begin(8, BYTES), new SessionMessage.Begun(), new SessionMessage.Goodbye(),
                 new SessionMessage.Farewell(), new SessionMessage.FarewellConfirmed(), new SessionMessage.Task(BYTES),
                 new SessionMessage.TaskState(new byte[100_000]), new SessionMessage.Working(),
-                new SessionMessage.RunLost(new Control.Lost(3, -1, 5_000_000, "killed")));
+                new SessionMessage.RunLost(new Control.Lost(3, new LossReport(-1, 5_000_000, "killed"))));
     }
 
     @ParameterizedTest
