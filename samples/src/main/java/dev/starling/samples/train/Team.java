@@ -151,7 +151,7 @@ final class Team {
     /** Trains, or runs a server if the rank is one of the last. */
     private void work(Group group, Split split, int rank, int workers) {
         if (rank >= workers) {
-            ParameterServer.serve(group, rank - workers, ServerConfig.inMemory().directory(options.serverData));
+            ParameterServer.serve(group, ServerConfig.inMemory().directory(options.serverData));
             return;
         }
         try (DistributionStrategy strategy = strategy(group, rank, workers)) {
@@ -197,7 +197,7 @@ final class Team {
             for (int i = 0; i < options.workers + options.servers(); i++) {
                 int rank = i;
                 Callable<Void> body = () -> {
-                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
+                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).place(rank, options.workers)
                             .timeout(Clusters.TIMEOUT);
                     try (Group group = Group.join(config)) {
                         work(group, split, rank, options.workers);

@@ -5,6 +5,7 @@ import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.store.CheckedFile;
 import dev.starling.distributed.ps.store.EmbeddingRows;
 import dev.starling.distributed.ps.store.Journal;
+import dev.starling.distributed.ps.store.RowRequest;
 import dev.starling.distributed.ps.store.RowRestorer;
 import dev.starling.distributed.ps.store.RowSaver;
 import dev.starling.distributed.ps.wire.Message;
@@ -363,7 +364,7 @@ final class Shard implements AutoCloseable {
     }
 
     /** Returns a task that another thread runs, before {@link #hasRows}, to fill the tables from a checkpoint. */
-    RowRestorer restoring(List<RowRestorer.Source> parts, Runnable whenDone) {
+    RowRestorer restoring(List<RowRequest.Source> parts, Runnable whenDone) {
         return new RowRestorer(plan, server, tables, parts, whenDone);
     }
 

@@ -4,8 +4,8 @@ import dev.starling.distributed.group.Channels;
 import java.nio.ByteOrder;
 
 /**
- * Layout of the messages between workers and servers. All numbers are little-endian. A request's header is followed by
- * floats, or by keys and then floats. Messages that are neither requests nor replies have kinds from 20 on.
+ * Layout of the messages between workers and servers that carry weights and gradients; {@link SessionMessage} is the
+ * others. All numbers are little-endian. A request's header is followed by floats, or by keys and then floats.
  */
 public final class Message {
     /** The channel of these messages. */
@@ -77,44 +77,10 @@ public final class Message {
     public static final int SERVER = 36;
     public static final int REPLY_HEADER = 40;
 
-    // ---- session and control messages: sender, fields; rest ----
-
-    /** Server to all members: kind, server number. Announces the server. */
-    public static final int ANNOUNCE = 20;
-    /** Worker: kind, worker, length of the plan, offset; part of the plan. Opens a session. */
-    public static final int HELLO = 21;
-    /**
-     * Server: kind, server, 1 if it continued with the contents of its directory, random number of its process; notes
-     * of the worker that is furthest ahead.
-     */
-    public static final int WELCOME = 22;
-    /** Server: kind, server; reason. */
-    public static final int REFUSED = 23;
-    /** Worker: kind, worker, round, count; doubles to be summed over workers. */
-    public static final int SUM = 24;
-    /** Server: kind, server, round, count; the sums. */
-    public static final int TOTAL = 25;
-    /** Worker: kind, worker, step; notes of its position in the run. */
-    public static final int NOTES = 26;
-    /** Worker: kind, worker. The worker is done. */
-    public static final int GOODBYE = 27;
-    /** Server: kind, server. Answers GOODBYE. */
-    public static final int FAREWELL = 28;
-    /** Worker 0: kind, worker, step; notes of the position at which the run starts. */
-    public static final int BEGIN = 29;
-    /** Server: kind, server. Answers BEGIN. */
-    public static final int BEGUN = 30;
-    /** Worker 0: kind, worker, id, request of {@code RowTask}; its arguments. */
-    public static final int TASK = 31;
-    /** Server: kind, server, id, state of {@code RowTask}, progress; result or error text. */
-    public static final int TASK_STATE = 32;
-    /** Server: kind, server. A task with rows makes progress; workers may have to wait for it. */
-    public static final int WORKING = 33;
-    /** Both: kind, number, lost rank, nanoseconds since it was last heard; reason why synchronous training ends. */
-    public static final int LOST = 34;
-
-    /** Worker: kind, worker. Confirms FAREWELL. */
-    public static final int FAREWELL_CONFIRMED = 35;
+    /** Returns whether workers may send requests of this kind. */
+    public static boolean isRequest(int kind) {
+        return kind >= JOIN && kind <= PULL_ROWS || kind == KEPT;
+    }
 
     private Message() {
     }

@@ -1,24 +1,24 @@
-package dev.starling.distributed.gossip;
+package dev.starling.distributed.state;
 
 import java.nio.charset.StandardCharsets;
-import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** The run's notes, which travel with initial weights: one line for each note. */
-final class RunNotes {
-    static final byte[] NONE = new byte[0];
-    static final int MAX_BYTES = 16 << 10;
+/** Encoding of a run's notes, which travel with initial weights: one line for each note. */
+public final class RunNotes {
+    public static final byte[] NONE = new byte[0];
+    public static final int MAX_BYTES = 16 << 10;
 
     private RunNotes() { }
 
-    static byte[] encode(Map<String, String> notes) {
+    public static byte[] encode(Map<String, String> notes) {
         StringBuilder lines = new StringBuilder();
         notes.forEach((name, value) -> lines.append(name).append('=').append(value).append('\n'));
         return lines.toString().getBytes(StandardCharsets.UTF_8);
     }
 
-    static Map<String, String> decode(byte[] lines) {
-        Map<String, String> notes = new HashMap<>();
+    public static Map<String, String> decode(byte[] lines) {
+        Map<String, String> notes = new LinkedHashMap<>();
         for (String line : new String(lines, StandardCharsets.UTF_8).split("\n")) {
             int equals = line.indexOf('=');
             if (equals > 0) {
