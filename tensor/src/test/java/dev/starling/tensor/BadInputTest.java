@@ -19,12 +19,12 @@ import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Philox;
 import dev.starling.tensor.op.Reduction;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Scan;
 import dev.starling.tensor.op.Selection;
 import dev.starling.tensor.op.Softmax;
 import dev.starling.tensor.op.Sorting;
 import dev.starling.tensor.op.Unary;
-import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -230,9 +230,10 @@ class BadInputTest {
                 argument(() -> Philox.bits(1, 2, 4), "philox", "lane"),
                 new Bad(() -> Device.of("cpu", -1), Problem.DEVICE, "device cpu", "-1"),
                 argument(() -> compute(new CrossEntropy.Loss(2, 0), ones(2, 3), whole(2)), "crossEntropy", "2.0"),
-                argument(() -> compute(new Update.Adam(1, 0, 0, 0, 0, false, 0), ones(2), ones(2), ones(2), ones(2)),
+                argument(() -> compute(new Rule.Adam(0, 0, 0, 0, false).step(1, 0), ones(2), ones(2), ones(2), ones(2)),
                         "adam", "from 1"),
-                argument(() -> compute(new Update.Sgd(1, 0.9, 0, 0, false), ones(2), ones(2)), "sgd", "velocity"));
+                argument(() -> compute(new Rule.Sgd(0.9, 0, 0, false).step(1, 1), ones(2), ones(2)), "sgd",
+                        "velocity"));
     }
 
     private static Tensor compute(Op op, Tensor... operands) {

@@ -117,8 +117,9 @@ public final class ClipByNorm implements Optimizer {
         double current = norm();
         if (!Double.isFinite(current)) {
             int at = inner.notFinite(gradients);
-            throw Slots.notFinite(at < 0 ? List.of() : List.of(gradients[at].spec()), "the norm of the gradients is "
-                    + current + (at < 0 ? "" : ": that of " + path(at) + " has an element that is infinite or NaN"));
+            throw RuleOptimizer.notFinite(at < 0 ? List.of() : List.of(gradients[at].spec()),
+                    "the norm of the gradients is " + current + (at < 0 ? "" : ": that of " + path(at)
+                    + " has an element that is infinite or NaN"));
         }
     }
 

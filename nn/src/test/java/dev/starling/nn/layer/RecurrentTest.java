@@ -12,6 +12,7 @@ import dev.starling.nn.Sequential;
 import dev.starling.nn.Summary;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.TrainingStep;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -213,7 +214,7 @@ class RecurrentTest {
 
     /** Trains a model to name the first symbol of sequences, and returns its accuracy on new sequences. */
     private double accuracy(DType type, Layer model, int steps) {
-        try (Adam adam = Adam.over(model).rate(0.02).build();
+        try (Optimizer adam = Adam.over(model).rate(0.02).build();
                 TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), adam, g)
                         .precision(Precision.of(type)).captured()) {
             for (int i = 0; i < steps; i++) {
@@ -232,7 +233,7 @@ class RecurrentTest {
     void trainsInConstantMemory() {
         Sequential model = Sequential.of(Lstm.of(6, 12).layers(2).dropout(0.1).build(g), Gru.of(12, 8).bidirectional()
                 .last().build(g), Linear.of(16, 3, g));
-        try (Adam adam = Adam.over(model).build();
+        try (Optimizer adam = Adam.over(model).build();
                 TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), adam, g)) {
             Tensor x = g.normal(8, 9, 6);
             Tensor target = g.integers(0, 3, 8);

@@ -11,6 +11,7 @@ import dev.starling.tensor.Index;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import java.util.Arrays;
 
@@ -78,9 +79,9 @@ final class UpdateCalls {
             case 0 -> changing(new Update.Assign(), Operand.of(c, type(c), Values.ANY, dims),
                     Operand.of(c, type(c), Values.ANY, ElementwiseCalls.narrowed(c, dims)));
             case 1 -> changing(new Update.Blend(decay, rate), x0, x1);
-            case 2 -> changing(new Update.Sgd(rate, 0, 0, decay, false), x0, x1);
-            case 3 -> changing(new Update.Sgd(rate, 0.9, flag ? 0 : 0.1, decay, flag), x0, x1, x2);
-            default -> changing(new Update.Adam(rate, 0.9, 0.99, 1e-6, decay, flag, c.integer(c.ofInts(1, 2, 1000))),
+            case 2 -> changing(new Rule.Sgd(0, 0, decay, false).step(rate, 1), x0, x1);
+            case 3 -> changing(new Rule.Sgd(0.9, flag ? 0 : 0.1, decay, flag).step(rate, 1), x0, x1, x2);
+            default -> changing(new Rule.Adam(0.9, 0.99, 1e-6, decay, flag).step(rate, c.integer(c.ofInts(1, 2, 1000))),
                     x0, x1, x2, Operand.of(c, type, Values.POSITIVE, dims));
         };
     }

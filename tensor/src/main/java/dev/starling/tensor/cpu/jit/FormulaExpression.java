@@ -1,14 +1,13 @@
-package dev.starling.tensor.cpu;
+package dev.starling.tensor.cpu.jit;
 
 import dev.starling.tensor.DType;
-import dev.starling.tensor.cpu.jit.Expression;
 import dev.starling.tensor.cpu.jit.Expression.Value;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
 import java.util.List;
 
 /** A {@link Formula} with types, as part of an {@link Expression}. */
-final class FormulaExpression implements Formula.Interpretation<Value> {
+public final class FormulaExpression implements Formula.Interpretation<Value> {
     private final Expression.Builder builder;
     private final List<Value> operands;
     private final DType type;
@@ -26,7 +25,7 @@ final class FormulaExpression implements Formula.Interpretation<Value> {
      * @param inputs types of the operands
      * @param outputs types to which the outputs are converted
      */
-    static Expression of(Formula formula, List<DType> inputs, DType... outputs) {
+    public static Expression of(Formula formula, List<DType> inputs, DType... outputs) {
         Expression.Builder builder = new Expression.Builder();
         List<Value> values = append(formula, builder, inputs.stream().map(builder::input).toList());
         for (int i = 0; values != null && i < outputs.length; i++) {
@@ -36,7 +35,7 @@ final class FormulaExpression implements Formula.Interpretation<Value> {
     }
 
     /** Appends a formula of values; returns {@code null} if one of its functions is not defined for its operands. */
-    static List<Value> append(Formula formula, Expression.Builder builder, List<Value> operands) {
+    public static List<Value> append(Formula formula, Expression.Builder builder, List<Value> operands) {
         FormulaExpression expression = new FormulaExpression(builder, operands);
         List<Value> outputs = formula.interpret(expression);
         return expression.computable ? outputs : null;

@@ -1,32 +1,32 @@
 package dev.starling.nn.optim;
 
-import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.function.IntFunction;
-import java.util.function.Predicate;
 
 /**
- * The parameters of an optimiser and its state for each of them, which starts as zeros of the same shape. Frozen
+ * The optimiser of a {@link Rule}. Each parameter has the state that the rule names, of the same shape. Frozen
  * parameters are included so that they can be unfrozen; their state does not change while they are frozen.
  */
-final class Slots implements AutoCloseable {
-    final List<Parameter> parameters;
-    /** By parameter, whether weight decay applies to it. */
-    final boolean[] decays;
-    final List<String> paths;
+final class RuleOptimizer implements Optimizer {
+    private final List<Parameter> parameters;
+    private final List<String> paths;
+    /** By parameter: one rule, or the same without weight decay. */
+    private final Rule[] rules;
+    private final Schedule schedule;
+    private long steps;
     /** By parameter, the number of steps that left it unchanged. */
-    final long[] missed;
+    private final long[] missed;
     /** By parameter, whether the last step left it unchanged. */
     private final boolean[] idle;
     private final Map<String, Parameter> state = new LinkedHashMap<>();
@@ -39,26 +39,18 @@ final class Slots implements AutoCloseable {
     /** The gradients of the last step if {@link #check} refers to them, otherwise {@code null}. */
     private Tensor[] checked;
 
-    /** Returns a weight decay, or throws an exception if it is negative, infinite or NaN. */
-    static double decay(String optimizer, double value) {
-        if (!(value >= 0 && value < Double.POSITIVE_INFINITY)) {
-            throw TensorException.argument(optimizer, "weight decay must be >= 0 and finite, got " + value,
-                    "use a finite number >= 0");
-        }
-        return value;
-    }
-
-    Slots(Layer model, Predicate<String> selected, Predicate<String> exempt) {
+    RuleOptimizer(OptimizerBuilder<?> builder) {
         List<Parameter> trained = new ArrayList<>();
         List<String> names = new ArrayList<>();
-        model.parameters().forEach((path, parameter) -> {
-            if (selected.test(path)) {
+        Map<String, Parameter> all = builder.model.parameters();
+        all.forEach((path, parameter) -> {
+            if (builder.selected.test(path)) {
                 trained.add(parameter);
                 names.add(path);
             }
         });
         if (trained.isEmpty()) {
-            throw TensorException.argument("optimizer", model.parameters().isEmpty() ? "the model has no parameters"
+            throw TensorException.argument("optimizer", all.isEmpty() ? "the model has no parameters"
                     : "only(..) selects none of the model's parameters",
                     "override Layer.visit to pass parameters to the visitor, or select some of their paths");
         }
@@ -66,30 +58,56 @@ final class Slots implements AutoCloseable {
         paths = names;
         missed = new long[names.size()];
         idle = new boolean[names.size()];
-        decays = new boolean[names.size()];
-        for (int i = 0; i < decays.length; i++) {
-            decays[i] = !exempt.test(names.get(i));
-        }
+        schedule = builder.schedule;
+        Rule decaying = builder.rule(builder.weightDecay);
+        Rule plain = builder.rule(0);
+        rules = names.stream().map(path -> builder.exempt.test(path) ? plain : decaying).toArray(Rule[]::new);
+        decaying.slots().forEach(slot -> addState(slot, decaying.initial()));
     }
 
-    /** Adds a state tensor named {@code name} for each parameter and returns these tensors. */
-    Parameter[] add(String name) {
+    private void addState(String name, double initial) {
         Parameter[] added = new Parameter[parameters.size()];
         for (int i = 0; i < added.length; i++) {
-            added[i] = Parameter.zerosLike(parameters.get(i));
+            added[i] = Parameter.filledLike(parameters.get(i), initial);
             state.put(paths.get(i) + "." + name, added[i]);
         }
         stateTensors.add(added);
-        return added;
     }
 
-    /**
-     * Applies an operation to each parameter that has a gradient and is not frozen, with the state tensors that were
-     * {@link #add}ed for it. Applies none if a gradient has an element that is infinite or NaN.
-     *
-     * @param rule returns the operation for the index of a parameter
-     */
-    void step(Optimizer optimizer, IntFunction<Update> rule, Tensor guard, Tensor[] gradients) {
+    @Override
+    public List<Parameter> parameters() {
+        return parameters;
+    }
+
+    @Override
+    public String path(int parameter) {
+        return paths.get(parameter);
+    }
+
+    @Override
+    public long steps() {
+        return steps;
+    }
+
+    @Override
+    public double rate() {
+        return schedule.rate(steps);
+    }
+
+    @Override
+    public Rule rule(int parameter) {
+        return rules[parameter];
+    }
+
+    @Override
+    public List<Parameter> stateOf(int parameter) {
+        return stateTensors.stream().map(tensors -> tensors[parameter]).toList();
+    }
+
+    // ---- a step ----
+
+    @Override
+    public void step(Tensor guard, Tensor[] gradients) {
         requireMatching(gradients);
         int count = 0;
         for (int i = 0; i < gradients.length; i++) {
@@ -97,15 +115,17 @@ final class Slots implements AutoCloseable {
         }
         checked = null;
         if (count > 0) {
-            update(optimizer, rule, guard, gradients, count);
+            update(guard, gradients, count);
         }
         for (int i = 0; i < gradients.length; i++) {
             idle[i] = !changes(i, gradients);
             missed[i] += idle[i] ? 1 : 0;
         }
+        steps++;
     }
 
-    private void update(Optimizer optimizer, IntFunction<Update> rule, Tensor guard, Tensor[] gradients, int count) {
+    private void update(Tensor guard, Tensor[] gradients, int count) {
+        double rate = rate();
         Update[] ops = new Update[count];
         // Allocated for each step because a recorder may keep them.
         Tensor[][] operands = new Tensor[count][2 + stateTensors.size()];
@@ -113,7 +133,7 @@ final class Slots implements AutoCloseable {
             if (changes(i, gradients)) {
                 convertState(i);
                 Tensor parameter = parameters.get(i).value();
-                ops[n] = rule.apply(i);
+                ops[n] = rules[i].step(rate, steps + 1 - missed[i]);
                 Tensor[] each = operands[n++];
                 each[0] = parameter;
                 each[1] = gradients[i].to(parameter.device());
@@ -123,7 +143,7 @@ final class Slots implements AutoCloseable {
             }
         }
         if (operands[0][0].device().backend().hostVisible()) {
-            requireFinite(optimizer, gradients);
+            requireFinite(gradients);
             Tensor.applyAll(ops, operands, guard);
         } else {
             try (Scope scope = Scope.open("guard")) {
@@ -132,20 +152,31 @@ final class Slots implements AutoCloseable {
         }
     }
 
-    /** Undoes the counts of the last step if {@code completed} is the number of steps before it. */
-    void resume(long completed, long steps) {
+    // ---- checkpoints ----
+
+    /** Undoes the counts of missed steps of the last step if {@code completed} is the number of steps before it. */
+    @Override
+    public void resume(long completed) {
         for (int i = 0; completed == steps - 1 && i < idle.length; i++) {
             missed[i] -= idle[i] ? 1 : 0;
             idle[i] = false;
         }
+        steps = completed;
     }
 
     /** Sets the counts of missed steps from a checkpoint, which may contain none. */
-    void resume(long[] counts) {
+    @Override
+    public void resume(long completed, long[] counts) {
         Arrays.fill(idle, false);
         for (int i = 0; i < missed.length; i++) {
             missed[i] = i < counts.length ? counts[i] : 0;
         }
+        steps = completed;
+    }
+
+    @Override
+    public long[] missed() {
+        return rules[0].countsSteps() ? missed.clone() : new long[0];
     }
 
     private boolean changes(int parameter, Tensor[] gradients) {
@@ -162,8 +193,9 @@ final class Slots implements AutoCloseable {
         }
     }
 
-    Map<String, Parameter> state() {
-        for (int i = 0; i < decays.length; i++) {
+    @Override
+    public Map<String, Parameter> state() {
+        for (int i = 0; i < rules.length; i++) {
             convertState(i);
         }
         return new LinkedHashMap<>(state);
@@ -171,8 +203,8 @@ final class Slots implements AutoCloseable {
 
     // ---- gradients that are not finite ----
 
-    private void requireFinite(Optimizer optimizer, Tensor[] gradients) {
-        int at = optimizer.notFinite(gradients);
+    private void requireFinite(Tensor[] gradients) {
+        int at = notFinite(gradients);
         if (at >= 0) {
             throw notFinite(List.of(gradients[at].spec()), "the gradient of " + paths.get(at)
                     + " has an element that is infinite or NaN");
@@ -209,15 +241,15 @@ final class Slots implements AutoCloseable {
         return guard == null ? sum : sum.add(guard.to(DType.F32));
     }
 
-    /** Returns whether the last step found on the device that gradients are not finite. Waits for the device. */
-    boolean skipped() {
+    @Override
+    public boolean skipped() {
         return checked != null && !Double.isFinite(check.value().item());
     }
 
-    /** Throws an exception if the last step was {@link #skipped}. */
-    void requireFinite(Optimizer optimizer) {
+    @Override
+    public void requireFinite() {
         if (skipped()) {
-            requireFinite(optimizer, checked);
+            requireFinite(checked);
             throw notFinite(List.of(), "the sum of a gradient's elements is infinite or NaN");
         }
     }
