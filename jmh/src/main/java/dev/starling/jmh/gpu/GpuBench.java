@@ -4,6 +4,7 @@ import dev.starling.jmh.Case;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.io.UncheckedIOException;
@@ -14,6 +15,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.regex.Pattern;
 import picocli.CommandLine;
@@ -102,7 +104,14 @@ public final class GpuBench implements Callable<Integer> {
 
     @Override
     public Integer call() {
-        return Device.with(Device.of(device, index), () -> once ? runOnce() : run()) ? 0 : 1;
+        Device chosen = Device.of(device, index);
+        try {
+            chosen.backend();
+        } catch (TensorException e) {
+            out.println(e.getMessage());
+            return CommandLine.ExitCode.USAGE;
+        }
+        return Device.with(chosen, () -> once ? runOnce() : run()) ? 0 : 1;
     }
 
     /** Runs every case until it does nothing new, and returns whether none has failed. */
@@ -138,7 +147,8 @@ public final class GpuBench implements Callable<Integer> {
                 peer.close();
             }
         }
-        out.printf("the first runs took %.1f s, in which kernels are compiled and libraries plan%n", firstRuns);
+        out.printf(Locale.ROOT, "the first runs took %.1f s, in which kernels are compiled and libraries plan%n",
+                firstRuns);
         long held = findings.stream().filter(f -> f.verdict() == GpuFinding.Verdict.HELD).count();
         long alone = findings.stream().filter(f -> f.verdict() == GpuFinding.Verdict.ALONE).count();
         long below = findings.size() - held - alone;

@@ -31,6 +31,14 @@ class GpuBenchTest {
     }
 
     @Test
+    void reportsAMissingDevice() {
+        ByteArrayOutputStream output = new ByteArrayOutputStream();
+        assertThat(GpuBench.run(new PrintStream(output, true, StandardCharsets.UTF_8), "--device", "none"))
+                .isEqualTo(2);
+        assertThat(output.toString(StandardCharsets.UTF_8)).contains("none").doesNotContain("FAILED");
+    }
+
+    @Test
     void ignoresGoalsIfAsked() {
         ByteArrayOutputStream output = new ByteArrayOutputStream();
         assertThat(GpuBench.run(new PrintStream(output, true, StandardCharsets.UTF_8), "--device", "cpu",
