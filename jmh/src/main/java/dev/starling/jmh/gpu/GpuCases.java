@@ -1,7 +1,8 @@
-package dev.starling.cuda.bench;
+package dev.starling.jmh.gpu;
 
 import dev.starling.autograd.Gradients;
 import dev.starling.autograd.Tape;
+import dev.starling.jmh.Case;
 import dev.starling.tensor.Convolutions;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -19,8 +20,8 @@ import java.util.Arrays;
 import java.util.Locale;
 import java.util.function.Supplier;
 
-/** Starling's side of each {@link Workload}, on the current device. */
-final class Cases {
+/** Starling's side of each {@link GpuWorkload}, on the current device. */
+final class GpuCases {
     private final Generator generator = Generator.seeded(7);
     private final String name;
     private final DType type;
@@ -28,7 +29,7 @@ final class Cases {
     /** The captured program of a case, or {@code null}. */
     private Program program;
 
-    private Cases(String[] words) {
+    private GpuCases(String[] words) {
         name = words[0];
         type = DType.valueOf(words[1].toUpperCase(Locale.ROOT));
         sizes = Arrays.stream(words).skip(2).filter(w -> Character.isDigit(w.charAt(0))).mapToLong(Long::parseLong)
@@ -36,9 +37,9 @@ final class Cases {
     }
 
     /** Makes the case of a workload. */
-    static Case of(Workload workload) {
+    static Case of(GpuWorkload workload) {
         String[] words = workload.order().replaceFirst("^host ", "").split(" ");
-        Cases cases = new Cases(words);
+        GpuCases cases = new GpuCases(words);
         if (workload.isTraining()) {
             return TrainingCase.of(words[0], cases.type, cases.sizes, words[words.length - 1].equals("captured"));
         }

@@ -1,5 +1,6 @@
-package dev.starling.cuda.bench;
+package dev.starling.jmh.gpu;
 
+import dev.starling.jmh.Case;
 import dev.starling.tensor.profile.WaitEvent;
 import java.io.IOException;
 import java.io.UncheckedIOException;

@@ -1,4 +1,4 @@
-package dev.starling.cuda.bench;
+package dev.starling.jmh.gpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
@@ -10,11 +10,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The benchmark itself, with tiny sizes. */
-class GpuBenchmarkTest {
+class GpuBenchTest {
     @TempDir
     Path folder;
 
@@ -24,17 +23,27 @@ class GpuBenchmarkTest {
     }
 
     @Test
-    @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isAvailable", disabledReason = "needs g++ on x86-64")
-    void measuresOnAnEmulatedGpu() throws IOException {
-        measures("cuda-emulated", "^(add f32 1$|matmul f32|mlp f32 .* eager)");
+    void runsEveryCaseOnce() {
+        ByteArrayOutputStream output = new ByteArrayOutputStream();
+        assertThat(GpuBench.run(new PrintStream(output, true, StandardCharsets.UTF_8), "--device", "cpu", "--tiny",
+                "--once")).isZero();
+        assertThat(output.size()).isZero();
+    }
+
+    @Test
+    void reportsAMissingDevice() {
+        ByteArrayOutputStream output = new ByteArrayOutputStream();
+        assertThat(GpuBench.run(new PrintStream(output, true, StandardCharsets.UTF_8), "--device", "none"))
+                .isEqualTo(2);
+        assertThat(output.toString(StandardCharsets.UTF_8)).contains("none").doesNotContain("FAILED");
     }
 
     @Test
     void ignoresGoalsIfAsked() {
         ByteArrayOutputStream output = new ByteArrayOutputStream();
-        assertThat(GpuBenchmark.run(new PrintStream(output, true, StandardCharsets.UTF_8), "--device", "cpu",
+        assertThat(GpuBench.run(new PrintStream(output, true, StandardCharsets.UTF_8), "--device", "cpu",
                 "--python", "none", "--tiny", "--rounds", "1", "--millis", "1", "--no-goals", "--only",
-                "^(copy|add) f32 1024")).isTrue();
+                "^(copy|add) f32 1024")).isZero();
         assertThat(output.toString(StandardCharsets.UTF_8)).contains("alone  copy f32", "0 failed of 2")
                 .doesNotContain("held", "MISSED");
     }
@@ -42,12 +51,12 @@ class GpuBenchmarkTest {
     private void measures(String device, String only) throws IOException {
         Path json = folder.resolve("findings");
         ByteArrayOutputStream output = new ByteArrayOutputStream();
-        GpuBenchmark.run(new PrintStream(output, true, StandardCharsets.UTF_8), "--device", device, "--python", "none",
+        GpuBench.run(new PrintStream(output, true, StandardCharsets.UTF_8), "--device", device, "--python", "none",
                 "--tiny", "--rounds", "1", "--millis", "1", "--json", json.toString(), "--only", only);
         List<String> findings = Files.readAllLines(json);
         assertThat(findings).hasSizeGreaterThanOrEqualTo(3);
         if (only.isEmpty()) {
-            assertThat(findings).hasSameSizeAs(Workload.all(true));
+            assertThat(findings).hasSameSizeAs(GpuWorkload.all(true));
         }
         assertThat(findings).allSatisfy(f -> assertThat(f).contains("\"pytorch\":null", "\"note\":\"\"")
                 .doesNotContain("\"starling\":null"));

@@ -1,4 +1,4 @@
-package dev.starling.cuda.bench;
+package dev.starling.jmh.gpu;
 
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -15,7 +15,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
 /** PyTorch in a process of its own, {@code peer.py}, which runs the orders that it receives. */
-final class PyTorch implements AutoCloseable {
+final class PyTorchProcess implements AutoCloseable {
     private static final String MARK = "@ ";
     private static final String FAILED = "failed ";
     private static final String END = "";
@@ -42,9 +42,9 @@ final class PyTorch implements AutoCloseable {
      * @param errors file for the process's standard error
      * @param timeout how long an answer may take
      */
-    PyTorch(String python, String device, boolean tf32, Path errors, Duration timeout) {
+    PyTorchProcess(String python, String device, boolean tf32, Path errors, Duration timeout) {
         this.timeout = timeout;
-        try (InputStream source = PyTorch.class.getResourceAsStream("peer.py")) {
+        try (InputStream source = PyTorchProcess.class.getResourceAsStream("peer.py")) {
             Path script = Files.createTempFile("starling-peer", ".py");
             script.toFile().deleteOnExit();
             Files.copy(source, script, StandardCopyOption.REPLACE_EXISTING);
@@ -76,7 +76,7 @@ final class PyTorch implements AutoCloseable {
     }
 
     /** Prepares a workload. */
-    void prepare(Workload workload) {
+    void prepare(GpuWorkload workload) {
         ask("prepare " + workload.order());
     }
 

@@ -1,4 +1,4 @@
-package dev.starling.cuda.bench;
+package dev.starling.jmh.gpu;
 
 import java.util.Locale;
 
@@ -10,7 +10,7 @@ import java.util.Locale;
  * @param ofCopy Starling's rate relative to the rate of copying memory, NaN if that does not apply
  * @param note why a number is missing, or empty
  */
-record Finding(Workload workload, double ours, double theirs, double ofCopy, String note) {
+record GpuFinding(GpuWorkload workload, double ours, double theirs, double ofCopy, String note) {
     private static final String HEADING = String.format(Locale.ROOT, "%-6s %-44s %10s %10s %6s %7s %5s %s", "",
             "case", "Starling", "PyTorch", "ratio", "of copy", "goal", "unit");
 

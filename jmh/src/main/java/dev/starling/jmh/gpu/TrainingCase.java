@@ -1,5 +1,6 @@
-package dev.starling.cuda.bench;
+package dev.starling.jmh.gpu;
 
+import dev.starling.jmh.Case;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Precision;
 import dev.starling.nn.loss.Loss;

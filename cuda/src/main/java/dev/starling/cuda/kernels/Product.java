@@ -1,4 +1,4 @@
-package dev.starling.cuda.blas;
+package dev.starling.cuda.kernels;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
