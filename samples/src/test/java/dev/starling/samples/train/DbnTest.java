@@ -63,7 +63,7 @@ class DbnTest {
         writer.flush();
         assertThat(out.toString().lines()).as("one result").hasSize(2);
         assertThat(out.toString()).contains("\"epochs\":" + (arguments.contains("--no") ? 6 : 10))
-                .contains("\"workers\":" + Math.max(1, teamOptions.workers));
+                .contains("\"workers\":" + Math.max(1, teamOptions.workers()));
         assertThat(accuracy(out.toString())).as("a guess has 0.1").isGreaterThan(minAccuracy);
         assertThat(options.curve).isNotEmptyFile();
     }
@@ -102,7 +102,8 @@ class DbnTest {
         "--pretraining-epochs 0 | to skip pre-training use --no-pretraining",
                 "--steps 0 | --steps must be positive, got 0",
         "--pretraining-rate 0 | --pretraining-rate must be between 0 and 1, got 0.0",
-        "--labels -1 | --labels must be positive, got -1", "--dropout 1 | less than 1, got 1.0",
+        "--labels -1 | --labels must be positive, got -1", "--labels 0 | --labels must be positive, got 0",
+        "--dropout 1 | less than 1, got 1.0",
         "--precision bf16 | dbn computes free energies, which need f32",
         "--captured | --captured replays one kind of step",
         "--labels 20001 | --labels must be at most the 20000 training images, got 20001"})
