@@ -180,7 +180,7 @@ final class Team {
             for (int i = 0; i < options.workers() + options.servers(); i++) {
                 int rank = i;
                 Callable<Void> body = () -> {
-                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).place(rank, options.workers)
+                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).place(rank, options.workers())
                             .timeout(Clusters.TIMEOUT);
                     try (Group group = Group.join(config)) {
                         work(group, split, rank, options.workers());
