@@ -102,7 +102,7 @@ class TapeTest {
             Tensor loss = tape.record(() -> w.sum().add(v.mul(v).sum()));
             List<Tensor> held = new ArrayList<>();
             tape.backward(loss, (t, g) -> {
-                g.hold();
+                g.storage().hold();
                 held.add(g);
             });
             assertThat(held).noneMatch(Tensor::isClosed);

@@ -62,9 +62,9 @@ class EmbeddingTableTest {
 
     private List<Run> train(int workers, int servers, Consistency consistency, PreferencePairs data,
             Function<Layer, Optimizer> optimizer, int epochs, int accumulate) {
-        return Cluster.local(workers + servers).run(group -> {
+        return Cluster.local(workers + servers).servers(servers).run(group -> {
             if (group.rank() >= workers) {
-                ParameterServer.serve(group, group.rank() - workers, ServerConfig.in(directory));
+                ParameterServer.serve(group, ServerConfig.in(directory));
                 return null;
             }
             EmbeddingTable rows = table();
@@ -182,9 +182,9 @@ class EmbeddingTableTest {
         long[] ids = LongStream.range(0, n).map(i -> Plan.mix(i) >>> 1).toArray();
         for (Consistency consistency : List.of(new Consistency.Asynchronous(), new Consistency.Synchronous())) {
             Path files = directory.resolve(consistency.getClass().getSimpleName());
-            List<float[]> rows = Cluster.local(4).run(group -> {
+            List<float[]> rows = Cluster.local(4).servers(2).run(group -> {
                 if (group.rank() > 1) {
-                    ParameterServer.serve(group, group.rank() - 2, ServerConfig.in(files));
+                    ParameterServer.serve(group, ServerConfig.in(files));
                     return null;
                 }
                 EmbeddingTable many = EmbeddingTable.of("many", n, 20).build();
@@ -253,9 +253,9 @@ class EmbeddingTableTest {
         assertThatThrownBy(() -> table.pull(1)).isInstanceOf(DistributedException.class)
                 .hasMessageContaining("items").hasMessageContaining("not connected");
         assertThatThrownBy(() -> EmbeddingTable.of("items", 0, 3)).isInstanceOf(TensorException.class);
-        Cluster.local(2).run(group -> {
+        Cluster.local(2).servers(1).run(group -> {
             if (group.rank() == 1) {
-                ParameterServer.serve(group, 0, ServerConfig.in(directory));
+                ParameterServer.serve(group, ServerConfig.in(directory));
                 return null;
             }
             try (Scope scope = Scope.open("test");
@@ -284,9 +284,9 @@ class EmbeddingTableTest {
     void workersMustHaveTheSameTables(String name, int width, String message) {
         CountDownLatch first = new CountDownLatch(1);
         CountDownLatch second = new CountDownLatch(1);
-        Cluster.local(3).run(group -> {
+        Cluster.local(3).servers(1).run(group -> {
             if (group.rank() == 2) {
-                ParameterServer.serve(group, 0, ServerConfig.in(directory));
+                ParameterServer.serve(group, ServerConfig.in(directory));
                 return null;
             }
             int rank = group.rank();
@@ -327,9 +327,9 @@ class EmbeddingTableTest {
 
     @Test
     void tablesNeedADirectoryAndUniqueNames() {
-        assertThatThrownBy(() -> Cluster.local(2).run(group -> {
+        assertThatThrownBy(() -> Cluster.local(2).servers(1).run(group -> {
             if (group.rank() == 1) {
-                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             return steps(table(), ParameterServer.worker(group, 0).tables(table()).build(), 1, new long[]{1});

@@ -42,10 +42,10 @@ class NotFiniteTest {
 
     @Test
     void workersRefuseGradientsThatAreNotFiniteAndNameTheParameter() {
-        Cluster.local(2).run(group -> {
+        Cluster.local(2).servers(1).run(group -> {
             if (group.rank() == 1) {
                 try {
-                    ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                    ParameterServer.serve(group, ServerConfig.inMemory());
                 } catch (RuntimeException e) {
                     // The worker has left without a goodbye.
                     assertThat(e).hasMessageContaining("rank 0");

@@ -61,9 +61,9 @@ class ResumeTest {
     private static List<Outcome> train(int workers, int servers, Consistency consistency, ServerConfig config,
             Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, Rule rule, int epochs,
             Consumer<Trainer.Builder> more) {
-        return Cluster.local(workers + servers).run(group -> {
+        return Cluster.local(workers + servers).servers(servers).run(group -> {
             if (group.rank() >= workers) {
-                ParameterServer.serve(group, group.rank() - workers, config);
+                ParameterServer.serve(group, config);
                 return null;
             }
             return CornerImages.train(network, optimizer, epochs, ParameterServer.worker(group, group.rank())

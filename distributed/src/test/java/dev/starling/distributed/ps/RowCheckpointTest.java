@@ -75,9 +75,9 @@ class RowCheckpointTest {
     private List<Run> train(int workers, int servers, Consistency consistency, Rule rule, int epochs,
             Consumer<Trainer.Builder> more) {
         ServerConfig own = config.apply(directory.resolve("servers-" + runs++));
-        return Cluster.local(workers + servers).timeout(Duration.ofSeconds(5)).run(group -> {
+        return Cluster.local(workers + servers).servers(servers).timeout(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() >= workers) {
-                ParameterServer.serve(group, group.rank() - workers, own);
+                ParameterServer.serve(group, own);
                 return null;
             }
             EmbeddingTable rows = EmbeddingTable.of("rows", 10_000, WIDTH).scale(0.5).optimizer(rule).build();
@@ -220,9 +220,9 @@ class RowCheckpointTest {
     void checkpointsOfAsynchronousWorkersContainWholeRows() {
         int n = 2000;
         long[] ids = LongStream.range(0, n).toArray();
-        Cluster.local(4).run(group -> {
+        Cluster.local(4).servers(2).run(group -> {
             if (group.rank() > 1) {
-                ParameterServer.serve(group, group.rank() - 2, ServerConfig.in(directory).cacheBytes(20_000));
+                ParameterServer.serve(group, ServerConfig.in(directory).cacheBytes(20_000));
                 return null;
             }
             EmbeddingTable table = EmbeddingTable.of("rows", n, 3).build();

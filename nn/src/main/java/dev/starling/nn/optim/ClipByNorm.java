@@ -3,7 +3,6 @@ package dev.starling.nn.optim;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
@@ -87,7 +86,7 @@ public final class ClipByNorm implements Optimizer {
         if (n == 0) {
             return null;
         }
-        Tensor length = Shaping.stack(0, Arrays.copyOf(sums, n)).sum().sqrt();
+        Tensor length = Tensor.stack(0, Arrays.copyOf(sums, n)).sum().sqrt();
         if (norm == null) {
             norm = Parameter.buffer(length);
         } else {

@@ -3,7 +3,6 @@ package dev.starling.nn.optim;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
@@ -229,7 +228,7 @@ final class RuleOptimizer implements Optimizer {
             sums[n] = (gradient.dtype().bytes() < Float.BYTES ? gradient.to(DType.F32) : gradient).sum()
                     .to(DType.F32).mul(0);
         }
-        Tensor sum = Shaping.stack(0, sums).sum();
+        Tensor sum = Tensor.stack(0, sums).sum();
         if (check == null || check.value().device() != sum.device()) {
             if (check != null) {
                 check.close();

@@ -19,7 +19,6 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Recurrences;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.List;
@@ -86,13 +85,13 @@ class RecurrentTest {
         for (int layer = 0; layer < 2; layer++) {
             Recurrences.States forward = Recurrences.gru(y, null, weights(gru, "_l" + layer), false, null);
             Recurrences.States backward = Recurrences.gru(y, null, weights(gru, "_l" + layer + "_reverse"), true, null);
-            y = Shaping.concat(2, forward.y(), backward.y());
+            y = Tensor.concat(2, forward.y(), backward.y());
             ends[2 * layer] = forward.h();
             ends[2 * layer + 1] = backward.h();
         }
         Recurrent.Result result = gru.forward(x, null, null);
         assertClose(result.y(), y.transpose(0, 1));
-        assertClose(result.state().h(), Shaping.stack(0, ends));
+        assertClose(result.state().h(), Tensor.stack(0, ends));
         assertClose(gru.forward(x), result.y());
     }
 
@@ -110,7 +109,7 @@ class RecurrentTest {
         Recurrent.Result whole = layer.forward(x, null, null);
         Recurrent.Result first = layer.forward(x.narrow(1, 0, 3), null, null);
         Recurrent.Result second = layer.forward(x.narrow(1, 3, 4), first.state(), null);
-        assertClose(Shaping.concat(1, first.y(), second.y()), whole.y());
+        assertClose(Tensor.concat(1, first.y(), second.y()), whole.y());
         assertClose(second.state().h(), whole.state().h());
         if (whole.state().c() != null) {
             assertClose(second.state().c(), whole.state().c());

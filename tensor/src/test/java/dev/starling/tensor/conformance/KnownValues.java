@@ -3,7 +3,6 @@ package dev.starling.tensor.conformance;
 import static java.lang.Double.NaN;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
@@ -232,7 +231,7 @@ final class KnownValues {
         known("place", () -> apply(new Movement.Place(Shape.of(6), new long[] {4}, new long[] {-2}, 9), f64(1, 2, 3)),
                 3, 9, 2, 9, 1, 9);
         known("slice backwards", () -> f64(1, 2, 3, 4).flip(0), 4, 3, 2, 1);
-        known("range", () -> Creation.arange(new Spec(DType.F64, Shape.of(4), Device.current()), 1, -0.5), 1, 0.5, 0,
+        known("range", () -> Tensor.arange(new Spec(DType.F64, Shape.of(4), Device.current()), 1, -0.5), 1, 0.5, 0,
                 -0.5);
         known("full", () -> Tensor.full(DType.U8, 7, 2), 7, 7);
     }

@@ -9,7 +9,6 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Functions;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Activation;
@@ -99,7 +98,7 @@ class FoundByFuzzTest {
     private static double[] recurrentGradients(Recurrence.Forward layer, double padding) {
         boolean two = layer.cell() == Recurrence.Cell.LSTM;
         int gates = layer.cell().gates();
-        Tensor x = Shaping.concat(0, Tensor.ones(3, 1, 3), Tensor.full(DType.F32, padding, 2, 1, 3));
+        Tensor x = Tensor.concat(0, Tensor.ones(3, 1, 3), Tensor.full(DType.F32, padding, 2, 1, 3));
         Tensor h = Tensor.ones(1, 2);
         List<Tensor> in = new ArrayList<>(List.of(x, h, Tensor.ones(gates * 2, 3), Tensor.ones(gates * 2, 2),
                 Tensor.of(new long[] {3})));
@@ -116,7 +115,7 @@ class FoundByFuzzTest {
         slopes.addAll(in);
         Tensor[] gradients = Tensor.apply(layer.gradient(true), slopes.toArray(Tensor[]::new));
         int w = two ? 3 : 2;
-        return Shaping.concat(0, gradients[w].reshape(-1), gradients[w + 1].reshape(-1)).toDoubles();
+        return Tensor.concat(0, gradients[w].reshape(-1), gradients[w + 1].reshape(-1)).toDoubles();
     }
 
     @Test

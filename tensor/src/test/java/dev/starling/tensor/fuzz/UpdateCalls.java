@@ -4,7 +4,6 @@ import static dev.starling.tensor.fuzz.ElementwiseCalls.floating;
 import static dev.starling.tensor.fuzz.ElementwiseCalls.type;
 import static dev.starling.tensor.fuzz.Operand.literal;
 
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -43,14 +42,14 @@ final class UpdateCalls {
         long low = c.whole(-2);
         long high = c.whole(5);
         return switch (c.next(10)) {
-            case 0 -> Call.of("Creation.full(" + s + ", " + literal(a) + ")",
-                    x -> Creation.full(spec(type, dims), a));
-            case 1 -> Call.of("Creation.arange(" + s + ab, x -> Creation.arange(spec(type, dims), a, b));
-            case 2 -> Call.of("Creation.arange(" + literal(a) + ", " + literal(b) + ", 0.25)",
-                    x -> Creation.arange(a, b, 0.25));
-            case 3 -> Call.of("Creation.linspace(" + literal(a) + ", " + literal(b) + ", " + high + "L)",
-                    x -> Creation.linspace(a, b, high));
-            case 4 -> Call.of("Creation.eye(" + high + "L)", x -> Creation.eye(high));
+            case 0 -> Call.of("Tensor.full(" + s + ", " + literal(a) + ")",
+                    x -> Tensor.full(spec(type, dims), a));
+            case 1 -> Call.of("Tensor.arange(" + s + ab, x -> Tensor.arange(spec(type, dims), a, b));
+            case 2 -> Call.of("Tensor.arange(" + literal(a) + ", " + literal(b) + ", 0.25)",
+                    x -> Tensor.arange(a, b, 0.25));
+            case 3 -> Call.of("Tensor.linspace(" + literal(a) + ", " + literal(b) + ", " + high + "L)",
+                    x -> Tensor.linspace(a, b, high));
+            case 4 -> Call.of("Tensor.eye(" + high + "L)", x -> Tensor.eye(high));
             case 5 -> Call.of("Generator.seeded(1).uniform(" + s + ab, x -> fresh(g).uniform(spec(type, dims), a, b));
             case 6 -> Call.of("Generator.seeded(1).normal(" + s + ab, x -> fresh(g).normal(spec(type, dims), a, b));
             case 7 -> Call.of("Generator.seeded(1).bernoulli(" + s + ", " + literal(a) + ")",

@@ -63,10 +63,10 @@ class UpdateAllTest {
             Tensor.apply(OPS[i], single[i]);
         }
         Tensor[][] together = operands(device);
-        int version = together[2][0].version();
+        int version = together[2][0].storage().version();
         Tensor.applyAll(OPS, together, Tensor.scalar(3).to(device));
         assertThat(read(together)).isDeepEqualTo(read(single)).isNotEqualTo(read(operands(device)));
-        assertThat(together[2][0].version()).isEqualTo(version + 1);
+        assertThat(together[2][0].storage().version()).isEqualTo(version + 1);
     }
 
     @ParameterizedTest

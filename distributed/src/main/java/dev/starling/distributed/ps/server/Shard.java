@@ -4,6 +4,7 @@ import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.store.CheckedFile;
 import dev.starling.distributed.ps.store.EmbeddingRows;
 import dev.starling.distributed.ps.store.Journal;
+import dev.starling.distributed.ps.store.RowRequest;
 import dev.starling.distributed.ps.store.RowRestorer;
 import dev.starling.distributed.ps.store.RowSaver;
 import dev.starling.distributed.ps.store.TrainedWeights;
@@ -120,7 +121,7 @@ final class Shard implements AutoCloseable {
                 // A server that was restarted without weights makes the worker rejoin, which provides its weights.
                 e.status = isReady(e.unit) ? e.status : Message.UNKNOWN_SESSION;
                 e.reply(e.worker, e.session, e.sequence);
-                put(e, e.flags);
+                put(e, e.slot);
             }
             case Message.KEPT -> keep(e);
             case Message.PULL_ROWS -> pullRows(e);
@@ -197,7 +198,7 @@ final class Shard implements AutoCloseable {
             refused++;
             return;
         }
-        boolean last = !ofRows || (e.flags & Message.LAST) != 0;
+        boolean last = !ofRows || e.last;
         long next = clocks.counts[slot] + (gathering == null ? 0 : gathering.parts[slot]);
         if (e.sequence > next) {
             refused++;
@@ -323,11 +324,10 @@ final class Shard implements AutoCloseable {
 
     private void keep(Request e) {
         if (!isReady(e.unit)) {
-            weights[e.unit].set(e.flags, e.gradient, 0, e.count);
-            versions[e.unit] = (long) e.rate;
+            weights[e.unit].set(e.slot, e.gradient, 0, e.count);
+            versions[e.unit] = e.steps;
             e.recordKind = Journal.KEPT;
             e.recorded = e.count;
-            e.stride = e.flags;
             e.record = ++sequence;
         }
     }
@@ -350,7 +350,7 @@ final class Shard implements AutoCloseable {
     }
 
     /** Returns a task that another thread runs, before {@link #hasRows}, to fill the tables from a checkpoint. */
-    RowRestorer restoring(List<RowRestorer.Source> parts, Runnable whenDone) {
+    RowRestorer restoring(List<RowRequest.Source> parts, Runnable whenDone) {
         return new RowRestorer(plan, server, tables, parts, whenDone);
     }
 

@@ -15,13 +15,10 @@ import java.util.List;
  * a key are congruent modulo the greatest common divisor of the two numbers of servers.
  */
 public final class RowRestorer implements RowTask.Body {
-    /** A part of the checkpoint, with its checksum from the manifest. */
-    public record Source(Path path, String checksum) { }
-
     private final Plan plan;
     private final int server;
     private final EmbeddingRows[] tables;
-    private final List<Source> parts;
+    private final List<RowRequest.Source> parts;
     private final Runnable whenDone;
     private long restored;
 
@@ -30,7 +27,8 @@ public final class RowRestorer implements RowTask.Body {
      *
      * @param whenDone called when all rows are on the disk
      */
-    public RowRestorer(Plan plan, int server, EmbeddingRows[] tables, List<Source> parts, Runnable whenDone) {
+    public RowRestorer(Plan plan, int server, EmbeddingRows[] tables, List<RowRequest.Source> parts,
+            Runnable whenDone) {
         this.plan = plan;
         this.server = server;
         this.tables = tables;
@@ -39,7 +37,7 @@ public final class RowRestorer implements RowTask.Body {
     }
 
     @Override
-    public String run(RowTask task) throws IOException {
+    public RowState run(RowTask task) throws IOException {
         for (EmbeddingRows table : tables) {
             table.clear();
         }
@@ -54,7 +52,7 @@ public final class RowRestorer implements RowTask.Body {
             table.sync();
         }
         whenDone.run();
-        return restored + "\n" + String.join(", ", missing);
+        return new RowState.Restored(restored, String.join(", ", missing));
     }
 
     private static int gcd(int a, int b) {
@@ -63,7 +61,7 @@ public final class RowRestorer implements RowTask.Body {
 
     /** Reads a part; returns the names of this run's tables that it does not contain. */
     private List<String> read(int part, RowTask task) throws IOException {
-        Path path = parts.get(part).path;
+        Path path = parts.get(part).path();
         try (RowFile in = new RowFile(path)) {
             if (in.server != part || in.servers != parts.size()) {
                 throw new RowException(path, "is the part of server " + in.server + " of " + in.servers
@@ -88,7 +86,7 @@ public final class RowRestorer implements RowTask.Body {
                 }
                 task.advance();
             }
-            in.verify(parts.get(part).checksum);
+            in.verify(parts.get(part).checksum());
             return plan.tables().stream().map(Plan.Table::name).filter(name -> in.tables.stream()
                     .noneMatch(table -> table.name().equals(name))).toList();
         } catch (NoSuchFileException e) {

@@ -155,12 +155,12 @@ class RowSavingTest {
                 RowTask task = new RowTask(cut, file);
                 new RowSaver(task, file, cut, true).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
                         twin.sequence);
-                while (!task.isOver()) {
+                while (!task.state().isOver()) {
                     twin.steps(10, ROWS);
                     changes += 10;
                 }
                 task.join();
-                assertThat(task.state()).as(task.text()).isEqualTo(RowTask.DONE);
+                assertThat(task.state()).isInstanceOf(RowState.Saved.class);
                 assertSame(read(file), expected);
             }
             assertThat(changes).as("rows that changed meanwhile").isGreaterThan(300);
@@ -179,11 +179,11 @@ class RowSavingTest {
             }
             RowTask task = new RowTask(1, to);
             new RowSaver(task, to, 7, false).begin(plan, server, new EmbeddingRows[] {rows, others}, 1);
-            assertThat(task.state()).as(task.text()).isEqualTo(RowTask.DONE);
-            String[] lines = task.text().split("\n");
-            assertThat(lines[0]).isEqualTo(to.getFileName().toString());
-            assertThat(Long.parseLong(lines[1])).isEqualTo(Files.size(to));
-            return lines[2];
+            assertThat(task.state()).isInstanceOf(RowState.Saved.class);
+            RowState.Saved saved = (RowState.Saved) task.state();
+            assertThat(saved.file()).isEqualTo(to.getFileName().toString());
+            assertThat(saved.bytes()).isEqualTo(Files.size(to));
+            return saved.checksum();
         }
     }
 
@@ -222,10 +222,10 @@ class RowSavingTest {
     @CsvSource({"1, 1", "1, 3", "3, 1", "2, 4", "4, 2", "4, 6", "2, 3"})
     void eachServerFindsItsRowsWhateverTheNumberOfParts(int servers, int serversNext) throws IOException {
         Plan before = plan(servers, TABLE, OTHER);
-        List<RowRestorer.Source> parts = new ArrayList<>();
+        List<RowRequest.Source> parts = new ArrayList<>();
         for (int s = 0; s < servers; s++) {
             Path part = directory.resolve("part-" + s);
-            parts.add(new RowRestorer.Source(part, write(before, s, 40, part)));
+            parts.add(new RowRequest.Source(part, write(before, s, 40, part)));
         }
         // The tables have another order.
         Plan after = plan(serversNext, OTHER, TABLE);
@@ -235,7 +235,7 @@ class RowSavingTest {
                     EmbeddingRows rows = new EmbeddingRows(TABLE, directory.resolve("d" + s), 10_000)) {
                 RowTask task = new RowTask(1, file);
                 task.begin(new RowRestorer(after, s, new EmbeddingRows[] {others, rows}, parts, () -> { }), null);
-                assertThat(task.state()).as(task.text()).isEqualTo(RowTask.DONE);
+                assertThat(task.state()).isEqualTo(new RowState.Restored(2 * rows.size(), ""));
                 assertThat(rows.size()).isEqualTo(others.size());
                 for (long key = 0; key < 40; key++) {
                     if (after.serverOf(key) == s) {
@@ -243,7 +243,6 @@ class RowSavingTest {
                         assertWritten(rows, others, key);
                     }
                 }
-                assertThat(task.text()).isEqualTo(2 * rows.size() + "\n");
             }
         }
         assertThat(found).containsOnly(1);
@@ -280,8 +279,8 @@ class RowSavingTest {
                 EmbeddingRows more = new EmbeddingRows(another, directory.resolve("e"), 10_000)) {
             RowTask task = new RowTask(1, file);
             task.begin(new RowRestorer(plan(1, TABLE, changed, another), 0, new EmbeddingRows[] {rows, others, more},
-                    List.of(new RowRestorer.Source(file, checksum)), () -> { }), null);
-            assertThat(task.text()).isEqualTo("80\nmore");
+                    List.of(new RowRequest.Source(file, checksum)), () -> { }), null);
+            assertThat(task.state()).isEqualTo(new RowState.Restored(80, "more"));
             int at = others.step(5, new float[] {0, 0}, 0, 1);
             float[] p = new float[2];
             TrainedWeightsTest.stepAlone(OTHER.rule(), 0.1, 1, p, new float[] {2, 5}, new float[] {0.25f, 0.25f});
@@ -308,11 +307,13 @@ class RowSavingTest {
                 EmbeddingRows others = new EmbeddingRows(plan.tables().get(1), at.resolve("others"), 10_000)) {
             RowTask task = new RowTask(1, file);
             task.begin(new RowRestorer(plan, server, new EmbeddingRows[] {rows, others},
-                    List.of(new RowRestorer.Source(from, checksum)), () -> {
+                    List.of(new RowRequest.Source(from, checksum)), () -> {
                         throw new AssertionError("rows that do not fit are used");
                     }), null);
-            assertThat(task.state()).isEqualTo(RowTask.FAILED);
-            assertThat(task.text()).startsWith(from + "\n").contains(message);
+            assertThat(task.state()).isInstanceOfSatisfying(RowState.Failed.class, failed -> {
+                assertThat(failed.file()).isEqualTo(from.toString());
+                assertThat(failed.problem()).contains(message);
+            });
         }
     }
 
@@ -329,8 +330,8 @@ class RowSavingTest {
                     twin.sequence);
             twin.steps(1000, ROWS);
             task.join();
-            assertThat(task.state()).isEqualTo(RowTask.FAILED);
-            assertThat(task.text()).contains("No space left");
+            assertThat(task.state()).isInstanceOfSatisfying(RowState.Failed.class,
+                    failed -> assertThat(failed.problem()).contains("No space left"));
             assertThat(file).doesNotExist();
             assertThat(CheckedFile.draft(file)).doesNotExist();
             twin.steps(1000, ROWS);
