@@ -47,8 +47,8 @@ class UpdateAllTest {
             case 1 -> new Rule.Adam(0.9, 0.999, 1e-8, 0, true).step(0.01, 3);
             case 2 -> new Rule.Sgd(0.9, 0.1, 0.01, true).step(0.1, 1);
             case 3 -> new Rule.Sgd(0, 0, 0.01, false).step(0.1, 1);
-            case 4 -> new Rule.Adagrad(1e-10, 0.1, 0).step(0.1, 1);
-            case 5 -> new Update.Blend(0.9, 0.1);
+            case 4 -> new Update.Blend(0.9, 0.1);
+            case 5 -> new Rule.Adagrad(1e-10, 0.1, 0).step(0.1, 1);
             default -> new Update.Assign();
         };
     }
