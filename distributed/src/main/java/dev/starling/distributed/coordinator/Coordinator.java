@@ -3,6 +3,7 @@ package dev.starling.distributed.coordinator;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
+import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Control;
 import dev.starling.distributed.group.Outbox;
@@ -400,7 +401,7 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     private void endWithLoss(int rank, long silentNs, String reason) {
         ended = true;
-        sendToAll(new Control.Lost(view.epoch(), rank, silentNs, reason));
+        sendToAll(new Control.Lost(view.epoch(), new LossReport(rank, silentNs, reason)));
     }
 
     private void onLeave(Participant participant) {

@@ -9,6 +9,8 @@ import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.Engine;
+import dev.starling.distributed.collective.call.Driver;
+import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
@@ -30,7 +32,7 @@ import org.agrona.DirectBuffer;
  *
  * <p>Safe for use by several threads, except that all ranks must start collectives in the same order.
  */
-public final class Membership implements Group {
+public final class Membership implements Group, Driver {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     /** How often the group polls the network while a collective runs in shared memory only. */
     private static final long NETWORK_INTERVAL_NS = 20_000;
@@ -236,11 +238,12 @@ public final class Membership implements Group {
     }
 
     /** Runs an action under the group's lock: no other thread uses the transport meanwhile. */
+    @Override
     public void locked(Runnable action) {
         progress.locked(action);
     }
 
-    /** Does the group's work until a condition holds or the time has passed; returns whether the condition holds. */
+    @Override
     public boolean await(BooleanSupplier condition, Duration atMost) {
         return progress.await(condition, atMost);
     }
@@ -250,7 +253,7 @@ public final class Membership implements Group {
         return progress.doWork();
     }
 
-    /** Wakes the background thread because there is work. */
+    @Override
     public void wake() {
         progress.wake();
     }
@@ -383,15 +386,15 @@ public final class Membership implements Group {
             return;
         }
         if (from != coordinator.endpoint()) {
-            if (message instanceof Control.Lost loss) {
-                links.onReportedLoss(from, loss);
+            if (message instanceof Control.Lost(long epoch, LossReport loss)) {
+                links.onReportedLoss(from, epoch, loss);
             }
             return;
         }
         switch (message) {
             case Control.NewView m -> onNewView(m.id(), m.view());
             case Control.Start m -> onStart(m.epoch());
-            case Control.Lost m -> end(new PeerLostException(m.rank(), Duration.ofNanos(m.silentNs()), m.reason()));
+            case Control.Lost m -> end(m.loss().detected());
             case Control.Refused m -> end(new DistributedException(m.reason()));
             case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _ -> { }
         }
@@ -423,8 +426,9 @@ public final class Membership implements Group {
         if (engine != null) {
             engine.close();
         }
-        engine = new Engine(new EpochFabric(view.epoch(), view, ownId, links.all(), transport), Channels.COLLECTIVES);
-        collectives = new GroupCollectives(this, this::check, engine, collectives);
+        engine = new Engine(new EpochFabric(view.epoch(), view, ownId, links.all(), transport), this,
+                Channels.COLLECTIVES);
+        collectives = new GroupCollectives(this, engine, collectives);
         readySent = true;
         coordinator.send(new Control.Ready(view.epoch()));
         return 1;
@@ -493,9 +497,7 @@ public final class Membership implements Group {
         locked(() -> {
             coordinator.send(new Control.Leave());
             if (phase != Phase.CONNECTING && failure instanceof PeerLostException loss && loss.rank() >= 0) {
-                Control why = new Control.Lost(view.epoch(), loss.rank(), loss.silentFor().toNanos(),
-                        loss.getMessage());
-                last.addAll(links.sendToAll(why));
+                last.addAll(links.sendToAll(new Control.Lost(view.epoch(), LossReport.of(loss))));
             }
         });
         await(() -> {

@@ -62,7 +62,7 @@ final class SubGroup implements Group {
         view = newView;
         self = newView.byId(ownId);
         engine = newEngine;
-        collectives = new GroupCollectives(group, this::check, newEngine, collectives);
+        collectives = new GroupCollectives(group, newEngine, collectives);
         failure = null;
     }
 

@@ -48,7 +48,7 @@ final class SubGroups {
         View view = new View(group.epoch(), part.membersOf(group.view(), own));
         long number = number(view);
         part.begin(view, own.id(), new Engine(new EpochFabric(number, view, own.id(), links.all(), transport),
-                Channels.SUB_GROUPS));
+                group, Channels.SUB_GROUPS));
         byNumber.put(number, part);
         open.remove(part);
         open.add(part);

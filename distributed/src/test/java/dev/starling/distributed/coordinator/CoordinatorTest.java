@@ -144,8 +144,8 @@ class CoordinatorTest {
                     .contains("rank 1 was excluded").contains("does not answer"));
             for (Client each : List.of(first, third)) {
                 assertThat(each.receive()).isInstanceOfSatisfying(Control.Lost.class, m -> {
-                    assertThat(m.rank()).isOne();
-                    assertThat(m.silentNs()).isGreaterThanOrEqualTo(7_000_000);
+                    assertThat(m.loss().rank()).isOne();
+                    assertThat(m.loss().silentNs()).isGreaterThanOrEqualTo(7_000_000);
                 });
             }
         }
@@ -161,7 +161,7 @@ class CoordinatorTest {
             first.send(new Control.Leave());
             for (Client each : List.of(second, third)) {
                 assertThat(each.receive()).isInstanceOfSatisfying(Control.Lost.class,
-                        m -> assertThat(m.rank()).isZero());
+                        m -> assertThat(m.loss().rank()).isZero());
             }
         }
     }

@@ -10,6 +10,7 @@ import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
 import dev.starling.distributed.ps.server.WorkerSession.Due;
+import dev.starling.distributed.ps.store.RowState;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
@@ -264,9 +265,9 @@ public final class ServerNode {
 
     /** Sends worker 0 changes of its task with rows, and all workers a sign of progress at intervals. */
     private void reportTasks() {
-        if (workers[0].endpoint() != null && tasks.pollChange()) {
-            send(workers[0].endpoint(), new SessionMessage.TaskState(tasks.requested(), tasks.state(),
-                    tasks.progress(), tasks.text()));
+        RowState.Report report = workers[0].endpoint() == null ? null : tasks.pollReport();
+        if (report != null) {
+            send(workers[0].endpoint(), new SessionMessage.TaskState(RowState.Report.CODEC.encode(report)));
         }
         long now = group.transport().nanoTime();
         if ((workingNs == Long.MIN_VALUE || now - workingNs > WORKING_INTERVAL_NS) && tasks.pollProgress()) {
@@ -350,7 +351,7 @@ public final class ServerNode {
         switch (received) {
             case SessionMessage.RunLost m -> {
                 if (membership != null) {
-                    membership.onLossMessage(from, m.loss());
+                    membership.onLossMessage(from, m.loss().loss());
                 }
             }
             case SessionMessage.Notes m -> storeNotes(m.step(), m.notes());

@@ -5,6 +5,7 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
+import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.group.Control;
 import dev.starling.distributed.group.Membership;
 import dev.starling.transport.Endpoint;
@@ -126,17 +127,16 @@ public final class RunMembership implements AutoCloseable {
     }
 
     /** Handles a message in which another member names a loss. The caller holds the group's lock. */
-    public void onLossMessage(Endpoint from, Control.Lost loss) {
+    public void onLossMessage(Endpoint from, LossReport loss) {
         // Rank -1 is the coordinator. Messages of processes that joined later are ignored.
         if (loss.rank() >= -1 && loss.rank() < endpoints.size() && loss.silentNs() >= 0 && rank(from) >= 0) {
-            fail(new PeerLostException(loss.rank(), Duration.ofNanos(loss.silentNs()), rank(from), loss.reason()));
+            fail(loss.reportedBy(rank(from)));
         }
     }
 
     /** Returns the message that {@link #onLossMessage} handles. */
     public SessionMessage message(PeerLostException loss) {
-        return new SessionMessage.RunLost(new Control.Lost(first.epoch(), loss.rank(), loss.silentFor().toNanos(),
-                loss.getMessage()));
+        return new SessionMessage.RunLost(new Control.Lost(first.epoch(), LossReport.of(loss)));
     }
 
     private void fail(DistributedException loss) {

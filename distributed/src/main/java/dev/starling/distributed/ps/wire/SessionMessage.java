@@ -50,8 +50,8 @@ public sealed interface SessionMessage {
     /** A request of a {@code RowTask}: id, kind, arguments. */
     record Task(byte[] request) implements SessionMessage { }
 
-    /** The state of the {@code RowTask} with this id, the rows processed, and the result or error. */
-    record TaskState(long id, int state, long progress, String text) implements SessionMessage { }
+    /** The encoded state of a {@code RowTask}. */
+    record TaskState(byte[] report) implements SessionMessage { }
 
     /** A task with rows makes progress; workers may have to wait for it. */
     record Working() implements SessionMessage { }
@@ -101,12 +101,7 @@ public sealed interface SessionMessage {
                 case Farewell _ -> begin(out, 27, sender);
                 case FarewellConfirmed _ -> begin(out, 28, sender);
                 case Task m -> begin(out, 29, sender).write(m.request);
-                case TaskState m -> {
-                    begin(out, 30, sender).writeLong(m.id);
-                    out.writeInt(m.state);
-                    out.writeLong(m.progress);
-                    out.write(m.text.getBytes(StandardCharsets.UTF_8));
-                }
+                case TaskState m -> begin(out, 30, sender).write(m.report);
                 case Working _ -> begin(out, 31, sender);
                 case RunLost m -> begin(out, 32, sender).write(m.loss.encode());
             }
@@ -142,7 +137,7 @@ public sealed interface SessionMessage {
             case 27 -> new Farewell();
             case 28 -> new FarewellConfirmed();
             case 29 -> new Task(in.readAllBytes());
-            case 30 -> new TaskState(in.readLong(), in.readInt(), in.readLong(), readText(in));
+            case 30 -> new TaskState(in.readAllBytes());
             case 31 -> new Working();
             case 32 -> {
                 if (!(Control.decode(body) instanceof Control.Lost loss)) {

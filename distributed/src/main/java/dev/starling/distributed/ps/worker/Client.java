@@ -21,6 +21,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
 
 /**
@@ -223,13 +224,13 @@ public final class Client {
 
     // ---- waiting ----
 
-    /** Works until all servers have reached a state of a job, or one has failed. */
-    public void await(RowJob newJob, int state, String what) {
-        while (!newJob.hasReached(state)) {
+    /** Works until a job has reached a state. */
+    public void await(RowJob newJob, BooleanSupplier reached, String what) {
+        while (!reached.getAsBoolean()) {
             ask(newJob);
-            group.await(() -> newJob.hasReached(state) || failure != null || isOver(), JOB_INTERVAL);
+            group.await(() -> reached.getAsBoolean() || failure != null || isOver(), JOB_INTERVAL);
             throwIfOver();
-            if (isTimedOut(newJob.lastChangeNs()) && !newJob.hasReached(state)) {
+            if (isTimedOut(newJob.lastChangeNs()) && !reached.getAsBoolean()) {
                 throw timeout(what);
             }
         }
@@ -410,13 +411,13 @@ public final class Client {
                     + " refused worker " + worker + ": " + m.reason());
             case SessionMessage.TaskState m -> {
                 RowJob present = job;
-                if (present != null && m.id() == present.id) {
-                    present.onState(server.number, m.state(), m.progress(), m.text());
+                if (present != null) {
+                    present.onReport(server.number, m.report());
                 }
             }
             case SessionMessage.RunLost m -> {
                 if (membership != null) {
-                    membership.onLossMessage(from, m.loss());
+                    membership.onLossMessage(from, m.loss().loss());
                 }
             }
             case SessionMessage.Working _ -> workingNs = nanoTime();

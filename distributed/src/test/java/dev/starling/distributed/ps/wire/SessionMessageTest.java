@@ -3,6 +3,7 @@ package dev.starling.distributed.ps.wire;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Control;
 import java.io.IOException;
@@ -20,8 +21,8 @@ class SessionMessageTest {
                 new SessionMessage.Refused("why — because"), new SessionMessage.Notes(7, BYTES),
                 new SessionMessage.Begin(8, BYTES), new SessionMessage.Begun(), new SessionMessage.Goodbye(),
                 new SessionMessage.Farewell(), new SessionMessage.FarewellConfirmed(), new SessionMessage.Task(BYTES),
-                new SessionMessage.TaskState(1L << 40, 3, 9, "text ".repeat(20_000)), new SessionMessage.Working(),
-                new SessionMessage.RunLost(new Control.Lost(3, -1, 5_000_000, "killed")));
+                new SessionMessage.TaskState(new byte[100_000]), new SessionMessage.Working(),
+                new SessionMessage.RunLost(new Control.Lost(3, new LossReport(-1, 5_000_000, "killed"))));
     }
 
     @ParameterizedTest
