@@ -116,7 +116,7 @@ final class PeerLiveness {
             LOG.log(Level.INFO, "rank {0} is no longer cut off, after {1} steps: it reaches {2} other workers",
                     group.rank(), steps - cutOffStep, reachable);
         }
-        if (anyAbsent && group.isCoordinatorLost()) {
+        if (anyAbsent) {
             group.rejoin();
         }
     }

@@ -294,8 +294,9 @@ public final class Membership implements Group, Driver {
     }
 
     /**
-     * Requests a lost coordinator to admit this process again, as a new member. Returns immediately; call it repeatedly
-     * until the coordinator answers, which starts a new epoch. Nothing changes before that.
+     * Requests the coordinator, if it is lost, to admit this process again, as a new member. For a process that misses
+     * members that it needs: perhaps the group continues without it. Returns immediately; call it repeatedly until the
+     * coordinator answers, which starts a new epoch. Nothing changes before that.
      */
     public void rejoin() {
         locked(() -> {

@@ -203,8 +203,7 @@ public final class ServerNode {
             vacateAbsent();
         }
         done = anyFinished && areWorkersDone();
-        if (membership == null && group.isCoordinatorLost()
-                && Arrays.stream(workers).allMatch(worker -> worker.endpoint() == null)) {
+        if (membership == null && Arrays.stream(workers).allMatch(worker -> worker.endpoint() == null)) {
             // The group continued without this server, perhaps because its process was stopped; workers wait for it.
             group.rejoin();
         }
@@ -242,7 +241,7 @@ public final class ServerNode {
         long now = group.transport().nanoTime();
         endingNs = endingNs == 0 ? now : endingNs;
         boolean complete = true;
-        for (Endpoint each : membership.workers()) {
+        for (Endpoint each : membership.workerEndpoints()) {
             if (each.isConnected() && !notified.contains(each)) {
                 complete &= sendFailure(each, why);
             }
@@ -455,8 +454,7 @@ public final class ServerNode {
             plan = decoded;
             if (plan.consistency() instanceof Consistency.Synchronous) {
                 // A worker that leaves early, even with a goodbye, is missed by the others.
-                membership = new RunMembership(group, plan.workers(), plan.servers(), Member::isServer,
-                        _ -> { });
+                membership = new RunMembership(group, plan.workers(), plan.servers(), Member::isServer);
             }
         }
         String difference = plan.difference(decoded);

@@ -130,7 +130,7 @@ final class Shard implements AutoCloseable {
                 // A server that was restarted without weights makes the worker rejoin, which provides its weights.
                 e.status = isReady(e.unit) ? e.status : Message.UNKNOWN_SESSION;
                 e.reply(e.worker, e.session, e.sequence);
-                put(e, e.flags);
+                put(e, e.slot);
             }
             case Message.KEPT -> keep(e);
             case Message.PULL_ROWS -> pullRows(e);
@@ -207,7 +207,7 @@ final class Shard implements AutoCloseable {
             refused++;
             return;
         }
-        boolean last = !ofRows || (e.flags & Message.LAST) != 0;
+        boolean last = !ofRows || e.last;
         long next = clocks.counts[slot] + (gathering == null ? 0 : gathering.parts[slot]);
         if (e.sequence > next) {
             refused++;
@@ -337,11 +337,10 @@ final class Shard implements AutoCloseable {
 
     private void keep(Request e) {
         if (!isReady(e.unit)) {
-            System.arraycopy(e.gradient, 0, held(e.unit, e.flags), 0, e.count);
-            versions[e.unit] = (long) e.rate;
+            System.arraycopy(e.gradient, 0, held(e.unit, e.slot), 0, e.count);
+            versions[e.unit] = e.steps;
             e.recordKind = Journal.KEPT;
             e.recorded = e.count;
-            e.stride = e.flags;
             e.record = ++sequence;
         }
     }

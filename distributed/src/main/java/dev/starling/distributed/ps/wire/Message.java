@@ -21,7 +21,7 @@ public final class Message {
     public static final int PUSH = 2;
     /** Gradients of rows. */
     public static final int PUSH_ROWS = 3;
-    /** Requests the weights of a block if the flags are 0, else the slot of the rule's state that they number. */
+    /** Requests the weights of a block, or a slot of its rule's state. */
     public static final int PULL = 4;
     /** Requests rows. */
     public static final int PULL_ROWS = 5;
@@ -30,18 +30,12 @@ public final class Message {
     /** Requests a snapshot. Internal. */
     public static final int SNAPSHOT = 7;
 
-    /**
-     * One slot of the rule's state; the flags number it, from 1, and the rate field holds the number of steps taken.
-     * Precedes the weights of a block that has none.
-     */
+    /** One slot of the rule's state, with the number of steps taken. Precedes the weights of a block that has none. */
     public static final int KEPT = 8;
     /** Requests a cut of all rows. Internal. */
     public static final int CUT = 9;
     /** All rows of a checkpoint were read. Internal. */
     public static final int ROWS_READY = 10;
-
-    /** Flag: the last push of rows of this step. */
-    public static final int LAST = 1;
 
     public static final int KIND = 0;
     public static final int WORKER = 4;
@@ -51,10 +45,16 @@ public final class Message {
     public static final int UNIT = 24;
     /** Floats, or rows. */
     public static final int COUNT = 28;
+    /** Learning rate of a push. */
     public static final int RATE = 32;
+    /** Number of steps that led to a kept slot, in the place of the rate. */
+    public static final int STEPS = 32;
     /** Weight of the gradient in a sum over workers; unused without one. */
     public static final int WEIGHT = 40;
-    public static final int FLAGS = 48;
+    /** 1 in the last push of rows of a step. */
+    public static final int LAST = 48;
+    /** A slot of the rule's state, from 1, in pulls and kept slots; 0 for weights. */
+    public static final int SLOT = 52;
     public static final int HEADER = 56;
 
     // ---- replies ----

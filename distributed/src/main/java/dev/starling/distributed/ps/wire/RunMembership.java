@@ -1,6 +1,7 @@
 package dev.starling.distributed.ps.wire;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
@@ -12,7 +13,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
-import java.util.function.Consumer;
 import java.util.function.Predicate;
 
 /**
@@ -26,7 +26,8 @@ public final class RunMembership implements AutoCloseable {
     /** By rank; {@code null} for this process, and for members without a connection. */
     private final List<Endpoint> endpoints = new ArrayList<>();
     private final Predicate<Member> mayLeave;
-    private final Consumer<DistributedException> onFailure;
+    /** The workers' sub-group, if this process is one of them and all are there; otherwise {@code null}. */
+    private final Group workers;
     private final Runnable removeListener;
     private volatile View seen;
     /** When a new epoch first closed the connection to a member; 0 if none has. */
@@ -39,13 +40,10 @@ public final class RunMembership implements AutoCloseable {
      * @param workers number of workers that the run needs; the group must have no others
      * @param servers number of servers that the run needs
      * @param mayLeave whether a member that closes its connection with a goodbye counts as done, not as lost
-     * @param onFailure receives what ended the run, once
      */
-    public RunMembership(Membership group, int workers, int servers, Predicate<Member> mayLeave,
-            Consumer<DistributedException> onFailure) {
+    public RunMembership(Membership group, int workers, int servers, Predicate<Member> mayLeave) {
         this.group = group;
         this.mayLeave = mayLeave;
-        this.onFailure = onFailure;
         first = group.view();
         seen = first;
         for (Member member : first.members()) {
@@ -58,6 +56,7 @@ public final class RunMembership implements AutoCloseable {
                     + (first.world() - present) + " workers and " + present + " servers; start training when all have "
                     + "joined"));
         }
+        this.workers = failure != null || group.self().isServer() ? null : group.split(Member::isServer, false);
         update();
         removeListener = group.onChange(this::update);
     }
@@ -143,7 +142,9 @@ public final class RunMembership implements AutoCloseable {
     private void fail(DistributedException loss) {
         if (failure == null) {
             failure = loss;
-            onFailure.accept(loss);
+            if (workers != null) {
+                workers.abort(loss.getMessage());
+            }
         }
     }
 
@@ -152,15 +153,23 @@ public final class RunMembership implements AutoCloseable {
         return endpoints.indexOf(endpoint);
     }
 
+    /** Returns the workers' sub-group, which ends with the run. Only on a worker, and if the run could start. */
+    public Group workers() {
+        return workers;
+    }
+
     /** Returns the connections to all other workers of the run. The caller holds the group's lock. */
-    public List<Endpoint> workers() {
+    public List<Endpoint> workerEndpoints() {
         return first.members().stream().filter(member -> !member.isServer())
                 .map(member -> endpoints.get(member.rank())).filter(Objects::nonNull).toList();
     }
 
-    /** Stops watching the group. */
+    /** Stops watching the group, and leaves the workers' sub-group. */
     @Override
     public void close() {
         removeListener.run();
+        if (workers != null) {
+            workers.close();
+        }
     }
 }

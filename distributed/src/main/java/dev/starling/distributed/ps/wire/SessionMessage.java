@@ -76,59 +76,45 @@ public sealed interface SessionMessage {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         try (DataOutputStream out = new DataOutputStream(bytes)) {
             out.writeInt(Integer.reverseBytes(Message.CHANNEL));
-            out.writeInt(Integer.reverseBytes(kind()));
-            out.writeInt(Integer.reverseBytes(sender));
-            write(out);
+            switch (this) {
+                case Hello m -> {
+                    begin(out, MIN_KIND, sender).writeInt(m.bytes);
+                    out.writeInt(m.offset);
+                    out.write(m.part);
+                }
+                case Welcome m -> {
+                    begin(out, 21, sender).writeBoolean(m.continues);
+                    out.writeLong(m.process);
+                    out.write(m.notes);
+                }
+                case Refused m -> begin(out, 22, sender).write(m.reason.getBytes(StandardCharsets.UTF_8));
+                case Notes m -> {
+                    begin(out, 23, sender).writeLong(m.step);
+                    out.write(m.notes);
+                }
+                case Begin m -> {
+                    begin(out, 24, sender).writeLong(m.step);
+                    out.write(m.notes);
+                }
+                case Begun _ -> begin(out, 25, sender);
+                case Goodbye _ -> begin(out, 26, sender);
+                case Farewell _ -> begin(out, 27, sender);
+                case FarewellConfirmed _ -> begin(out, 28, sender);
+                case Task m -> begin(out, 29, sender).write(m.request);
+                case TaskState m -> begin(out, 30, sender).write(m.report);
+                case Working _ -> begin(out, 31, sender);
+                case RunLost m -> begin(out, 32, sender).write(m.loss.encode());
+            }
         } catch (IOException e) {
             throw new IllegalStateException("writing to a byte array cannot fail", e);
         }
         return bytes.toByteArray();
     }
 
-    private int kind() {
-        return switch (this) {
-            case Hello _ -> MIN_KIND;
-            case Welcome _ -> 21;
-            case Refused _ -> 22;
-            case Notes _ -> 23;
-            case Begin _ -> 24;
-            case Begun _ -> 25;
-            case Goodbye _ -> 26;
-            case Farewell _ -> 27;
-            case FarewellConfirmed _ -> 28;
-            case Task _ -> 29;
-            case TaskState _ -> 30;
-            case Working _ -> 31;
-            case RunLost _ -> 32;
-        };
-    }
-
-    private void write(DataOutputStream out) throws IOException {
-        switch (this) {
-            case Hello m -> {
-                out.writeInt(m.bytes);
-                out.writeInt(m.offset);
-                out.write(m.part);
-            }
-            case Welcome m -> {
-                out.writeBoolean(m.continues);
-                out.writeLong(m.process);
-                out.write(m.notes);
-            }
-            case Refused m -> out.write(m.reason.getBytes(StandardCharsets.UTF_8));
-            case Notes m -> {
-                out.writeLong(m.step);
-                out.write(m.notes);
-            }
-            case Begin m -> {
-                out.writeLong(m.step);
-                out.write(m.notes);
-            }
-            case Task m -> out.write(m.request);
-            case TaskState m -> out.write(m.report);
-            case RunLost m -> out.write(m.loss.encode());
-            case Begun _, Goodbye _, Farewell _, FarewellConfirmed _, Working _ -> { }
-        }
+    private static DataOutputStream begin(DataOutputStream out, int kind, int sender) throws IOException {
+        out.writeInt(Integer.reverseBytes(kind));
+        out.writeInt(Integer.reverseBytes(sender));
+        return out;
     }
 
     /**

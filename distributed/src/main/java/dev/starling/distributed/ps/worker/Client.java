@@ -43,8 +43,6 @@ public final class Client {
     private final SecureRandom random;
     /** {@code null} before {@link #open}, and unless training is synchronous. */
     private volatile RunMembership membership;
-    /** The workers of a synchronous run; {@code null} unless {@link #membership} has found all of them. */
-    private volatile Group peers;
     /** The view in which the servers were looked up, if all were connected then. */
     private View connected;
     private volatile int awaited;
@@ -96,17 +94,10 @@ public final class Client {
             if (group.failure() != null && !group.isEnded()) {
                 return false;
             }
-            membership = new RunMembership(group, workers, servers.length, _ -> true, this::endPeers);
-            peers = membership.failure() == null ? group.split(Member::isServer, false) : null;
+            membership = new RunMembership(group, workers, servers.length, _ -> true);
         }
         group.channel(Message.CHANNEL, this::onMessage);
         return true;
-    }
-
-    private void endPeers(DistributedException why) {
-        if (peers != null) {
-            peers.abort(why.getMessage());
-        }
     }
 
     /**
@@ -121,9 +112,6 @@ public final class Client {
         group.channel(Message.CHANNEL, null);
         if (membership != null) {
             membership.close();
-        }
-        if (peers != null) {
-            peers.close();
         }
     }
 
@@ -259,7 +247,7 @@ public final class Client {
 
     /** Returns the workers of a synchronous run. */
     Group peers() {
-        return peers;
+        return membership.workers();
     }
 
     /** Works until a collective of the workers is done; {@code what} completes "waited ..." in the error message. */
@@ -356,8 +344,7 @@ public final class Client {
     /** Rejoins the group if it continued without this worker, perhaps because the worker's process was stopped. */
     private void rejoinIfExcluded() {
         group.locked(() -> {
-            if (!synchronous && group.isCoordinatorLost() && Arrays.stream(servers).noneMatch(
-                    server -> server.endpoint != null && server.endpoint.isConnected())) {
+            if (!synchronous && Arrays.stream(servers).noneMatch(ServerLink::isConnected)) {
                 group.rejoin();
             }
         });

@@ -206,29 +206,30 @@ public final class ServerLink {
         // Worker 0 provides the initial weights; so does any worker that rejoins a server without weights.
         boolean providesWeights = kind == Message.JOIN && (worker == 0 || request.next != 0);
         for (int k = 0; providesWeights && request.keptSteps > 0 && k < request.kept.length; k++) {
-            if (!send(request, Message.KEPT, request.kept[k], request.keptSteps, k + 1)) {
+            begin(Message.KEPT, request, request.kept[k]);
+            message.putLong(Channels.HEADER + Message.STEPS, request.keptSteps, Message.ORDER);
+            message.putInt(Channels.HEADER + Message.SLOT, k + 1, Message.ORDER);
+            if (!send(Channels.HEADER + Message.HEADER + request.bytes())) {
                 return false;
             }
         }
-        return switch (kind) {
-            case Message.PUSH -> send(request, kind, request.gradient, request.rate, 0);
-            case Message.PULL -> send(request, kind, null, 0, request.which);
-            default -> send(request, kind, providesWeights ? request.weights : null, 0, 0);
-        };
+        DirectBuffer payload = kind == Message.PUSH ? request.gradient : providesWeights ? request.weights : null;
+        begin(kind, request, payload);
+        message.putDouble(Channels.HEADER + Message.RATE, kind == Message.PUSH ? request.rate : 0, Message.ORDER);
+        message.putInt(Channels.HEADER + Message.SLOT, request.which, Message.ORDER);
+        return send(Channels.HEADER + Message.HEADER + (payload == null ? 0 : payload.capacity()));
     }
 
-    private boolean send(BlockRequest request, int kind, DirectBuffer payload, double rate, int flags) {
+    private void begin(int kind, BlockRequest request, DirectBuffer payload) {
         int bytes = payload == null ? 0 : payload.capacity();
-        begin(kind, request.session, request.sequence, request.number, bytes / 4, rate, flags);
-        int at = Channels.HEADER + Message.HEADER;
+        begin(kind, request.session, request.sequence, request.number, bytes / 4);
         if (bytes > 0) {
-            message.putBytes(at, payload, 0, bytes);
+            message.putBytes(Channels.HEADER + Message.HEADER, payload, 0, bytes);
         }
-        return send(at + bytes);
     }
 
-    /** Writes both headers of a request; returns the message, to which the caller adds the payload. */
-    MutableDirectBuffer begin(int kind, long session, long sequence, int unit, int count, double rate, int flags) {
+    /** Writes both headers of a request; returns the message, to which the caller adds other fields and the payload. */
+    MutableDirectBuffer begin(int kind, long session, long sequence, int unit, int count) {
         int at = Channels.HEADER;
         message.putInt(0, Message.CHANNEL, Channels.ORDER);
         message.putInt(at + Message.KIND, kind, Message.ORDER);
@@ -237,9 +238,10 @@ public final class ServerLink {
         message.putLong(at + Message.SEQUENCE, sequence, Message.ORDER);
         message.putInt(at + Message.UNIT, unit, Message.ORDER);
         message.putInt(at + Message.COUNT, count, Message.ORDER);
-        message.putDouble(at + Message.RATE, rate, Message.ORDER);
+        message.putDouble(at + Message.RATE, 0, Message.ORDER);
         message.putDouble(at + Message.WEIGHT, 1, Message.ORDER);
-        message.putLong(at + Message.FLAGS, flags, Message.ORDER);
+        message.putInt(at + Message.LAST, 0, Message.ORDER);
+        message.putInt(at + Message.SLOT, 0, Message.ORDER);
         return message;
     }
 
