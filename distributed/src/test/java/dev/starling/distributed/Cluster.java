@@ -98,7 +98,7 @@ public final class Cluster {
                         .timeout(timeout);
                 GroupConfig config = hosts.isEmpty() ? here : here.host(hosts.get(rank));
                 Callable<T> body = () -> {
-                    Wire wire = around.apply(Transport.providers().get(transport.provider()).open(transport));
+                    Wire wire = around.apply(Transport.providers().get(transport.provider()).open(transport.wire()));
                     try (Membership group = Membership.join(Transport.over(wire, transport), config, true)) {
                         return program.run(group);
                     }

@@ -8,7 +8,6 @@ import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.server.ServerNode;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
@@ -38,6 +37,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import java.lang.System.Logger.Level;
 import java.nio.file.Path;
 import java.security.SecureRandom;
@@ -226,14 +226,14 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     /** Allocates state for a rule of {@link Builder#optimizer}; returns whether a checkpoint has restored it. */
     private boolean keep(Plan.Dense dense, Parameter weights, List<Parameter> into) {
         boolean restored = true;
-        for (int k = 0; k < dense.rule().slots() && dense.count() > 0; k++) {
+        for (int k = 0; k < dense.rule().slots().size() && dense.count() > 0; k++) {
             Parameter kept;
-            try (Tensor zeros = Tensor.zeros(weights.shape().dims())) {
-                kept = Parameter.buffer(zeros);
+            try (Tensor initial = Tensor.full(DType.F32, dense.rule().initial(), weights.shape().dims())) {
+                kept = Parameter.buffer(initial);
             }
             into.add(kept);
             ruleState.add(kept);
-            restored &= state.keep(dense.rule().getClass().getSimpleName() + k + '.' + dense.name(), kept);
+            restored &= state.keep(dense.rule().name() + k + '.' + dense.name(), kept);
         }
         return restored;
     }
@@ -438,7 +438,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         private Consistency consistency = new Consistency.Asynchronous();
         private boolean proportional;
         private boolean ownData;
-        private ServerOptimizer optimizer;
+        private Rule optimizer;
         private List<EmbeddingTable> tables = List.of();
 
         private Builder(Group group, int number) {
@@ -484,7 +484,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         }
 
         /** Sets the rule that servers apply. The worker's optimiser then provides only the learning rate. */
-        public Builder optimizer(ServerOptimizer rule) {
+        public Builder optimizer(Rule rule) {
             optimizer = rule;
             return this;
         }

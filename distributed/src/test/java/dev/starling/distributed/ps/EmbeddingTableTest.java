@@ -8,7 +8,6 @@ import dev.starling.distributed.Cluster;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.server.ServerDriver;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.nn.Layer;
@@ -27,6 +26,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
@@ -316,7 +316,7 @@ class EmbeddingTableTest {
 
     @Test
     void aBuilderDoesNotAffectWhatItHasBuilt() {
-        ServerOptimizer adagrad = new ServerOptimizer.Adagrad(1e-10, 0);
+        Rule adagrad = new Rule.Adagrad(1e-10, 0, 0);
         EmbeddingTable.Builder builder = EmbeddingTable.of("rows", 100, 3).scale(0.5);
         EmbeddingTable built = builder.build();
         builder.scale(0.1).optimizer(adagrad);

@@ -4,7 +4,6 @@ import dev.starling.distributed.ps.store.RowTask.RowException;
 import dev.starling.distributed.ps.wire.Plan;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -72,8 +71,7 @@ public final class RowRestorer implements RowTask.Body {
             byte[] key = new byte[Long.BYTES];
             ByteBuffer[] rows = new ByteBuffer[tables.length];
             for (int t = 0; t < tables.length; t++) {
-                // The stamp is 0: the row is older than all records of the journal to come.
-                rows[t] = ByteBuffer.allocate(tables[t].rowBytes() + Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
+                rows[t] = tables[t].emptyRow();
             }
             while (in.next()) {
                 if (task.isCancelled()) {
@@ -100,7 +98,7 @@ public final class RowRestorer implements RowTask.Body {
     /** Copies a row, or only its weights if another rule wrote it. */
     private void copy(RowFile in, int t, ByteBuffer into) {
         ByteBuffer row = in.row();
-        if (in.tables.get(in.table).slots() == plan.tables().get(t).rule().slots() && hasRule(in, t)) {
+        if (in.tables.get(in.table).slots() == plan.tables().get(t).rule().slots().size() && hasRule(in, t)) {
             into.put(0, row, 0, row.capacity());
         } else {
             into.put(0, row, 0, 4 * plan.tables().get(t).width());
@@ -108,7 +106,7 @@ public final class RowRestorer implements RowTask.Body {
     }
 
     private boolean hasRule(RowFile in, int t) {
-        return in.tables.get(in.table).rule().equals(plan.tables().get(t).rule().getClass().getSimpleName());
+        return in.tables.get(in.table).rule().equals(plan.tables().get(t).rule().name());
     }
 
     /** Returns this run's table number for each table of the file. */
