@@ -94,13 +94,11 @@ public final class ConvolutionKernels implements Kernels<Convolution> {
         long shares = Math.clamp(4L * launcher.gpu().processors() / blocks, 1, Math.ceilDiv(pixels, MIN_SHARE));
         long share = Math.ceilDiv(pixels, shares);
         shares = Math.ceilDiv(pixels, share);
-        DType wide = w.dtype() == DType.F64 ? DType.F64 : DType.F32;
-        Tensor parts = Tensor.allocate(new Spec(wide, Shape.of(shares, w.count()), w.device()));
+        Tensor parts = Tensor.allocate(new Spec(Types.sums(w.dtype()), Shape.of(shares, w.count()), w.device()));
         Launch launch = launch("weight_gradient", w.dtype(), false).tensor(parts).tensor(x).tensor(g);
         tiles(problem(launch, op.geometry(), x, w, g).i64(share), rows, columns * groups, groups, (int) shares);
         problem(launch("add_shares", w.dtype(), false).tensor(w).tensor(parts).i32((int) shares), op.geometry(), x, w,
                 g).threads(w.count());
-        parts.close();
     }
 
     private Launch launch(String function, DType type, boolean relu) {

@@ -7,11 +7,12 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.spi.ChannelsLast;
+import java.util.Arrays;
 
 /**
  * {@link Pooling} operations, with a thread for each element. Results are channels last if the operand is.
  */
-public final class PoolingKernels {
+public final class PoolingKernels implements Kernels<Pooling> {
     private final Launcher launcher;
 
     /** A kernel for elements of one type and positions of maxima of another. */
@@ -28,40 +29,50 @@ public final class PoolingKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results. */
-    public Tensor[] run(Pooling op, Tensor[] in, Spec[] outputs) {
-        boolean channelsLast = ChannelsLast.holds(in[0]) && !in[0].isContiguous();
-        Tensor result = allocate(outputs[0], channelsLast);
+    @Override
+    public Tensor[] allocate(Pooling op, Tensor[] in, Spec[] outputs) {
+        if (!isChannelsLast(in[0])) {
+            return Kernels.super.allocate(op, in, outputs);
+        }
+        Tensor[] out = new Tensor[outputs.length];
+        Arrays.setAll(out, i -> Tensor.allocate(outputs[i], ChannelsLast.strides(outputs[i].shape())));
+        return out;
+    }
+
+    private static boolean isChannelsLast(Tensor x) {
+        return ChannelsLast.holds(x) && !x.isContiguous();
+    }
+
+    @Override
+    public Answer compute(Pooling op, Tensor[] in, Tensor[] out) {
+        boolean channelsLast = isChannelsLast(in[0]);
+        Tensor result = out[0];
         int count = Math.toIntExact(result.count());
-        return switch (op) {
+        switch (op) {
             case Pooling.MaxPool o -> {
-                Tensor places = allocate(outputs[1], channelsLast);
+                Tensor places = out[1];
                 Launch launch = launch("max_pool", result, DType.I32).tensor(result).tensor(places).tensor(in[0])
                         .i32(count).bool(channelsLast);
                 problem(launch, o.window(), in[0], result, places).threads(count);
-                yield new Tensor[] {result, places};
             }
             case Pooling.MaxPoolGradient o -> {
                 Tensor stray = check(o, in[0], in[1], result);
                 Launch launch = launch("max_pool_gradient", result, in[1].dtype()).tensor(result).tensor(in[0])
                         .tensor(in[1]).tensor(stray).i32(count).bool(channelsLast);
                 problem(launch, o.window(), result, in[0], in[1]).threads(count);
-                stray.close();
-                yield new Tensor[] {result};
             }
             case Pooling.AvgPool o -> {
                 Launch launch = launch("average_pool", result, DType.I32).tensor(result).tensor(in[0]).i32(count)
                         .bool(channelsLast).bool(o.countPadding());
                 problem(launch, o.window(), in[0], result, result).threads(count);
-                yield new Tensor[] {result};
             }
             case Pooling.AvgPoolGradient o -> {
                 Launch launch = launch("average_pool_gradient", result, DType.I32).tensor(result).tensor(in[0])
                         .i32(count).bool(channelsLast).bool(o.countPadding());
                 problem(launch, o.window(), result, in[0], in[0]).threads(count);
-                yield new Tensor[] {result};
             }
-        };
+        }
+        return Answer.HANDLED;
     }
 
     /**
@@ -77,10 +88,6 @@ public final class PoolingKernels {
         Launch launch = launch("check_places", x, places.dtype()).tensor(places).tensor(stray).i32(count).fault(fault);
         problem(launch, op.window(), x, g, places).threads(count);
         return stray;
-    }
-
-    private static Tensor allocate(Spec spec, boolean channelsLast) {
-        return channelsLast ? Tensor.allocate(spec, ChannelsLast.strides(spec.shape())) : Tensor.allocate(spec);
     }
 
     private Launch launch(String function, Tensor like, DType index) {
