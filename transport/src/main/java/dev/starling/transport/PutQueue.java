@@ -1,5 +1,6 @@
 package dev.starling.transport;
 
+import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import java.lang.foreign.MemorySegment;
@@ -20,7 +21,6 @@ final class PutQueue {
 
     private final Endpoint endpoint;
     private final TransportContext context;
-    private final EndpointListener listener;
     private final Put[] ring = new Put[SLOTS];
     private final UnsafeBuffer piece = new UnsafeBuffer(0, 0);
     private final RemoteWrites.Completion written = this::written;
@@ -38,10 +38,9 @@ final class PutQueue {
     private long awaited;
     private long acknowledged;
 
-    PutQueue(Endpoint endpoint, TransportContext context, EndpointListener listener) {
+    PutQueue(Endpoint endpoint, TransportContext context) {
         this.endpoint = endpoint;
         this.context = context;
-        this.listener = listener;
     }
 
     private static final class Put {
@@ -170,22 +169,22 @@ final class PutQueue {
     /** Writes the header of a put's frame and returns its length. */
     private int head(Put put, boolean last) {
         UnsafeBuffer head = endpoint.head();
-        head.putLong(Frame.HEADER, put.target.region(), Frame.ORDER);
-        head.putLong(Frame.HEADER + 8, put.target.token(), Frame.ORDER);
-        head.putLong(Frame.HEADER + 16, put.targetOffset + put.done, Frame.ORDER);
-        head.putLong(Frame.HEADER + 24, put.notify ? put.immediate : NONE, Frame.ORDER);
-        head.putInt(Frame.HEADER + 32, 0, Frame.ORDER);
-        head.putInt(Frame.HEADER + 36, last ? Frame.PUT_LAST | (put.notify ? Frame.PUT_IMMEDIATE : 0)
+        head.putLong(Frame.PUT_REGION, put.target.region(), Frame.ORDER);
+        head.putLong(Frame.PUT_TOKEN, put.target.token(), Frame.ORDER);
+        head.putLong(Frame.PUT_OFFSET, put.targetOffset + put.done, Frame.ORDER);
+        head.putLong(Frame.PUT_VALUE, put.notify ? put.immediate : NONE, Frame.ORDER);
+        head.putInt(Frame.PUT_OPERATION, 0, Frame.ORDER);
+        head.putInt(Frame.PUT_FLAGS, last ? Frame.PUT_LAST | (put.notify ? Frame.PUT_IMMEDIATE : 0)
                 | (put.completion != null ? Frame.PUT_AWAITED : 0) : 0, Frame.ORDER);
         return Frame.PUT_HEADER;
     }
 
     /** Writes the data of a peer's put into the region. A put outside of the region ends the connection. */
     void receive(DirectBuffer buffer, int offset, int length) {
-        long number = buffer.getLong(offset + Frame.HEADER, Frame.ORDER);
-        long token = buffer.getLong(offset + Frame.HEADER + 8, Frame.ORDER);
-        long to = buffer.getLong(offset + Frame.HEADER + 16, Frame.ORDER);
-        int flags = buffer.getInt(offset + Frame.HEADER + 36, Frame.ORDER);
+        long number = buffer.getLong(offset + Frame.PUT_REGION, Frame.ORDER);
+        long token = buffer.getLong(offset + Frame.PUT_TOKEN, Frame.ORDER);
+        long to = buffer.getLong(offset + Frame.PUT_OFFSET, Frame.ORDER);
+        int flags = buffer.getInt(offset + Frame.PUT_FLAGS, Frame.ORDER);
         int bytes = length - Frame.PUT_HEADER;
         MemoryRegion region = context.regions().get(number);
         if (region == null && context.regions().hasExisted(number)) {
@@ -206,7 +205,7 @@ final class PutQueue {
         }
         count(flags);
         if ((flags & Frame.PUT_IMMEDIATE) != 0) {
-            listener.onPut(endpoint, buffer.getLong(offset + Frame.HEADER + 24, Frame.ORDER));
+            context.handlers().puts.onPut(endpoint, buffer.getLong(offset + Frame.PUT_VALUE, Frame.ORDER));
         }
     }
 

@@ -1,5 +1,6 @@
 package dev.starling.transport;
 
+import dev.starling.transport.spi.WireConfig;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.LinkedHashMap;
@@ -58,6 +59,11 @@ public record TransportConfig(String provider, Secret secret, String host, int p
         Map<String, String> more = new LinkedHashMap<>(options);
         more.put(name, value);
         return new TransportConfig(provider, secret, host, port, directory, sharedMemory, livenessTimeout, more);
+    }
+
+    /** Returns what the wire is to know of this configuration: all but its name and the secret. */
+    public WireConfig wire() {
+        return new WireConfig(host, port, directory, sharedMemory, livenessTimeout, options);
     }
 
     private static void require(boolean holds, String relation) {

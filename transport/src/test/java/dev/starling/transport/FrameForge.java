@@ -1,5 +1,7 @@
 package dev.starling.transport;
 
+import dev.starling.transport.frame.BodyChecksum;
+import dev.starling.transport.frame.Frame;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /** Makes frames as an attacker would, and gives tests access to internals of the transport. */

@@ -2,6 +2,8 @@ package dev.starling.transport;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.transport.frame.BodyChecksum;
+import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
@@ -37,7 +39,8 @@ class HandshakeTest {
         Side(String address, Secret secret) {
             TransportConfig config = TransportConfig.of("local", secret).livenessTimeout(Duration.ofNanos(LIVENESS_NS));
             context = new TransportContext(config, new Named(address), clock, counters,
-                    new Refusals(counters, address, clock), new Regions(_ -> { }), new BodyChecksum());
+                    new Refusals(counters, address, clock), new Regions(_ -> { }), new BodyChecksum(),
+                    new Handlers());
         }
 
         void initiate(String address) {

@@ -72,7 +72,7 @@ class LinkFailureTest {
         TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(4));
         Set<String> full = new HashSet<>();
         List<String> lost = new ArrayList<>();
-        Wire wire = new FullLinkWire(Transport.providers().get("local").open(config), full);
+        Wire wire = new FullLinkWire(Transport.providers().get("local").open(config.wire()), full);
         try (Transport here = Transport.over(wire, config);
                 Transport one = Transport.open(config); Transport other = Transport.open(config)) {
             here.onConnection(new ConnectionHandler() {

@@ -229,7 +229,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         long[] strides = x.strides().clone();
         long last = x.offset() + (x.size(0) - 1) * strides[0];
         strides[0] = -strides[0];
-        return x.view(x.shape(), strides, last);
+        return x.storage().view(x.spec(), strides, last);
     }
 
     private State state(RecurrenceCall call) {

@@ -57,7 +57,8 @@ public final class HostFallback implements Kernels<Op> {
         Spec spec = new Spec(x.dtype(), Shape.of(bytes / x.dtype().bytes()), Device.reference());
         Tensor memory = Tensor.allocate(spec);
         backend.download(first(x), memory.address(), bytes);
-        return memory.view(x.shape(), x.strides(), (x.address() - first(x)) / x.dtype().bytes());
+        return memory.storage().view(spec.with(x.shape()), x.strides(),
+                (x.address() - first(x)) / x.dtype().bytes());
     }
 
     /** Returns the lowest address of an element. */

@@ -1,7 +1,7 @@
 package dev.starling.transport.aeron;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
+import dev.starling.transport.spi.WireConfig;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.NetworkInterface;
@@ -53,7 +53,7 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
     private static final Set<String> NAMES = Set.of("driver", "threads", "mtu", "term", "ipcTerm", "window",
             "socketBuffer", "ipc", "linger");
 
-    static AeronSettings of(TransportConfig config) {
+    static AeronSettings of(WireConfig config) {
         Map<String, String> options = config.options();
         for (String name : options.keySet()) {
             require(NAMES.contains(name), "the aeron transport has no option '" + name + "'", "its options are "

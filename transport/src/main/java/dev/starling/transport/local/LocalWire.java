@@ -1,11 +1,11 @@
 package dev.starling.transport.local;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireConfig;
 import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -40,7 +40,7 @@ final class LocalWire implements Wire {
         backoff = Backoff.forThreads(threads);
     }
 
-    static LocalWire open(TransportConfig config) {
+    static LocalWire open(WireConfig config) {
         config.options().keySet().stream().findFirst().ifPresent(name -> {
             throw new TransportException(TransportException.Problem.ARGUMENT, "the local transport has no option '"
                     + name + "'", "it has no options at all");

@@ -1,7 +1,7 @@
 package dev.starling.transport.local;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireConfig;
 import dev.starling.transport.spi.WireProvider;
 
 /** Wires between threads of one JVM. */
@@ -13,11 +13,11 @@ public final class LocalWireProvider implements WireProvider {
 
     @Override
     public Availability availability() {
-        return new Availability.Ready("threads of one JVM");
+        return Availability.readyWithFlag("threads of one JVM");
     }
 
     @Override
-    public Wire open(TransportConfig config) {
+    public Wire open(WireConfig config) {
         return LocalWire.open(config);
     }
 }

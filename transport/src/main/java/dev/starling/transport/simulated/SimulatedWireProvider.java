@@ -1,8 +1,8 @@
 package dev.starling.transport.simulated;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireConfig;
 import dev.starling.transport.spi.WireProvider;
 
 /** Explains how simulated wires are created: by a {@link Simulation}, which a configuration cannot name. */
@@ -20,7 +20,7 @@ public final class SimulatedWireProvider implements WireProvider {
     }
 
     @Override
-    public Wire open(TransportConfig config) {
+    public Wire open(WireConfig config) {
         throw new TransportException(TransportException.Problem.ARGUMENT, "a simulated wire belongs to a Simulation",
                 REMEDY);
     }

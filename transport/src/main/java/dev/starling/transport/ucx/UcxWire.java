@@ -1,12 +1,13 @@
 package dev.starling.transport.ucx;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
+import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireConfig;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
 import java.net.InetAddress;
@@ -80,13 +81,17 @@ final class UcxWire implements Wire, RemoteWrites {
     private Backoff backoff = Backoff.forThreads(1);
     private boolean closed;
 
-    UcxWire(TransportConfig config) {
+    UcxWire(WireConfig config) {
         UcxSettings settings = UcxSettings.of(config);
         bulkLength = settings.bulkLength();
         networkWrites = settings.networkWrites();
         List<AutoCloseable> opened = new ArrayList<>();
         try {
-            UcpParams params = new UcpParams().requestAmFeature().requestRmaFeature();
+            UcpParams params = new UcpParams().requestAmFeature();
+            if (networkWrites) {
+                // From then on UCX reads and writes any memory of this process for any process that connects to it.
+                params.requestRmaFeature();
+            }
             settings.values().forEach(params::setConfig);
             if (settings.onlyTcp()) {
                 params.requestWakeupFeature();
@@ -173,7 +178,7 @@ final class UcxWire implements Wire, RemoteWrites {
         return reported;
     }
 
-    private UcpListener listen(TransportConfig config) {
+    private UcpListener listen(WireConfig config) {
         InetSocketAddress local = HostPort.resolve(config.host(), config.port());
         try {
             return worker.newListener(new UcpListenerParams().setSockAddr(local)

@@ -1,8 +1,8 @@
 package dev.starling.transport.ucx;
 
-import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireConfig;
 import dev.starling.transport.spi.WireProvider;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -48,7 +48,7 @@ public final class UcxWireProvider implements WireProvider {
                         REMEDY);
             }
             deleteExtracted();
-            return new Availability.Ready("UCX through jucx");
+            return Availability.readyWithFlag("UCX through jucx");
         } catch (LinkageError e) {
             String reason = e.getMessage();
             return new Availability.Missing("UCX's native library cannot be loaded: "
@@ -72,7 +72,7 @@ public final class UcxWireProvider implements WireProvider {
     }
 
     @Override
-    public Wire open(TransportConfig config) {
+    public Wire open(WireConfig config) {
         if (availability() instanceof Availability.Missing(String reason, String remedy)) {
             throw new TransportException(TransportException.Problem.UNAVAILABLE, reason, remedy);
         }

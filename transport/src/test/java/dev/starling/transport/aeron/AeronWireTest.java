@@ -51,7 +51,7 @@ class AeronWireTest {
     }
 
     private static Wire open(TransportConfig config) {
-        return new AeronWireProvider().open(config);
+        return new AeronWireProvider().open(config.wire());
     }
 
     @Test

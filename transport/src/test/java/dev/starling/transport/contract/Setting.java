@@ -102,7 +102,7 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
 
         /** Opens a wire without a transport, as a stranger would. */
         Wire wire(TransportConfig config) {
-            return simulation == null ? Transport.providers().get(setting.provider).open(config)
+            return simulation == null ? Transport.providers().get(setting.provider).open(config.wire())
                     : simulation.wire(config.port() == 0 ? "process" : "port-" + config.port());
         }
 

@@ -73,7 +73,7 @@ class WireContractTest {
     }
 
     private Wire open(TransportConfig config) {
-        return Transport.providers().get(way.provider).open(config);
+        return Transport.providers().get(way.provider).open(config.wire());
     }
 
     private TransportException failure(TransportConfig config) {

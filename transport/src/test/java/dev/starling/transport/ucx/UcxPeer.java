@@ -32,7 +32,7 @@ final class UcxPeer {
         for (String option : args) {
             config = config.option(option.substring(0, option.indexOf('=')), option.substring(option.indexOf('=') + 1));
         }
-        try (Wire wire = new UcxWireProvider().open(config); Arena arena = Arena.ofShared()) {
+        try (Wire wire = new UcxWireProvider().open(config.wire()); Arena arena = Arena.ofShared()) {
             System.out.println(wire.address());
             MemorySegment memory = arena.allocate(MEMORY);
             new UcxPeer().serve(wire, memory, ((RemoteWrites) wire).register(memory).key());

@@ -28,7 +28,7 @@ class UcxWireProviderTest {
             System.out.println(provider.availability());
             System.out.println(provider.availability().getClass().getSimpleName());
             try {
-                provider.open(TransportConfig.of("ucx", Secret.random())).close();
+                provider.open(TransportConfig.of("ucx", Secret.random()).wire()).close();
                 System.out.println("opened");
             } catch (TransportException e) {
                 System.out.println(e.problem() + ": " + e.getMessage());

@@ -45,7 +45,7 @@ class UcxWritesTest {
     }
 
     private static Wire open(TransportConfig config) {
-        return new UcxWireProvider().open(config);
+        return new UcxWireProvider().open(config.wire());
     }
 
     /** Sends this wire's address to the peer, and returns the key that the peer answers. */

@@ -1,0 +1,62 @@
+package dev.starling.transport.address;
+
+import dev.starling.transport.TransportException;
+import java.net.InetSocketAddress;
+
+/** Addresses such as {@code 10.0.0.1:4000}, {@code [fe80::1]:4000} or {@code name:4000}. */
+public final class HostPort {
+    private static final int MAX_LENGTH = 512;
+
+    private HostPort() { }
+
+    /** Returns the address of a port of a host, which may be an IPv6 address with or without brackets. */
+    public static String format(String host, int port) {
+        return (host.indexOf(':') < 0 || host.startsWith("[") ? host : "[" + host + "]") + ":" + port;
+    }
+
+    /** Returns the numeric address of a socket. */
+    public static String format(InetSocketAddress socket) {
+        return format(socket.getAddress().getHostAddress(), socket.getPort());
+    }
+
+    /** Returns whether an address is numeric, without a host name. */
+    public static boolean isNumeric(String address) {
+        return address.matches("(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-fA-F:.]+]):\\d{1,5}");
+    }
+
+    /**
+     * Parses an address, and looks its name up.
+     *
+     * @throws TransportException if it is not an address of this form, or the host is unknown
+     */
+    public static InetSocketAddress parse(String address) {
+        int colon = address.lastIndexOf(':');
+        String host = colon < 0 ? "" : address.substring(0, colon);
+        if (host.startsWith("[") && host.endsWith("]")) {
+            host = host.substring(1, host.length() - 1);
+        } else if (host.indexOf(':') >= 0) {
+            host = "";
+        }
+        String port = address.substring(colon + 1);
+        if (host.isEmpty() || address.length() > MAX_LENGTH || !port.matches("[0-9]{1,5}")
+                || Integer.parseInt(port) < 1 || Integer.parseInt(port) > 65_535) {
+            throw new TransportException(TransportException.Problem.ARGUMENT,
+                    "'" + address + "' is not an address in a network", "give host:port");
+        }
+        return resolve(host, Integer.parseInt(port));
+    }
+
+    /**
+     * Looks a host up.
+     *
+     * @throws TransportException if it is unknown
+     */
+    public static InetSocketAddress resolve(String host, int port) {
+        InetSocketAddress address = new InetSocketAddress(host, port);
+        if (address.isUnresolved()) {
+            throw new TransportException(TransportException.Problem.ARGUMENT,
+                    "unknown host '" + host + "'", "give an IP address or a name that resolves");
+        }
+        return address;
+    }
+}
