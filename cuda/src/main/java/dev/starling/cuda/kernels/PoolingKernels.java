@@ -96,28 +96,8 @@ public final class PoolingKernels implements Kernels<Pooling> {
 
     /** Appends the struct {@code Problem}. */
     private static Launch problem(Launch launch, Pooling.Window window, Tensor x, Tensor y, Tensor places) {
-        launch.align(8).i32(Math.toIntExact(x.size(0))).i32(Math.toIntExact(x.size(1)));
-        for (Tensor t : new Tensor[] {x, y}) {
-            for (int d = t.rank() - 3; d < t.rank(); d++) {
-                launch.i32(d < 2 ? 1 : Math.toIntExact(t.size(d)));
-            }
-        }
-        values(launch, window.kernel(), 1);
-        values(launch, window.stride(), 1);
-        values(launch, window.padding(), 0);
-        values(launch, window.dilation(), 1);
-        for (Tensor t : new Tensor[] {x, y, places}) {
-            launch.i64(t.strides()[0]).i64(t.strides()[1]);
-            for (int d = t.rank() - 3; d < t.rank(); d++) {
-                launch.i64(d < 2 ? 0 : t.strides()[d]);
-            }
-        }
-        return launch;
-    }
-
-    private static void values(Launch launch, int[] values, int missing) {
-        for (int d = values.length - 3; d < values.length; d++) {
-            launch.i32(d < 0 ? missing : values[d]);
-        }
+        return launch.align(8).size(x, 0).size(x, 1).spatialSizes(x).spatialSizes(y).spatial(window.kernel(), 1)
+                .spatial(window.stride(), 1).spatial(window.padding(), 0).spatial(window.dilation(), 1)
+                .imageStrides(x).imageStrides(y).imageStrides(places);
     }
 }
