@@ -15,7 +15,6 @@ import dev.starling.cuda.kernels.ConvolutionKernels;
 import dev.starling.cuda.kernels.Kernels;
 import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.Multiplication;
-import dev.starling.cuda.kernels.OperandCopies;
 import dev.starling.cuda.kernels.Product;
 import dev.starling.cuda.kernels.ReductionKernels;
 import dev.starling.cuda.kernels.SignBits;
@@ -72,20 +71,18 @@ public final class KernelInventory {
     /** Libraries that do nothing and report success, but read the operands that the real ones read. */
     private static final Libraries.Source IDLE = (launcher, memory, sums, config) -> new Libraries(
             List.of(product -> multiply(launcher, product)), List.of(new IdleConvolution(launcher, sums)), List.of(),
-            List.of(), () -> { }, queueing -> null);
+            List.of(), () -> { }, submissions -> null);
 
     private static Answer multiply(Launcher launcher, Multiplication m) {
         Product product = m.product(m.a(), m.b());
-        try (OperandCopies copies = new OperandCopies(launcher)) {
-            for (Tensor copied : new Tensor[] {MatrixCall.supportsA(product) ? null : m.a(),
-                MatrixCall.supportsB(product) ? null : m.b()}) {
-                if (copied != null) {
-                    copies.copied(copied);
-                }
-            }
-            if (m.after() == ProductEpilogue.RELU_GRADIENT) {
-                copies.add(SignBits.of(launcher, m.side(), MatrixCall.sideBits(product.n())));
-            }
+        if (!MatrixCall.supportsA(product)) {
+            launcher.copied(m.a());
+        }
+        if (!MatrixCall.supportsB(product)) {
+            launcher.copied(m.b());
+        }
+        if (m.after() == ProductEpilogue.RELU_GRADIENT) {
+            SignBits.of(launcher, m.side(), MatrixCall.sideBits(product.n()));
         }
         return Answer.HANDLED;
     }
@@ -99,10 +96,8 @@ public final class KernelInventory {
 
         @Override
         public Answer compute(Convolution op, Tensor[] in, Tensor[] out) {
-            try (OperandCopies copies = new OperandCopies(launcher)) {
-                copies.channelsLast(in[0]);
-                copies.channelsLast(in[1]);
-            }
+            launcher.channelsLast(in[0]);
+            launcher.channelsLast(in[1]);
             return op instanceof Convolution.ConvWeightGradient gradient
                     ? ConvolutionKernels.biasGradient(sums, gradient, in[1], out) : Answer.HANDLED;
         }

@@ -12,7 +12,7 @@ import java.util.Optional;
  * multiples of 16 bytes. Libraries leave the result of a row undefined if all its scores are -∞. Such a row is masked
  * with zeros instead, and its results are replaced afterwards.
  */
-public final class AdditiveMask implements AutoCloseable {
+public final class AdditiveMask {
     /** The largest mask; Starling's own kernels handle larger ones, which they read in place. */
     private static final long MAX_BYTES = 1L << 28;
     private static final int UNIT = 8;
@@ -71,7 +71,7 @@ public final class AdditiveMask implements AutoCloseable {
         return new AdditiveMask(launcher, added, open);
     }
 
-    /** Returns the mask, which this object owns. */
+    /** Returns the mask. */
     public Tensor added() {
         return added;
     }
@@ -92,11 +92,5 @@ public final class AdditiveMask implements AutoCloseable {
         Tensor negated = Tensor.allocate(logs.spec());
         launcher.elementwise().apply("a < C(-3.4028235e38f) ? -a : a", new double[0], negated, logs);
         return negated;
-    }
-
-    @Override
-    public void close() {
-        added.close();
-        open.close();
     }
 }

@@ -79,19 +79,17 @@ public final class AttentionKernels implements Kernels<Attention> {
             }
             return;
         }
-        try (OperandCopies copies = new OperandCopies(launcher)) {
-            Tensor rows = copies.dense(logs);
-            Tensor dots = copies.add(Tensor.allocate(logs.spec()));
-            dots(dots, g, y);
-            long width = Math.max(in.q.size(-1), in.v.size(-1));
-            int chunks = chunks(width);
-            Layout heads = in.heads(g);
-            slopes(launch("query_gradients", g.dtype(), chunks, in), g, rows, dots).tensor(gradients[0])
-                    .layout(heads, 5).grid(tiles(in.q), heads(heads), blocks(in.q.size(-1), chunks), TILE_THREADS);
-            slopes(launch("key_gradients", g.dtype(), chunks, in), g, rows, dots).tensor(gradients[1])
-                    .tensor(gradients[2]).layout(heads, 5)
-                    .grid(tiles(in.k), heads(heads), blocks(width, chunks), TILE_THREADS);
-        }
+        Tensor rows = launcher.dense(logs);
+        Tensor dots = Tensor.allocate(logs.spec());
+        dots(dots, g, y);
+        long width = Math.max(in.q.size(-1), in.v.size(-1));
+        int chunks = chunks(width);
+        Layout heads = in.heads(g);
+        slopes(launch("query_gradients", g.dtype(), chunks, in), g, rows, dots).tensor(gradients[0])
+                .layout(heads, 5).grid(tiles(in.q), heads(heads), blocks(in.q.size(-1), chunks), TILE_THREADS);
+        slopes(launch("key_gradients", g.dtype(), chunks, in), g, rows, dots).tensor(gradients[1])
+                .tensor(gradients[2]).layout(heads, 5)
+                .grid(tiles(in.k), heads(heads), blocks(width, chunks), TILE_THREADS);
     }
 
     private void dots(Tensor dots, Tensor g, Tensor y) {

@@ -107,7 +107,6 @@ final class Fold {
         if (parts != null) {
             launch(plan, "finish", arguments, parts).i32((int) outputs).i32(plan.pieces)
                     .threads(outputs * COLUMNS);
-            parts.close();
         }
         return Answer.HANDLED;
     }

@@ -33,20 +33,14 @@ public final class HostFallback implements Kernels<Op> {
                     Arrays.stream(in).map(Tensor::spec).toList());
         }
         Tensor[] hosts = new Tensor[in.length];
-        Tensor[] results = {};
-        try {
-            Arrays.setAll(hosts, i -> download(in[i]));
-            Spec[] specs = new Spec[out.length];
-            Arrays.setAll(specs, i -> new Spec(out[i].dtype(), out[i].shape(), Device.reference()));
-            results = Device.reference().backend().run(op, hosts, specs);
-            for (int i = 0; i < out.length; i++) {
-                upload(results[i], out[i]);
-            }
-            return Answer.HANDLED;
-        } finally {
-            close(hosts);
-            close(results);
+        Arrays.setAll(hosts, i -> download(in[i]));
+        Spec[] specs = new Spec[out.length];
+        Arrays.setAll(specs, i -> new Spec(out[i].dtype(), out[i].shape(), Device.reference()));
+        Tensor[] results = Device.reference().backend().run(op, hosts, specs);
+        for (int i = 0; i < out.length; i++) {
+            upload(results[i], out[i]);
         }
+        return Answer.HANDLED;
     }
 
     private void upload(Tensor from, Tensor to) {
@@ -54,15 +48,6 @@ public final class HostFallback implements Kernels<Op> {
         backend.upload(from.address(), dense.address(), to.spec().bytes());
         if (dense != to) {
             launcher.assign(to, dense);
-            dense.close();
-        }
-    }
-
-    private static void close(Tensor[] tensors) {
-        for (Tensor t : tensors) {
-            if (t != null) {
-                t.close();
-            }
         }
     }
 

@@ -20,6 +20,6 @@ public interface Kernels<O extends Op> {
         return out;
     }
 
-    /** Queues the computation of an operation, or declines it. */
+    /** Queues the computation of an operation, or declines it. The caller frees all tensors that this allocates. */
     Answer compute(O op, Tensor[] in, Tensor[] out);
 }

@@ -53,21 +53,26 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
         if (!fits(given.x().shape(), given.h().shape())) {
             return Answer.TOO_LARGE;
         }
-        try (OperandCopies copies = new OperandCopies(launcher)) {
-            Tensor[] dense = new Tensor[in.length];
-            for (int i = 0; i < dense.length; i++) {
-                dense[i] = in[i] == given.lengths() ? copies.dense(in[i], DType.I64) : copies.dense(in[i]);
+        Tensor[] dense = new Tensor[in.length];
+        for (int i = 0; i < dense.length; i++) {
+            dense[i] = in[i] == given.lengths() && in[i].dtype() != DType.I64 ? cast(in[i]) : launcher.dense(in[i]);
+        }
+        Layer layer = new Layer(op, op.operands(dense));
+        switch (op) {
+            case Recurrence.Forward _ -> {
+                Tensor reserve = out[out.length - 1];
+                forward(layer, out, belongsToLibrary(reserve) || reserve.count() == 0 ? null : reserve);
             }
-            Layer layer = new Layer(op, op.operands(dense));
-            switch (op) {
-                case Recurrence.Forward _ -> {
-                    Tensor reserve = out[out.length - 1];
-                    forward(layer, out, belongsToLibrary(reserve) || reserve.count() == 0 ? null : reserve);
-                }
-                case Recurrence.Gradient g -> gradients(layer, g, dense, out);
-            }
+            case Recurrence.Gradient g -> gradients(layer, g, dense, out);
         }
         return Answer.HANDLED;
+    }
+
+    /** Returns lengths in i64. */
+    private Tensor cast(Tensor lengths) {
+        Tensor wide = Tensor.allocate(lengths.spec().with(DType.I64));
+        launcher.assign(wide, lengths);
+        return wide;
     }
 
     /** Returns whether kernels can index all sequences and units. */
@@ -115,16 +120,6 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
 
     private Launch launch(String function, Layer layer) {
         return launcher.launch(new RecurrenceKernel(function, layer.in.x().dtype(), layer.op.cell()));
-    }
-
-    private static DType wide(DType type) {
-        return type == DType.F64 ? DType.F64 : DType.F32;
-    }
-
-    private static void close(Tensor copy, Tensor original) {
-        if (copy != original) {
-            copy.close();
-        }
     }
 
     private static Tensor matrix(Tensor x, long rows, long columns, long from) {
@@ -188,7 +183,7 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
      * enough.
      */
     private Tensor state(Tensor from, Tensor to) {
-        DType type = wide(to.dtype());
+        DType type = Types.sums(to.dtype());
         Tensor state = to.dtype() == type ? to : Tensor.allocate(new Spec(type, to.shape(), to.device()));
         launcher.assign(state, from);
         return state;
@@ -219,7 +214,6 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
             Tensor x = present(layer);
             multiply(transposed(slopes, layer.rows(), layer.gates()),
                     matrix(x, layer.rows(), x.size(2), 0), out[states + 1]);
-            close(x, in.x());
             multiply(transposed(recurrent, layer.rows(), layer.gates()), before, out[states + 2]);
             if (in.bias() != null) {
                 sums.compute(OVER_ROWS, slopes, out[states + 3]);
@@ -230,7 +224,6 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
                 }
             }
         }
-        close(carried, dh);
         if (dc != null && dc != out[2]) {
             launcher.assign(out[2], dc);
             dc.close();

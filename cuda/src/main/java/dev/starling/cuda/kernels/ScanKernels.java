@@ -72,9 +72,6 @@ public final class ScanKernels implements Kernels<Scan> {
         Launch launch = launch("rows", x, y).i64(begin(y, axis, reverse)).i64(begin(x, axis, reverse)).tensor(totals);
         launch.i64(step(y, axis, reverse)).i64(step(x, axis, reverse)).i32((int) size).i32(length).layout(lines, 2)
                 .grid((int) count, pieces, 1, THREADS);
-        if (totals != null) {
-            totals.close();
-        }
         return Answer.HANDLED;
     }
 

@@ -12,7 +12,7 @@ public final class SignBits {
     private SignBits() { }
 
     /**
-     * Returns whether elements of a matrix are above 0, one bit each, for the caller to close.
+     * Returns whether elements of a matrix are above 0, one bit each.
      *
      * @param rowBits bits from row to row, a multiple of 32
      */

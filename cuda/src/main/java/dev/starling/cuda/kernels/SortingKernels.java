@@ -8,7 +8,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Sorting;
 
 /** {@link Sorting} operations; all sort whole lines, even if only a few elements are needed. */
-public final class SortingKernels {
+public final class SortingKernels implements Kernels<Sorting> {
     private static final int MIN_RUN = 64;
     private static final int MAX_RUN = 2048;
 
@@ -27,10 +27,11 @@ public final class SortingKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results. */
-    public Tensor[] run(Sorting op, Tensor x, Spec[] outputs) {
-        Tensor values = Tensor.allocate(outputs[0]);
-        Tensor indices = Tensor.allocate(outputs[1]);
+    @Override
+    public Answer compute(Sorting op, Tensor[] in, Tensor[] out) {
+        Tensor x = in[0];
+        Tensor values = out[0];
+        Tensor indices = out[1];
         if (values.count() > 0) {
             boolean descending = switch (op) {
                 case Sorting.Sort o -> o.descending();
@@ -44,15 +45,14 @@ public final class SortingKernels {
                     .tensor(indices).tensor(x).tensor(places).i64(values.count()).i32(n).i32(k)
                     .i64(x.strides()[axis]).i64(values.strides()[axis]).i64(indices.strides()[axis])
                     .layout(lines(axis, x, values, indices), 3).threads(values.count());
-            places.close();
         }
-        return new Tensor[] {values, indices};
+        return Answer.HANDLED;
     }
 
     /**
      * Returns, for each line of {@code x} along a dimension, the positions of its elements in sorted order.
      *
-     * @return i32 {@code [lines, size]}, for the caller to close
+     * @return i32 {@code [lines, size]}
      */
     Tensor places(Tensor x, int axis, boolean descending) {
         int n = Math.toIntExact(x.size(axis));
@@ -78,10 +78,7 @@ public final class SortingKernels {
                 places = otherPlaces;
                 otherPlaces = swap;
             }
-            otherKeys.close();
-            otherPlaces.close();
         }
-        keys.close();
         return places;
     }
 
