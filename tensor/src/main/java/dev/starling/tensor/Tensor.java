@@ -12,6 +12,7 @@ import dev.starling.tensor.spi.Block;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Reference;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * An n-dimensional array: a strided window on device memory that a {@link Scope} owns. Operations return new tensors;
@@ -33,7 +34,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     private final long[] strides;
     private final long offset;
     private final long id;
-    private String name;
+    private @Nullable String name;
 
     Tensor(Storage storage, Spec spec, long[] strides, long offset, ThreadState thread) {
         this.storage = storage;
@@ -279,7 +280,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      *     update changes anything and no error is reported: the caller reads the guard. The host need not wait for it
      * @throws TensorException if operands do not fit, are on different devices, or are closed; nothing is changed then
      */
-    public static void applyAll(Update[] ops, Tensor[][] operands, Tensor guard) {
+    public static void applyAll(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {
         Operands.check(ops, operands, guard);
         if (ops.length == 0) {
             return;
@@ -422,7 +423,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     }
 
     /** Returns the name set with {@link #named}, or {@code null}. */
-    public String name() {
+    public @Nullable String name() {
         return name;
     }
 

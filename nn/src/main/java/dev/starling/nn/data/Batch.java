@@ -9,6 +9,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Examples side by side, in memory that the loader reuses. A batch is valid until the next one is requested; a tensor
@@ -29,7 +30,7 @@ public final class Batch {
     private int size;
     private int rows;
     /** The device that the batch is uploaded to, or {@code null} if the batch stays on the host. */
-    private Device device;
+    private @Nullable Device device;
     private Uploader uploader;
     /**
      * On the device: one buffer per field with room for the largest batch, and views of it that match {@link #tensors}.
@@ -40,7 +41,7 @@ public final class Batch {
      * The failure of the worker that filled this batch, or {@code null}. The worker writes it before it publishes the
      * batch.
      */
-    LoadException failure;
+    @Nullable LoadException failure;
 
     Batch(List<Field> fields) {
         this.fields = fields;
@@ -48,7 +49,7 @@ public final class Batch {
     }
 
     /** Assigns batch {@code newNumber} of an epoch to this slot, to be delivered to {@code target}. */
-    void assign(EpochPlan newPlan, int newNumber, Device target) {
+    void assign(EpochPlan newPlan, int newNumber, @Nullable Device target) {
         plan = newPlan;
         number = newNumber;
         size = newPlan.size(newNumber);
@@ -68,7 +69,7 @@ public final class Batch {
     }
 
     /** Allocates memory on the device if necessary and lends it to the worker that fills the batch. */
-    private void prepareUpload(Device target) {
+    private void prepareUpload(@Nullable Device target) {
         if (target != device || target != null && delivered.length != tensors.length) {
             close();
             device = target;

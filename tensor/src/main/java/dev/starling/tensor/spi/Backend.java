@@ -7,6 +7,7 @@ import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Update;
 import java.util.function.IntConsumer;
+import org.jspecify.annotations.Nullable;
 
 /** Carries out operations on one device. Thread-safe. */
 public interface Backend {
@@ -34,7 +35,7 @@ public interface Backend {
      * @param guard one floating number on this device, or {@code null}; if it is infinite or NaN, no update changes
      *     anything
      */
-    default void updateAll(Update[] ops, Tensor[][] operands, Tensor guard) {
+    default void updateAll(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {
         if (guard != null && !Double.isFinite(guard.item())) {
             return;
         }
@@ -70,7 +71,7 @@ public interface Backend {
     }
 
     /** Returns the collectives between this device and others of its kind, or {@code null}. */
-    default DeviceCollectives collectives() {
+    default @Nullable DeviceCollectives collectives() {
         return null;
     }
 
@@ -88,7 +89,7 @@ public interface Backend {
      * @param part runs the host code of one part
      * @return the recording, or {@code null} if this device does not record, or if a part waits for the device
      */
-    default Recording record(int parts, IntConsumer part) {
+    default @Nullable Recording record(int parts, IntConsumer part) {
         return null;
     }
 
@@ -121,7 +122,7 @@ public interface Backend {
      *
      * @return {@code null} if the operations are to be carried out separately
      */
-    default Chain.Kernel fuse(Chain chain) {
+    default Chain.@Nullable Kernel fuse(Chain chain) {
         return null;
     }
 
