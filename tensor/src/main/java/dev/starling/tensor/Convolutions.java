@@ -76,7 +76,7 @@ public final class Convolutions {
         if (weight.rank() < 3 || !weight.device().backend().convolvesChannelsLast() || ChannelsLast.holds(weight)) {
             return weight;
         }
-        Tensor copy = Tensor.allocate(weight.spec(), ChannelsLast.strides(weight.shape()));
+        Tensor copy = Storage.allocate(weight.spec(), ChannelsLast.strides(weight.shape()));
         Tensor.apply(new Update.Assign(), copy, weight);
         return copy;
     }

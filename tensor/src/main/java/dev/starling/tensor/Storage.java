@@ -42,11 +42,25 @@ public final class Storage {
         this.foreign = foreign;
     }
 
-    static Storage allocate(Device device, long bytes, ThreadState state) {
-        Allocator allocator = device.backend().memory();
-        Storage storage = new Storage(device, allocator, allocator.allocate(bytes), bytes, null);
-        storage.own(state.scope);
-        return storage;
+    /** Allocates a row-major tensor with undefined content in the current scope. */
+    public static Tensor allocate(Spec spec) {
+        return allocate(spec, spec.shape().contiguousStrides());
+    }
+
+    /** Allocates a tensor with undefined content and these dense strides in elements, checked. */
+    public static Tensor allocate(Spec spec, long[] strides) {
+        if (strides != spec.shape().contiguousStrides()) {
+            require("allocate", spec, strides, 0, spec.bytes());
+        }
+        ThreadState thread = ThreadState.current();
+        Tensor lent = thread.interceptor.allocate(spec, strides);
+        if (lent != null) {
+            return lent;
+        }
+        Allocator allocator = spec.device().backend().memory();
+        Storage storage = new Storage(spec.device(), allocator, allocator.allocate(spec.bytes()), spec.bytes(), null);
+        storage.own(thread.scope);
+        return new Tensor(storage, spec, strides, 0, thread);
     }
 
     static Storage foreign(Device device, Block block, Object keeper) {

@@ -46,22 +46,6 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     // ---- factories ----
 
-    /** Allocates a row-major tensor with undefined content in the current scope. For backends. */
-    public static Tensor allocate(Spec spec) {
-        return allocate(spec, spec.shape().contiguousStrides());
-    }
-
-    /** Allocates a tensor with undefined content and these dense strides in elements, checked. For backends. */
-    public static Tensor allocate(Spec spec, long[] strides) {
-        if (strides != spec.shape().contiguousStrides()) {
-            Storage.require("allocate", spec, strides, 0, spec.bytes());
-        }
-        ThreadState thread = ThreadState.current();
-        Tensor lent = thread.interceptor.allocate(spec, strides);
-        return lent != null ? lent
-                : new Tensor(Storage.allocate(spec.device(), spec.bytes(), thread), spec, strides, 0, thread);
-    }
-
     /**
      * Makes a tensor over memory of the caller, without a copy: each side sees what the other writes. The segment must
      * be native (off-heap) and writable, and must stay alive as long as the tensor is used.
@@ -92,7 +76,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             Tensor host = Device.with(Device.cpu(), () -> copyOf(source, dtype, shape));
             return host.to(spec.device());
         }
-        Tensor tensor = allocate(spec);
+        Tensor tensor = Storage.allocate(spec);
         MemorySegment.copy(source, 0, HostMemory.ALL, tensor.address(), spec.bytes());
         return tensor;
     }
@@ -450,7 +434,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     private Tensor transfer(Spec target) {
         Tensor source = contiguous();
-        Tensor result = allocate(target);
+        Tensor result = Storage.allocate(target);
         if (!target.device().backend().hostVisible() && !device().backend().hostVisible()) {
             return source.to(Device.cpu()).transfer(target);
         }

@@ -14,6 +14,7 @@ import dev.starling.cuda.kernels.OperandCopies;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
 import java.util.Optional;
@@ -108,8 +109,8 @@ public final class CudnnAttention implements Kernels<Attention> {
                 query(call, false)) != null;
         try (OperandCopies copies = new OperandCopies(launcher)) {
             Tensor logs = copies.dense(in[5]);
-            Tensor sums = copies.add(Tensor.allocate(logs.spec()));
-            Tensor slopes = copies.add(Tensor.allocate(logs.spec().with(
+            Tensor sums = copies.add(Storage.allocate(logs.spec()));
+            Tensor slopes = copies.add(Storage.allocate(logs.spec().with(
                     logs.shape().concat(Shape.of(call.width())))));
             Tensor queries = padded ? copies.add(lengths(call, call.queries(), logs)) : null;
             Tensor keys = padded ? copies.add(lengths(call, call.keys(), logs)) : null;
@@ -129,7 +130,7 @@ public final class CudnnAttention implements Kernels<Attention> {
 
     /** Returns the lengths of all sequences, none of which is padded. */
     private Tensor lengths(AttentionCall call, long length, Tensor like) {
-        Tensor lengths = Tensor.allocate(new Spec(DType.I32, Shape.of(call.batch()), like.device()));
+        Tensor lengths = Storage.allocate(new Spec(DType.I32, Shape.of(call.batch()), like.device()));
         launcher.fill(lengths, length);
         return lengths;
     }

@@ -20,6 +20,7 @@ import dev.starling.cuda.memory.LruMap;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.spi.Allocator;
@@ -166,7 +167,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
             OperandCopies copies) {
         Recurrence.Operands<Tensor> given = op.operands(in);
         Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x(), copies));
-        Tensor[] results = {op.reverse() ? copies.add(Tensor.allocate(out[0].spec())) : out[0], out[1],
+        Tensor[] results = {op.reverse() ? copies.add(Storage.allocate(out[0].spec())) : out[0], out[1],
             states(op) == 1 ? null : out[2]};
         synchronized (cudnn) {
             State state = state(call);
@@ -190,7 +191,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x(), copies));
         Tensor[] incoming = {inOrder(op, in[0], copies), in[1], states == 1 ? null : in[2]};
         Tensor y = inOrder(op, in[states + 1], copies);
-        Tensor dx = op.reverse() || !op.input() ? copies.add(Tensor.allocate(given.x().spec())) : out[0];
+        Tensor dx = op.reverse() || !op.input() ? copies.add(Storage.allocate(given.x().spec())) : out[0];
         Recurrence.Operands<Tensor> to = with(op.forward(true).operands(out), dx);
         synchronized (cudnn) {
             State state = state(call);

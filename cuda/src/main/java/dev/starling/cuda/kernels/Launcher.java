@@ -3,6 +3,7 @@ package dev.starling.cuda.kernels;
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -99,7 +100,7 @@ public final class Launcher {
 
     /** Returns a row-major copy for the caller to close. */
     public Tensor copied(Tensor x) {
-        Tensor y = Tensor.allocate(x.spec());
+        Tensor y = Storage.allocate(x.spec());
         assign(y, x);
         return y;
     }

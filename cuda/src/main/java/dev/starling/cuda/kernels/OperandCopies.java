@@ -2,6 +2,7 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.ArrayList;
@@ -41,7 +42,7 @@ public final class OperandCopies implements AutoCloseable {
         if (x.dtype() == type) {
             return dense(x);
         }
-        Tensor y = add(Tensor.allocate(new Spec(type, x.shape(), x.device())));
+        Tensor y = add(Storage.allocate(new Spec(type, x.shape(), x.device())));
         launcher.assign(y, x);
         return y;
     }
@@ -56,7 +57,7 @@ public final class OperandCopies implements AutoCloseable {
         if (ChannelsLast.holds(x) && x.address() % ALIGNMENT == 0) {
             return x;
         }
-        Tensor y = add(Tensor.allocate(x.spec(), ChannelsLast.strides(x.shape())));
+        Tensor y = add(Storage.allocate(x.spec(), ChannelsLast.strides(x.shape())));
         launcher.assign(y, x);
         return y;
     }

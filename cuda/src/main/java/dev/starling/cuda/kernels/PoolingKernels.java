@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.spi.ChannelsLast;
@@ -71,7 +72,7 @@ public final class PoolingKernels {
     private Tensor check(Pooling.MaxPoolGradient op, Tensor g, Tensor places, Tensor x) {
         int count = Math.toIntExact(places.count());
         long plane = x.shape().slice(2, x.rank()).count();
-        Tensor stray = Tensor.allocate(new Spec(DType.I32, Shape.of(), x.device()));
+        Tensor stray = Storage.allocate(new Spec(DType.I32, Shape.of(), x.device()));
         launcher.fill(stray, 0);
         int fault = launcher.faults().register(op, 0, plane - 1, g, places);
         Launch launch = launch("check_places", x, places.dtype()).tensor(places).tensor(stray).i32(count).fault(fault);
@@ -80,7 +81,7 @@ public final class PoolingKernels {
     }
 
     private static Tensor allocate(Spec spec, boolean channelsLast) {
-        return channelsLast ? Tensor.allocate(spec, ChannelsLast.strides(spec.shape())) : Tensor.allocate(spec);
+        return channelsLast ? Storage.allocate(spec, ChannelsLast.strides(spec.shape())) : Storage.allocate(spec);
     }
 
     private Launch launch(String function, Tensor like, DType index) {

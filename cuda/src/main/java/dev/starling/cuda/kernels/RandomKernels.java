@@ -3,6 +3,7 @@ package dev.starling.cuda.kernels;
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Random;
 
@@ -24,7 +25,7 @@ public final class RandomKernels {
 
     /** Returns the results, row-major: random numbers are counted in that order. */
     public Tensor[] run(Random op, Tensor[] inputs, Spec output) {
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         switch (op) {
             case Random.Uniform u -> begin(u, "uniform", y).f32((float) u.low()).f32((float) (u.high() - u.low()))
                     .f32(Math.nextDown((float) u.high())).threads(pairs(y));

@@ -5,6 +5,7 @@ import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.TensorException.Problem;
@@ -53,7 +54,7 @@ public final class SelectionKernels {
     }
 
     private Tensor take(Selection.Take op, Tensor x, Tensor index, Spec output) {
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         if (index.count() == 0) {
             return y;
         }
@@ -77,7 +78,7 @@ public final class SelectionKernels {
     }
 
     private Tensor gather(Selection.Gather op, Tensor x, Tensor index, Spec output) {
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         int axis = op.axis();
         long[] strides = x.strides().clone();
         strides[axis] = 0;
@@ -97,7 +98,7 @@ public final class SelectionKernels {
         Tensor base = in[0];
         Tensor index = in[1];
         Tensor source = in[2];
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         launcher.assign(y, base);
         if (index.count() == 0) {
             return y;
@@ -115,7 +116,7 @@ public final class SelectionKernels {
     }
 
     private Tensor takeGradient(Selection.TakeGradient op, Tensor g, Tensor index, Spec output) {
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         launcher.fill(y, 0);
         if (index.count() == 0) {
             return y;
@@ -150,7 +151,7 @@ public final class SelectionKernels {
      */
     private Tensor fromFront(Op op, Tensor index, int axis, long size, Tensor... operands) {
         int n = Math.toIntExact(index.size(axis));
-        Tensor keys = Tensor.allocate(new Spec(DType.I64, Shape.of(index.count() / n, n), index.device()));
+        Tensor keys = Storage.allocate(new Spec(DType.I64, Shape.of(index.count() / n, n), index.device()));
         int fault = launcher.faults().register(op, size, operands);
         launcher.launch(new SelectionKernel("from_front", "u8", index.dtype(), false)).tensor(keys).tensor(index)
                 .i64(index.count()).i32(n).i64(size).i64(index.strides()[axis])
@@ -160,10 +161,10 @@ public final class SelectionKernels {
     }
 
     private Tensor nonzero(Selection.Nonzero op, Tensor x, Spec output) {
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         long chunks = Math.ceilDiv(x.count(), (long) CHUNK);
         Tensor from = launcher.dense(x);
-        Tensor counts = Tensor.allocate(new Spec(DType.I64, Shape.of(chunks), x.device()));
+        Tensor counts = Storage.allocate(new Spec(DType.I64, Shape.of(chunks), x.device()));
         String type = Types.of(x.dtype());
         long found = launcher.faults().answer();
         launcher.launch(new SelectionKernel("count_nonzero", type, DType.I64, false)).tensor(counts).tensor(from)

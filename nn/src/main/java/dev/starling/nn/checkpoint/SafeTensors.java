@@ -4,6 +4,7 @@ import dev.starling.nn.Parameter;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -267,7 +268,7 @@ public final class SafeTensors implements AutoCloseable {
         SafeTensorsHeader.Entry entry = entry(name);
         Device target = Device.current();
         try (Scope scope = Scope.open("load")) {
-            Tensor tensor = Tensor.allocate(spec(name));
+            Tensor tensor = Storage.allocate(spec(name));
             MemorySegment elements = tensor.segment();
             for (long i = 0; i < elements.byteSize(); i += CHUNK) {
                 source.read(elements.asSlice(i, Math.min(CHUNK, elements.byteSize() - i)).asByteBuffer(),

@@ -3,6 +3,7 @@ package dev.starling.nn.data;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.spi.Uploader;
 import java.lang.foreign.Arena;
@@ -78,7 +79,7 @@ public final class Batch {
                 buffers = new Tensor[segments.length];
                 delivered = new Tensor[tensors.length][];
                 Scope.detached(() -> {
-                    Arrays.setAll(buffers, i -> Tensor.allocate(new Spec(fields.get(i).dtype(),
+                    Arrays.setAll(buffers, i -> Storage.allocate(new Spec(fields.get(i).dtype(),
                             fields.get(i).shape().insert(0, tensors.length - 1), target)));
                     return null;
                 });

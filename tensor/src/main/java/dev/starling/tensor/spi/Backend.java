@@ -2,6 +2,7 @@ package dev.starling.tensor.spi;
 
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Recurrence;
@@ -21,7 +22,7 @@ public interface Backend {
     boolean hostVisible();
 
     /**
-     * Carries out {@code op} and returns its outputs, allocated with {@link Tensor#allocate}; an operation that works
+     * Carries out {@code op} and returns its outputs, allocated with {@link Storage#allocate}; an operation that works
      * in place ({@link dev.starling.tensor.op.Update}) returns none.
      *
      * @param inputs operands from {@link Tensor#apply}: open, on this device, checked by {@code infer}
