@@ -250,6 +250,9 @@ public final class Transport implements Agent, AutoCloseable {
             refusals.unknownSession();
         } else if (endpoint.receive(type, buffer, offset, length)) {
             counters.received++;
+            if (endpoint.handshake.isProven()) {
+                wire.onProof();
+            }
         }
     }
 

@@ -99,7 +99,8 @@ public interface RemoteWrites {
          * Called when the source may be changed again.
          *
          * @param tag of the write
-         * @param written whether the data are in the target's memory; otherwise the peer was lost
+         * @param written whether the data are in the target's memory or, if the target is ordered, on their way there;
+         *     otherwise the peer was lost
          */
         void onComplete(long tag, boolean written);
     }

@@ -1,6 +1,7 @@
 package dev.starling.transport.ucx;
 
 import dev.starling.transport.TransportException;
+import dev.starling.transport.socket.HostPort;
 import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;

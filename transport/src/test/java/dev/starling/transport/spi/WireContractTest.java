@@ -49,6 +49,8 @@ class WireContractTest {
         return Stream.of(new WireOptions("aeron", Map.of("ipc", "true")),
                 new WireOptions("aeron", Map.of("ipc", "false", "linger", "10000")),
                 new WireOptions("aeron", Map.of("ipc", "false", "mtu", "1408", "linger", "10000")),
+                new WireOptions("tcp", Map.of()),
+                new WireOptions("tcp", Map.of("sendBuffer", "256k", "receiveBuffer", "256k")),
                 new WireOptions("ucx", Map.of("tls", "tcp")),
                 new WireOptions("ucx", Map.of("tls", "sm,self")), new WireOptions("ucx", Map.of("tls", "all")));
     }
@@ -100,6 +102,7 @@ class WireContractTest {
                 buffer.getBytes(offset + HEADER, body);
                 assertThat(body).isEqualTo(message(received[0], from.maxMessageLength()));
                 received[0]++;
+                to.onProof();
             };
             int[] sent = {0};
             await(() -> {
@@ -154,7 +157,10 @@ class WireContractTest {
             boolean[] last = {false};
             await(() -> {
                 last[0] = last[0] || offer(link, body) == Wire.SENT;
-                to.poll((buffer, offset, length) -> received[0] += length == body.length + HEADER ? 1 : 0, 16);
+                to.poll((buffer, offset, length) -> {
+                    to.onProof();
+                    received[0] += length == body.length + HEADER ? 1 : 0;
+                }, 16);
                 return last[0] && received[0] == expected;
             }, from);
         }

@@ -1,24 +1,30 @@
-package dev.starling.transport.ucx;
+package dev.starling.transport.socket;
 
 import dev.starling.transport.TransportException;
 import java.net.InetSocketAddress;
 
 /** Addresses such as {@code 10.0.0.1:4000} or {@code [fe80::1]:4000}. */
-final class HostPort {
+public final class HostPort {
     private static final int MAX_LENGTH = 512;
 
     private HostPort() { }
 
-    static String format(String host, int port) {
+    /** Returns the address of a port of a host, which may be a name or a numeric address. */
+    public static String format(String host, int port) {
         return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port;
     }
 
     /** Returns whether an address is numeric, without a host name. */
-    static boolean isNumeric(String address) {
+    public static boolean isNumeric(String address) {
         return address.matches("(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-fA-F:.]+]):\\d{1,5}");
     }
 
-    static InetSocketAddress parse(String address) {
+    /**
+     * Resolves an address.
+     *
+     * @throws TransportException if it is malformed, or its host is unknown
+     */
+    public static InetSocketAddress parse(String address) {
         int colon = address.lastIndexOf(':');
         String host = colon < 0 ? "" : address.substring(0, colon);
         if (host.startsWith("[") && host.endsWith("]")) {
@@ -30,12 +36,17 @@ final class HostPort {
         if (host.isEmpty() || address.length() > MAX_LENGTH || !port.matches("[0-9]{1,5}")
                 || Integer.parseInt(port) < 1 || Integer.parseInt(port) > 65_535) {
             throw new TransportException(TransportException.Problem.ARGUMENT,
-                    "'" + address + "' is not an address of a ucx wire", "give host:port");
+                    "'" + address + "' is not the address of a process", "give host:port");
         }
         return resolve(host, Integer.parseInt(port));
     }
 
-    static InetSocketAddress resolve(String host, int port) {
+    /**
+     * Resolves a host.
+     *
+     * @throws TransportException if it is unknown
+     */
+    public static InetSocketAddress resolve(String host, int port) {
         InetSocketAddress address = new InetSocketAddress(host, port);
         if (address.isUnresolved()) {
             throw new TransportException(TransportException.Problem.ARGUMENT,
