@@ -53,7 +53,7 @@ public final class Endpoint implements AutoCloseable {
         this.address = address;
         this.session = session;
         this.handshake = handshake;
-        puts = new PutQueue(this, context, listener);
+        puts = new PutQueue(this, context);
     }
 
     /** Begins to connect to the process at an address. */
@@ -288,7 +288,7 @@ public final class Endpoint implements AutoCloseable {
         if (state == State.CONNECTING) {
             state = State.CONNECTED;
             if (handshake.hello() != null) {
-                listener.onAccepted(this);
+                context.handlers().connections.onAccepted(this);
             }
         }
     }
@@ -344,7 +344,7 @@ public final class Endpoint implements AutoCloseable {
         int body = offset + Frame.HEADER;
         int bodyLength = length - Frame.HEADER;
         switch (type) {
-            case Frame.MESSAGE -> listener.onMessage(this, buffer, body, bodyLength);
+            case Frame.MESSAGE -> context.handlers().messages.onMessage(this, buffer, body, bodyLength);
             case Frame.PUT -> puts.receive(buffer, offset, length);
             case Frame.PUT_DONE -> puts.acknowledged(buffer.getLong(body, Frame.ORDER));
             case Frame.GOODBYE -> {
@@ -372,7 +372,8 @@ public final class Endpoint implements AutoCloseable {
         if (wasConnected || state == State.CONNECTING) {
             end(State.LOST, why);
             if (wasConnected) {
-                listener.onLost(this);
+                context.counters().lostPeers++;
+                context.handlers().connections.onLost(this);
             }
         }
     }

@@ -1,20 +1,7 @@
 package dev.starling.transport;
 
-import org.agrona.DirectBuffer;
-
-/** Is notified of what happens at an endpoint. */
+/** Is notified when an endpoint ends; the application's {@link Handlers} are notified of everything else. */
 interface EndpointListener {
-    /** A process proved that it has the secret; for endpoints that the peer began. */
-    void onAccepted(Endpoint endpoint);
-
-    void onMessage(Endpoint endpoint, DirectBuffer buffer, int offset, int length);
-
-    /** The data of a put with an immediate value have arrived. */
-    void onPut(Endpoint endpoint, long immediate);
-
-    /** The connection was established and is lost. */
-    void onLost(Endpoint endpoint);
-
     /** The connection is over, for whatever reason: the peer may begin another one. */
     void onEnded(Endpoint endpoint);
 

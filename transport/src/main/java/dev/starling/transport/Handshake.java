@@ -223,7 +223,7 @@ final class Handshake {
     }
 
     private boolean onChallenge(DirectBuffer buffer, int offset, int length) {
-        if (!Frame.isWhole(context.bodies(), buffer, offset, length, 0)) {
+        if (!Frame.isSealed(context.bodies(), buffer, offset, length, 0)) {
             return context.refusals().checksum(address);
         }
         if (state != State.GREETING) {
@@ -243,7 +243,7 @@ final class Handshake {
         }
         session.address(peer);
         session.agree(authentication.key());
-        session.heard();
+        session.renewLiveness();
         challengedNs = context.now();
         nextTryNs = challengedNs;
         state = State.PROVING;
@@ -263,12 +263,12 @@ final class Handshake {
             return context.refusals().proof(address);
         }
         long key = authentication.key();
-        if (!Frame.isWhole(context.bodies(), buffer, offset, length, key)) {
+        if (!Frame.isSealed(context.bodies(), buffer, offset, length, key)) {
             return context.refusals().checksum(address);
         }
         greeting = accepted;
         session.agree(key);
-        session.heard();
+        session.renewLiveness();
         // If the WELCOME cannot be sent now, doWork tries again, and finds out if the link has failed.
         state = session.send(Frame.WELCOME, Frame.HEADER, null, 0, 0) == Wire.SENT ? State.COMPLETE : State.WELCOMING;
         return true;
@@ -278,7 +278,7 @@ final class Handshake {
      * Only the receiver of the HELLO knows this session, so a refusal is as trustworthy as the absence of an answer.
      */
     private boolean onRefusal(DirectBuffer buffer, int offset, int length) {
-        if (!Frame.isWhole(context.bodies(), buffer, offset, length, 0)) {
+        if (!Frame.isSealed(context.bodies(), buffer, offset, length, 0)) {
             return context.refusals().checksum(address);
         }
         if (state != State.GREETING) {

@@ -21,7 +21,6 @@ final class PutQueue {
 
     private final Endpoint endpoint;
     private final TransportContext context;
-    private final EndpointListener listener;
     private final Put[] ring = new Put[SLOTS];
     private final UnsafeBuffer piece = new UnsafeBuffer(0, 0);
     private final RemoteWrites.Completion written = this::written;
@@ -39,10 +38,9 @@ final class PutQueue {
     private long awaited;
     private long acknowledged;
 
-    PutQueue(Endpoint endpoint, TransportContext context, EndpointListener listener) {
+    PutQueue(Endpoint endpoint, TransportContext context) {
         this.endpoint = endpoint;
         this.context = context;
-        this.listener = listener;
     }
 
     private static final class Put {
@@ -207,7 +205,7 @@ final class PutQueue {
         }
         count(flags);
         if ((flags & Frame.PUT_IMMEDIATE) != 0) {
-            listener.onPut(endpoint, buffer.getLong(offset + Frame.PUT_VALUE, Frame.ORDER));
+            context.handlers().puts.onPut(endpoint, buffer.getLong(offset + Frame.PUT_VALUE, Frame.ORDER));
         }
     }
 

@@ -1,9 +1,12 @@
 package dev.starling.transport;
 
 import java.io.IOException;
+import java.lang.System.Logger.Level;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFileAttributeView;
+import java.nio.file.attribute.PosixFilePermission;
 import java.security.GeneralSecurityException;
 import java.security.SecureRandom;
 import java.util.HexFormat;
@@ -54,12 +57,17 @@ public final class Secret {
     }
 
     /**
-     * Reads a secret in hexadecimal from a file.
+     * Reads a secret in hexadecimal from a file, and logs a warning if every user of this host may read it.
      *
      * @throws TransportException if the file cannot be read or does not hold a secret
      */
     public static Secret read(Path file) {
         try {
+            PosixFileAttributeView view = Files.getFileAttributeView(file, PosixFileAttributeView.class);
+            if (view != null && view.readAttributes().permissions().contains(PosixFilePermission.OTHERS_READ)) {
+                System.getLogger("dev.starling.transport").log(Level.WARNING,
+                        "all users of this host can read the secret in {0}: chmod 600 {0}", file);
+            }
             return ofHex(Files.readString(file));
         } catch (IOException e) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "cannot read the secret in " + file,

@@ -124,7 +124,7 @@ final class Session {
 
     /** Returns whether a frame is sealed with the agreed key. */
     boolean isSealed(DirectBuffer buffer, int offset, int length) {
-        return key != NONE && Frame.isWhole(context.bodies(), buffer, offset, length, key);
+        return key != NONE && Frame.isSealed(context.bodies(), buffer, offset, length, key);
     }
 
     /** Returns the number that the next frame of the peer must have. */
@@ -135,11 +135,11 @@ final class Session {
     /** Counts a frame that was accepted. */
     void received() {
         expected++;
-        heard();
+        renewLiveness();
     }
 
-    /** Records a sign of life. */
-    void heard() {
+    /** Begins the liveness timeout again: the peer has given a sign of life. */
+    void renewLiveness() {
         lastReceivedNs = context.now();
     }
 }

@@ -59,14 +59,11 @@ public final class Transport implements Agent, AutoCloseable {
     private final Refusals refusals;
     private final Regions regions = new Regions(this::cancelPuts);
     private final TransportContext context;
-    private final EndpointListener events = new Events();
-    private final Long2ObjectHashMap<Endpoint> sessions = new Long2ObjectHashMap<>();
+    private final EndpointListener endings = new Endings();
+    private final Long2ObjectHashMap<Endpoint> endpointsBySession = new Long2ObjectHashMap<>();
     /** Endpoints of peers that began the connection, by the identity of the HELLO; not those that have ended. */
     private final Map<String, Endpoint> hellos = new HashMap<>();
     private final List<Endpoint> endpoints = new ArrayList<>();
-    private MessageHandler messages = (from, buffer, offset, length) -> { };
-    private PutHandler puts = (from, immediate) -> { };
-    private ConnectionHandler connections = new ConnectionHandler() { };
     private final Inbox inbox = this::onFrame;
     private long nextUpkeepNs;
     private boolean closed;
@@ -77,7 +74,8 @@ public final class Transport implements Agent, AutoCloseable {
         this.wire = wire;
         clock.update(wire.clock().nanoTime());
         refusals = new Refusals(counters, wire.address(), clock);
-        context = new TransportContext(config, wire, clock, counters, refusals, regions, new BodyChecksum());
+        context = new TransportContext(config, wire, clock, counters, refusals, regions, new BodyChecksum(),
+                new Handlers());
         nextUpkeepNs = clock.nanoTime();
     }
 
@@ -139,17 +137,17 @@ public final class Transport implements Agent, AutoCloseable {
 
     /** Sets the handler that receives messages. */
     public void onMessage(MessageHandler handler) {
-        messages = handler;
+        context.handlers().messages = handler;
     }
 
     /** Sets the handler that is notified of puts with an immediate value. */
     public void onPut(PutHandler handler) {
-        puts = handler;
+        context.handlers().puts = handler;
     }
 
     /** Sets the handler that is notified of connects and disconnects. */
     public void onConnection(ConnectionHandler handler) {
-        connections = handler;
+        context.handlers().connections = handler;
     }
 
     /**
@@ -165,7 +163,7 @@ public final class Transport implements Agent, AutoCloseable {
             throw new TransportException(TransportException.Problem.ARGUMENT, "a greeting must have at most "
                     + Authentication.MAX_GREETING + " bytes, got " + greeting.length, "");
         }
-        Endpoint endpoint = Endpoint.connect(context, events, wire.open(address), address, greeting.clone(),
+        Endpoint endpoint = Endpoint.connect(context, endings, wire.open(address), address, greeting.clone(),
                 nanoTime());
         add(endpoint);
         return endpoint;
@@ -245,7 +243,7 @@ public final class Transport implements Agent, AutoCloseable {
             onHello(buffer, offset, length);
             return;
         }
-        Endpoint endpoint = sessions.get(Frame.session(buffer, offset));
+        Endpoint endpoint = endpointsBySession.get(Frame.session(buffer, offset));
         if (endpoint == null) {
             refusals.unknownSession();
         } else if (endpoint.receive(type, buffer, offset, length)) {
@@ -257,7 +255,7 @@ public final class Transport implements Agent, AutoCloseable {
     }
 
     private void onHello(DirectBuffer buffer, int offset, int length) {
-        Authentication.Hello hello = Frame.isWhole(context.bodies(), buffer, offset, length, 0)
+        Authentication.Hello hello = Frame.isSealed(context.bodies(), buffer, offset, length, 0)
                 ? Authentication.readHello(config.secret(), buffer, offset + Frame.HEADER, length - Frame.HEADER)
                 : null;
         if (hello == null) {
@@ -284,7 +282,7 @@ public final class Transport implements Agent, AutoCloseable {
         }
         try {
             long now = clock.nanoTime();
-            Endpoint endpoint = Endpoint.answer(context, events, wire.open(hello.address()), hello, now);
+            Endpoint endpoint = Endpoint.answer(context, endings, wire.open(hello.address()), hello, now);
             hellos.put(hello.identity(), endpoint);
             add(endpoint);
             endpoint.doWork(now);
@@ -315,7 +313,7 @@ public final class Transport implements Agent, AutoCloseable {
     }
 
     private void add(Endpoint endpoint) {
-        sessions.put(endpoint.session(), endpoint);
+        endpointsBySession.put(endpoint.session(), endpoint);
         endpoints.add(endpoint);
         nextUpkeepNs = clock.nanoTime();
     }
@@ -324,29 +322,8 @@ public final class Transport implements Agent, AutoCloseable {
         endpoints.forEach(e -> e.puts.cancel(source));
     }
 
-    /** Passes what happens at the endpoints on to the application's handlers, and keeps the book of endpoints. */
-    private final class Events implements EndpointListener {
-        @Override
-        public void onAccepted(Endpoint endpoint) {
-            connections.onAccepted(endpoint);
-        }
-
-        @Override
-        public void onMessage(Endpoint endpoint, DirectBuffer buffer, int offset, int length) {
-            messages.onMessage(endpoint, buffer, offset, length);
-        }
-
-        @Override
-        public void onPut(Endpoint endpoint, long immediate) {
-            puts.onPut(endpoint, immediate);
-        }
-
-        @Override
-        public void onLost(Endpoint endpoint) {
-            counters.lostPeers++;
-            connections.onLost(endpoint);
-        }
-
+    /** Forgets endpoints that have ended. */
+    private final class Endings implements EndpointListener {
         @Override
         public void onEnded(Endpoint endpoint) {
             Authentication.Hello hello = endpoint.handshake.hello();
@@ -357,7 +334,7 @@ public final class Transport implements Agent, AutoCloseable {
 
         @Override
         public void onClosed(Endpoint endpoint) {
-            sessions.remove(endpoint.session());
+            endpointsBySession.remove(endpoint.session());
             endpoints.remove(endpoint);
         }
     }

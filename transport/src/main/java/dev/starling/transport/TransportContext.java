@@ -10,9 +10,10 @@ import org.agrona.concurrent.CachedNanoClock;
  *
  * @param clock the time at which the current call of {@link Transport#doWork} began
  * @param bodies of the transport's thread
+ * @param handlers of the application, which endpoints call
  */
 record TransportContext(TransportConfig config, Wire wire, CachedNanoClock clock, TransportCounters counters,
-        Refusals refusals, Regions regions, BodyChecksum bodies) {
+        Refusals refusals, Regions regions, BodyChecksum bodies, Handlers handlers) {
     String address() {
         return wire.address();
     }

@@ -39,7 +39,8 @@ class HandshakeTest {
         Side(String address, Secret secret) {
             TransportConfig config = TransportConfig.of("local", secret).livenessTimeout(Duration.ofNanos(LIVENESS_NS));
             context = new TransportContext(config, new Named(address), clock, counters,
-                    new Refusals(counters, address, clock), new Regions(_ -> { }), new BodyChecksum());
+                    new Refusals(counters, address, clock), new Regions(_ -> { }), new BodyChecksum(),
+                    new Handlers());
         }
 
         void initiate(String address) {

@@ -4,7 +4,9 @@ import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.WireConfig;
 import io.aeron.CommonContext;
 import io.aeron.driver.MediaDriver;
+import io.aeron.driver.ReceiveChannelEndpointSupplier;
 import io.aeron.driver.ThreadingMode;
+import io.aeron.driver.media.ReceiveChannelEndpoint;
 import io.aeron.exceptions.StorageSpaceException;
 import java.lang.System.Logger.Level;
 import java.nio.file.Path;
@@ -51,20 +53,25 @@ public final class AeronDriver implements AutoCloseable {
     public static AeronDriver start(Path directory) {
         int threads = Runtime.getRuntime().availableProcessors() <= 4 ? 1 : 3;
         if (directory != null) {
-            return start(null, directory, threads, DEFAULT_LIVENESS_NS);
+            return start(null, directory, threads, DEFAULT_LIVENESS_NS, ReceiveChannelEndpoint::new);
         }
         WireDirectory.sweep(WireDirectory.defaultBase());
         WireDirectory own = WireDirectory.create(WireDirectory.defaultBase());
         try {
-            return start(own, own.driver(), threads, DEFAULT_LIVENESS_NS);
+            return start(own, own.driver(), threads, DEFAULT_LIVENESS_NS, ReceiveChannelEndpoint::new);
         } catch (RuntimeException e) {
             own.close();
             throw e;
         }
     }
 
-    /** Starts a driver, which takes ownership of the wire's directory, if there is one. */
-    static AeronDriver start(WireDirectory own, Path directory, int threads, long livenessNs) {
+    /**
+     * Starts a driver, which takes ownership of the wire's directory, if there is one.
+     *
+     * @param sockets creates the sockets at which the driver receives
+     */
+    static AeronDriver start(WireDirectory own, Path directory, int threads, long livenessNs,
+            ReceiveChannelEndpointSupplier sockets) {
         if (own == null && CommonContext.isDriverActive(directory.toFile(), TimeUnit.NANOSECONDS.toMillis(livenessNs),
                 ignored -> { })) {
             throw new TransportException(TransportException.Problem.IN_USE, "a media driver already runs in "
@@ -72,7 +79,7 @@ public final class AeronDriver implements AutoCloseable {
                     "use that driver or choose another directory");
         }
         AeronSettings.requireRoom(existing(directory), BYTES, "a media driver");
-        MediaDriver.Context context = context(directory, livenessNs);
+        MediaDriver.Context context = context(directory, livenessNs).receiveChannelEndpointSupplier(sockets);
         setThreads(context, threads);
         try {
             return new AeronDriver(own, MediaDriver.launch(context));

@@ -2,6 +2,7 @@ package dev.starling.transport.aeron;
 
 import dev.starling.transport.TransportException;
 import dev.starling.transport.TransportException.Problem;
+import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
@@ -17,18 +18,14 @@ import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.net.BindException;
 import java.net.DatagramSocket;
-import java.net.Inet6Address;
-import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.SocketException;
-import java.net.UnknownHostException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import java.util.regex.Pattern;
 import org.agrona.LangUtil;
 import org.agrona.collections.LongArrayList;
 import org.agrona.concurrent.AgentInvoker;
@@ -43,7 +40,6 @@ import org.agrona.concurrent.status.CountersReader;
 final class AeronWire implements Wire {
     static final System.Logger LOG = System.getLogger("dev.starling.transport.aeron");
 
-    private static final Pattern NUMERIC = Pattern.compile("(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-fA-F:.]+]):\\d{1,5}");
     private static final int UDP_STREAM = 1001;
     /** Interval at which the driver and the clients are driven while nothing travels over the network. */
     private static final long UPKEEP_NS = TimeUnit.MICROSECONDS.toNanos(20);
@@ -67,6 +63,8 @@ final class AeronWire implements Wire {
     private String address;
 
     private final List<AeronLink> links = new ArrayList<>();
+    /** How many links there were at the same time; read by the driver, which may have threads of its own. */
+    private volatile int maxLinks;
     private final LongArrayList unflushed = new LongArrayList();
     private Inbox inbox;
     private final FragmentAssembler localMessages = assembler();
@@ -88,7 +86,7 @@ final class AeronWire implements Wire {
             LOG.log(Level.INFO, "socket buffers are limited to {0} bytes, a fast network needs 4194304; run: sysctl -w "
                     + "net.core.rmem_max=4194304 net.core.wmem_max=4194304", Integer.toString(settings.socketBuffer()));
         }
-        InetSocketAddress endpoint = new InetSocketAddress(resolve(config.host(), "host"), config.port());
+        InetSocketAddress endpoint = HostPort.resolve(config.host(), config.port());
         checkFree(endpoint);
         WireDirectory.sweep(settings.base());
         AeronWire wire = new AeronWire(settings, WireDirectory.create(settings.base()));
@@ -107,7 +105,9 @@ final class AeronWire implements Wire {
             driverDirectory = directory.driver();
             AeronSettings.requireRoom(settings.base(), AeronDriver.BYTES + settings.linkBytes(),
                     "a media driver with its first link");
-            driver = AeronDriver.start(null, driverDirectory, settings.threads(), settings.livenessNs());
+            driver = AeronDriver.start(null, driverDirectory, settings.threads(), settings.livenessNs(),
+                    (channel, dispatcher, status, context) -> new Admission(channel, dispatcher, status, context,
+                            settings, () -> maxLinks));
             driverInvoker = driver.invoker();
         } else if (!CommonContext.isDriverActive(driverDirectory.toFile(), TimeUnit.SECONDS.toMillis(10), s -> { })) {
             throw new TransportException(Problem.UNAVAILABLE, "no media driver runs in " + driverDirectory,
@@ -121,13 +121,13 @@ final class AeronWire implements Wire {
             if (endpoint.getPort() != 0) {
                 announce(endpoint, stream); // Before waiting peers can find this wire on the network.
             }
-            network = client.addSubscription("aeron:udp?endpoint=" + text(endpoint) + "|so-rcvbuf="
+            network = client.addSubscription("aeron:udp?endpoint=" + HostPort.format(endpoint) + "|so-rcvbuf="
                     + settings.socketBuffer() + "|so-sndbuf=" + settings.socketBuffer() + "|rcv-wnd="
                     + settings.window(), UDP_STREAM, image -> { },
                     image -> networkMessages.freeSessionBuffer(image.sessionId()));
             String resolved = awaitEndpoint();
             int port = Integer.parseInt(resolved.substring(resolved.lastIndexOf(':') + 1));
-            address = (host.indexOf(':') >= 0 && !host.startsWith("[") ? '[' + host + ']' : host) + ':' + port;
+            address = HostPort.format(host, port);
             if (endpoint.getPort() == 0) {
                 announce(new InetSocketAddress(endpoint.getAddress(), port), stream);
             }
@@ -135,8 +135,8 @@ final class AeronWire implements Wire {
             if (String.valueOf(e.getMessage()).contains("already in use")) {
                 throw inUse(endpoint, e); // By another process that began to listen after the check.
             }
-            throw new TransportException(Problem.UNAVAILABLE, "Aeron cannot listen at " + text(endpoint) + ": "
-                    + e.getMessage(), "choose another host or port, or 0 for any", e);
+            throw new TransportException(Problem.UNAVAILABLE, "Aeron cannot listen at " + HostPort.format(endpoint)
+                    + ": " + e.getMessage(), "choose another host or port, or 0 for any", e);
         }
         backoff = Backoff.forThreads(WireDirectory.count(settings.base()));
     }
@@ -211,18 +211,10 @@ final class AeronWire implements Wire {
     @Override
     public Link open(String peer) {
         checkOpen();
-        int colon = peer.lastIndexOf(':');
-        int port = -1;
-        if (colon > 0 && peer.substring(colon + 1).matches("\\d{1,5}")) {
-            port = Integer.parseInt(peer.substring(colon + 1));
-        }
-        if (port < 1 || port > 65_535) {
-            throw new TransportException(Problem.ARGUMENT, "an address of the aeron transport is host:port, got "
-                    + peer, "");
-        }
-        InetSocketAddress endpoint = new InetSocketAddress(resolve(peer.substring(0, colon), "address"), port);
-        AeronLink link = new AeronLink(this, text(endpoint), settings.ipc() ? key(endpoint) : null);
+        InetSocketAddress endpoint = HostPort.parse(peer);
+        AeronLink link = new AeronLink(this, HostPort.format(endpoint), settings.ipc() ? key(endpoint) : null);
         links.add(link);
+        maxLinks = Math.max(maxLinks, links.size());
         backoff = Backoff.forThreads(WireDirectory.count(settings.base()));
         nextUpkeepNs = System.nanoTime();
         return link;
@@ -230,7 +222,7 @@ final class AeronWire implements Wire {
 
     @Override
     public boolean opensImmediately(String peer) {
-        return NUMERIC.matcher(peer).matches();
+        return HostPort.isNumeric(peer);
     }
 
     @Override
@@ -318,15 +310,6 @@ final class AeronWire implements Wire {
         return UDP_STREAM;
     }
 
-    private static InetAddress resolve(String host, String what) {
-        try {
-            return InetAddress.getByName(host);
-        } catch (UnknownHostException e) {
-            throw new TransportException(Problem.ARGUMENT, "the " + what + " " + host + " is unknown",
-                    "use a name that resolves, or a numeric address", e);
-        }
-    }
-
     private static void checkFree(InetSocketAddress endpoint) {
         try (DatagramSocket probe = new DatagramSocket(null)) {
             probe.bind(endpoint);
@@ -336,18 +319,14 @@ final class AeronWire implements Wire {
                     + " is not an address of this machine", "use one at which peers reach it", e)
                     : inUse(endpoint, e);
         } catch (SocketException e) {
-            throw new TransportException(Problem.ARGUMENT, "cannot listen at " + text(endpoint) + ": " + e, "", e);
+            throw new TransportException(Problem.ARGUMENT, "cannot listen at " + HostPort.format(endpoint) + ": " + e,
+                    "", e);
         }
     }
 
     private static TransportException inUse(InetSocketAddress endpoint, Exception cause) {
         return new TransportException(Problem.IN_USE, "port " + endpoint.getPort() + " is in use at "
                 + endpoint.getAddress().getHostAddress(), "choose another port, or 0 for any that is free", cause);
-    }
-
-    private static String text(InetSocketAddress endpoint) {
-        String host = endpoint.getAddress().getHostAddress();
-        return (endpoint.getAddress() instanceof Inet6Address ? '[' + host + ']' : host) + ':' + endpoint.getPort();
     }
 
     /**
@@ -360,7 +339,7 @@ final class AeronWire implements Wire {
         } catch (IOException | UnsupportedOperationException e) {
             LOG.log(Level.DEBUG, "no network namespaces here: {0}", e.toString());
         }
-        return namespace + ' ' + text(endpoint);
+        return namespace + ' ' + HostPort.format(endpoint);
     }
 
     private void checkOpen() {

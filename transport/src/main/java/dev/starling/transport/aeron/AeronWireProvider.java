@@ -3,7 +3,6 @@ package dev.starling.transport.aeron;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.WireConfig;
 import dev.starling.transport.spi.WireProvider;
-import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * Wires over Aeron: through shared memory between processes of one host, over UDP between hosts. Options, with sizes
@@ -39,11 +38,7 @@ public final class AeronWireProvider implements WireProvider {
 
     @Override
     public Availability availability() {
-        if (!Object.class.getModule().isExported("jdk.internal.misc", UnsafeBuffer.class.getModule())) {
-            return new Availability.Missing("Agrona has no access to jdk.internal.misc", "start java with "
-                    + "--add-exports java.base/jdk.internal.misc=ALL-UNNAMED, or =org.agrona on the module path");
-        }
-        return new Availability.Ready("shared memory and UDP; files in " + WireDirectory.defaultBase());
+        return Availability.readyWithFlag("shared memory and UDP; files in " + WireDirectory.defaultBase());
     }
 
     @Override

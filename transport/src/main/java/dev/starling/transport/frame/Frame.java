@@ -108,8 +108,8 @@ public final class Frame {
                 && (type(buffer, offset) != PUT || length >= PUT_HEADER);
     }
 
-    /** Returns whether the checksum matches. */
-    public static boolean isWhole(BodyChecksum bodies, DirectBuffer buffer, int offset, int length, long key) {
+    /** Returns whether the frame arrived as it was sealed with this key. */
+    public static boolean isSealed(BodyChecksum bodies, DirectBuffer buffer, int offset, int length, long key) {
         int head = type(buffer, offset) == PUT ? PUT_HEADER : HEADER;
         long sum = Checksum.of(key, buffer, offset, CHECKSUM);
         if (head > HEADER) {

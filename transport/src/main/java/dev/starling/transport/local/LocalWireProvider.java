@@ -13,7 +13,7 @@ public final class LocalWireProvider implements WireProvider {
 
     @Override
     public Availability availability() {
-        return new Availability.Ready("threads of one JVM");
+        return Availability.readyWithFlag("threads of one JVM");
     }
 
     @Override

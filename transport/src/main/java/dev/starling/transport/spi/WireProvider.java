@@ -1,5 +1,7 @@
 package dev.starling.transport.spi;
 
+import org.agrona.concurrent.UnsafeBuffer;
+
 /** Creates wires of one kind; found through {@link java.util.ServiceLoader}. */
 public interface WireProvider {
     /** Returns the kind's name, such as {@code aeron}. */
@@ -23,5 +25,13 @@ public interface WireProvider {
 
         /** They cannot be created. */
         record Missing(String reason, String remedy) implements Availability { }
+
+        /** Returns {@link Ready} if this JVM has the flag that every wire needs: Agrona's buffers do. */
+        static Availability readyWithFlag(String description) {
+            return Object.class.getModule().isExported("jdk.internal.misc", UnsafeBuffer.class.getModule())
+                    ? new Ready(description)
+                    : new Missing("Agrona has no access to jdk.internal.misc", "start java with "
+                    + "--add-exports java.base/jdk.internal.misc=ALL-UNNAMED, or =org.agrona on the module path");
+        }
     }
 }

@@ -1,7 +1,7 @@
 package dev.starling.transport.tcp;
 
 import dev.starling.transport.TransportException;
-import dev.starling.transport.socket.HostPort;
+import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.WireConfig;
 import java.net.InetSocketAddress;
 import java.util.Map;

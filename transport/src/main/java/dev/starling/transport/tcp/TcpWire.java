@@ -2,7 +2,7 @@ package dev.starling.transport.tcp;
 
 import dev.starling.transport.TransportException;
 import dev.starling.transport.TransportException.Problem;
-import dev.starling.transport.socket.HostPort;
+import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;

@@ -1,7 +1,11 @@
 package dev.starling.transport.ucx;
 
 import dev.starling.transport.TransportException;
+import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.WireConfig;
+import java.net.InetAddress;
+import java.net.NetworkInterface;
+import java.net.SocketException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -17,7 +21,7 @@ import java.util.regex.Pattern;
  * it does not know; so only known options with plausible values are passed on.
  *
  * @param values by UCX's name, without the prefix of its environment variables
- * @param networkWrites whether UCX performs puts; otherwise they travel as messages
+ * @param networkWrites whether UCX performs puts; otherwise they travel as messages, and UCX itself accesses no memory
  * @param onlyTcp whether everything travels over TCP
  */
 record UcxSettings(Map<String, String> values, boolean networkWrites, boolean onlyTcp) {
@@ -109,7 +113,32 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
             // A peer is reached through one device; the others would carry messages of this host out of order.
             values.putIfAbsent("CM_USE_ALL_DEVICES", "n");
         }
-        return new UcxSettings(values, writes == null ? hasRdma(tls) : writes.equals("network"), onlyTcp);
+        boolean networkWrites = writes == null ? hasRdma(tls) : writes.equals("network");
+        if (!networkWrites) {
+            values.putIfAbsent("PUT_ENABLE", "n");
+        }
+        restrictDevices(config, tls, values);
+        return new UcxSettings(values, networkWrites, onlyTcp);
+    }
+
+    /**
+     * UCX listens at every device that it may use. Where only TCP connects hosts, or peers are on this host only, that
+     * is the device of the configured address, unless an option names devices: a stranger in another network finds no
+     * open port.
+     */
+    private static void restrictDevices(WireConfig config, String tls, Map<String, String> values) {
+        InetAddress host = HostPort.resolve(config.host(), config.port()).getAddress();
+        if (!hasRdma(tls) || host.isLoopbackAddress() && !config.options().containsKey("tls")) {
+            try {
+                NetworkInterface device = NetworkInterface.getByInetAddress(host);
+                if (device != null && exists(device.getName())) {
+                    values.putIfAbsent("NET_DEVICES", device.getName().split(":")[0]);
+                }
+            } catch (SocketException e) {
+                throw new TransportException(TransportException.Problem.UNAVAILABLE,
+                        "cannot list the network devices: " + e.getMessage(), "name them: option devices", e);
+            }
+        }
     }
 
     private static boolean hasRdma(String tls) {

@@ -1,7 +1,7 @@
 package dev.starling.transport.ucx;
 
 import dev.starling.transport.TransportException;
-import dev.starling.transport.socket.HostPort;
+import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
@@ -87,7 +87,11 @@ final class UcxWire implements Wire, RemoteWrites {
         networkWrites = settings.networkWrites();
         List<AutoCloseable> opened = new ArrayList<>();
         try {
-            UcpParams params = new UcpParams().requestAmFeature().requestRmaFeature();
+            UcpParams params = new UcpParams().requestAmFeature();
+            if (networkWrites) {
+                // From then on UCX reads and writes any memory of this process for any process that connects to it.
+                params.requestRmaFeature();
+            }
             settings.values().forEach(params::setConfig);
             if (settings.onlyTcp()) {
                 params.requestWakeupFeature();

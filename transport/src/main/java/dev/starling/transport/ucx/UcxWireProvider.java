@@ -48,7 +48,7 @@ public final class UcxWireProvider implements WireProvider {
                         REMEDY);
             }
             deleteExtracted();
-            return new Availability.Ready("UCX through jucx");
+            return Availability.readyWithFlag("UCX through jucx");
         } catch (LinkageError e) {
             String reason = e.getMessage();
             return new Availability.Missing("UCX's native library cannot be loaded: "

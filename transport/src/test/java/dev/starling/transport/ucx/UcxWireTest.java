@@ -11,7 +11,7 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.TransportException.Problem;
-import dev.starling.transport.socket.HostPort;
+import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.WireProvider.Availability;

@@ -1,17 +1,22 @@
-package dev.starling.transport.socket;
+package dev.starling.transport.address;
 
 import dev.starling.transport.TransportException;
 import java.net.InetSocketAddress;
 
-/** Addresses such as {@code 10.0.0.1:4000} or {@code [fe80::1]:4000}. */
+/** Addresses such as {@code 10.0.0.1:4000}, {@code [fe80::1]:4000} or {@code name:4000}. */
 public final class HostPort {
     private static final int MAX_LENGTH = 512;
 
     private HostPort() { }
 
-    /** Returns the address of a port of a host, which may be a name or a numeric address. */
+    /** Returns the address of a port of a host, which may be an IPv6 address with or without brackets. */
     public static String format(String host, int port) {
-        return (host.indexOf(':') < 0 ? host : "[" + host + "]") + ":" + port;
+        return (host.indexOf(':') < 0 || host.startsWith("[") ? host : "[" + host + "]") + ":" + port;
+    }
+
+    /** Returns the numeric address of a socket. */
+    public static String format(InetSocketAddress socket) {
+        return format(socket.getAddress().getHostAddress(), socket.getPort());
     }
 
     /** Returns whether an address is numeric, without a host name. */
@@ -20,9 +25,9 @@ public final class HostPort {
     }
 
     /**
-     * Resolves an address.
+     * Parses an address, and looks its name up.
      *
-     * @throws TransportException if it is malformed, or its host is unknown
+     * @throws TransportException if it is not an address of this form, or the host is unknown
      */
     public static InetSocketAddress parse(String address) {
         int colon = address.lastIndexOf(':');
@@ -36,13 +41,13 @@ public final class HostPort {
         if (host.isEmpty() || address.length() > MAX_LENGTH || !port.matches("[0-9]{1,5}")
                 || Integer.parseInt(port) < 1 || Integer.parseInt(port) > 65_535) {
             throw new TransportException(TransportException.Problem.ARGUMENT,
-                    "'" + address + "' is not the address of a process", "give host:port");
+                    "'" + address + "' is not an address in a network", "give host:port");
         }
         return resolve(host, Integer.parseInt(port));
     }
 
     /**
-     * Resolves a host.
+     * Looks a host up.
      *
      * @throws TransportException if it is unknown
      */
