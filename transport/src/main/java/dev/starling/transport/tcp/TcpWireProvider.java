@@ -24,7 +24,7 @@ public final class TcpWireProvider implements WireProvider {
 
     @Override
     public Availability availability() {
-        return new Availability.Ready("TCP by java.nio");
+        return Availability.readyWithFlag("TCP by java.nio");
     }
 
     @Override
