@@ -7,6 +7,7 @@ module dev.starling.jmh {
     requires io.grpc.netty.shaded;
     requires io.grpc.stub;
     requires java.management;
+    requires jdk.jfr;
     requires jdk.unsupported;
     requires jmh.core;
     requires org.bytedeco.dnnl;
@@ -15,4 +16,5 @@ module dev.starling.jmh {
 
     opens dev.starling.jmh to info.picocli;
     opens dev.starling.jmh.cluster to info.picocli;
+    opens dev.starling.jmh.gpu to info.picocli;
 }

@@ -3,6 +3,7 @@
  *
  * <p>The Vector API is optional: resolved with {@code --add-modules jdk.incubator.vector} it makes kernels faster.
  */
+@SuppressWarnings("module") // The module of a qualified export is compiled later.
 module dev.starling.tensor {
     requires static jdk.incubator.vector;
     requires jdk.management;
@@ -18,6 +19,8 @@ module dev.starling.tensor {
     exports dev.starling.tensor.profile;
     exports dev.starling.tensor.program;
     exports dev.starling.tensor.spi;
+    /* A parameter server's weights and a collective's sums are computed by the same generated loops. */
+    exports dev.starling.tensor.cpu.jit to dev.starling.distributed;
 
     uses dev.starling.tensor.spi.BackendProvider;
 

@@ -11,7 +11,7 @@ TensorDataset spirals(int points, Generator random) {
     Tensor spiral = random.integers(0, 2, points);
     Tensor radius = random.uniform(points);
     Tensor angle = radius.mul(8).add(spiral.to(DType.F32).mul(Math.PI));
-    return TensorDataset.of(Shaping.stack(1, radius.mul(angle.cos()), radius.mul(angle.sin())), spiral);
+    return TensorDataset.of(Tensor.stack(1, radius.mul(angle.cos()), radius.mul(angle.sin())), spiral);
 }
 
 void main() {

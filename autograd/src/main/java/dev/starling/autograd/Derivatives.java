@@ -1,8 +1,6 @@
 package dev.starling.autograd;
 
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.Shape;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import java.util.function.Function;
@@ -70,11 +68,11 @@ public final class Derivatives {
         int n = Math.toIntExact(y.count());
         Tensor[] rows = new Tensor[n];
         for (int i = 0; i < n; i++) {
-            Tensor unit = Creation.arange(
+            Tensor unit = Tensor.arange(
                     new Spec(y.dtype(), Shape.of(n), y.device()), -i, 1).eq(0).to(y.dtype());
             rows[i] = tape.depends(y) ? orZeros(tape.backward(y, unit.reshape(y.shape())).get(x), x) : x.zerosLike();
         }
-        return Shaping.stack(0, rows).reshape(y.shape().concat(x.shape()));
+        return Tensor.stack(0, rows).reshape(y.shape().concat(x.shape()));
     }
 
     private static Tensor orZeros(Tensor gradient, Tensor x) {

@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.function.Function;
@@ -20,17 +21,17 @@ public final class GradientCheck {
     private GradientCheck() {
     }
 
-    /**
-     * The outcome for one direction.
-     *
-     * @param analytic the derivative computed by the tape
-     * @param numeric the derivative by finite differences
-     * @param tolerance allowed difference, relative to {@code max(1, |numeric|)}
-     */
-    public record Result(double analytic, double numeric, double tolerance) {
-        /** Returns whether the two derivatives agree within the tolerance. NaN never agrees. */
-        public boolean passes() {
-            return Math.abs(analytic - numeric) <= tolerance * Math.max(1, Math.abs(numeric));
+    /** The derivative along one direction: by the tape, and by finite differences. */
+    private record Derivative(double analytic, double numeric) {
+        /** Requires both to agree. NaN never agrees. */
+        void require(String order, double tolerance, Tensor[] inputs) {
+            if (!(Math.abs(analytic - numeric) <= tolerance * Math.max(1, Math.abs(numeric)))) {
+                throw new TensorException(TensorException.Problem.ARGUMENT, "gradientCheck",
+                        Arrays.stream(inputs).map(Tensor::spec).toList(),
+                        order + " derivative: analytic " + analytic + " ≠ numeric " + numeric,
+                        "check the vjp of the operations used, or move the inputs away from points without a "
+                        + "derivative");
+            }
         }
     }
 
@@ -40,13 +41,13 @@ public final class GradientCheck {
      * @throws TensorException if an analytic and a numeric derivative differ
      */
     public static void check(Function<Tensor[], Tensor> f, Tensor... inputs) {
-        require(firstOrder(f, 1, inputs), "first", inputs);
-        require(secondOrder(f, 2, inputs), "second", inputs);
+        requireDoubles(inputs);
+        firstOrder(f, 1, inputs).require("first", FIRST_ORDER, inputs);
+        secondOrder(f, 2, inputs).require("second", SECOND_ORDER, inputs);
     }
 
     /** Compares the first derivative along a direction drawn from {@code seed}. */
-    public static Result firstOrder(Function<Tensor[], Tensor> f, long seed, Tensor... inputs) {
-        requireDoubles(inputs);
+    private static Derivative firstOrder(Function<Tensor[], Tensor> f, long seed, Tensor... inputs) {
         SplittableRandom random = new SplittableRandom(seed);
         Tape tape = new Tape().watch(inputs);
         Tensor y = tape.record(() -> f.apply(inputs));
@@ -62,12 +63,11 @@ public final class GradientCheck {
         }
         double up = f.apply(shifted(inputs, v, STEP)).mul(u).sum().item();
         double down = f.apply(shifted(inputs, v, -STEP)).mul(u).sum().item();
-        return new Result(analytic, (up - down) / (2 * STEP), FIRST_ORDER);
+        return new Derivative(analytic, (up - down) / (2 * STEP));
     }
 
     /** Compares the derivative of the gradient along a direction drawn from {@code seed}. */
-    public static Result secondOrder(Function<Tensor[], Tensor> f, long seed, Tensor... inputs) {
-        requireDoubles(inputs);
+    private static Derivative secondOrder(Function<Tensor[], Tensor> f, long seed, Tensor... inputs) {
         SplittableRandom random = new SplittableRandom(seed);
         Tensor[] w = directions(random, inputs);
         Tensor u = random(random, f.apply(inputs));
@@ -83,17 +83,7 @@ public final class GradientCheck {
             }
             return sum;
         };
-        Result r = firstOrder(slope, seed + 1, inputs);
-        return new Result(r.analytic, r.numeric, SECOND_ORDER);
-    }
-
-    private static void require(Result result, String order, Tensor[] inputs) {
-        if (!result.passes()) {
-            throw new TensorException(TensorException.Problem.ARGUMENT, "gradientCheck",
-                    java.util.Arrays.stream(inputs).map(Tensor::spec).toList(),
-                    order + " derivative: analytic " + result.analytic + " ≠ numeric " + result.numeric,
-                    "check the vjp of the operations used, or move the inputs away from points without a derivative");
-        }
+        return firstOrder(slope, seed + 1, inputs);
     }
 
     private static void requireDoubles(Tensor[] inputs) {

@@ -11,7 +11,7 @@ public interface GradientSink {
      *
      * @param watched the tensor given to {@link Tape#watch}
      * @param gradient has the shape of {@code watched}. Its memory is freed after the call: copy it, apply it or
-     *     {@link Tensor#hold} it
+     *     {@linkplain dev.starling.tensor.Storage#hold hold} its storage
      */
     void accept(Tensor watched, Tensor gradient);
 }

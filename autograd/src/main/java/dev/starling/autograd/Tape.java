@@ -190,7 +190,7 @@ public final class Tape implements Recorder {
             versions = Arrays.copyOf(versions, Math.max(versions.length * 2, v + in.length));
         }
         for (Tensor t : in) {
-            versions[v++] = t.version();
+            versions[v++] = t.storage().version();
         }
         steps[count] = step;
         inputs[count] = in;
@@ -227,17 +227,20 @@ public final class Tape implements Recorder {
     /** Returns the vector-Jacobian product, that is the gradients of {@code Σ result·cotangent}. */
     public Gradients backward(Tensor result, Tensor cotangent) {
         Tensor[] results = new Tensor[watchedCount];
-        walk(result, cotangent, (variable, gradient) -> results[variable] = gradient.unhold());
+        walk(result, cotangent, (variable, gradient) -> {
+            gradient.storage().unhold();
+            results[variable] = gradient;
+        });
         return new Gradients(variables, results);
     }
 
     /** Passes the gradients of {@code result}, which must have one element, to {@code sink} as each becomes final. */
     public void backward(Tensor result, GradientSink sink) {
         walk(result, seed(result), (variable, gradient) -> {
-            boolean held = gradient.holds() > 0;
+            boolean held = gradient.storage().holds() > 0;
             sink.accept(watched[variable], gradient);
             if (held) {
-                gradient.drop();
+                gradient.storage().drop();
             }
         });
     }
@@ -339,7 +342,7 @@ public final class Tape implements Recorder {
                 }
                 for (Tensor g : incoming) {
                     if (g != null) {
-                        g.drop();
+                        g.storage().drop();
                     }
                 }
             }
@@ -408,7 +411,7 @@ public final class Tape implements Recorder {
             } else {
                 gradients[v] = adopt(sum.add(g), scope);
                 if (scope != null) {
-                    sum.drop();
+                    sum.storage().drop();
                 }
             }
         }
@@ -416,9 +419,9 @@ public final class Tape implements Recorder {
 
     /** Lets the gradient's slot hold the tensor's memory if this backward pass allocated it. */
     private static Tensor adopt(Tensor g, Scope scope) {
-        if (scope != null && (scope.owns(g) || g.holds() > 0)) {
+        if (scope != null && (scope.owns(g) || g.storage().holds() > 0)) {
             scope.keep(g);
-            g.hold();
+            g.storage().hold();
         }
         return g;
     }
@@ -431,7 +434,7 @@ public final class Tape implements Recorder {
     private void requireUnchanged(int i) {
         int v = versionStart[i];
         for (Tensor t : inputs[i]) {
-            if (t.version() != versions[v++]) {
+            if (t.storage().version() != versions[v++]) {
                 String op = steps[i] instanceof Op o ? o.name() : "recompute";
                 throw new TensorException(Problem.VERSION, "backward of " + op, List.of(t.spec()),
                         "this operand was changed in place after the tape recorded the operation",

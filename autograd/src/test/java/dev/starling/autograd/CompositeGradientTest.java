@@ -14,7 +14,6 @@ import dev.starling.tensor.Pools;
 import dev.starling.tensor.Recurrences;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import java.util.function.Function;
@@ -159,7 +158,7 @@ class CompositeGradientTest {
     /** Concatenates all results of a recurrent layer into one tensor. */
     private static Tensor all(Recurrences.States s) {
         Tensor y = s.y().flatten(0, 1);
-        return s.c() == null ? Shaping.concat(0, y, s.h()) : Shaping.concat(0, y, s.h(), s.c());
+        return s.c() == null ? Tensor.concat(0, y, s.h()) : Tensor.concat(0, y, s.h(), s.c());
     }
 
     @ParameterizedTest

@@ -14,7 +14,6 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
-import dev.starling.tensor.op.Op;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
@@ -51,20 +50,7 @@ class EpilogueGradientTest {
     /** Returns the names of the operations that run in {@code body}. */
     private static List<String> operations(Supplier<?> body) {
         List<String> names = new ArrayList<>();
-        Interceptor.with(new Interceptor() {
-            @Override
-            public void onOperation(Op op, Tensor[] inputs, Tensor[] outputs) {
-                names.add(op.name());
-            }
-
-            @Override
-            public Tensor allocate(Spec spec, long[] strides) {
-                return null;
-            }
-
-            @Override
-            public void onRead(Tensor tensor) { }
-        }, body);
+        Interceptor.with((op, inputs, outputs) -> names.add(op.name()), body);
         return names;
     }
 

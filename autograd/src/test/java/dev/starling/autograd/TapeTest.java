@@ -10,6 +10,7 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.List;
@@ -101,7 +102,7 @@ class TapeTest {
             Tensor loss = tape.record(() -> w.sum().add(v.mul(v).sum()));
             List<Tensor> held = new ArrayList<>();
             tape.backward(loss, (t, g) -> {
-                g.hold();
+                g.storage().hold();
                 held.add(g);
             });
             assertThat(held).noneMatch(Tensor::isClosed);
@@ -243,7 +244,7 @@ class TapeTest {
             try (Scope step = Scope.open()) {
                 tape.reset().watch(w);
                 Tensor loss = tape.record(() -> w.sub(target).square().sum());
-                tape.backward(loss, (t, g) -> Tensor.apply(new Update.Sgd(0.1, 0, 0, 0, false), t, g));
+                tape.backward(loss, (t, g) -> Tensor.apply(new Rule.Sgd(0, 0, 0, false).step(0.1, 1), t, g));
             }
         }
         assertThat(w.toDoubles()[0]).isCloseTo(target, within(1e-9));

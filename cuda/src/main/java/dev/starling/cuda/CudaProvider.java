@@ -122,6 +122,6 @@ public final class CudaProvider implements BackendProvider {
 
     @Override
     public Backend open(Device device) {
-        return new CudaBackend(device, new NvidiaGpu(device.index()), Libraries.nvidia(CudnnFamily.enabled()));
+        return new CudaBackend(device, new NvidiaGpu(device.index()), Libraries::nvidia);
     }
 }

@@ -1,114 +1,67 @@
 package dev.starling.cuda;
 
-import dev.starling.cuda.blas.Blas;
 import dev.starling.cuda.blas.CublasLt;
+import dev.starling.cuda.blas.CublasProducts;
+import dev.starling.cuda.config.CudaConfig;
+import dev.starling.cuda.config.CudnnFamily;
 import dev.starling.cuda.dnn.Cudnn;
-import dev.starling.cuda.dnn.AttentionLibrary;
-import dev.starling.cuda.dnn.ConvolutionLibrary;
 import dev.starling.cuda.dnn.CudnnAttention;
 import dev.starling.cuda.dnn.CudnnConvolution;
 import dev.starling.cuda.dnn.CudnnRecurrence;
-import dev.starling.cuda.dnn.RecurrenceLibrary;
-import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.kernels.Kernels;
+import dev.starling.cuda.kernels.Launcher;
+import dev.starling.cuda.kernels.Products;
+import dev.starling.cuda.kernels.ReductionKernels;
 import dev.starling.cuda.memory.Workspaces;
 import dev.starling.cuda.nccl.Nccl;
+import dev.starling.tensor.op.Attention;
+import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.spi.DeviceCollectives;
+import java.util.List;
 import java.util.Set;
 import java.util.concurrent.locks.Lock;
+import java.util.function.Function;
 
-/** The vendor's libraries that a backend uses beside its own kernels; each may be {@code null}. */
-interface Libraries {
-    /** No libraries: Starling's own kernels compute everything. */
-    Libraries NONE = new Libraries() { };
+/**
+ * The vendor's libraries of one device, which are tried before Starling's own kernels. Each is opened at its first use.
+ *
+ * @param products ways to multiply matrices
+ * @param convolution ways to convolve
+ * @param attention ways to compute attention
+ * @param recurrence ways to compute recurrent layers
+ * @param open opens those that are not open yet: opening one may block, which is not allowed during a capture
+ * @param collectives sums over several GPUs, or {@code null}; they hold the given lock while they queue work
+ */
+record Libraries(List<Products> products, List<Kernels<Convolution>> convolution, List<Kernels<Attention>> attention,
+        List<CudnnRecurrence> recurrence, Runnable open, Function<Lock, DeviceCollectives> collectives) {
+    /** Starling's own kernels compute everything. */
+    static final Source NONE = (launcher, memory, sums, config) -> new Libraries(List.of(), List.of(), List.of(),
+            List.of(), () -> { }, queueing -> null);
 
-    /** NVIDIA's installed libraries, with cuDNN for the given families of operations. */
-    static Libraries nvidia(Set<CudnnFamily> families) {
-        return new Installed(families);
+    /** Makes the libraries of a device. */
+    @FunctionalInterface
+    interface Source {
+        /** Makes libraries that work on the launcher's stream, with working memory from {@code memory}. */
+        Libraries of(Launcher launcher, Workspaces memory, ReductionKernels sums, CudaConfig config);
     }
 
-    /** Returns the library for matrix products. {@code memory} reports whether a graph is being captured. */
-    default Blas blas(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-        return null;
-    }
-
-    /** Returns the library for convolutions, which takes workspaces from {@code memory}. */
-    default ConvolutionLibrary convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-        return null;
-    }
-
-    /** Returns the library for attention, which takes workspaces from {@code memory}. */
-    default AttentionLibrary attender(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-        return null;
-    }
-
-    /** Returns the library for recurrent layers, which takes workspaces from {@code memory}. */
-    default RecurrenceLibrary recurrer(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-        return null;
-    }
-
-    /**
-     * Returns the library for sums over several GPUs. It holds {@code queueing} while it queues work on {@code stream}.
-     */
-    default DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream, Lock queueing) {
-        return null;
-    }
-
-    /** Opens the libraries that are not open yet. Opening one may block, which is not allowed during a capture. */
-    default void open() { }
-
-    /** NVIDIA's libraries for one device, each opened at its first use. */
-    final class Installed implements Libraries {
-        private final Set<CudnnFamily> families;
-        private CublasLt blas;
-        private Cudnn cudnn;
-
-        private Installed(Set<CudnnFamily> families) {
-            this.families = families;
-        }
-
-        /** Returns the handle that all families share. */
-        private Cudnn cudnn(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-            if (cudnn == null) {
-                cudnn = new Cudnn(gpu, stream, memory);
-            }
-            return cudnn;
-        }
-
-        @Override
-        public Blas blas(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-            blas = new CublasLt(gpu, stream, memory);
-            return blas;
-        }
-
-        @Override
-        public ConvolutionLibrary convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-            return families.contains(CudnnFamily.CONVOLUTION)
-                    ? new CudnnConvolution(cudnn(gpu, stream, memory)) : null;
-        }
-
-        @Override
-        public AttentionLibrary attender(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-            return families.contains(CudnnFamily.ATTENTION)
-                    ? new CudnnAttention(cudnn(gpu, stream, memory), gpu) : null;
-        }
-
-        @Override
-        public RecurrenceLibrary recurrer(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-            return families.contains(CudnnFamily.RECURRENCE)
-                    ? new CudnnRecurrence(cudnn(gpu, stream, memory)) : null;
-        }
-
-        @Override
-        public DeviceCollectives collectives(Gpu gpu, Gpu.Stream stream, Lock queueing) {
-            return Nccl.open(gpu, stream, queueing);
-        }
-
-        @Override
-        public void open() {
-            blas.isOpen();
-            if (cudnn != null) {
-                cudnn.isOpen("Starling's own kernels compute instead, which are slower");
-            }
-        }
+    /** Returns NVIDIA's installed libraries, with cuDNN for the families that the configuration lists. */
+    static Libraries nvidia(Launcher launcher, Workspaces memory, ReductionKernels sums, CudaConfig config) {
+        CublasLt blas = new CublasLt(launcher.gpu(), launcher.stream(), memory, config);
+        Cudnn cudnn = new Cudnn(launcher.gpu(), launcher.stream(), memory);
+        Set<CudnnFamily> families = config.cudnn();
+        return new Libraries(List.of(new CublasProducts(launcher, blas)),
+                families.contains(CudnnFamily.CONVOLUTION)
+                        ? List.of(new CudnnConvolution(cudnn, launcher, sums, config)) : List.of(),
+                families.contains(CudnnFamily.ATTENTION)
+                        ? List.of(new CudnnAttention(cudnn, launcher, config)) : List.of(),
+                families.contains(CudnnFamily.RECURRENCE)
+                        ? List.of(new CudnnRecurrence(cudnn, launcher, config)) : List.of(),
+                () -> {
+                    blas.isOpen();
+                    if (!families.isEmpty()) {
+                        cudnn.isOpen("Starling's own kernels compute instead, which are slower");
+                    }
+                }, queueing -> Nccl.open(launcher.gpu(), launcher.stream(), queueing));
     }
 }

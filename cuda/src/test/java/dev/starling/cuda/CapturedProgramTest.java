@@ -175,9 +175,9 @@ class CapturedProgramTest {
                 for (int i = 0; i < 4; i++) {
                     Tensor other = normal(6);
                     expected = expected.add(other);
-                    int version = sum.version();
+                    int version = sum.storage().version();
                     assertSame(program.run(other)[0], expected.square());
-                    assertThat(sum.version()).isGreaterThan(version);
+                    assertThat(sum.storage().version()).isGreaterThan(version);
                 }
                 assertThat(program.isRecorded()).isTrue();
                 assertSame(sum, expected);

@@ -10,6 +10,7 @@ import dev.starling.tensor.op.Selection;
 import java.util.Arrays;
 import java.util.SplittableRandom;
 import java.util.function.UnaryOperator;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -46,6 +47,17 @@ class DataMovementTest {
                             Tensor.of(index).to(devices[i]))[0];
                 }
                 assertThat(sums[0].toDoubles()).isEqualTo(sums[1].toDoubles());
+            }
+        }
+    }
+
+    /** More chunks than the threads that add up their counts. */
+    @Test
+    void findsNonzeroElements() {
+        try (Scope scope = Scope.open()) {
+            for (long count : new long[] {1, 1024 * 256, 1024 * 300 + 7}) {
+                Tensor x = random(DType.U8, count);
+                assertThat(x.to(GPU).nonzero().toLongs()).isEqualTo(x.to(Device.reference()).nonzero().toLongs());
             }
         }
     }

@@ -1,6 +1,7 @@
 package dev.starling.cuda;
 
 import dev.starling.cuda.compile.KernelCompiler;
+import dev.starling.cuda.config.CudaConfig;
 import dev.starling.cuda.emulated.Emulation;
 import dev.starling.cuda.emulated.FakeDriver;
 import dev.starling.cuda.emulated.FakeLibraries;
@@ -10,7 +11,6 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Probe;
-import java.util.EnumSet;
 
 /**
  * Offers the backend over emulated GPUs: {@code Device.of("cuda-emulated", 0)} has Starling's own kernels only, index 1
@@ -51,8 +51,7 @@ public final class EmulatedProvider implements BackendProvider {
         if (libraries) {
             FakeLibraries.load();
         }
-        return new CudaBackend(device, Emulation.gpu(), libraries ? Libraries.nvidia(EnumSet.allOf(CudnnFamily.class))
-                : Libraries.NONE);
+        return new CudaBackend(device, Emulation.gpu(), libraries ? Libraries::nvidia : Libraries.NONE);
     }
 
     private static Backend driven(Device device) {
@@ -60,7 +59,7 @@ public final class EmulatedProvider implements BackendProvider {
         try {
             Compiler compiler = Emulation.compiler();
             return new CudaBackend(device, new NvidiaGpu(device.index() == SECOND ? 1 : 0, compiler),
-                    device.index() == WITH_DRIVER ? Libraries.NONE : Libraries.nvidia(EnumSet.allOf(CudnnFamily.class)),
+                    device.index() == WITH_DRIVER ? Libraries.NONE : Libraries::nvidia, CudaConfig.read(),
                     new KernelCompiler(compiler, Emulation.gpu().architecture()));
         } finally {
             FakeDriver.devices(0);

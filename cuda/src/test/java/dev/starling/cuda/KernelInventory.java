@@ -1,28 +1,51 @@
 package dev.starling.cuda;
 
-import dev.starling.cuda.bench.Benchmarks;
-import dev.starling.cuda.blas.Blas;
+import dev.starling.cuda.blas.MatrixCall;
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.compile.KernelSource;
-import dev.starling.cuda.dnn.ConvolutionLibrary;
+import dev.starling.cuda.config.CudaConfig;
+import dev.starling.cuda.config.ProductEpilogue;
 import dev.starling.cuda.gpu.Compiler;
-import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.IdleGpu;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.Nvrtc;
-import dev.starling.cuda.memory.Workspaces;
+import dev.starling.cuda.kernels.Answer;
+import dev.starling.cuda.kernels.ConvolutionKernels;
+import dev.starling.cuda.kernels.Kernels;
+import dev.starling.cuda.kernels.Launcher;
+import dev.starling.cuda.kernels.Multiplication;
+import dev.starling.cuda.kernels.OperandCopies;
+import dev.starling.cuda.kernels.Product;
+import dev.starling.cuda.kernels.ReductionKernels;
+import dev.starling.cuda.kernels.SignBits;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Precision;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.model.Gpt2;
+import dev.starling.nn.model.Networks;
+import dev.starling.nn.optim.AdamW;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.train.TrainingStep;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
 import dev.starling.tensor.Threads;
 import dev.starling.tensor.conformance.Conformance;
+import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
+import dev.starling.tensor.spi.ChannelsLast;
 import dev.starling.tensor.spi.Probe;
 import java.io.IOException;
+import java.io.PrintStream;
 import java.io.UncheckedIOException;
-import java.lang.reflect.Proxy;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
@@ -42,26 +65,48 @@ import org.junit.jupiter.api.DynamicTest;
  */
 public final class KernelInventory {
     private static final String TYPE = "cuda-idle";
+    private static final String BENCHMARKS = "dev.starling.jmh.gpu.GpuBench";
     private static final Map<String, KernelSource> SOURCES = new ConcurrentHashMap<>();
     private static volatile Consumer<KernelSource> onSource = source -> { };
 
-    /** Libraries that do nothing and report success. */
-    private static final Libraries IDLE = new Libraries() {
+    /** Libraries that do nothing and report success, but read the operands that the real ones read. */
+    private static final Libraries.Source IDLE = (launcher, memory, sums, config) -> new Libraries(
+            List.of(product -> multiply(launcher, product)), List.of(new IdleConvolution(launcher, sums)), List.of(),
+            List.of(), () -> { }, queueing -> null);
+
+    private static Answer multiply(Launcher launcher, Multiplication m) {
+        Product product = m.product(m.a(), m.b());
+        try (OperandCopies copies = new OperandCopies(launcher)) {
+            for (Tensor copied : new Tensor[] {MatrixCall.supportsA(product) ? null : m.a(),
+                MatrixCall.supportsB(product) ? null : m.b()}) {
+                if (copied != null) {
+                    copies.copied(copied);
+                }
+            }
+            if (m.after() == ProductEpilogue.RELU_GRADIENT) {
+                copies.add(SignBits.of(launcher, m.side(), MatrixCall.sideBits(product.n())));
+            }
+        }
+        return Answer.HANDLED;
+    }
+
+    private record IdleConvolution(Launcher launcher, ReductionKernels sums) implements Kernels<Convolution> {
         @Override
-        public Blas blas(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-            return idle(Blas.class);
+        public Tensor[] allocate(Convolution op, Tensor[] in, Spec[] outputs) {
+            Tensor first = Tensor.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()));
+            return outputs.length == 1 ? new Tensor[] {first} : new Tensor[] {first, Tensor.allocate(outputs[1])};
         }
 
         @Override
-        public ConvolutionLibrary convolver(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-            return idle(ConvolutionLibrary.class);
+        public Answer compute(Convolution op, Tensor[] in, Tensor[] out) {
+            try (OperandCopies copies = new OperandCopies(launcher)) {
+                copies.channelsLast(in[0]);
+                copies.channelsLast(in[1]);
+            }
+            return op instanceof Convolution.ConvWeightGradient gradient
+                    ? ConvolutionKernels.biasGradient(sums, gradient, in[1], out) : Answer.HANDLED;
         }
-
-        private static <T> T idle(Class<T> library) {
-            return library.cast(Proxy.newProxyInstance(library.getClassLoader(), new Class<?>[] {library},
-                    (self, method, arguments) -> true));
-        }
-    };
+    }
 
     /** Offers {@code cuda-idle}: device 0 has Starling's own kernels only, device 1 has libraries too. */
     public static final class Provider implements BackendProvider {
@@ -78,7 +123,7 @@ public final class KernelInventory {
         @Override
         public Backend open(Device device) {
             IdleGpu gpu = new IdleGpu(new Recorder());
-            return new CudaBackend(device, gpu, device.index() == 0 ? Libraries.NONE : IDLE,
+            return new CudaBackend(device, gpu, device.index() == 0 ? Libraries.NONE : IDLE, CudaConfig.read(),
                     new KernelCompiler(gpu.compiler(), gpu.architecture(), scratch()));
         }
     }
@@ -122,23 +167,62 @@ public final class KernelInventory {
     }
 
     /**
-     * Returns the sources that the benchmarks and the conformance tests with matching names use.
+     * Returns the sources that the conformance tests with matching names use.
      *
+     * @param networks whether to return those of networks of common sizes, too, and of the benchmarks
      * @param listener called with each new source, by any thread
      */
-    static Iterable<KernelSource> list(Predicate<String> tests, boolean benchmarks, Consumer<KernelSource> listener) {
+    static Iterable<KernelSource> list(Predicate<String> tests, boolean networks, Consumer<KernelSource> listener) {
         onSource = listener;
         List<DynamicTest> all = Stream.of(0, 1).flatMap(i -> Conformance.of(Device.of(TYPE, i)))
                 .filter(t -> tests.test(t.getDisplayName())).toList();
         try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
             all.forEach(test -> pool.submit(() -> Threads.with(1, () -> attempt(test))));
-            if (benchmarks) {
+            if (networks) {
                 // Kernels depend on sizes too.
-                pool.submit(() -> Benchmarks.runOnce(Device.of(TYPE, 1), false));
-                pool.submit(() -> Benchmarks.runOnce(Device.of(TYPE, 0), true));
+                pool.submit(() -> train(Device.of(TYPE, 1)));
+                pool.submit(() -> benchmarks("--index", "1"));
+                pool.submit(() -> benchmarks("--index", "0", "--tiny"));
             }
         }
         return SOURCES.values();
+    }
+
+    /** Trains an image network and a language model for a step. */
+    private static void train(Device device) {
+        Device.with(device, () -> {
+            try (Scope scope = Scope.open()) {
+                Generator random = Generator.seeded(5);
+                step(Networks.resnet18(random, 10, 64), Loss.crossEntropy(), random.uniform(512, 3, 32, 32),
+                        Tensor.full(DType.I64, 1, 512));
+                step(Gpt2.of(50304, 1024, 768, 2, 12, random), Loss.crossEntropyOfLast(),
+                        Tensor.full(DType.I64, 1, 8, 1024), Tensor.full(DType.I64, 1, 8, 1024));
+            }
+            return null;
+        });
+    }
+
+    private static void step(Layer model, Loss loss, Tensor input, Tensor target) {
+        try (Optimizer optimizer = AdamW.over(model).rate(1e-3).build();
+                TrainingStep step = new TrainingStep(model, loss, optimizer, Generator.seeded(3))
+                        .precision(Precision.of(DType.BF16))) {
+            step.run(input, target);
+        } catch (RuntimeException e) {
+            System.err.println("a network was not trained on a GPU that does nothing: " + e.getMessage());
+        }
+        model.close();
+    }
+
+    /** Runs the benchmarks, which belong to the module jmh, if they are on the class path. */
+    private static void benchmarks(String... sizes) {
+        List<String> arguments = new ArrayList<>(List.of("--device", TYPE, "--once"));
+        arguments.addAll(List.of(sizes));
+        try {
+            Class.forName(BENCHMARKS).getMethod("run", PrintStream.class, String[].class).invoke(null, System.err,
+                    arguments.toArray(String[]::new));
+        } catch (ReflectiveOperationException e) {
+            System.err.println("the kernels of the benchmarks are compiled when these run: " + e);
+        }
     }
 
     /** Runs a test and ignores its result, which cannot be right. */

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.cuda.compile.KernelCompiler;
+import dev.starling.cuda.config.CudaConfig;
 import dev.starling.cuda.emulated.FakeDriver;
 import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.cuda.gpu.Compiler;
@@ -77,7 +78,7 @@ class NvidiaGpuTest {
     }
 
     private CudaBackend backend() {
-        return new CudaBackend(Device.cuda(0), new NvidiaGpu(0, COMPILER), Libraries.NONE,
+        return new CudaBackend(Device.cuda(0), new NvidiaGpu(0, COMPILER), Libraries.NONE, CudaConfig.read(),
                 new KernelCompiler(COMPILER, "sm_90", programs));
     }
 

@@ -3,6 +3,7 @@ package dev.starling.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.cuda.compile.KernelCompiler;
+import dev.starling.cuda.config.CudaConfig;
 import dev.starling.cuda.emulated.FakeDriver;
 import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.cuda.gpu.GpuException;
@@ -78,7 +79,7 @@ class SmallHeapTest {
             FakeDriver.devices(1);
             NvidiaGpu gpu = new NvidiaGpu(0, NvidiaGpuTest.COMPILER);
             System.out.println(NvidiaGpu.describe(0) + ", " + NvidiaGpu.capability(0) + ", " + gpu.freeBytes());
-            CudaBackend backend = new CudaBackend(Device.cuda(0), gpu, Libraries.NONE,
+            CudaBackend backend = new CudaBackend(Device.cuda(0), gpu, Libraries.NONE, CudaConfig.read(),
                     new KernelCompiler(NvidiaGpuTest.COMPILER, "sm_90", programs));
             Spec spec = new Spec(DType.F32, Shape.of(3), Device.reference());
             Recording recording = backend.record(1,

@@ -8,6 +8,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Selection;
 import dev.starling.tensor.op.Update;
 import java.util.Arrays;
@@ -41,18 +42,19 @@ class UpdateAllTest {
     }
 
     private static Update rule(int i) {
-        return switch (i % 6) {
-            case 0 -> new Update.Adam(0.01, 0.9, 0.999, 1e-8, 0.1, true, 3);
-            case 1 -> new Update.Adam(0.01, 0.9, 0.999, 1e-8, 0, true, 3);
-            case 2 -> new Update.Sgd(0.1, 0.9, 0.1, 0.01, true);
-            case 3 -> new Update.Sgd(0.1, 0, 0, 0.01, false);
-            case 4 -> new Update.Blend(0.9, 0.1);
+        return switch (i % 7) {
+            case 0 -> new Rule.Adam(0.9, 0.999, 1e-8, 0.1, true).step(0.01, 3);
+            case 1 -> new Rule.Adam(0.9, 0.999, 1e-8, 0, true).step(0.01, 3);
+            case 2 -> new Rule.Sgd(0.9, 0.1, 0.01, true).step(0.1, 1);
+            case 3 -> new Rule.Sgd(0, 0, 0.01, false).step(0.1, 1);
+            case 4 -> new Rule.Adagrad(1e-10, 0.1, 0).step(0.1, 1);
+            case 5 -> new Update.Blend(0.9, 0.1);
             default -> new Update.Assign();
         };
     }
 
     private static int arity(Update op) {
-        return op instanceof Update.Adam ? 4 : op instanceof Update.Sgd s && s.momentum() > 0 ? 3 : 2;
+        return op instanceof Update.Step s ? 2 + s.rule().slots().size() : 2;
     }
 
     /** Returns the same numbers for each call, on a device; every ninth gradient has another memory order. */

@@ -10,6 +10,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
@@ -23,8 +24,8 @@ import org.junit.jupiter.api.condition.EnabledIf;
 @EnabledIf(value = "dev.starling.cuda.emulated.Emulation#isAvailable", disabledReason = "needs g++ on x86-64")
 class UpdateAtomicityTest {
     private static final Device DEVICE = Device.of("cuda-emulated", 0);
-    private static final Update[] OPS = {new Update.Sgd(0.1, 0, 0, 0.01, false),
-        new Update.Adam(0.01, 0.9, 0.999, 1e-8, 0.1, true, 3), new Update.Sgd(0.1, 0.9, 0.1, 0.01, true),
+    private static final Update[] OPS = {new Rule.Sgd(0, 0, 0.01, false).step(0.1, 1),
+        new Rule.Adam(0.9, 0.999, 1e-8, 0.1, true).step(0.01, 3), new Rule.Sgd(0.9, 0.1, 0.01, true).step(0.1, 1),
         new Update.Blend(0.9, 0.1)};
 
     /** Returns a GPU with memory for a number of kernels. */

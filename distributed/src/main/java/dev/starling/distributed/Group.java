@@ -4,6 +4,7 @@ import dev.starling.transport.Transport;
 import java.time.Duration;
 import java.util.ServiceLoader;
 import java.util.function.Consumer;
+import java.util.function.Function;
 
 /**
  * The processes that train together, as one of them sees them. A membership epoch is the time between two changes of
@@ -68,6 +69,22 @@ public interface Group extends AutoCloseable {
 
     /** Returns the collectives of the present epoch. */
     Collectives collectives();
+
+    /**
+     * Returns the sub-group of the members of the present epoch that have the same colour as this process, with ranks
+     * and collectives of its own: {@code group.split(Member::isServer)} separates workers and servers,
+     * {@code group.split(Member::host)} the hosts. Sub-groups compute at the same time, independently of each other
+     * and of the group. The members of a sub-group must split equally often; no messages are exchanged.
+     *
+     * <p>A sub-group continues whatever happens to other members. Its epoch ends, with the exceptions that the group
+     * has, when one of its own members is lost, or when a process of the same colour joins; {@link #reform} on the
+     * sub-group then waits for the group's next epoch and continues with its members of this colour. Exceptions number
+     * lost members as the whole group does. The group closes its sub-groups. Strategies need a whole group.
+     *
+     * @param colour equal for members of the same sub-group; a function of what all members know of a {@link Member}
+     * @throws DistributedException if the present epoch has ended
+     */
+    Group split(Function<Member, ?> colour);
 
     /** Does some of the group's work, unless another thread is doing it; returns the amount of work done. */
     int doWork();

@@ -9,34 +9,49 @@ import java.time.Duration;
  * @param transport the transport and its address
  * @param coordinator address of the coordinator, or {@code file:PATH} of a file that contains it
  * @param preferredRank the rank that this process should get in the first epoch if possible; -1 for any
+ * @param role what this process does in the group
  * @param host identity of the host: processes with equal texts can map each other's memory
  * @param joinTimeout how long {@link Group#join} waits until the group is complete
  * @param timeout how long a collective, or the start of a new epoch, may take
  */
-public record GroupConfig(TransportConfig transport, String coordinator, int preferredRank, String host,
+public record GroupConfig(TransportConfig transport, String coordinator, int preferredRank, Role role, String host,
         Duration joinTimeout, Duration timeout) {
-    /** Returns a configuration for this host, with no preferred rank and timeouts of one minute. */
+    /** Returns a configuration of a worker on this host, with no preferred rank and timeouts of one minute. */
     public static GroupConfig of(TransportConfig transport, String coordinator) {
-        return new GroupConfig(transport, coordinator, -1, Hosts.own(), Duration.ofMinutes(1), Duration.ofMinutes(1));
+        return new GroupConfig(transport, coordinator, -1, new Role.Worker(), Hosts.own(), Duration.ofMinutes(1),
+                Duration.ofMinutes(1));
     }
 
     /** Returns a copy with another preferred rank; -1 for any. */
     public GroupConfig preferredRank(int rank) {
-        return new GroupConfig(transport, coordinator, rank, host, joinTimeout, timeout);
+        return new GroupConfig(transport, coordinator, rank, role, host, joinTimeout, timeout);
+    }
+
+    /** Returns a copy with another role. */
+    public GroupConfig role(Role newRole) {
+        return new GroupConfig(transport, coordinator, preferredRank, newRole, host, joinTimeout, timeout);
+    }
+
+    /**
+     * Returns a copy with the preferred rank and the role of a process in a group whose first ranks are workers and
+     * whose other ranks are servers.
+     */
+    public GroupConfig place(int rank, int workers) {
+        return preferredRank(rank).role(rank < workers ? new Role.Worker() : new Role.Server(rank - workers));
     }
 
     /** Returns a copy with another identity of the host. */
     public GroupConfig host(String name) {
-        return new GroupConfig(transport, coordinator, preferredRank, name, joinTimeout, timeout);
+        return new GroupConfig(transport, coordinator, preferredRank, role, name, joinTimeout, timeout);
     }
 
     /** Returns a copy with another timeout for joining. */
     public GroupConfig joinTimeout(Duration newTimeout) {
-        return new GroupConfig(transport, coordinator, preferredRank, host, newTimeout, timeout);
+        return new GroupConfig(transport, coordinator, preferredRank, role, host, newTimeout, timeout);
     }
 
     /** Returns a copy with another timeout for collectives and new epochs. */
     public GroupConfig timeout(Duration newTimeout) {
-        return new GroupConfig(transport, coordinator, preferredRank, host, joinTimeout, newTimeout);
+        return new GroupConfig(transport, coordinator, preferredRank, role, host, joinTimeout, newTimeout);
     }
 }

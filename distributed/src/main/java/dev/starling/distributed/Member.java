@@ -7,5 +7,11 @@ package dev.starling.distributed;
  * @param rank number in the present epoch, from 0 without gaps
  * @param address of its transport
  * @param host identity of its host: processes with equal texts can map each other's memory
+ * @param role what it does in the group
  */
-public record Member(long id, int rank, String address, String host) { }
+public record Member(long id, int rank, String address, String host, Role role) {
+    /** Returns whether the member is a server of parameters. */
+    public boolean isServer() {
+        return role instanceof Role.Server;
+    }
+}

@@ -28,6 +28,7 @@ public final class Cluster {
     private final TransportConfig transport;
     private final int world;
     private final Coordinator.OnLoss onLoss;
+    private int servers;
     private List<String> hosts = List.of();
     private UnaryOperator<Wire> around = UnaryOperator.identity();
     private Duration timeout = Duration.ofSeconds(20);
@@ -55,6 +56,12 @@ public final class Cluster {
         assumeTrue(availability instanceof Availability.Ready, () -> provider + " is unavailable: " + availability);
         TransportConfig config = TransportConfig.of(provider, Secret.random()).livenessTimeout(Duration.ofSeconds(5));
         return provider.equals("ucx") ? config.option("tls", "tcp") : config;
+    }
+
+    /** Makes the last ranks servers. */
+    public Cluster servers(int count) {
+        servers = count;
+        return this;
     }
 
     /** Makes ranks pretend to be on hosts of these names. */
@@ -87,7 +94,7 @@ public final class Cluster {
                 Duration.ofSeconds(30)))) {
             List<FutureTask<T>> ranks = new ArrayList<>();
             for (int rank = 0; rank < world; rank++) {
-                GroupConfig here = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
+                GroupConfig here = GroupConfig.of(transport, coordinator.address()).place(rank, world - servers)
                         .timeout(timeout);
                 GroupConfig config = hosts.isEmpty() ? here : here.host(hosts.get(rank));
                 Callable<T> body = () -> {

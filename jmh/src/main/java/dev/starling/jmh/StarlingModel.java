@@ -5,22 +5,13 @@ import dev.starling.autograd.Tape;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
-import dev.starling.nn.Sequential;
-import dev.starling.nn.layer.BatchNorm;
-import dev.starling.nn.layer.Conv2d;
-import dev.starling.nn.layer.Flatten;
-import dev.starling.nn.layer.GlobalAvgPool;
-import dev.starling.nn.layer.Linear;
-import dev.starling.nn.layer.MaxPool2d;
-import dev.starling.nn.layer.Relu;
-import dev.starling.nn.layer.Residual;
 import dev.starling.nn.loss.Loss;
+import dev.starling.nn.model.Networks;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BiConsumer;
 
@@ -40,9 +31,9 @@ public final class StarlingModel implements AutoCloseable {
     /** Builds a network with reproducible initial weights. */
     public StarlingModel(Model model, double learningRate) {
         network = switch (model) {
-            case MLP -> mlp();
-            case CNN -> cnn();
-            case RESNET18 -> resnet18();
+            case MLP -> Networks.mlp(generator, 784, 1024, 1024, Model.CLASSES);
+            case CNN -> Networks.cnn(generator, Model.CLASSES);
+            case RESNET18 -> Networks.resnet18(generator, Model.CLASSES);
         };
         optimizer = Sgd.over(network).rate(learningRate).momentum(Model.MOMENTUM).build();
     }
@@ -106,50 +97,5 @@ public final class StarlingModel implements AutoCloseable {
     public void close() {
         optimizer.close();
         network.close();
-    }
-
-    private Layer mlp() {
-        return Sequential.of(
-            Linear.of(784, 1024, generator), new Relu(),
-            Linear.of(1024, 1024, generator), new Relu(),
-            Linear.of(1024, Model.CLASSES, generator));
-    }
-
-    private Layer cnn() {
-        return Sequential.of(
-            convolution(3, 32), new Relu(), convolution(32, 32), new Relu(), MaxPool2d.of(2),
-            convolution(32, 64), new Relu(), convolution(64, 64), new Relu(), MaxPool2d.of(2),
-            new Flatten(),
-            Linear.of(4096, 512, generator), new Relu(),
-            Linear.of(512, Model.CLASSES, generator));
-    }
-
-    private Layer convolution(int inputs, int outputs) {
-        return Conv2d.of(inputs, outputs, 3).padding(1).build(generator);
-    }
-
-    private Layer resnet18() {
-        List<Layer> layers = new ArrayList<>(List.of(unbiased(3, 64, 3, 1), BatchNorm.of(64), new Relu()));
-        int channels = 64;
-        for (int width : new int[] {64, 128, 256, 512}) {
-            layers.addAll(List.of(block(channels, width, width == channels ? 1 : 2), new Relu()));
-            layers.addAll(List.of(block(width, width, 1), new Relu()));
-            channels = width;
-        }
-        layers.addAll(List.of(new GlobalAvgPool(), Linear.of(channels, Model.CLASSES, generator)));
-        return Sequential.of(layers);
-    }
-
-    private Layer block(int inputs, int outputs, int stride) {
-        Layer body = Sequential.of(
-            unbiased(inputs, outputs, 3, stride), BatchNorm.of(outputs), new Relu(),
-            unbiased(outputs, outputs, 3, 1), BatchNorm.of(outputs));
-        return stride == 1 && inputs == outputs
-            ? Residual.of(body)
-            : Residual.of(body, Sequential.of(unbiased(inputs, outputs, 1, stride), BatchNorm.of(outputs)));
-    }
-
-    private Layer unbiased(int inputs, int outputs, int kernel, int stride) {
-        return Conv2d.of(inputs, outputs, kernel).stride(stride).padding(kernel / 2).withoutBias().build(generator);
     }
 }

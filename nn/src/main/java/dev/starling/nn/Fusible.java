@@ -1,7 +1,5 @@
 package dev.starling.nn;
 
-import dev.starling.nn.layer.Gelu;
-import dev.starling.nn.layer.Relu;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Epilogue;
 
@@ -13,14 +11,5 @@ public interface Fusible extends Layer {
     @Override
     default Tensor forward(Tensor x) {
         return forward(x, Epilogue.NONE);
-    }
-
-    /** Returns the epilogue that computes the same as {@code layer}, or {@link Epilogue#NONE} if there is none. */
-    static Epilogue epilogue(Layer layer) {
-        return switch (layer) {
-            case Relu _ -> Epilogue.RELU;
-            case Gelu(boolean tanh) when tanh -> Epilogue.GELU;
-            default -> Epilogue.NONE;
-        };
     }
 }

@@ -2,7 +2,6 @@ package dev.starling.nn;
 
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
@@ -23,7 +22,7 @@ import java.util.function.UnaryOperator;
  * }</pre>
  *
  * <p>The function is called once, to record the structure. A layer has the name given to {@code then}; by default its
- * name is its number. If an {@linkplain Fusible#epilogue activation} is the only reader of a {@link Fusible} layer's
+ * name is its number. If an {@linkplain Layer#epilogue activation} is the only reader of a {@link Fusible} layer's
  * result, the layer computes it in the same pass.
  */
 public final class Graph implements Layer {
@@ -80,7 +79,7 @@ public final class Graph implements Layer {
 
         /** Returns this node and others concatenated along a dimension. */
         public Node concat(int dim, Node... others) {
-            return join(in -> Shaping.concat(dim, in), others);
+            return join(in -> Tensor.concat(dim, in), others);
         }
 
         private Node join(Function<Tensor[], Tensor> compute, Node... others) {
@@ -118,7 +117,7 @@ public final class Graph implements Layer {
         for (int i = 0; i < steps.size(); i++) {
             Step last = steps.get(i);
             int before = last.from[0] - 1;
-            Epilogue epilogue = last.layer == null ? Epilogue.NONE : Fusible.epilogue(last.layer);
+            Epilogue epilogue = last.layer == null ? Epilogue.NONE : last.layer.epilogue();
             if (epilogue != Epilogue.NONE && before >= 0 && readers[before + 1] == 1
                     && steps.get(before).layer instanceof Fusible first) {
                 Step s = steps.get(before);

@@ -3,6 +3,7 @@ package dev.starling.nn;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Epilogue;
 import java.util.Iterator;
 import java.util.Map;
 
@@ -41,6 +42,14 @@ public interface Layer extends AutoCloseable {
      */
     default Tensor apply(Tensor x) {
         return Trace.CURRENT.isBound() ? Trace.CURRENT.get().call(this, x) : forward(x);
+    }
+
+    /**
+     * Returns the epilogue that computes the same as this layer, or {@link Epilogue#NONE} if there is none. A
+     * {@link Fusible} layer directly before this one computes it in the same pass.
+     */
+    default Epilogue epilogue() {
+        return Epilogue.NONE;
     }
 
     /** Returns the weights by path, for example {@code block1.conv.weight}. A shared weight appears once. */

@@ -1,7 +1,6 @@
 package dev.starling.nn;
 
 import dev.starling.tensor.Convolutions;
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -56,9 +55,9 @@ public final class Parameter implements AutoCloseable {
                 false, Convolutions::arranged);
     }
 
-    /** Creates a buffer of zeros with the shape, type, device and memory layout of {@code other}'s {@link #master}. */
-    public static Parameter zerosLike(Parameter other) {
-        return new Parameter(detached(() -> other.layout.apply(Creation.full(other.value.spec(), 0))), true,
+    /** Creates a buffer of equal elements with shape, type, device and layout of {@code other}'s {@link #master}. */
+    public static Parameter filledLike(Parameter other, double value) {
+        return new Parameter(detached(() -> other.layout.apply(Tensor.full(other.value.spec(), value))), true,
                 other.layout);
     }
 

@@ -9,7 +9,7 @@ import java.util.List;
 
 /**
  * Layers applied one after another, named {@code 0}, {@code 1}, and so on. A {@link Fusible} layer computes the
- * {@linkplain Fusible#epilogue activation} that directly follows it in the same pass. If nothing is recorded, each
+ * {@linkplain Layer#epilogue activation} that directly follows it in the same pass. If nothing is recorded, each
  * intermediate result is freed as soon as the next one is computed.
  */
 public final class Sequential implements Layer {
@@ -20,7 +20,7 @@ public final class Sequential implements Layer {
         this.layers = List.copyOf(layers);
         List<Layer> fused = new ArrayList<>();
         for (int i = 0; i < layers.size(); i++) {
-            Epilogue next = i + 1 < layers.size() ? Fusible.epilogue(layers.get(i + 1)) : Epilogue.NONE;
+            Epilogue next = i + 1 < layers.size() ? layers.get(i + 1).epilogue() : Epilogue.NONE;
             if (layers.get(i) instanceof Fusible first && next != Epilogue.NONE) {
                 fused.add(x -> first.forward(x, next));
                 i++;

@@ -15,6 +15,7 @@ import dev.starling.nn.layer.Relu;
 import dev.starling.nn.layer.Residual;
 import dev.starling.nn.layer.Tanh;
 import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -97,7 +98,7 @@ class SequentialTest {
         try (Scope scope = Scope.open();
                 Sequential net = Sequential.of(Residual.of(Sequential.of(LayerNorm.of(16), Linear.of(16, 64, g),
                         activation, Linear.of(64, 16, g))), Linear.of(16, 16, g), activation, Linear.of(16, 1, g));
-                Adam adam = Adam.over(net).rate(3e-3).build()) {
+                Optimizer adam = Adam.over(net).rate(3e-3).build()) {
             Tensor x = g.normal(4, 8, 16);
             Tensor y = x.sin().sum(2).unsqueeze(2);
             Tape tape = new Tape();
@@ -152,7 +153,7 @@ class SequentialTest {
     @Test
     void trainsALineWithSgd() {
         Generator g = Generator.seeded(3);
-        try (Linear line = Linear.of(1, 1, g); Sgd sgd = Sgd.over(line).rate(0.3).momentum(0.5).build()) {
+        try (Linear line = Linear.of(1, 1, g); Optimizer sgd = Sgd.over(line).rate(0.3).momentum(0.5).build()) {
             for (int i = 0; i < 300; i++) {
                 try (Scope scope = Scope.open()) {
                     Tensor x = g.uniform(16, 1);
@@ -173,7 +174,7 @@ class SequentialTest {
         Generator g = Generator.seeded(4);
         try (Scope scope = Scope.open();
                 Sequential net = Sequential.of(Linear.of(2, 8, g), new Tanh(), Linear.of(8, 1, g));
-                Adam adam = Adam.over(net).rate(0.05).build()) {
+                Optimizer adam = Adam.over(net).rate(0.05).build()) {
             Tensor x = Tensor.of(new float[] {0, 0, 0, 1, 1, 0, 1, 1}, 4, 2);
             Tensor y = Tensor.of(new float[] {0, 1, 1, 0}, 4, 1);
             Tape tape = new Tape();

@@ -57,17 +57,17 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns a scalar of this tensor's type, on its device. */
     default Tensor scalarLike(double value) {
-        return Creation.full(new Spec(self().dtype(), Shape.scalar(), self().device()), value);
+        return Tensor.full(new Spec(self().dtype(), Shape.scalar(), self().device()), value);
     }
 
     /** Returns zeros of this tensor's type and shape, on its device. */
     default Tensor zerosLike() {
-        return Creation.full(self().spec(), 0);
+        return Tensor.full(self().spec(), 0);
     }
 
     /** Returns ones of this tensor's type and shape, on its device. */
     default Tensor onesLike() {
-        return Creation.full(self().spec(), 1);
+        return Tensor.full(self().spec(), 1);
     }
 
     // ---- two operands ----

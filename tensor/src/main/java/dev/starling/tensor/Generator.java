@@ -1,5 +1,6 @@
 package dev.starling.tensor;
 
+import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.Philox;
 import dev.starling.tensor.op.Random;
 
@@ -135,7 +136,7 @@ public final class Generator {
         if (n < 0) {
             throw TensorException.argument("permutation", "n must be >= 0, got " + n, "give a size of 0 or more");
         }
-        long[] order = new long[Creation.arrayLength("permutation", n, Long.BYTES)];
+        long[] order = new long[HostMemory.arrayLength("permutation", n, Long.BYTES)];
         long first = advance(n);
         for (int i = 0; i < n; i++) {
             int j = (int) ((Philox.bitsAt(seed, first, i) & 0xFFFFFFFFL) * (i + 1) >>> 32);

@@ -107,7 +107,7 @@ public sealed interface Indexing permits Tensor {
      * Returns a one-hot encoding of class indices of any shape, in this type: a new last dimension of {@code classes}.
      */
     default Tensor oneHot(long classes) {
-        Tensor range = Creation.arange(new Spec(self().dtype(), Shape.of(classes), self().device()), 0, 1);
+        Tensor range = Tensor.arange(new Spec(self().dtype(), Shape.of(classes), self().device()), 0, 1);
         return self().unsqueeze(-1).eq(range).to(self().dtype());
     }
 }

@@ -5,24 +5,31 @@ import java.util.function.Supplier;
 
 /**
  * Sees each operation of one thread below every {@link Recorder}, even while recording is paused, and may choose the
- * memory of results. {@link dev.starling.tensor.program.Program} is captured and replayed through an interceptor.
+ * memory of results. Bound to the thread as a recorder is.
+ * {@link dev.starling.tensor.program.Program} is captured and replayed through an interceptor.
  */
+@FunctionalInterface
 public interface Interceptor {
+    /** Intercepts nothing; binding it pauses the enclosing interceptor. */
+    Interceptor NONE = (op, inputs, outputs) -> { };
+
     /** Called after an operation has been carried out. The arrays must not be changed. */
     void onOperation(Op op, Tensor[] inputs, Tensor[] outputs);
 
     /** Returns the tensor to use in place of a new allocation, or {@code null} to allocate. */
-    Tensor allocate(Spec spec, long[] strides);
+    default Tensor allocate(Spec spec, long[] strides) {
+        return null;
+    }
 
     /** Called before the host reads elements; may throw. */
-    void onRead(Tensor tensor);
+    default void onRead(Tensor tensor) { }
 
-    /** Returns this thread's interceptor, or {@code null}. */
+    /** Returns the interceptor bound to this thread, or {@link #NONE}. */
     static Interceptor current() {
         return ThreadState.current().interceptor;
     }
 
-    /** Sets this thread's interceptor, or none if {@code next} is {@code null}, and returns the previous one. */
+    /** Binds an interceptor to this thread and returns the previous one. */
     static Interceptor replace(Interceptor next) {
         ThreadState thread = ThreadState.current();
         Interceptor before = thread.interceptor;
@@ -30,7 +37,7 @@ public interface Interceptor {
         return before;
     }
 
-    /** Runs {@code body} with {@code interceptor} on this thread, or with none if it is {@code null}. */
+    /** Runs {@code body} with {@code interceptor} bound to this thread. */
     static <T> T with(Interceptor interceptor, Supplier<T> body) {
         Interceptor before = replace(interceptor);
         try {

@@ -44,7 +44,7 @@ public final class Norms {
         requireChannels("batchNorm", x);
         Spec channels = x.spec().with(Shape.of(x.size(1)));
         Tensor[] r = Tensor.apply(new Normalization.BatchNorm(epsilon, epilogue), x,
-                gamma == null ? Creation.full(channels, 1) : gamma, beta == null ? Creation.full(channels, 0) : beta);
+                gamma == null ? Tensor.full(channels, 1) : gamma, beta == null ? Tensor.full(channels, 0) : beta);
         return new Batch(r[0], r[1], r[2]);
     }
 
@@ -103,7 +103,7 @@ public final class Norms {
         long each = x.shape().slice(1, x.rank()).count() / groups;
         Tensor wide = gamma == null ? x : x.to(gamma.dtype());
         Spec ones = wide.spec().with(Shape.of(each));
-        Tensor y = layerNorm(wide.reshape(x.size(0), groups, each), Creation.full(ones, 1), null, epsilon);
+        Tensor y = layerNorm(wide.reshape(x.size(0), groups, each), Tensor.full(ones, 1), null, epsilon);
         y = y.reshape(x.shape());
         Shape channels = perChannel(x);
         y = gamma == null ? y : y.mul(gamma.reshape(channels));

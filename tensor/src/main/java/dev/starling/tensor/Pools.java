@@ -94,7 +94,7 @@ public final class Pools {
                 long from = o * in / out[i];
                 windows[o] = y.narrow(i + 2, from, Math.ceilDiv((o + 1) * in, out[i]) - from).max(true, i + 2);
             }
-            y = Shaping.concat(i + 2, windows);
+            y = Tensor.concat(i + 2, windows);
         }
         return y;
     }

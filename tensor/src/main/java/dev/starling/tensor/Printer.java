@@ -51,7 +51,7 @@ final class Printer {
         Tensor x = tensor;
         for (int i = 0; i < tensor.rank(); i++) {
             if (tensor.size(i) > 2 * EDGE) {
-                x = Shaping.concat(i, x.narrow(i, 0, EDGE), x.narrow(i, x.size(i) - EDGE, EDGE));
+                x = Tensor.concat(i, x.narrow(i, 0, EDGE), x.narrow(i, x.size(i) - EDGE, EDGE));
             }
         }
         return x;

@@ -8,9 +8,6 @@ import java.util.function.Supplier;
  */
 @FunctionalInterface
 public interface Recorder {
-    /** The recorder bound to the current thread, if any. */
-    ScopedValue<Recorder> CURRENT = ScopedValue.newInstance();
-
     /** Records nothing; binding it pauses the enclosing recorder. */
     Recorder NONE = (op, inputs, outputs) -> { };
 
@@ -19,11 +16,18 @@ public interface Recorder {
 
     /** Returns the recorder bound to this thread, or {@link #NONE}. */
     static Recorder current() {
-        return CURRENT.isBound() ? CURRENT.get() : NONE;
+        return ThreadState.current().recorder;
     }
 
     /** Runs {@code body} with {@code recorder} bound to this thread. */
     static <T> T with(Recorder recorder, Supplier<T> body) {
-        return ScopedValue.where(CURRENT, recorder).call(body::get);
+        ThreadState thread = ThreadState.current();
+        Recorder outer = thread.recorder;
+        thread.recorder = recorder;
+        try {
+            return body.get();
+        } finally {
+            thread.recorder = outer;
+        }
     }
 }

@@ -91,7 +91,7 @@ public final class Recurrences {
         if (state != null || x.rank() != 3 || w.recurrent.rank() != 2) {
             return state != null ? state : x;
         }
-        return Creation.full(x.spec().with(Shape.of(x.size(1), w.recurrent.size(1))), 0);
+        return Tensor.full(x.spec().with(Shape.of(x.size(1), w.recurrent.size(1))), 0);
     }
 
     private static Tensor[] operands(Tensor x, Weights w, Tensor lengths, Tensor... states) {

@@ -1,5 +1,6 @@
 package dev.starling.tensor;
 
+import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.View;
 import java.util.Arrays;
@@ -182,36 +183,6 @@ public sealed interface Shaping permits Tensor {
         return Tensor.compute(new Movement.Place(Shape.of(dims), before.clone(), steps, value), self());
     }
 
-    /** Joins tensors along {@code axis}, converted to their promoted type. */
-    static Tensor concat(int axis, Tensor... parts) {
-        requireSome("concat", parts);
-        DType common = parts[0].dtype();
-        for (Tensor p : parts) {
-            common = DType.promote(common, p.dtype());
-        }
-        Tensor[] cast = new Tensor[parts.length];
-        for (int i = 0; i < parts.length; i++) {
-            cast[i] = parts[i].to(common);
-        }
-        return Tensor.compute(new Movement.Concat(parts[0].shape().axis(axis)), cast);
-    }
-
-    /** Joins tensors of the same shape along a new dimension before {@code axis}. */
-    static Tensor stack(int axis, Tensor... parts) {
-        requireSome("stack", parts);
-        Tensor[] rows = new Tensor[parts.length];
-        for (int i = 0; i < parts.length; i++) {
-            rows[i] = parts[i].unsqueeze(axis);
-        }
-        return concat(axis < 0 ? axis + rows[0].rank() : axis, rows);
-    }
-
-    private static void requireSome(String op, Tensor... parts) {
-        if (parts.length == 0) {
-            throw TensorException.argument(op, "needs at least one tensor, got none", "give one or more");
-        }
-    }
-
     private void requirePositive(String op, long count) {
         if (count <= 0) {
             throw new TensorException(TensorException.Problem.ARGUMENT, op, List.of(self().spec()),
@@ -224,7 +195,7 @@ public sealed interface Shaping permits Tensor {
         requirePositive("split", size);
         long n = self().size(axis);
         int viewBytes = 128;
-        Tensor[] parts = new Tensor[Creation.arrayLength("split", Math.ceilDiv(n, size), viewBytes)];
+        Tensor[] parts = new Tensor[HostMemory.arrayLength("split", Math.ceilDiv(n, size), viewBytes)];
         for (int i = 0; i < parts.length; i++) {
             parts[i] = narrow(axis, i * size, Math.min(size, n - i * size));
         }
@@ -237,28 +208,6 @@ public sealed interface Shaping permits Tensor {
     default Tensor[] chunk(int axis, int parts) {
         requirePositive("chunk", parts);
         return split(axis, Math.max(1, Math.ceilDiv(self().size(axis), parts)));
-    }
-
-    /**
-     * Broadcasts tensors to their common shape, without a copy.
-     *
-     * @throws TensorException if there is no such shape
-     */
-    static Tensor[] broadcast(Tensor... tensors) {
-        Shape common = Shape.scalar();
-        for (Tensor t : tensors) {
-            Shape next = Shape.broadcast(common, t.shape());
-            if (next == null) {
-                throw new TensorException(TensorException.Problem.SHAPE, "broadcast", List.of(t.spec()),
-                        "must broadcast with " + common, "reshape so that sizes agree or are 1");
-            }
-            common = next;
-        }
-        Tensor[] result = new Tensor[tensors.length];
-        for (int i = 0; i < result.length; i++) {
-            result[i] = tensors[i].expand(common);
-        }
-        return result;
     }
 
     /** Returns this tensor repeated {@code times[i]} times along dimension {@code i}. */
@@ -293,7 +242,7 @@ public sealed interface Shaping permits Tensor {
     default Tensor roll(int axis, long shift) {
         long n = self().size(axis);
         long from = n == 0 ? 0 : (n - Math.floorMod(shift, n)) % n;
-        return from == 0 ? self() : concat(axis, narrow(axis, from, n - from), narrow(axis, 0, from));
+        return from == 0 ? self() : Tensor.concat(axis, narrow(axis, from, n - from), narrow(axis, 0, from));
     }
 
     /** Returns the last two dimensions with 0 above the diagonal that is {@code offset} above the main one. */
@@ -307,8 +256,8 @@ public sealed interface Shaping permits Tensor {
     }
 
     private Tensor columnsMinusRows() {
-        Tensor rows = Creation.arange(new Spec(DType.I64, Shape.of(self().size(-2)), self().device()), 0, 1);
-        Tensor columns = Creation.arange(new Spec(DType.I64, Shape.of(self().size(-1)), self().device()), 0, 1);
+        Tensor rows = Tensor.arange(new Spec(DType.I64, Shape.of(self().size(-2)), self().device()), 0, 1);
+        Tensor columns = Tensor.arange(new Spec(DType.I64, Shape.of(self().size(-1)), self().device()), 0, 1);
         return columns.sub(rows.unsqueeze(1));
     }
 

@@ -6,11 +6,15 @@ import java.lang.ref.Cleaner;
 import java.util.Arrays;
 import java.util.List;
 
-/** The memory behind a tensor and its views: one allocation, one owner. Confined to one thread at a time. */
-final class Storage {
+/**
+ * The memory behind a tensor and its views: one allocation, one owner. Its methods are meant for backends and for code
+ * that plans memory or passes tensors on, as tapes and captured programs do; arithmetic does not need them. Confined to
+ * one thread at a time.
+ */
+public final class Storage {
     private static final Cleaner CLEANER = Cleaner.create();
 
-    final Device device;
+    private final Device device;
     private final Allocator allocator;
     private Block block;
     private final long bytes;
@@ -23,8 +27,7 @@ final class Storage {
     Scope scope;
     int slot;
     int version;
-    /** Number of holders that {@link Tensor#hold} has counted. */
-    int holds;
+    private int holds;
     String closedBy;
     private Cleaner.Cleanable backstop;
     private Backstop backstopState;
@@ -48,14 +51,51 @@ final class Storage {
         return new Storage(device, null, block, block.capacity(), keeper);
     }
 
-    static Storage lent(Storage lender, long bytes) {
-        Storage storage = new Storage(lender.device, null, null, bytes, null);
-        storage.lend(lender, lender.address());
-        return storage;
+    /**
+     * Makes a tensor over this memory. Strides and offset are in elements and are checked. Unlike the operations of
+     * {@link dev.starling.tensor.op.View}, this does not pass gradients on.
+     *
+     * @throws TensorException if an element lies outside of the memory
+     */
+    public Tensor view(Spec spec, long[] strides, long offset) {
+        require("view", spec, strides, offset, bytes);
+        return new Tensor(this, spec, strides, offset, ThreadState.current());
     }
 
-    /** Makes this storage borrow the memory at {@code address} of another lender. */
-    void lend(Storage from, long address) {
+    /**
+     * Lends this memory, for memory planning, to a new tensor. No scope owns that tensor and {@link Tensor#close} does
+     * not affect it: it stays open as long as this storage.
+     *
+     * @param spec on the same device, with no more bytes than this storage
+     * @param strides dense, in elements
+     * @throws TensorException if the memory is too small or was freed, or strides leave it
+     */
+    public Tensor lend(Spec spec, long[] strides) {
+        if (isClosed() || spec.device() != device || spec.bytes() > bytes) {
+            throw new TensorException(TensorException.Problem.SHAPE, "lend", List.of(spec),
+                    "the memory must be open, on the same device and large enough; it has " + bytes + " bytes on "
+                    + device, "lend from a larger tensor");
+        }
+        require("lend", spec, strides, 0, spec.bytes());
+        Storage storage = new Storage(device, null, null, spec.bytes(), null);
+        storage.borrow(this, block.address());
+        return new Tensor(storage, spec, strides, 0, ThreadState.current());
+    }
+
+    /**
+     * Makes the tensor that {@link #lend} returned, and all its views, borrow the memory of {@code from} instead, which
+     * must be contiguous and of the same size.
+     */
+    public void relend(Tensor from) {
+        if (lender == null || from.spec().bytes() != bytes || from.device() != device || !from.isContiguous()) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "relend", List.of(from.spec()),
+                    "needs memory that was lent, and a contiguous tensor of " + bytes + " bytes on " + device,
+                    "copy the elements");
+        }
+        borrow(from.storage(), from.address());
+    }
+
+    private void borrow(Storage from, long address) {
         lender = from;
         closedBy = "its lender";
         if (block == null || block.address() != address) {
@@ -63,21 +103,43 @@ final class Storage {
         }
     }
 
-    /** Returns the size in bytes, also after the memory was freed. */
-    long bytes() {
-        return bytes;
+    /** Counts one more holder: for code that passes tensors on before their scope closes, as a tape does. */
+    public void hold() {
+        holds++;
+    }
+
+    /** Removes one holder and frees the memory when none is left; has no effect on memory without holders. */
+    public void drop() {
+        if (holds > 0 && --holds == 0) {
+            close("the last drop()");
+        }
+    }
+
+    /** Returns the number of holders. */
+    public int holds() {
+        return holds;
+    }
+
+    /** Removes all holders: the memory lives until its scope closes. */
+    public void unhold() {
+        holds = 0;
+    }
+
+    /** Returns how often the memory was changed in place, so that recorders can detect it. */
+    public int version() {
+        return version;
+    }
+
+    /** Counts a change in place that did not pass through {@link Tensor#apply}, as in a replay by the device itself. */
+    public void changed() {
+        version++;
     }
 
     /**
-     * Requires all elements of a tensor to lie within this memory. None of the sums and products here can overflow.
+     * Requires all elements of a tensor to lie within {@code bytes}. None of the sums and products here can overflow.
      *
      * @throws TensorException if an element lies outside
      */
-    void require(String op, Spec spec, long[] strides, long offset) {
-        require(op, spec, strides, offset, bytes);
-    }
-
-    /** Requires all elements of a tensor to lie within {@code bytes}. */
     static void require(String op, Spec spec, long[] strides, long offset, long bytes) {
         Shape shape = spec.shape();
         long room = bytes / spec.dtype().bytes();
@@ -98,10 +160,6 @@ final class Storage {
                     + Arrays.toString(strides) + " from element " + offset + " must stay within " + room
                     + " elements of memory", "give strides and an offset within the memory");
         }
-    }
-
-    boolean isLent() {
-        return lender != null;
     }
 
     /** Moves the storage to the scope {@code owner}, or leaves it to the garbage collector if that is {@code null}. */

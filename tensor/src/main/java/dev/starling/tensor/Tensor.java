@@ -1,6 +1,8 @@
 package dev.starling.tensor;
 
 import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.op.Fill;
+import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
@@ -8,9 +10,7 @@ import dev.starling.tensor.op.View;
 import dev.starling.tensor.profile.OperationEvent;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.lang.ref.Reference;
-import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -18,12 +18,14 @@ import java.util.List;
  * views ({@code reshape}, {@code permute}, {@code slice}, ...) share memory. Only ops of {@link Update} change
  * elements.
  *
- * <p>The operations on a tensor are in the interfaces that it implements: {@link Arithmetic}, {@link Reductions},
- * {@link Shaping} and {@link Indexing}. Neural operations are static methods of {@link Functions},
- * {@link Convolutions}, {@link Pools}, {@link Norms} and {@link Losses}. Every operation passes through {@link #apply}.
- * Several threads may read a tensor at the same time, provided that none closes it meanwhile.
+ * <p>What makes a tensor of numbers or of several tensors is a static method of this class. The operations on a tensor
+ * are in the interfaces that it implements: {@link Arithmetic}, {@link Reductions}, {@link Shaping} and
+ * {@link Indexing}; {@link HostAccess} reads elements. Neural operations are static methods of {@link Functions},
+ * {@link Convolutions}, {@link Pools}, {@link Norms}, {@link Recurrences} and {@link Losses}; the package's page lists
+ * all of them. Every operation passes through {@link #apply}. Several threads may read a tensor at the same time,
+ * provided that none closes it meanwhile.
  */
-public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, AutoCloseable {
+public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, HostAccess, AutoCloseable {
     private static final Tensor[] NONE = {};
 
     private final Storage storage;
@@ -33,7 +35,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     private final long id;
     private String name;
 
-    private Tensor(Storage storage, Spec spec, long[] strides, long offset, ThreadState thread) {
+    Tensor(Storage storage, Spec spec, long[] strides, long offset, ThreadState thread) {
         this.storage = storage;
         this.spec = spec;
         this.strides = strides;
@@ -54,47 +56,9 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             Storage.require("allocate", spec, strides, 0, spec.bytes());
         }
         ThreadState thread = ThreadState.current();
-        Tensor lent = thread.interceptor == null ? null : thread.interceptor.allocate(spec, strides);
+        Tensor lent = thread.interceptor.allocate(spec, strides);
         return lent != null ? lent
                 : new Tensor(Storage.allocate(spec.device(), spec.bytes(), thread), spec, strides, 0, thread);
-    }
-
-    /** Makes a view of this memory, for {@link View} ops. Strides and offset are in elements and are checked. */
-    public Tensor view(Shape shape, long[] viewStrides, long viewOffset) {
-        Spec viewed = spec.with(shape);
-        storage.require("view", viewed, viewStrides, viewOffset);
-        return new Tensor(storage, viewed, viewStrides, viewOffset, ThreadState.current());
-    }
-
-    /**
-     * Lends this tensor's memory, for memory planning, to a new tensor of another type and shape. No scope owns the new
-     * tensor and {@link #close} does not affect it: it stays open as long as this tensor.
-     *
-     * @param other spec on the same device, with no more bytes than this tensor
-     * @param otherStrides dense, in elements
-     * @throws TensorException if the memory is too small, strides leave it, or this tensor has an offset
-     */
-    public Tensor lend(Spec other, long[] otherStrides) {
-        if (other.device() != device() || other.bytes() > Math.min(spec.bytes(), storage.bytes()) || offset != 0) {
-            throw new TensorException(TensorException.Problem.SHAPE, "lend", List.of(spec, other),
-                    "the memory must be on the same device, large enough and start at offset 0",
-                    "lend from a larger tensor");
-        }
-        Storage.require("lend", other, otherStrides, 0, other.bytes());
-        address();
-        return new Tensor(Storage.lent(storage, other.bytes()), other, otherStrides, 0, ThreadState.current());
-    }
-
-    /**
-     * Makes a tensor from {@link #lend}, and all its views, borrow the memory of {@code from}, which must be contiguous
-     * and of the same spec.
-     */
-    public void relend(Tensor from) {
-        if (!storage.isLent() || offset != 0 || !spec.equals(from.spec) || !from.isContiguous()) {
-            throw new TensorException(TensorException.Problem.ARGUMENT, "relend", List.of(spec, from.spec),
-                    "needs a tensor made by lend, and a contiguous one of its spec", "copy the elements");
-        }
-        storage.lend(from.storage, from.address());
     }
 
     /**
@@ -134,26 +98,22 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     /** Makes an f32 tensor from its elements in row-major order; no shape means one dimension. */
     public static Tensor of(float[] elements, long... shape) {
-        return copyOf(MemorySegment.ofArray(elements), DType.F32, shape.length == 0
-                ? new long[] {elements.length} : shape);
+        return of(MemorySegment.ofArray(elements), DType.F32, elements.length, shape);
     }
 
     /** Makes an f64 tensor from its elements in row-major order; no shape means one dimension. */
     public static Tensor of(double[] elements, long... shape) {
-        return copyOf(MemorySegment.ofArray(elements), DType.F64, shape.length == 0
-                ? new long[] {elements.length} : shape);
+        return of(MemorySegment.ofArray(elements), DType.F64, elements.length, shape);
     }
 
     /** Makes an i64 tensor from its elements in row-major order; no shape means one dimension. */
     public static Tensor of(long[] elements, long... shape) {
-        return copyOf(MemorySegment.ofArray(elements), DType.I64, shape.length == 0
-                ? new long[] {elements.length} : shape);
+        return of(MemorySegment.ofArray(elements), DType.I64, elements.length, shape);
     }
 
     /** Makes an i32 tensor from its elements in row-major order; no shape means one dimension. */
     public static Tensor of(int[] elements, long... shape) {
-        return copyOf(MemorySegment.ofArray(elements), DType.I32, shape.length == 0
-                ? new long[] {elements.length} : shape);
+        return of(MemorySegment.ofArray(elements), DType.I32, elements.length, shape);
     }
 
     /** Makes a bool tensor from its elements in row-major order; no shape means one dimension. */
@@ -162,7 +122,11 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         for (int i = 0; i < bytes.length; i++) {
             bytes[i] = (byte) (elements[i] ? 1 : 0);
         }
-        return copyOf(MemorySegment.ofArray(bytes), DType.BOOL, shape.length == 0 ? new long[] {bytes.length} : shape);
+        return of(MemorySegment.ofArray(bytes), DType.BOOL, bytes.length, shape);
+    }
+
+    private static Tensor of(MemorySegment elements, DType dtype, long count, long[] shape) {
+        return copyOf(elements, dtype, shape.length == 0 ? new long[] {count} : shape);
     }
 
     /** Makes an f32 scalar. */
@@ -172,7 +136,12 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     /** Makes a tensor on the current device whose elements all equal {@code value}. */
     public static Tensor full(DType dtype, double value, long... shape) {
-        return Creation.full(new Spec(dtype, Shape.of(shape), Device.current()), value);
+        return full(new Spec(dtype, Shape.of(shape), Device.current()), value);
+    }
+
+    /** Makes a tensor whose elements all equal {@code value}. */
+    public static Tensor full(Spec spec, double value) {
+        return compute(new Fill.Full(spec, value));
     }
 
     /** Makes an f32 tensor of zeros on the current device. */
@@ -183,6 +152,98 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     /** Makes an f32 tensor of ones on the current device. */
     public static Tensor ones(long... shape) {
         return full(DType.F32, 1, shape);
+    }
+
+    /** Returns {@code start + i·step} for each index {@code i} of a spec of rank 1. */
+    public static Tensor arange(Spec spec, double start, double step) {
+        return compute(new Fill.Range(spec, start, step));
+    }
+
+    /** Returns the i64 numbers from 0 to {@code n - 1}, on the current device. */
+    public static Tensor arange(long n) {
+        return arange(new Spec(DType.I64, Shape.of(n), Device.current()), 0, 1);
+    }
+
+    /**
+     * Returns the f32 numbers {@code start, start + step, ..} below {@code stop} (above it if the step is negative), on
+     * the current device.
+     */
+    public static Tensor arange(double start, double stop, double step) {
+        if (step == 0 || !Double.isFinite((stop - start) / step)) {
+            throw TensorException.argument("arange", "the step must not be 0 and the ends must be finite, got " + start
+                    + " to " + stop + " by " + step, "change the step or the ends");
+        }
+        long n = (long) Math.max(0, Math.ceil((stop - start) / step));
+        return arange(new Spec(DType.F32, Shape.of(n), Device.current()), start, step);
+    }
+
+    /**
+     * Returns {@code n} evenly spaced f32 numbers from {@code first} to {@code last}, both included, on the current
+     * device. A single number is {@code first}.
+     */
+    public static Tensor linspace(double first, double last, long n) {
+        if (!Double.isFinite(last - first)) {
+            throw TensorException.argument("linspace", "the ends must be finite, got " + first + " and " + last,
+                    "give finite numbers");
+        }
+        return arange(new Spec(DType.F32, Shape.of(n), Device.current()), first, n > 1 ? (last - first) / (n - 1) : 0);
+    }
+
+    /** Returns the f32 identity matrix of {@code n} rows, on the current device. */
+    public static Tensor eye(long n) {
+        return arange(n).oneHot(n).to(DType.F32);
+    }
+
+    /** Joins tensors along {@code axis}, converted to their promoted type. */
+    public static Tensor concat(int axis, Tensor... parts) {
+        requireSome("concat", parts);
+        DType common = parts[0].dtype();
+        for (Tensor p : parts) {
+            common = DType.promote(common, p.dtype());
+        }
+        Tensor[] cast = new Tensor[parts.length];
+        for (int i = 0; i < parts.length; i++) {
+            cast[i] = parts[i].to(common);
+        }
+        return compute(new Movement.Concat(parts[0].shape().axis(axis)), cast);
+    }
+
+    /** Joins tensors of the same shape along a new dimension before {@code axis}. */
+    public static Tensor stack(int axis, Tensor... parts) {
+        requireSome("stack", parts);
+        Tensor[] rows = new Tensor[parts.length];
+        for (int i = 0; i < parts.length; i++) {
+            rows[i] = parts[i].unsqueeze(axis);
+        }
+        return concat(axis < 0 ? axis + rows[0].rank() : axis, rows);
+    }
+
+    private static void requireSome(String op, Tensor... parts) {
+        if (parts.length == 0) {
+            throw TensorException.argument(op, "needs at least one tensor, got none", "give one or more");
+        }
+    }
+
+    /**
+     * Broadcasts tensors to their common shape, without a copy.
+     *
+     * @throws TensorException if there is no such shape
+     */
+    public static Tensor[] broadcast(Tensor... tensors) {
+        Shape common = Shape.scalar();
+        for (Tensor t : tensors) {
+            Shape next = Shape.broadcast(common, t.shape());
+            if (next == null) {
+                throw new TensorException(TensorException.Problem.SHAPE, "broadcast", List.of(t.spec()),
+                        "must broadcast with " + common, "reshape so that sizes agree or are 1");
+            }
+            common = next;
+        }
+        Tensor[] result = new Tensor[tensors.length];
+        for (int i = 0; i < result.length; i++) {
+            result[i] = tensors[i].expand(common);
+        }
+        return result;
     }
 
     // ---- operations ----
@@ -243,13 +304,9 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
                 inputs[i].storage.version += update.changes(i) ? 1 : 0;
             }
         }
-        if (Recorder.CURRENT.isBound()) {
-            Recorder.CURRENT.get().record(op, inputs, outputs);
-        }
         ThreadState thread = ThreadState.current();
-        if (thread.interceptor != null) {
-            thread.interceptor.onOperation(op, inputs, outputs);
-        }
+        thread.recorder.record(op, inputs, outputs);
+        thread.interceptor.onOperation(op, inputs, outputs);
         Reference.reachabilityFence(inputs);
     }
 
@@ -358,16 +415,6 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return storage == other.storage;
     }
 
-    /** Returns how often the memory was changed in place, so that recorders can detect it. */
-    public int version() {
-        return storage.version;
-    }
-
-    /** Counts a change in place that did not pass through {@link #apply}, as in a replay by the device itself. */
-    public void changed() {
-        storage.version++;
-    }
-
     /** Sets the name that error messages show, and returns this tensor. */
     public Tensor named(String label) {
         name = label;
@@ -379,34 +426,12 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return name;
     }
 
-    Storage storage() {
-        return storage;
-    }
-
     /**
-     * Counts one more holder of the memory and returns the number of holders. For code that passes tensors on before
-     * their scope closes, as a tape does with gradients.
+     * Returns the memory that this tensor shares with its views. Meant for backends and for code that passes tensors
+     * on, as a tape does.
      */
-    public int hold() {
-        return ++storage.holds;
-    }
-
-    /** Removes one holder and frees the memory when none is left; has no effect on memory without holders. */
-    public void drop() {
-        if (storage.holds > 0 && --storage.holds == 0) {
-            storage.close("the last drop()");
-        }
-    }
-
-    /** Returns the number of holders of the memory. */
-    public int holds() {
-        return storage.holds;
-    }
-
-    /** Removes all holders: the memory lives until its scope closes. */
-    public Tensor unhold() {
-        storage.holds = 0;
-        return this;
+    public Storage storage() {
+        return storage;
     }
 
     /** Frees the memory before its scope does, for this tensor and all its views. */
@@ -444,71 +469,8 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return host.contiguous();
     }
 
-    /**
-     * Returns the elements' memory without a copy; valid while the tensor is open.
-     *
-     * @throws TensorException if the tensor is not in host memory or not contiguous
-     */
-    public MemorySegment segment() {
-        notifyRead();
-        if (!isContiguous() || !device().backend().hostVisible()) {
-            throw new TensorException(TensorException.Problem.ARGUMENT, "segment", List.of(spec),
-                    "the tensor must be contiguous and in host memory", "call to(Device.cpu()).contiguous() first");
-        }
-        return HostMemory.ALL.asSlice(address(), spec.bytes());
-    }
-
-    private void notifyRead() {
-        ThreadState thread = ThreadState.current();
-        if (thread.interceptor != null) {
-            thread.interceptor.onRead(this);
-        }
-    }
-
-    /** Returns the only element as a double. */
-    public double item() {
-        if (count() != 1) {
-            throw new TensorException(TensorException.Problem.SHAPE, "item", List.of(spec),
-                    "needs exactly one element", "index or reduce first");
-        }
-        Tensor host = onHost();
-        return HostMemory.getDouble(dtype(), host.address());
-    }
-
-    /** Returns the only element as a long. */
-    public long itemLong() {
-        item();
-        return HostMemory.getLong(dtype(), onHost().address());
-    }
-
-    /** Returns the elements in row-major order, converted to float. */
-    public float[] toFloats() {
-        float[] out = new float[Creation.arrayLength("array", count(), Float.BYTES)];
-        Tensor host = onHost();
-        if (dtype() == DType.F32) {
-            MemorySegment.copy(HostMemory.ALL, ValueLayout.JAVA_FLOAT_UNALIGNED, host.address(), out, 0, out.length);
-        } else {
-            for (int i = 0; i < out.length; i++) {
-                out[i] = (float) HostMemory.getDouble(dtype(), host.address() + (long) i * dtype().bytes());
-            }
-        }
-        return out;
-    }
-
-    /** Returns the elements in row-major order, converted to double. */
-    public double[] toDoubles() {
-        double[] out = new double[Creation.arrayLength("array", count(), Double.BYTES)];
-        Tensor host = onHost();
-        Arrays.setAll(out, i -> HostMemory.getDouble(dtype(), host.address() + (long) i * dtype().bytes()));
-        return out;
-    }
-
-    /** Returns the elements in row-major order, converted to long. */
-    public long[] toLongs() {
-        long[] out = new long[Creation.arrayLength("array", count(), Long.BYTES)];
-        Tensor host = onHost();
-        Arrays.setAll(out, i -> HostMemory.getLong(dtype(), host.address() + (long) i * dtype().bytes()));
-        return out;
+    void notifyRead() {
+        ThreadState.current().interceptor.onRead(this);
     }
 
     /** Prints type, shape and elements, eliding the middle of long dimensions. */

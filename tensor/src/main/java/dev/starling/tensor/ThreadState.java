@@ -2,14 +2,14 @@ package dev.starling.tensor;
 
 import java.util.concurrent.atomic.AtomicLong;
 
-/** The state of one thread: its innermost scope, its interceptor, and the next tensor id. */
+/** The state of one thread: its innermost scope, its recorder and interceptor, and the next tensor id. */
 final class ThreadState {
     private static final AtomicLong THREADS = new AtomicLong();
     private static final ThreadLocal<ThreadState> CURRENT = ThreadLocal.withInitial(ThreadState::new);
 
     Scope scope;
-    /** {@code null} if there is none. */
-    Interceptor interceptor;
+    Recorder recorder = Recorder.NONE;
+    Interceptor interceptor = Interceptor.NONE;
     long nextId = THREADS.getAndIncrement() << 40;
 
     static ThreadState current() {

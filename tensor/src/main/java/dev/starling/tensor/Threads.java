@@ -1,6 +1,6 @@
 package dev.starling.tensor;
 
-import dev.starling.tensor.cpu.Parallel;
+import dev.starling.tensor.host.Parallel;
 import java.util.function.Supplier;
 
 /**

@@ -19,12 +19,12 @@ import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Philox;
 import dev.starling.tensor.op.Reduction;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Scan;
 import dev.starling.tensor.op.Selection;
 import dev.starling.tensor.op.Softmax;
 import dev.starling.tensor.op.Sorting;
 import dev.starling.tensor.op.Unary;
-import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -82,7 +82,7 @@ class BadInputTest {
                 shape(() -> Functions.linear(ones(4, 3), ones(2, 3), ones(3)), "linear", "f32[3]"),
                 shape(() -> ones(2, 3).reshape(4, 2), "reshape", "f32[2, 3]"),
                 shape(() -> ones(2, 3).expand(5, 3), "expand", "f32[2, 3]"),
-                shape(() -> Shaping.concat(0, ones(2, 3), ones(2, 4)), "concat", "f32[2, 4]"),
+                shape(() -> Tensor.concat(0, ones(2, 3), ones(2, 4)), "concat", "f32[2, 4]"),
                 shape(() -> Convolutions.conv2d(ones(1, 3, 8, 8), ones(4, 2, 3, 3), null, 1, 0, 1, 1), "conv",
                         "f32[1, 3, 8, 8]", "f32[4, 2, 3, 3]"),
                 shape(() -> Convolutions.conv2d(ones(1, 3, 4, 4), ones(4, 3, 5, 5), null, 1, 0, 1, 1), "conv",
@@ -145,10 +145,10 @@ class BadInputTest {
         return Stream.of(
                 argument(() -> ones(2, 3).unsqueeze(5), "shape", "axis 5", "[2, 3]"),
                 argument(() -> ones(2, 3).unsqueeze(Integer.MIN_VALUE), "shape", "axis -2147483648"),
-                argument(() -> Shaping.stack(5, ones(2), ones(2)), "shape", "axis 5"),
-                argument(() -> Shaping.stack(0), "stack", "none"),
-                argument(() -> Shaping.stack(-1), "stack", "none"),
-                argument(() -> Shaping.concat(0), "concat", "none"),
+                argument(() -> Tensor.stack(5, ones(2), ones(2)), "shape", "axis 5"),
+                argument(() -> Tensor.stack(0), "stack", "none"),
+                argument(() -> Tensor.stack(-1), "stack", "none"),
+                argument(() -> Tensor.concat(0), "concat", "none"),
                 argument(() -> MATRIX.slice(1, 0), "shape", "1 to 0"),
                 argument(() -> MATRIX.slice(0, 3), "shape", "0 to 3"),
                 argument(() -> MATRIX.slice(-1, 1), "shape", "-1 to 1"),
@@ -172,11 +172,11 @@ class BadInputTest {
                 argument(() -> ones(2, 3).expand(1L << 60, 2, 3), "shape", "elements"),
                 argument(() -> ones(2, 3).tile(1L << 62, 1L << 62), "shape", "elements"),
                 argument(() -> ones(2, 3).repeat(0, Long.MAX_VALUE), "shape", "elements"),
-                argument(() -> Creation.arange(-1), "shape", "-1"),
-                argument(() -> Creation.arange(0, Double.POSITIVE_INFINITY, 1), "arange", "finite"),
-                argument(() -> Creation.arange(0, 1e300, 1), "shape", "elements"),
-                argument(() -> Creation.linspace(0, Double.NaN, 3), "linspace", "finite"),
-                argument(() -> Creation.linspace(0, 1, -3), "shape", "-3"),
+                argument(() -> Tensor.arange(-1), "shape", "-1"),
+                argument(() -> Tensor.arange(0, Double.POSITIVE_INFINITY, 1), "arange", "finite"),
+                argument(() -> Tensor.arange(0, 1e300, 1), "shape", "elements"),
+                argument(() -> Tensor.linspace(0, Double.NaN, 3), "linspace", "finite"),
+                argument(() -> Tensor.linspace(0, 1, -3), "shape", "-3"),
                 argument(() -> ones(2, 3).split(0, 0), "split", "> 0"),
                 argument(() -> ones(2, 3).tril(0).permute(0, 0), "permute", "once"));
     }
@@ -188,8 +188,8 @@ class BadInputTest {
     static Stream<Bad> amounts() {
         return Stream.of(
                 memory(() -> Tensor.zeros(1L << 42), "allocate", "17592186044416 bytes"),
-                memory(() -> Creation.eye(1L << 40), "allocate", "bytes"),
-                memory(() -> Creation.linspace(0, 1, 1L << 50), "allocate", "bytes"),
+                memory(() -> Tensor.eye(1L << 40), "allocate", "bytes"),
+                memory(() -> Tensor.linspace(0, 1, 1L << 50), "allocate", "bytes"),
                 memory(() -> ones(1).expand(1L << 45).add(1), "allocate", "bytes"),
                 memory(() -> ones(1).expand(1L << 45).copy(), "allocate", "bytes"),
                 memory(() -> ones(1).expand(1L << 33).toFloats(), "array", "8589934592"),
@@ -230,9 +230,10 @@ class BadInputTest {
                 argument(() -> Philox.bits(1, 2, 4), "philox", "lane"),
                 new Bad(() -> Device.of("cpu", -1), Problem.DEVICE, "device cpu", "-1"),
                 argument(() -> compute(new CrossEntropy.Loss(2, 0), ones(2, 3), whole(2)), "crossEntropy", "2.0"),
-                argument(() -> compute(new Update.Adam(1, 0, 0, 0, 0, false, 0), ones(2), ones(2), ones(2), ones(2)),
+                argument(() -> compute(new Rule.Adam(0, 0, 0, 0, false).step(1, 0), ones(2), ones(2), ones(2), ones(2)),
                         "adam", "from 1"),
-                argument(() -> compute(new Update.Sgd(1, 0.9, 0, 0, false), ones(2), ones(2)), "sgd", "velocity"));
+                argument(() -> compute(new Rule.Sgd(0.9, 0, 0, false).step(1, 1), ones(2), ones(2)), "sgd",
+                        "velocity"));
     }
 
     private static Tensor compute(Op op, Tensor... operands) {
@@ -291,24 +292,43 @@ class BadInputTest {
     static Stream<Bad> hooks() {
         Spec square = ones(2, 2).spec();
         return Stream.of(
-                shape(() -> ones(4).lend(square, new long[] {100_000_000_000L, 1}), "lend", "100000000000"),
-                shape(() -> ones(4).lend(square, new long[] {1}), "lend", "strides"),
-                shape(() -> ones(1).expand(4).lend(square, new long[] {2, 1}), "lend", "large enough"),
-                shape(() -> ones(8).narrow(0, 4, 4).lend(square, new long[] {2, 1}), "lend", "offset 0"),
-                shape(() -> ones(4).view(MATRIX, new long[] {3, 1}, 0), "view", "4 elements"),
-                shape(() -> ones(4).view(Shape.of(4), new long[] {1}, 1), "view", "element 1"),
-                shape(() -> ones(4).view(Shape.of(4), new long[] {-1}, 2), "view", "element 2"),
-                shape(() -> ones(4).view(Shape.of(2), new long[] {1L << 62}, 0), "view", "strides"),
-                shape(() -> ones(4).view(Shape.of(1L << 40), new long[] {1L << 40}, 0), "view", "strides"),
-                shape(() -> ones(4).view(Shape.of(3), new long[] {Long.MIN_VALUE}, 0), "view", "strides"),
-                shape(() -> ones(4).view(Shape.of(2), new long[] {1}, -1), "view", "element -1"),
-                shape(() -> ones(4).view(Shape.of(2), new long[0], 0), "view", "strides"),
+                shape(() -> ones(4).storage().lend(square, new long[] {100_000_000_000L, 1}), "lend", "100000000000"),
+                shape(() -> ones(4).storage().lend(square, new long[] {1}), "lend", "strides"),
+                shape(() -> ones(1).expand(4).storage().lend(square, new long[] {2, 1}), "lend", "large enough"),
+                shape(() -> closedTensor().storage().lend(square, new long[] {2, 1}), "lend", "open"),
+                argument(() -> relend(ones(4), ones(4)), "relend", "lent"),
+                argument(() -> relend(ones(4).storage().lend(square, new long[] {2, 1}), ones(5)), "relend",
+                        "16 bytes"),
+                shape(() -> view(MATRIX, new long[] {3, 1}, 0), "view", "4 elements"),
+                shape(() -> view(Shape.of(4), new long[] {1}, 1), "view", "element 1"),
+                shape(() -> view(Shape.of(4), new long[] {-1}, 2), "view", "element 2"),
+                shape(() -> view(Shape.of(2), new long[] {1L << 62}, 0), "view", "strides"),
+                shape(() -> view(Shape.of(1L << 40), new long[] {1L << 40}, 0), "view", "strides"),
+                shape(() -> view(Shape.of(3), new long[] {Long.MIN_VALUE}, 0), "view", "strides"),
+                shape(() -> view(Shape.of(2), new long[] {1}, -1), "view", "element -1"),
+                shape(() -> view(Shape.of(2), new long[0], 0), "view", "strides"),
                 shape(() -> new View.Slice(new long[] {9}, new long[] {1}, new long[] {2}).view(ones(4)), "view",
                         "4 elements"),
                 shape(() -> Tensor.allocate(square, new long[] {5, 1}), "allocate", "4 elements"),
                 argument(() -> Tensor.wrap(MemorySegment.ofArray(new float[4]), DType.F32, 4), "wrap", "native"),
                 argument(() -> Tensor.wrap(Arena.ofAuto().allocate(16).asReadOnly(), DType.F32, 4), "wrap", "writable"),
                 argument(() -> Tensor.wrap(closed(), DType.F32, 4), "wrap", "open"));
+    }
+
+    private static Tensor closedTensor() {
+        Tensor tensor = ones(4);
+        tensor.close();
+        return tensor;
+    }
+
+    private static Tensor relend(Tensor borrower, Tensor from) {
+        borrower.storage().relend(from);
+        return borrower;
+    }
+
+    private static Tensor view(Shape shape, long[] strides, long offset) {
+        Tensor whole = ones(4);
+        return whole.storage().view(whole.spec().with(shape), strides, offset);
     }
 
     private static MemorySegment closed() {
@@ -336,7 +356,7 @@ class BadInputTest {
 
     @Test
     void rollsByExtremeDistances() {
-        Tensor x = Creation.arange(5);
+        Tensor x = Tensor.arange(5);
         assertThat(x.roll(0, Long.MIN_VALUE).toLongs()).containsExactly(3, 4, 0, 1, 2);
         assertThat(x.roll(0, Long.MAX_VALUE).toLongs()).containsExactly(3, 4, 0, 1, 2);
     }

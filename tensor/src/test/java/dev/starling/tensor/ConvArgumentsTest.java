@@ -50,10 +50,10 @@ class ConvArgumentsTest {
     }
 
     private static void check(Geometry geometry, Shape y) {
-        Tensor x = Creation.arange(0, 30, 1).reshape(2, 3, 5);
-        Tensor w = Creation.arange(-18, 18, 1).reshape(4, 3, 3);
-        Tensor b = Creation.arange(0, 4, 1);
-        Tensor g = Creation.arange(0, y.count(), 1).mul(0.5).floor().reshape(y);
+        Tensor x = Tensor.arange(0, 30, 1).reshape(2, 3, 5);
+        Tensor w = Tensor.arange(-18, 18, 1).reshape(4, 3, 3);
+        Tensor b = Tensor.arange(0, 4, 1);
+        Tensor g = Tensor.arange(0, y.count(), 1).mul(0.5).floor().reshape(y);
         List<Convolution> ops = List.of(new Convolution.Conv(geometry, Epilogue.RELU),
                 new Convolution.ConvInputGradient(geometry, x.shape()),
                 new Convolution.ConvWeightGradient(geometry, w.shape(), true));
@@ -130,7 +130,7 @@ class ConvArgumentsTest {
         }
         Window wide = new Window(new int[] {1 << 20}, new int[] {Integer.MAX_VALUE}, new int[] {1 << 19}, new int[] {1},
                 false);
-        assertThat(Pools.maxPool(Creation.arange(0, 10, 1).reshape(1, 2, 5), wide).toDoubles()).containsExactly(4, 9);
+        assertThat(Pools.maxPool(Tensor.arange(0, 10, 1).reshape(1, 2, 5), wide).toDoubles()).containsExactly(4, 9);
         Window skip = new Window(new int[] {1}, new int[] {Integer.MAX_VALUE}, new int[] {0}, new int[] {1}, false);
         Convolutions.conv1d(ones(1, 1, 5), ones(1, 1, 3), null, Integer.MAX_VALUE, 0, 1, 1);
         Tensor gradient = Tensor.compute(new dev.starling.tensor.op.Pooling.AvgPoolGradient(skip, true,

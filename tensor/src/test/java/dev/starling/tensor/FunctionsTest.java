@@ -98,12 +98,12 @@ class FunctionsTest {
     @CsvSource({"reference", "cpu"})
     void linspaceIncludesBothEnds(String device) {
         on(device, DType.F32, () -> {
-            check(Creation.linspace(-1, 2, 7), "[7]", -1, -0.5, 0, 0.5, 1, 1.5, 2);
-            check(Creation.linspace(2, -1, 4), "[4]", 2, 1, 0, -1);
-            check(Creation.linspace(3, 5, 1), "[1]", 3);
-            check(Creation.linspace(3, 5, 0), "[0]");
+            check(Tensor.linspace(-1, 2, 7), "[7]", -1, -0.5, 0, 0.5, 1, 1.5, 2);
+            check(Tensor.linspace(2, -1, 4), "[4]", 2, 1, 0, -1);
+            check(Tensor.linspace(3, 5, 1), "[1]", 3);
+            check(Tensor.linspace(3, 5, 0), "[0]");
             for (int n = 2; n < 40; n++) {
-                assertThat(Creation.linspace(0.1, 0.7, n).toFloats()).startsWith(0.1F).endsWith(0.7F).hasSize(n);
+                assertThat(Tensor.linspace(0.1, 0.7, n).toFloats()).startsWith(0.1F).endsWith(0.7F).hasSize(n);
             }
         });
     }
@@ -159,8 +159,8 @@ class FunctionsTest {
     void attentionDropsWeights() {
         on("reference", DType.F64, () -> {
             Tensor q = p(3, 6, 4);
-            Tensor weights = Functions.scaledDotProductAttention(q, q, Creation.eye(6).to(dtype), false);
-            Tensor dropped = Functions.scaledDotProductAttention(q, q, Creation.eye(6).to(dtype), null, false, 0.5,
+            Tensor weights = Functions.scaledDotProductAttention(q, q, Tensor.eye(6).to(dtype), false);
+            Tensor dropped = Functions.scaledDotProductAttention(q, q, Tensor.eye(6).to(dtype), null, false, 0.5,
                     0.5, Generator.seeded(3));
             Tensor kept = dropped.ne(0);
             assertThat(kept.sum().itemLong()).isBetween(8L, 28L);

@@ -97,7 +97,7 @@ class GeneratorTest {
         Generator g = Generator.seeded(9);
         long[] order = g.permutation(1000).toLongs();
         Arrays.sort(order);
-        assertThat(order).isEqualTo(Creation.arange(1000).toLongs());
+        assertThat(order).isEqualTo(Tensor.arange(1000).toLongs());
         assertThat(g.order(0)).isEmpty();
         Map<String, Integer> seen = new HashMap<>();
         for (int i = 0; i < 24_000; i++) {

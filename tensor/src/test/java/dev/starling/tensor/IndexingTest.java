@@ -28,7 +28,7 @@ class IndexingTest {
     }
 
     private static Tensor fresh() {
-        return Creation.arange(24).reshape(2, 3, 4);
+        return Tensor.arange(24).reshape(2, 3, 4);
     }
 
     private static Tensor rows() {
@@ -148,7 +148,7 @@ class IndexingTest {
     @ValueSource(strings = {"reference", "cpu"})
     void reshapeCopiesWhereAUnitDimensionHidesAGap(String device) {
         on(device, () -> {
-            Tensor x = Creation.arange(12).reshape(3, 1, 4).narrow(2, 0, 2);
+            Tensor x = Tensor.arange(12).reshape(3, 1, 4).narrow(2, 0, 2);
             check(x.reshape(3, 2), "[3, 2]", 0, 1, 4, 5, 8, 9);
             check(x.reshape(6), "[6]", 0, 1, 4, 5, 8, 9);
             check(x.transpose(0, 2).reshape(2, 3), "[2, 3]", 0, 4, 8, 1, 5, 9);

@@ -204,7 +204,7 @@ class NpyFileTest {
     void roundTripsEveryTypeThatNumPyHas() throws IOException {
         for (DType dtype : List.of(DType.F32, DType.F64, DType.F16, DType.I64, DType.I32, DType.I8, DType.U8,
                 DType.BOOL)) {
-            Tensor x = Creation.arange(30).sub(dtype == DType.U8 ? 0 : 15).to(dtype).reshape(2, 3, 5).flip(1).t();
+            Tensor x = Tensor.arange(30).sub(dtype == DType.U8 ? 0 : 15).to(dtype).reshape(2, 3, 5).flip(1).t();
             Path file = directory.resolve(dtype + ".npy");
             NpyFile.write(file, x);
             assertThat(NpyFile.read(file)).hasToString(x.toString());

@@ -34,7 +34,7 @@ class PrinterTest {
             assertThat(Tensor.scalar(-2.5)).hasToString("f32[]@reference -2.5");
             assertThat(Tensor.of(new boolean[] {true}).reshape()).hasToString("bool[]@reference true");
             assertThat(Tensor.zeros(2, 0)).hasToString("f32[2, 0]@reference\n[]");
-            check(Creation.arange(6).reshape(2, 3).t().flip(0), "[[2 5]\n [1 4]\n [0 3]]");
+            check(Tensor.arange(6).reshape(2, 3).t().flip(0), "[[2 5]\n [1 4]\n [0 3]]");
             check(Tensor.of(new float[] {0.1f, -3.1415927f, 1e-2f}).to(DType.BF16), "[ 0.1  -3.14  0.01]");
             Tensor closed = Tensor.ones(3);
             closed.close();
@@ -73,7 +73,7 @@ class PrinterTest {
         check(Tensor.of(new float[] {-1.5f, Float.NaN, 3e-07f, 4.0f}, 2, 2), """
                 [[-1.5e+00      nan]
                  [ 3.0e-07  4.0e+00]]""");
-        check(Creation.arange(12).reshape(2, 3, 2).to(DType.F32).mul(0.125), """
+        check(Tensor.arange(12).reshape(2, 3, 2).to(DType.F32).mul(0.125), """
                 [[[0.    0.125]
                   [0.25  0.375]
                   [0.5   0.625]]
@@ -107,18 +107,18 @@ class PrinterTest {
                 [1.e-04 1.e+00]""");
         check(Tensor.of(new float[] {0.12345679f, 1000.0f}), """
                 [1.2345679e-01 1.0000000e+03]""");
-        check(Creation.arange(100), """
+        check(Tensor.arange(100), """
                 [ 0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17 18 19 20 21 22 23
                  24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47
                  48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71
                  72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95
                  96 97 98 99]""");
-        check(Creation.arange(1001), """
+        check(Tensor.arange(1001), """
                 [   0    1    2 ...  998  999 1000]""");
     }
 
     private static void integersAndLong() {
-        check(Creation.arange(1000).sub(500), """
+        check(Tensor.arange(1000).sub(500), """
                 [-500 -499 -498 -497 -496 -495 -494 -493 -492 -491 -490 -489 -488 -487
                  -486 -485 -484 -483 -482 -481 -480 -479 -478 -477 -476 -475 -474 -473
                  -472 -471 -470 -469 -468 -467 -466 -465 -464 -463 -462 -461 -460 -459
@@ -194,7 +194,7 @@ class PrinterTest {
     }
 
     private static void longOnes() {
-        check(Creation.arange(2400).reshape(40, 60), """
+        check(Tensor.arange(2400).reshape(40, 60), """
                 [[   0    1    2 ...   57   58   59]
                  [  60   61   62 ...  117  118  119]
                  [ 120  121  122 ...  177  178  179]
@@ -202,7 +202,7 @@ class PrinterTest {
                  [2220 2221 2222 ... 2277 2278 2279]
                  [2280 2281 2282 ... 2337 2338 2339]
                  [2340 2341 2342 ... 2397 2398 2399]]""");
-        check(Creation.arange(1210).reshape(2, 11, 55), """
+        check(Tensor.arange(1210).reshape(2, 11, 55), """
                 [[[   0    1    2 ...   52   53   54]
                   [  55   56   57 ...  107  108  109]
                   [ 110  111  112 ...  162  163  164]
@@ -218,7 +218,7 @@ class PrinterTest {
                   [1045 1046 1047 ... 1097 1098 1099]
                   [1100 1101 1102 ... 1152 1153 1154]
                   [1155 1156 1157 ... 1207 1208 1209]]]""");
-        check(Creation.arange(1400).reshape(7, 1, 200).to(DType.F32).mul(0.5), """
+        check(Tensor.arange(1400).reshape(7, 1, 200).to(DType.F32).mul(0.5), """
                 [[[0.000e+00 5.000e-01 1.000e+00 ... 9.850e+01 9.900e+01 9.950e+01]]
 
                  [[1.000e+02 1.005e+02 1.010e+02 ... 1.985e+02 1.990e+02 1.995e+02]]
@@ -232,12 +232,12 @@ class PrinterTest {
                  [[5.000e+02 5.005e+02 5.010e+02 ... 5.985e+02 5.990e+02 5.995e+02]]
 
                  [[6.000e+02 6.005e+02 6.010e+02 ... 6.985e+02 6.990e+02 6.995e+02]]]""");
-        check(Creation.arange(40).to(DType.F32).mul(0.125), """
+        check(Tensor.arange(40).to(DType.F32).mul(0.125), """
                 [0.    0.125 0.25  0.375 0.5   0.625 0.75  0.875 1.    1.125 1.25  1.375
                  1.5   1.625 1.75  1.875 2.    2.125 2.25  2.375 2.5   2.625 2.75  2.875
                  3.    3.125 3.25  3.375 3.5   3.625 3.75  3.875 4.    4.125 4.25  4.375
                  4.5   4.625 4.75  4.875]""");
-        check(Creation.arange(60).to(DType.F64).mul(0.25).reshape(2, 30), """
+        check(Tensor.arange(60).to(DType.F64).mul(0.25).reshape(2, 30), """
                 [[ 0.    0.25  0.5   0.75  1.    1.25  1.5   1.75  2.    2.25  2.5   2.75
                    3.    3.25  3.5   3.75  4.    4.25  4.5   4.75  5.    5.25  5.5   5.75
                    6.    6.25  6.5   6.75  7.    7.25]

@@ -151,11 +151,11 @@ class ScopeTest {
     void keepsMemoryWhileItIsHeld() {
         try (Scope scope = Scope.open()) {
             Tensor t = Tensor.ones(4);
-            t.hold();
-            t.reshape(2, 2).hold();
-            t.drop();
+            t.storage().hold();
+            t.reshape(2, 2).storage().hold();
+            t.storage().drop();
             assertThat(t.isClosed()).isFalse();
-            t.drop();
+            t.storage().drop();
             assertThat(t.isClosed()).isTrue();
             assertThat(scope.size()).isZero();
         }

@@ -19,7 +19,7 @@ class ShapingTest {
     void rearrangesAsNumPyDoes(String device) {
         Device.with(Device.of(device, 0), () -> {
             try (Scope scope = Scope.open("test")) {
-                rearrangements(Creation.arange(24).reshape(2, 3, 4), Creation.arange(12).reshape(3, 4));
+                rearrangements(Tensor.arange(24).reshape(2, 3, 4), Tensor.arange(12).reshape(3, 4));
             }
             return null;
         });
@@ -65,9 +65,9 @@ class ShapingTest {
     @Test
     void broadcastsAllToOneShape() {
         Device.with(Device.reference(), () -> {
-            Tensor[] b = Shaping.broadcast(Tensor.ones(2, 1), Tensor.ones(3), Tensor.scalar(1));
+            Tensor[] b = Tensor.broadcast(Tensor.ones(2, 1), Tensor.ones(3), Tensor.scalar(1));
             assertThat(b).extracting(t -> t.shape().toString()).containsOnly("[2, 3]");
-            assertThatThrownBy(() -> Shaping.broadcast(Tensor.ones(2), Tensor.ones(3)))
+            assertThatThrownBy(() -> Tensor.broadcast(Tensor.ones(2), Tensor.ones(3)))
                     .isInstanceOf(TensorException.class);
             return null;
         });
@@ -76,11 +76,11 @@ class ShapingTest {
     @Test
     void chunksCoverTheDimension() {
         Device.with(Device.reference(), () -> {
-            assertThat(Creation.arange(7).chunk(0, 3)).extracting(t -> t.size(0)).containsExactly(3L, 3L, 1L);
-            assertThat(Creation.arange(2).chunk(0, 3)).hasSize(2);
-            assertThatThrownBy(() -> Creation.arange(2).chunk(0, 0)).isInstanceOf(TensorException.class);
-            assertThatThrownBy(() -> Creation.arange(2).split(0, -1)).isInstanceOf(TensorException.class);
-            assertThat(Creation.arange(1, 0, -0.25).toFloats()).containsExactly(1, 0.75f, 0.5f, 0.25f);
+            assertThat(Tensor.arange(7).chunk(0, 3)).extracting(t -> t.size(0)).containsExactly(3L, 3L, 1L);
+            assertThat(Tensor.arange(2).chunk(0, 3)).hasSize(2);
+            assertThatThrownBy(() -> Tensor.arange(2).chunk(0, 0)).isInstanceOf(TensorException.class);
+            assertThatThrownBy(() -> Tensor.arange(2).split(0, -1)).isInstanceOf(TensorException.class);
+            assertThat(Tensor.arange(1, 0, -0.25).toFloats()).containsExactly(1, 0.75f, 0.5f, 0.25f);
             return null;
         });
     }

@@ -8,11 +8,14 @@ import static org.bytedeco.cuda.global.cublas.cublasLtGetStatusString;
 import static org.bytedeco.cuda.global.cublas.cublasLtGetVersion;
 import static org.bytedeco.cuda.global.cublas.cublasLtMatmul;
 
+import dev.starling.cuda.config.CudaConfig;
+import dev.starling.cuda.config.ProductEpilogue;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.kernels.Answer;
 import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.cuda.known.LibraryFault;
 import dev.starling.cuda.known.LibraryFaults;
@@ -23,35 +26,32 @@ import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.util.Set;
 import org.bytedeco.cuda.cublas.cublasLtContext;
 import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.javacpp.Pointer;
 
 /**
  * NVIDIA's cuBLASLt, opened at its first use. It is asked once for the algorithm of a call; the algorithms used most
- * recently are cached. f32 is multiplied in full precision unless the property {@code starling.cuda.tf32} is true.
- * 16-bit types accumulate in f32, also in the partial sums of split products. All calls share one workspace, which
- * never moves, since they run one after the other. For epilogues that the property
- * {@code starling.cuda.epilogues.omitted} lists, a kernel after the product does the work.
+ * recently are cached. f32 is multiplied in full precision unless the configuration allows TF32. 16-bit types
+ * accumulate in f32, also in the partial sums of split products. All calls share one workspace, which never moves,
+ * since they run one after the other. The library declines the epilogues that the configuration omits.
  *
  * <p>NVIDIA does not document whether the library's ReLU passes NaN on, as Starling's does, or replaces it by 0.
  * Therefore an algorithm with ReLU is tested on NaN sums before its first use and rejected if it hides them.
  */
-public final class CublasLt implements Blas {
+public final class CublasLt {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
     /** What NVIDIA recommends for compute capability 9.0. */
     private static final long WORKSPACE_BYTES = 32L << 20;
     private static final int MAX_PLANS = 4096;
-    private static final String OMITTED = "starling.cuda.epilogues.omitted";
+    private static final Answer NO_ALGORITHM = new Answer.Declined("cuBLASLt has no algorithm, or is not used for it");
+    private static final Answer HIDES_NAN = new Answer.Declined("cuBLASLt's ReLU may replace NaN by 0");
 
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final CUstream_st queue;
     private final Workspaces memory;
-    private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
-    private final Set<MatrixCall.After> omitted = MatrixCall.After.parse(OMITTED,
-            System.getProperty(OMITTED, ""));
+    private final CudaConfig config;
     private final cublasLtContext handle = new cublasLtContext();
     private final RawPointer workspace = new RawPointer();
     private final LruMap<MatrixCall, MatrixPlan> plans;
@@ -74,15 +74,16 @@ public final class CublasLt implements Blas {
      *
      * @param memory reports whether a graph is being captured
      */
-    public CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory) {
-        this(gpu, stream, memory, MAX_PLANS);
+    public CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory, CudaConfig config) {
+        this(gpu, stream, memory, config, MAX_PLANS);
     }
 
     /** Makes a wrapper that caches at most {@code maxPlans} algorithms. */
-    CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory, int maxPlans) {
+    CublasLt(Gpu gpu, Gpu.Stream stream, Workspaces memory, CudaConfig config, int maxPlans) {
         this.gpu = gpu;
         this.stream = stream;
         this.memory = memory;
+        this.config = config;
         queue = NvidiaGpu.handle(stream);
         plans = new LruMap<>(maxPlans, plan -> true);
     }
@@ -127,18 +128,27 @@ public final class CublasLt implements Blas {
         return version / 10000 + "." + version / 100 % 100 + "." + version % 100;
     }
 
-    @Override
+    /** Returns whether the library multiplies matrices of a type. */
     public boolean supports(DType type) {
         return type.isFloating() && isOpen();
     }
 
-    @Override
-    public synchronized boolean multiply(MatrixCall call, long aAddress, long bAddress, long biasAddress,
-            long sideAddress, long yAddress) {
+    /**
+     * Queues a product, or declines it if the library cannot compute it.
+     *
+     * @param call sizes, layouts, type and epilogue of the product
+     * @param aAddress address of the product's left operand
+     * @param bAddress address of the right operand
+     * @param biasAddress address of the bias, or of the result of column sums; 0 if the call has neither
+     * @param sideAddress address of the side matrix, or 0 if the call has none
+     * @param yAddress address of the result
+     */
+    synchronized Answer multiply(MatrixCall call, long aAddress, long bAddress, long biasAddress, long sideAddress,
+            long yAddress) {
         gpu.enter();
         MatrixPlan plan = plans.get(call);
         if (plan == null) {
-            plan = new MatrixPlan(call, tf32);
+            plan = new MatrixPlan(call, config.tf32());
             if (!isAllowed(call)) {
                 plan.disable();
             }
@@ -153,25 +163,25 @@ public final class CublasLt implements Blas {
             }
         }
         if (plan.algorithm() == null) {
-            return false;
+            return NO_ALGORITHM;
         }
         a.to(aAddress);
         b.to(bAddress);
         y.to(yAddress);
         // The check waits for the GPU, which is not allowed during a capture.
-        if (call.after() == MatrixCall.After.RELU && !plan.passesNan()
-        && (memory.isCapturing() || hidesNan(call, plan))) {
-            return false;
+        if (call.after() == ProductEpilogue.RELU && !plan.passesNan()
+                && (memory.isCapturing() || hidesNan(call, plan))) {
+            return HIDES_NAN;
         }
         int status = run(call, plan, one);
         if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
             LOG.log(Level.WARNING, "cuBLASLt rejects its own algorithm for {0} ({1}): Starling''s kernel computes "
                     + "this product from now on", call, describe(status));
             plan.disable();
-            return false;
+            return NO_ALGORITHM;
         }
         check(status, "cublasLtMatmul");
-        return true;
+        return Answer.HANDLED;
     }
 
     /** Returns whether a call may use the library: no known fault affects it and its epilogue is not omitted. */
@@ -182,7 +192,7 @@ public final class CublasLt implements Blas {
             LOG.log(Level.INFO, "cuBLASLt {0} is not used for {1}: {2} ({3})", versionText(), call, fault.symptom(),
                     fault.source());
         }
-        return fault == null && !omitted.contains(call.after());
+        return fault == null && !config.omittedEpilogues().contains(call.after());
     }
 
     private int run(MatrixCall call, MatrixPlan plan, Pointer[] factor) {
@@ -225,7 +235,7 @@ public final class CublasLt implements Blas {
     }
 
     private void logMissing(MatrixCall call, int status) {
-        boolean plain = call.after() == MatrixCall.After.NOTHING && !call.bias();
+        boolean plain = call.after() == ProductEpilogue.NOTHING && !call.bias();
         boolean logged = plain ? loggedPlain : loggedFused;
         LOG.log(logged ? Level.DEBUG : plain ? Level.WARNING : Level.INFO,
                 "cuBLASLt has no algorithm for {0} ({1}): {2}{3}{4}", call, describe(status),

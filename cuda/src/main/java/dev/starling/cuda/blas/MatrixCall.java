@@ -1,10 +1,8 @@
 package dev.starling.cuda.blas;
 
+import dev.starling.cuda.config.ProductEpilogue;
+import dev.starling.cuda.kernels.Product;
 import dev.starling.tensor.DType;
-import java.util.Arrays;
-import java.util.EnumSet;
-import java.util.Locale;
-import java.util.Set;
 
 /**
  * A product as libraries with column-major matrices compute it: {@code D [m, n] = left [m, k] · right [k, n]}. A
@@ -24,45 +22,12 @@ import java.util.Set;
  * @param alignment the greatest power of two, up to 256, that divides all addresses
  */
 public record MatrixCall(DType type, long m, long n, long k, Operand left, Operand right, int batches,
-        long resultBatch, boolean bias, After after, int alignment) {
+        long resultBatch, boolean bias, ProductEpilogue after, int alignment) {
     private static final int MAX_ALIGNMENT = 256;
     /** Columns of a side matrix of bits begin at multiples of this. */
     private static final int BIT_ALIGNMENT = 128;
     /** Columns of a side matrix of numbers begin at multiples of this. */
     private static final int NUMBER_ALIGNMENT = 8;
-
-    /** The epilogue: what happens to the sums, in some cases with a matrix beside the result. */
-    public enum After {
-        /** The sums are the result. */
-        NOTHING,
-        /** ReLU. */
-        RELU,
-        /** GELU by its tanh approximation. */
-        GELU,
-        /** GELU by its tanh approximation; its input is stored in the side matrix, which has the result's layout. */
-        GELU_KEPT,
-        /** Zero where the bit in the side matrix is 0; columns of that matrix begin at multiples of 128 bits. */
-        RELU_GRADIENT,
-        /** Multiplication by GELU's slope at the elements of the side matrix, which has the result's layout. */
-        GELU_GRADIENT,
-        /** The sums are the result; in addition the {@code n} columns of the right operand are summed. */
-        COLUMN_SUMS;
-
-        /** Parses names separated by commas; throws an {@link IllegalArgumentException} that names the property. */
-        static Set<After> parse(String property, String text) {
-            Set<After> all = EnumSet.noneOf(After.class);
-            for (String name : text.split(",")) {
-                String word = name.strip().toUpperCase(Locale.ROOT);
-                if (!word.isEmpty()) {
-                    all.add(Arrays.stream(values()).filter(a -> a != NOTHING && a.name().equals(word)).findAny()
-                            .orElseThrow(() -> new IllegalArgumentException(property + " lists '" + name
-                                    + "': use some of " + Arrays.stream(values()).filter(a -> a != NOTHING).toList()
-                                            .toString().toLowerCase(Locale.ROOT))));
-                }
-            }
-            return all;
-        }
-    }
 
     /**
      * Layout of an operand.
@@ -126,12 +91,13 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
 
     /** Returns whether the epilogue uses a side matrix. */
     public boolean hasSide() {
-        return after == After.GELU_KEPT || after == After.RELU_GRADIENT || after == After.GELU_GRADIENT;
+        return after == ProductEpilogue.GELU_KEPT || after == ProductEpilogue.RELU_GRADIENT
+                || after == ProductEpilogue.GELU_GRADIENT;
     }
 
     /** Returns the distance of columns of the side matrix, in elements or bits. */
     public long sideLeading() {
-        return after == After.RELU_GRADIENT ? sideBits(m) : m;
+        return after == ProductEpilogue.RELU_GRADIENT ? sideBits(m) : m;
     }
 
     /** Returns the length of a column in a side matrix of bits. */
@@ -145,7 +111,7 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
     }
 
     /** Returns the call for a product's innermost batch dimension; both operands must be supported. */
-    public static MatrixCall of(Product p, DType type, boolean bias, After after, long... addresses) {
+    public static MatrixCall of(Product p, DType type, boolean bias, ProductEpilogue after, long... addresses) {
         long bits = MAX_ALIGNMENT;
         for (long address : addresses) {
             bits |= address;

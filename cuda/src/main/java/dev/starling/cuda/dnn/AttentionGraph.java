@@ -3,6 +3,7 @@ package dev.starling.cuda.dnn;
 import dev.starling.cuda.dnn.Graph.Function;
 import dev.starling.cuda.dnn.Graph.Lengths;
 import dev.starling.cuda.dnn.Graph.Operand;
+import dev.starling.cuda.kernels.AttentionCall;
 import dev.starling.tensor.DType;
 
 /**
@@ -57,15 +58,17 @@ final class AttentionGraph {
     }
 
     /**
-     * Returns the graph of {@link AttentionLibrary#forward}: of q, k, v, y, log-sum-exp and the mask, if there is one.
+     * Returns the graph of attention: of q, k, v, y, log-sum-exp and the mask, if there is one.
      */
     static Graph forward(AttentionCall call) {
         return new AttentionGraph(call).forward();
     }
 
     /**
-     * Returns the graph of {@link AttentionLibrary#backward}: of q, k, v, y, log-sum-exp, g, dq, dk, dv, sums, then
-     * slopes if not exact, the mask if there is one, and the lengths of queries and keys if padded.
+     * Returns the graph of the gradients: of q, k, v, y, log-sum-exp, g, dq, dk, dv, working memory for sums
+     * {@code [batch, heads, queries]}, then for slopes {@code [batch, heads, queries, width]} if not exact, the mask if
+     * there is one, and the lengths of queries and keys if padded. The log-sum-exp of queries that attend to nothing is
+     * +∞.
      *
      * @param exact whether gradients of queries are summed in a fixed order, for which engines need more working memory
      * @param padded whether the scores pass through a padding mask

@@ -1,35 +1,52 @@
 package dev.starling.cuda.dnn;
 
-import dev.starling.cuda.gpu.Gpu;
-import dev.starling.cuda.known.LibraryQuery;
+import dev.starling.cuda.config.CudaConfig;
 import dev.starling.cuda.known.LibraryFault;
 import dev.starling.cuda.known.LibraryFaults;
+import dev.starling.cuda.known.LibraryQuery;
+import dev.starling.cuda.kernels.AdditiveMask;
+import dev.starling.cuda.kernels.Answer;
+import dev.starling.cuda.kernels.AttentionCall;
+import dev.starling.cuda.kernels.AttentionKernels;
+import dev.starling.cuda.kernels.Kernels;
+import dev.starling.cuda.kernels.Launcher;
+import dev.starling.cuda.kernels.OperandCopies;
 import dev.starling.tensor.DType;
-import java.util.Arrays;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Attention;
+import java.util.Optional;
 
 /**
  * Attention by the graph interface of NVIDIA's cuDNN 9, on tensor cores, in bf16 and f16. Gradients are deterministic
- * if that needs at most 256 MiB of workspace, which the device's allocator provides for each call, and the property
- * {@code starling.cuda.nondeterministic} is not true. Otherwise the gradients of queries are summed in an arbitrary
- * order. {@link LibraryFaults} lists the calls for which the library is not used.
+ * if that needs at most 256 MiB of workspace, which the device's allocator provides for each call, and the
+ * configuration does not allow others. Otherwise the gradients of queries are summed in an arbitrary order.
+ * {@link LibraryFaults} lists the calls for which the library is not used.
  */
-public final class CudnnAttention implements AttentionLibrary {
+public final class CudnnAttention implements Kernels<Attention> {
     private static final String FALLBACK = "Starling's own kernels compute attention, which is slower";
     private static final int HOPPER = 90;
     private static final GraphPlan.Constraints DETERMINISTIC = new GraphPlan.Constraints(true, false, 1L << 28);
     private static final GraphPlan.Constraints NONDETERMINISTIC = new GraphPlan.Constraints(false, false, 1L << 28);
+    private static final Answer UNSUPPORTED = new Answer.Declined("cuDNN needs bf16 or f16, rows at 16-byte multiples");
+    private static final Answer FAULTY = new Answer.Declined("cuDNN is not open, or has a known fault");
 
     private final Cudnn cudnn;
+    private final Launcher launcher;
     private final int capability;
-    private final boolean nondeterministic = Boolean.getBoolean("starling.cuda.nondeterministic");
-    private CudnnGraphs graphs;
+    private final boolean nondeterministic;
+    private final CudnnGraphs graphs;
 
     private record Backward(AttentionCall call, boolean exact, boolean padded) { }
 
-    /** Makes a wrapper for a device; the library is opened at its first use. */
-    public CudnnAttention(Cudnn cudnn, Gpu gpu) {
+    /** Makes the kernels; the library is opened at its first use. */
+    public CudnnAttention(Cudnn cudnn, Launcher launcher, CudaConfig config) {
         this.cudnn = cudnn;
-        capability = capability(gpu.architecture());
+        this.launcher = launcher;
+        capability = capability(cudnn.gpu().architecture());
+        nondeterministic = config.nondeterministic();
+        graphs = new CudnnGraphs(cudnn, config, FALLBACK);
     }
 
     /** An emulated GPU, whose architecture has another form, counts as Hopper. */
@@ -38,69 +55,82 @@ public final class CudnnAttention implements AttentionLibrary {
     }
 
     @Override
-    public boolean supports(DType type) {
-        return type == DType.BF16 || type == DType.F16;
+    public Tensor[] allocate(Attention op, Tensor[] in, Spec[] outputs) {
+        return AttentionKernels.results(op, in, outputs);
     }
 
     @Override
-    public boolean supportsForward(AttentionCall call) {
-        return isUsable(query(call, false, true));
+    public Answer compute(Attention op, Tensor[] in, Tensor[] out) {
+        DType type = in[0].dtype();
+        if (type != DType.BF16 && type != DType.F16) {
+            return UNSUPPORTED;
+        }
+        boolean backward = op instanceof Attention.ScaledDotProductGradient;
+        Tensor q = in[backward ? 1 : 0];
+        Tensor k = in[backward ? 2 : 1];
+        Tensor v = in[backward ? 3 : 2];
+        Tensor y = backward ? in[4] : out[0];
+        Tensor mask = in.length == (backward ? 7 : 4) ? in[in.length - 1] : null;
+        Optional<AttentionCall> call = AttentionCall.of(op, q, k, v, mask, y, backward ? in[0] : null);
+        if (call.isEmpty()) {
+            return UNSUPPORTED;
+        }
+        if (!cudnn.isOpen(FALLBACK) || !isUsable(call.get(), true) && !(backward && isUsable(call.get(), false))) {
+            return FAULTY;
+        }
+        try (AdditiveMask added = mask == null ? null : AdditiveMask.of(launcher, mask, call.get())) {
+            Tensor bias = added == null ? null : added.added();
+            return backward ? backward(call.get(), bias, in, out) : forward(call.get(), added, in, out);
+        }
     }
 
-    @Override
-    public boolean supportsBackward(AttentionCall call) {
-        return isUsable(query(call, true, true)) || isUsable(query(call, true, false));
+    /** Returns whether no known fault affects a call. */
+    private boolean isUsable(AttentionCall call, boolean deterministic) {
+        return !cudnn.isFaulty(query(call, deterministic), FALLBACK);
     }
 
-    @Override
-    public boolean needsLengths(AttentionCall call) {
-        return LibraryFaults.find(LibraryFault.Remedy.PAD, LibraryFault.Library.CUDNN, cudnn.version(),
-                query(call, true, false)) != null;
+    private LibraryQuery.Attention query(AttentionCall call, boolean deterministic) {
+        return new LibraryQuery.Attention(call.g() != null, deterministic, call.causal(), call.mask() != null,
+                call.batch(), call.heads(), call.queries(), call.keys(), call.width(), call.depth(), capability);
     }
 
-    private LibraryQuery.Attention query(AttentionCall call, boolean backward, boolean deterministic) {
-        return new LibraryQuery.Attention(backward, deterministic, call.causal(), call.mask() != null, call.batch(),
-                call.heads(), call.queries(), call.keys(), call.width(), call.depth(), capability);
+    private Answer forward(AttentionCall call, AdditiveMask mask, Tensor[] in, Tensor[] out) {
+        Answer answer = graphs.run(call, DETERMINISTIC, () -> AttentionGraph.forward(call),
+                CudnnGraphs.addresses(in[0], in[1], in[2], out[0], out[1], mask == null ? null : mask.added()));
+        if (answer.isHandled() && mask != null) {
+            mask.close(out[0], out[1], call);
+        }
+        return answer;
     }
 
-    private boolean isUsable(LibraryQuery.Attention query) {
-        return cudnn.isOpen(FALLBACK) && !cudnn.isFaulty(query, FALLBACK);
-    }
-
-    @Override
-    public boolean forward(AttentionCall call, Operands at) {
-        return graphs().run(call, DETERMINISTIC, () -> AttentionGraph.forward(call),
-                nonZero(at.q(), at.k(), at.v(), at.y(), at.logs(), at.mask()));
-    }
-
-    @Override
-    public boolean backward(AttentionCall call, Operands at, Gradients to) {
-        boolean padded = needsLengths(call);
-        for (boolean exact : new boolean[] {!nondeterministic, nondeterministic}) {
-            if (isUsable(query(call, true, exact)) && graphs().run(new Backward(call, exact, padded),
-                    exact ? DETERMINISTIC : NONDETERMINISTIC, () -> AttentionGraph.backward(call, exact, padded),
-                    nonZero(at.q(), at.k(), at.v(), at.y(), at.logs(), to.g(), to.dq(), to.dk(), to.dv(), to.sums(),
-                            exact ? 0 : to.slopes(), at.mask(), to.queryLengths(), to.keyLengths()))) {
-                return true;
+    private Answer backward(AttentionCall call, Tensor mask, Tensor[] in, Tensor[] out) {
+        boolean padded = LibraryFaults.find(LibraryFault.Remedy.PAD, LibraryFault.Library.CUDNN, cudnn.version(),
+                query(call, false)) != null;
+        try (OperandCopies copies = new OperandCopies(launcher)) {
+            Tensor logs = copies.dense(in[5]);
+            Tensor sums = copies.add(Tensor.allocate(logs.spec()));
+            Tensor slopes = copies.add(Tensor.allocate(logs.spec().with(
+                    logs.shape().concat(Shape.of(call.width())))));
+            Tensor queries = padded ? copies.add(lengths(call, call.queries(), logs)) : null;
+            Tensor keys = padded ? copies.add(lengths(call, call.keys(), logs)) : null;
+            Tensor log = mask == null ? logs : copies.add(AdditiveMask.negated(launcher, logs));
+            Answer answer = FAULTY;
+            for (boolean exact : new boolean[] {!nondeterministic, nondeterministic}) {
+                if (!answer.isHandled() && isUsable(call, exact)) {
+                    answer = graphs.run(new Backward(call, exact, padded), exact ? DETERMINISTIC : NONDETERMINISTIC,
+                            () -> AttentionGraph.backward(call, exact, padded),
+                            CudnnGraphs.addresses(in[1], in[2], in[3], in[4], log, in[0], out[0], out[1], out[2], sums,
+                                    exact ? null : slopes, mask, queries, keys));
+                }
             }
+            return answer;
         }
-        return false;
     }
 
-    private static long[] nonZero(long... addresses) {
-        int count = 0;
-        for (long address : addresses) {
-            if (address != 0) {
-                addresses[count++] = address;
-            }
-        }
-        return Arrays.copyOf(addresses, count);
-    }
-
-    private synchronized CudnnGraphs graphs() {
-        if (graphs == null) {
-            graphs = new CudnnGraphs(cudnn, FALLBACK);
-        }
-        return graphs;
+    /** Returns the lengths of all sequences, none of which is padded. */
+    private Tensor lengths(AttentionCall call, long length, Tensor like) {
+        Tensor lengths = Tensor.allocate(new Spec(DType.I32, Shape.of(call.batch()), like.device()));
+        launcher.fill(lengths, length);
+        return lengths;
     }
 }

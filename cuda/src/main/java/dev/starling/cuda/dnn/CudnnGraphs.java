@@ -2,21 +2,26 @@ package dev.starling.cuda.dnn;
 
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
 
+import dev.starling.cuda.config.CudaConfig;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.RetryBackoff;
+import dev.starling.cuda.kernels.Answer;
 import dev.starling.cuda.memory.LruMap;
 import dev.starling.cuda.memory.Workspaces;
+import dev.starling.tensor.Tensor;
 import dev.starling.tensor.spi.Block;
 import java.lang.System.Logger.Level;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.function.Supplier;
 
 /**
  * Runs graphs on a stream by cuDNN 9's graph interface. A graph is planned at its first use. Among the suitable
- * engines, the one that the library expects to be fastest is used. If the property {@code starling.cuda.autotune} is
- * true, the first eight are timed at the graph's first run, within a limit of time, and the fastest is used. Engines
- * get their workspace for one call at a time. The plans used least recently are destroyed unless a captured program
- * contains them. Safe for use by several threads.
+ * engines, the one that the library expects to be fastest is used. If the configuration asks for it, the first eight
+ * are timed at the graph's first run, within a limit of time, and the fastest is used. Engines get their workspace for
+ * one call at a time. The plans used least recently are destroyed unless a captured program contains them. Safe for use
+ * by several threads.
  *
  * <p>The library is asked only once about a graph for which it has no engine. If planning fails for another reason (no
  * memory, a component library that cannot be loaded), memory is freed and planning retried once; then the fallback
@@ -29,17 +34,16 @@ final class CudnnGraphs {
     private static final int TIMED_RUNS = 3;
     /** How long the engines of one graph are compared, from the start of its planning. */
     private static final long GRAPH_NS = 2_000_000_000L;
-    private static final long NANOS = 1_000_000_000L;
     private static final double NANOS_PER_MS = 1e6;
+    private static final Answer NO_PLAN = new Answer.Declined("cuDNN has no plan for it");
 
     private final Cudnn cudnn;
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final Workspaces memory;
     private final String fallback;
-    private final GraphPlan.Target target;
-    private final int tries = Boolean.getBoolean("starling.cuda.autotune") ? MAX_TRIES : 1;
-    private final long tuningNs = Long.getLong("starling.cuda.autotune.seconds", 60) * NANOS;
+    private final int tries;
+    private final long tuningNs;
     private final LruMap<Record, Planned> plans;
     private boolean loggedRefusal;
     private boolean loggedFailure;
@@ -63,38 +67,44 @@ final class CudnnGraphs {
     }
 
     /**
-     * Makes a cache of graphs for a library that is open.
+     * Makes a cache of graphs, for use once the library is open.
      *
      * @param fallback what happens without the library and what it costs, for the log
      */
-    CudnnGraphs(Cudnn cudnn, String fallback) {
-        this(cudnn, fallback, MAX_PLANS);
+    CudnnGraphs(Cudnn cudnn, CudaConfig config, String fallback) {
+        this(cudnn, config, fallback, MAX_PLANS);
     }
 
-    CudnnGraphs(Cudnn cudnn, String fallback, int maxPlans) {
+    CudnnGraphs(Cudnn cudnn, CudaConfig config, String fallback, int maxPlans) {
         this.cudnn = cudnn;
         this.gpu = cudnn.gpu();
         this.stream = cudnn.stream();
         this.memory = cudnn.memory();
         this.fallback = fallback;
+        tries = config.autotune() ? MAX_TRIES : 1;
+        tuningNs = config.autotuneLimit().toNanos();
         plans = new LruMap<>(maxPlans, planned -> planned.captures == 0);
-        target = new GraphPlan.Target(cudnn.handle(), null);
+    }
+
+    /** Returns the addresses of tensors, without those that are {@code null}. */
+    static long[] addresses(Tensor... tensors) {
+        return Arrays.stream(tensors).filter(Objects::nonNull).mapToLong(Tensor::address).toArray();
     }
 
     /**
-     * Queues a graph's work and returns whether the library could compute it; if not, nothing was queued.
+     * Queues a graph's work, or declines it if the library cannot compute it.
      *
      * @param call key of the graph; equal calls have equal graphs
      * @param constraints requirements on the engine, the same for equal calls
      * @param operands addresses of the graph's operands in memory, in their order
      */
-    boolean run(Record call, GraphPlan.Constraints constraints, Supplier<Graph> graph, long... operands) {
+    Answer run(Record call, GraphPlan.Constraints constraints, Supplier<Graph> graph, long... operands) {
         synchronized (cudnn) {
             return runLocked(call, constraints, graph, operands);
         }
     }
 
-    private boolean runLocked(Record call, GraphPlan.Constraints constraints, Supplier<Graph> graph, long... operands) {
+    private Answer runLocked(Record call, GraphPlan.Constraints constraints, Supplier<Graph> graph, long... operands) {
         gpu.enter();
         Planned planned = plans.get(call);
         if (planned == null) {
@@ -107,7 +117,7 @@ final class CudnnGraphs {
             plan(call, planned, constraints, graph.get());
         }
         if (!planned.isUsable()) {
-            return false;
+            return NO_PLAN;
         }
         if (planned.candidates.plans().size() > 1) {
             compare(call, planned, operands);
@@ -115,7 +125,7 @@ final class CudnnGraphs {
         if (memory.isCapturing()) {
             retain(planned);
         }
-        return planned.isUsable() && execute(call, planned, operands);
+        return planned.isUsable() ? execute(call, planned, operands) : NO_PLAN;
     }
 
     private void retain(Planned planned) {
@@ -133,7 +143,7 @@ final class CudnnGraphs {
         }
     }
 
-    private boolean execute(Record call, Planned planned, long... operands) {
+    private Answer execute(Record call, Planned planned, long... operands) {
         int status = run(planned.candidates.plans().getFirst(), operands);
         if (CudnnException.isShortage(status) && !memory.isCapturing()) {
             memory.trim();
@@ -143,16 +153,17 @@ final class CudnnGraphs {
             LOG.log(Level.WARNING, "cuDNN rejects its own plan for {0} ({1}): from now on {2}", call,
                     CudnnException.describe("running a plan", status), fallback);
             disable(planned);
-            return false;
+            return NO_PLAN;
         }
         Descriptor.check(status, "cudnnBackendExecute");
-        return true;
+        return Answer.HANDLED;
     }
 
     private void plan(Record call, Planned planned, GraphPlan.Constraints constraints, Graph graph) {
         gpu.enter();
         long begin = System.nanoTime();
         planned.endNs = begin + Math.min(GRAPH_NS, Math.max(0, tuningNs - PlanningTime.totalNs()));
+        GraphPlan.Target target = new GraphPlan.Target(cudnn.handle(), null);
         int maxPlans = planned.endNs == begin || memory.isCapturing() ? 1 : tries;
         PlanCandidates candidates = PlanSearch.find(target, graph, constraints, maxPlans, planned.endNs);
         boolean retry = CudnnException.isShortage(candidates.status())

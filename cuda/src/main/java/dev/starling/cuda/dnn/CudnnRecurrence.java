@@ -6,18 +6,30 @@ import static org.bytedeco.cuda.global.cudnn.cudnnRNNBackwardData_v8;
 import static org.bytedeco.cuda.global.cudnn.cudnnRNNBackwardWeights_v8;
 import static org.bytedeco.cuda.global.cudnn.cudnnRNNForward;
 
+import dev.starling.cuda.config.CudaConfig;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.RawPointer;
+import dev.starling.cuda.kernels.Answer;
+import dev.starling.cuda.kernels.Kernels;
+import dev.starling.cuda.kernels.Launcher;
+import dev.starling.cuda.kernels.OperandCopies;
+import dev.starling.cuda.kernels.RecurrenceKernels;
 import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.cuda.memory.LruMap;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Deque;
 import java.util.List;
+import java.util.Optional;
 import org.bytedeco.javacpp.IntPointer;
 import org.bytedeco.javacpp.Pointer;
 
@@ -25,26 +37,31 @@ import org.bytedeco.javacpp.Pointer;
  * Recurrent layers by NVIDIA's cuDNN 9, by its deterministic algorithms. The library expects all weights in one piece
  * of memory, so each call copies them there, and their gradients back from such a piece. Its backward pass overwrites
  * the reserve of the forward pass; it gets a copy, since a gradient may be computed twice. f32 is multiplied in full
- * precision unless the property {@code starling.cuda.tf32} is true; 16-bit types accumulate in f32.
+ * precision unless the configuration allows TF32; 16-bit types accumulate in f32.
  */
-public final class CudnnRecurrence implements RecurrenceLibrary {
+public final class CudnnRecurrence implements Kernels<Recurrence> {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
     private static final IntPointer NO_LENGTHS = null;
     private static final String FALLBACK = "Starling's own kernels run recurrent layers";
     private static final int MAX_CALLS = 1024;
+    private static final Answer UNSUPPORTED = new Answer.Declined("cuDNN has no such layer, or not this reserve");
+    private static final Answer REFUSED = new Answer.Declined("cuDNN has no algorithm for this layer");
 
     private final Cudnn cudnn;
     private final Gpu gpu;
     private final Gpu.Stream stream;
     private final Allocator memory;
-    private final boolean tf32 = Boolean.getBoolean("starling.cuda.tf32");
-    private final LruMap<Call, State> states = new LruMap<>(MAX_CALLS, s -> s.plans.size() == s.planned);
+    private final Launcher launcher;
+    private final boolean tf32;
+    private final LruMap<RecurrenceCall, State> states = new LruMap<>(MAX_CALLS, s -> s.plans.size() == s.planned);
     private final RawPointer[] pointers = new RawPointer[14];
     private boolean loggedRefusal;
 
-    /** Makes a wrapper; the library is opened at its first use. */
-    public CudnnRecurrence(Cudnn cudnn) {
+    /** Makes the kernels; the library is opened at its first use. */
+    public CudnnRecurrence(Cudnn cudnn, Launcher launcher, CudaConfig config) {
         this.cudnn = cudnn;
+        this.launcher = launcher;
+        tf32 = config.tf32();
         gpu = cudnn.gpu();
         stream = cudnn.stream();
         memory = cudnn.memory();
@@ -99,60 +116,128 @@ public final class CudnnRecurrence implements RecurrenceLibrary {
         }
     }
 
-    @Override
-    public boolean supports(DType type) {
-        return type.isFloating() && cudnn.isOpen(FALLBACK)
+    /**
+     * Returns the size in bytes of the reserve that a layer fills; it never changes.
+     *
+     * @return 0 if there is none: the library does not compute the layer, or the layer keeps nothing
+     */
+    public long reserveBytes(Recurrence.Forward op, Spec... operands) {
+        Optional<RecurrenceCall> call = call(op, op.operands(operands), true);
+        synchronized (cudnn) {
+            return call.map(c -> state(c).reserveBytes).orElse(0L);
+        }
+    }
+
+    /** Returns the call of a layer or its gradients, or nothing if the library does not compute it. */
+    private Optional<RecurrenceCall> call(Recurrence op, Recurrence.Operands<Spec> in, boolean kept) {
+        Shape x = in.x().shape();
+        Shape h = in.h().shape();
+        DType type = in.x().dtype();
+        boolean supported = in.lengths() == null && x.count() > 0 && h.count() > 0 && RecurrenceKernels.fits(x, h)
+                && type.isFloating() && cudnn.isOpen(FALLBACK)
                 && !cudnn.isFaulty(new LibraryQuery.Recurrence(type), FALLBACK);
+        return !supported ? Optional.empty() : Optional.of(new RecurrenceCall(op.cell(), type, (int) x.dim(0),
+                (int) x.dim(1), Math.toIntExact(x.dim(2)), (int) h.dim(1), in.bias() != null, kept));
     }
 
     @Override
-    public long reserveBytes(Call call) {
-        synchronized (cudnn) {
-            return state(call).reserveBytes;
+    public Answer compute(Recurrence op, Tensor[] in, Tensor[] out) {
+        boolean gradient = op instanceof Recurrence.Gradient;
+        Tensor reserve = gradient ? in[states(op) + 2] : out[out.length - 1];
+        boolean kept = RecurrenceKernels.belongsToLibrary(reserve);
+        Spec[] specs = new Spec[in.length];
+        Arrays.setAll(specs, i -> in[i].spec());
+        Optional<RecurrenceCall> call = call(op, op.operands(specs), kept);
+        if (call.isEmpty() || !kept && (gradient || op instanceof Recurrence.Forward f && f.keeps())) {
+            return UNSUPPORTED;
+        }
+        try (OperandCopies copies = new OperandCopies(launcher)) {
+            Tensor[] dense = new Tensor[in.length];
+            Arrays.setAll(dense, i -> copies.dense(in[i]));
+            return switch (op) {
+                case Recurrence.Forward f -> forward(call.get(), f, dense, out, kept ? reserve : null, copies);
+                case Recurrence.Gradient g -> gradients(call.get(), g, dense, out, copies);
+            };
         }
     }
 
-    @Override
-    public boolean forward(Call call, Operands operands, Results results, long reserve) {
+    /** Computes a layer; for a reversed one the steps are reversed in copies. */
+    private Answer forward(RecurrenceCall call, Recurrence.Forward op, Tensor[] in, Tensor[] out, Tensor reserve,
+            OperandCopies copies) {
+        Recurrence.Operands<Tensor> given = op.operands(in);
+        Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x(), copies));
+        Tensor[] results = {op.reverse() ? copies.add(Tensor.allocate(out[0].spec())) : out[0], out[1],
+            states(op) == 1 ? null : out[2]};
         synchronized (cudnn) {
-            return runLocked(call, operands, results, reserve);
-        }
-    }
-
-    private boolean runLocked(Call call, Operands operands, Results results, long reserve) {
-        State state = state(call);
-        while (!state.plans.isEmpty()) {
-            if (isComputed(call, run(state.plans.getFirst(), operands, results, reserve))) {
-                state.proven = true;
-                return true;
+            State state = state(call);
+            while (!state.plans.isEmpty()) {
+                if (isComputed(call, run(state.plans.getFirst(), o, results, reserve))) {
+                    state.proven = true;
+                    restore(out[0], results[0]);
+                    return Answer.HANDLED;
+                }
+                state.refuse();
             }
-            state.refuse();
         }
-        return false;
+        return REFUSED;
     }
 
-    @Override
-    public boolean backward(Call call, Operands operands, long y, long reserve, Results incoming,
-            Operands gradients) {
+    /** Computes gradients, unless the forward pass was computed otherwise. */
+    private Answer gradients(RecurrenceCall call, Recurrence.Gradient op, Tensor[] in, Tensor[] out,
+            OperandCopies copies) {
+        int states = states(op);
+        Recurrence.Operands<Tensor> given = op.operands(in);
+        Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x(), copies));
+        Tensor[] incoming = {inOrder(op, in[0], copies), in[1], states == 1 ? null : in[2]};
+        Tensor y = inOrder(op, in[states + 1], copies);
+        Tensor dx = op.reverse() || !op.input() ? copies.add(Tensor.allocate(given.x().spec())) : out[0];
+        Recurrence.Operands<Tensor> to = with(op.forward(true).operands(out), dx);
         synchronized (cudnn) {
-            return runBackward(call, operands, y, reserve, incoming, gradients);
+            State state = state(call);
+            if (state.plans.isEmpty() || !state.proven) {
+                return REFUSED;
+            }
+            if (!isComputed(call, backward(state.plans.getFirst(), o, y, in[states + 2], incoming, to))) {
+                state.refuse();
+                return REFUSED;
+            }
+        }
+        if (op.input()) {
+            restore(out[0], dx);
+        }
+        return Answer.HANDLED;
+    }
+
+    private static int states(Recurrence op) {
+        return op.cell() == Recurrence.Cell.LSTM ? 2 : 1;
+    }
+
+    private static Recurrence.Operands<Tensor> with(Recurrence.Operands<Tensor> o, Tensor x) {
+        return new Recurrence.Operands<>(x, o.h(), o.c(), o.weight(), o.recurrentWeight(), o.bias(), o.recurrentBias(),
+                o.lengths());
+    }
+
+    /** Returns a tensor whose steps are in the layer's order: itself, or a reversed copy. */
+    private static Tensor inOrder(Recurrence op, Tensor x, OperandCopies copies) {
+        return op.reverse() ? copies.copied(reversed(x)) : x;
+    }
+
+    /** Copies a result whose steps are reversed. */
+    private void restore(Tensor to, Tensor from) {
+        if (to != from) {
+            launcher.assign(to, reversed(from));
         }
     }
 
-    private boolean runBackward(Call call, Operands operands, long y, long reserve, Results incoming,
-            Operands gradients) {
-        State state = state(call);
-        if (state.plans.isEmpty() || !state.proven) {
-            return false;
-        }
-        if (isComputed(call, backward(state.plans.getFirst(), operands, y, reserve, incoming, gradients))) {
-            return true;
-        }
-        state.refuse();
-        return false;
+    /** Returns a view of a dense tensor with its first dimension reversed. */
+    private static Tensor reversed(Tensor x) {
+        long[] strides = x.strides().clone();
+        long last = x.offset() + (x.size(0) - 1) * strides[0];
+        strides[0] = -strides[0];
+        return x.storage().view(x.spec(), strides, last);
     }
 
-    private State state(Call call) {
+    private State state(RecurrenceCall call) {
         State state = states.get(call);
         if (state == null) {
             state = new State(plans(call));
@@ -162,7 +247,7 @@ public final class CudnnRecurrence implements RecurrenceLibrary {
         return state;
     }
 
-    private Deque<RecurrencePlan> plans(Call call) {
+    private Deque<RecurrencePlan> plans(RecurrenceCall call) {
         Deque<RecurrencePlan> plans = new ArrayDeque<>();
         for (int algorithm : RecurrencePlan.algorithms(call)) {
             try {
@@ -176,7 +261,7 @@ public final class CudnnRecurrence implements RecurrenceLibrary {
     }
 
     /** Returns whether the library computed a call, not refused it. */
-    private boolean isComputed(Call call, int status) {
+    private boolean isComputed(RecurrenceCall call, int status) {
         if (CudnnException.isRefusal(status)) {
             logRefusal(call + " (" + CudnnException.describe("a recurrent layer", status) + ")", null);
             return false;
@@ -192,31 +277,32 @@ public final class CudnnRecurrence implements RecurrenceLibrary {
         loggedRefusal = true;
     }
 
-    private int run(RecurrencePlan plan, Operands o, Results r, long reserve) {
+    private int run(RecurrencePlan plan, Recurrence.Operands<Tensor> o, Tensor[] r, Tensor reserve) {
         try (Workspace workspace = new Workspace()) {
             long weights = workspace.memory(plan.weightBytes());
             long work = workspace.memory(plan.workspaceBytes());
             gather(plan, o, weights);
             gpu.enter();
             return cudnnRNNForward(cudnn.handle(), plan.layer(), plan.mode(), NO_LENGTHS, plan.x(), pointer(0, o.x()),
-                    plan.y(), pointer(1, r.y()), plan.state(), pointer(2, o.h()), pointer(3, r.h()), plan.state(),
-                    pointer(4, o.c()), pointer(5, r.c()), plan.weightBytes(), pointer(6, weights),
+                    plan.y(), pointer(1, r[0]), plan.state(), pointer(2, o.h()), pointer(3, r[1]), plan.state(),
+                    pointer(4, o.c()), pointer(5, r[2]), plan.weightBytes(), pointer(6, weights),
                     plan.workspaceBytes(), pointer(7, work), plan.reserveBytes(), pointer(8, reserve));
         }
     }
 
-    private int backward(RecurrencePlan plan, Operands o, long y, long kept, Results d, Operands to) {
+    private int backward(RecurrencePlan plan, Recurrence.Operands<Tensor> o, Tensor y, Tensor kept, Tensor[] d,
+            Recurrence.Operands<Tensor> to) {
         try (Workspace workspace = new Workspace()) {
             long weights = workspace.memory(plan.weightBytes());
             long slopes = workspace.memory(plan.weightBytes());
             long work = workspace.memory(plan.workspaceBytes());
             long reserve = workspace.memory(plan.reserveBytes());
-            gpu.copy(kept, reserve, plan.reserveBytes(), stream);
+            gpu.copy(kept.address(), reserve, plan.reserveBytes(), stream);
             gather(plan, o, weights);
             gpu.enter();
             int status = cudnnRNNBackwardData_v8(cudnn.handle(), plan.layer(), NO_LENGTHS, plan.y(), pointer(0, y),
-                    pointer(1, d.y()), plan.x(), pointer(2, to.x()), plan.state(), pointer(3, o.h()),
-                    pointer(4, d.h()), pointer(5, to.h()), plan.state(), pointer(6, o.c()), pointer(7, d.c()),
+                    pointer(1, d[0]), plan.x(), pointer(2, to.x()), plan.state(), pointer(3, o.h()),
+                    pointer(4, d[1]), pointer(5, to.h()), plan.state(), pointer(6, o.c()), pointer(7, d[2]),
                     pointer(8, to.c()), plan.weightBytes(), pointer(9, weights), plan.workspaceBytes(),
                     pointer(10, work), plan.reserveBytes(), pointer(11, reserve));
             if (status != CUDNN_STATUS_SUCCESS) {
@@ -240,7 +326,7 @@ public final class CudnnRecurrence implements RecurrenceLibrary {
     }
 
     /** Copies the weights to where the library expects them; gaps between them are zeroed. */
-    private void gather(RecurrencePlan plan, Operands o, long space) {
+    private void gather(RecurrencePlan plan, Recurrence.Operands<Tensor> o, long space) {
         gpu.enter();
         List<RecurrencePlan.Part> parts = plan.parts(space);
         if (parts.stream().mapToLong(RecurrencePlan.Part::bytes).sum() < plan.weightBytes()) {
@@ -253,8 +339,17 @@ public final class CudnnRecurrence implements RecurrenceLibrary {
     }
 
     /** Returns the addresses in the order of {@link RecurrencePlan.Part#operand}. */
-    private static long[] weights(Operands o) {
-        return new long[] {o.weight(), o.recurrentWeight(), o.bias(), o.recurrentBias()};
+    private static long[] weights(Recurrence.Operands<Tensor> o) {
+        return new long[] {o.weight().address(), o.recurrentWeight().address(), address(o.bias()),
+            address(o.recurrentBias())};
+    }
+
+    private static long address(Tensor x) {
+        return x == null ? 0 : x.address();
+    }
+
+    private Pointer pointer(int i, Tensor x) {
+        return pointer(i, address(x));
     }
 
     private Pointer pointer(int i, long address) {

@@ -59,7 +59,7 @@ import org.bytedeco.javacpp.SizeTPointer;
 /** A recurrent layer prepared for cuDNN: its descriptors, the memory it needs, and the layout of its weights. */
 final class RecurrencePlan {
     private final cudnnContext handle;
-    private final RecurrenceLibrary.Call call;
+    private final RecurrenceCall call;
     private final cudnnRNNStruct layer = new cudnnRNNStruct();
     private final cudnnDropoutStruct none = new cudnnDropoutStruct();
     private final cudnnRNNDataStruct x = new cudnnRNNDataStruct();
@@ -81,7 +81,7 @@ final class RecurrencePlan {
      */
     record Part(int operand, long from, long to, long bytes) { }
 
-    private RecurrencePlan(cudnnContext handle, RecurrenceLibrary.Call call) {
+    private RecurrencePlan(cudnnContext handle, RecurrenceCall call) {
         this.handle = handle;
         this.call = call;
     }
@@ -108,7 +108,7 @@ final class RecurrencePlan {
     }
 
     /** Makes a plan, or throws a {@link GpuException} if the library refuses. */
-    static RecurrencePlan of(cudnnContext handle, RecurrenceLibrary.Call call, int algorithm, boolean tf32) {
+    static RecurrencePlan of(cudnnContext handle, RecurrenceCall call, int algorithm, boolean tf32) {
         RecurrencePlan plan = new RecurrencePlan(handle, call);
         try {
             plan.make(algorithm, tf32);
@@ -146,7 +146,7 @@ final class RecurrencePlan {
      * in registers from step to step, and needs biases. Its limits are PyTorch's, which are lower where gradients are
      * needed.
      */
-    static int[] algorithms(RecurrenceLibrary.Call call) {
+    static int[] algorithms(RecurrenceCall call) {
         boolean single = call.cell().gates() == 1;
         int maxUnits = call.kept() ? single ? 256 : 128 : single ? 384 : 192;
         return call.biased() && call.type() != DType.F64 && call.units() <= maxUnits

@@ -1,18 +1,18 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
-import dev.starling.cuda.dnn.AttentionCall;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import java.util.Optional;
 
 /**
  * An attention mask in the form that libraries accept: added to the scores, of the operands' type, with rows at
  * multiples of 16 bytes. Libraries leave the result of a row undefined if all its scores are -∞. Such a row is masked
  * with zeros instead, and its results are replaced afterwards.
  */
-final class AdditiveMask implements AutoCloseable {
+public final class AdditiveMask implements AutoCloseable {
     /** The largest mask; Starling's own kernels handle larger ones, which they read in place. */
     private static final long MAX_BYTES = 1L << 28;
     private static final int UNIT = 8;
@@ -36,14 +36,15 @@ final class AdditiveMask implements AutoCloseable {
         this.open = open;
     }
 
-    /** Returns the strides of a call's mask, or {@code null} if the mask would be too large. */
-    static AttentionCall.Rows rows(Tensor mask, Tensor q, long queries, long keys) {
+    /** Returns the strides of a call's mask, or nothing if the mask would be too large. */
+    static Optional<AttentionCall.Rows> rows(Tensor mask, Tensor q, long queries, long keys) {
         long row = Math.ceilDiv(keys, (long) UNIT) * UNIT;
         long head = Math.multiplyExact(queries, row);
         long heads = stride(mask, 3) == 0 ? 1 : mask.size(mask.rank() - 3);
         long batch = stride(mask, 4) == 0 ? 1 : mask.size(mask.rank() - 4);
-        return Math.multiplyExact(Math.multiplyExact(head, heads), batch) * q.dtype().bytes() > MAX_BYTES ? null
-                : new AttentionCall.Rows(batch == 1 ? 0 : heads * head, heads == 1 ? 0 : head, row);
+        return Math.multiplyExact(Math.multiplyExact(head, heads), batch) * q.dtype().bytes() > MAX_BYTES
+                ? Optional.empty()
+                : Optional.of(new AttentionCall.Rows(batch == 1 ? 0 : heads * head, heads == 1 ? 0 : head, row));
     }
 
     /** Returns a mask's stride in a dimension counted from the end, 0 if the mask is broadcast there. */
@@ -53,7 +54,7 @@ final class AdditiveMask implements AutoCloseable {
     }
 
     /** Computes the mask of a call. */
-    static AdditiveMask of(Launcher launcher, Tensor mask, AttentionCall call) {
+    public static AdditiveMask of(Launcher launcher, Tensor mask, AttentionCall call) {
         AttentionCall.Rows strides = call.mask();
         long batch = strides.batch() == 0 ? 1 : call.batch();
         long heads = strides.head() == 0 ? 1 : call.heads();
@@ -70,12 +71,13 @@ final class AdditiveMask implements AutoCloseable {
         return new AdditiveMask(launcher, added, open);
     }
 
-    long address() {
-        return added.address();
+    /** Returns the mask, which this object owns. */
+    public Tensor added() {
+        return added;
     }
 
     /** Sets results of rows that attend to nothing to 0, and their log-sum-exp to -∞. */
-    void close(Tensor y, Tensor logs, AttentionCall call) {
+    public void close(Tensor y, Tensor logs, AttentionCall call) {
         long[] sizes = {call.batch(), call.heads(), call.queries()};
         long head = call.queries();
         long batch = call.mask().head() == 0 ? head : head * call.heads();
@@ -86,7 +88,7 @@ final class AdditiveMask implements AutoCloseable {
     }
 
     /** Returns a copy of log-sum-exps with -∞ replaced by +∞, so that the weights of such rows are 0. */
-    static Tensor negated(Launcher launcher, Tensor logs) {
+    public static Tensor negated(Launcher launcher, Tensor logs) {
         Tensor negated = Tensor.allocate(logs.spec());
         launcher.elementwise().apply("a < C(-3.4028235e38f) ? -a : a", new double[0], negated, logs);
         return negated;

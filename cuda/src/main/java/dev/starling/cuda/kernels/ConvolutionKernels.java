@@ -1,8 +1,6 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
-import dev.starling.cuda.dnn.ConvolutionCall;
-import dev.starling.cuda.dnn.ConvolutionLibrary;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -13,12 +11,8 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.ChannelsLast;
 
-/**
- * {@link Convolution} operations: by the vendor's library if it supports type and rank, else by kernels of Starling,
- * which support all types and strides. Their images are channels last. With a library, so are the gradients of weights,
- * since the library expects weights in that layout.
- */
-public final class ConvolutionKernels {
+/** {@link Convolution} operations by kernels of Starling, for all types and strides. Their images are channels last. */
+public final class ConvolutionKernels implements Kernels<Convolution> {
     private static final int TILE = 64;
     private static final int TILE_THREADS = 256;
     /** The fewest pixels that make a share of a weight's gradient worth a block. */
@@ -28,7 +22,6 @@ public final class ConvolutionKernels {
 
     private final Launcher launcher;
     private final ReductionKernels sums;
-    private final ConvolutionLibrary library;
 
     private record ConvolutionKernel(String function, DType type, boolean relu) implements Kernel {
         @Override
@@ -38,73 +31,57 @@ public final class ConvolutionKernels {
         }
     }
 
-    /**
-     * Makes the family's kernels for a device.
-     *
-     * @param sums the kernels for sums
-     * @param library the library for convolutions, or {@code null}
-     */
-    public ConvolutionKernels(Launcher launcher, ReductionKernels sums, ConvolutionLibrary library) {
+    /** Makes the family's kernels for a device. */
+    public ConvolutionKernels(Launcher launcher, ReductionKernels sums) {
         this.launcher = launcher;
         this.sums = sums;
-        this.library = library;
     }
 
-    /** Returns whether a library computes convolutions of the types that it supports. */
-    public boolean usesLibrary() {
-        return library != null;
+    @Override
+    public Tensor[] allocate(Convolution op, Tensor[] in, Spec[] outputs) {
+        return op instanceof Convolution.ConvWeightGradient ? Kernels.super.allocate(op, in, outputs)
+                : new Tensor[] {Tensor.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()))};
     }
 
-    /** Returns the results, or {@code null} if there are too many pixels. */
-    public Tensor[] run(Convolution op, Tensor[] in, Spec[] outputs) {
+    @Override
+    public Answer compute(Convolution op, Tensor[] in, Tensor[] out) {
         return switch (op) {
-            case Convolution.Conv c -> forward(c, in, outputs[0]);
-            case Convolution.ConvInputGradient c -> inputGradient(c, in, outputs[0]);
-            case Convolution.ConvWeightGradient c -> weightGradient(c, in, outputs);
+            case Convolution.Conv c -> forward(c, in, out[0]);
+            case Convolution.ConvInputGradient c -> inputGradient(c, in, out[0]);
+            case Convolution.ConvWeightGradient c -> {
+                if (out[0].count() > 0) {
+                    shares(c, in[0], in[1], out[0]);
+                }
+                yield biasGradient(sums, c, in[1], out);
+            }
         };
     }
 
-    private Tensor[] forward(Convolution.Conv op, Tensor[] in, Spec output) {
-        Tensor y = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
-        boolean relu = op.epilogue() == Epilogue.RELU;
+    private Answer forward(Convolution.Conv op, Tensor[] in, Tensor y) {
         Tensor bias = in.length == 3 ? in[2] : null;
-        if (y.count() > 0 && !forwardByLibrary(op, in[0], in[1], bias, relu, y)) {
-            Launch launch = launch("forward", y.dtype(), relu).tensor(y).tensor(in[0]).tensor(in[1]).tensor(bias)
-                    .i64(bias == null ? 0 : bias.strides()[0]);
+        if (y.count() > 0) {
+            Launch launch = launch("forward", y.dtype(), op.epilogue() == Epilogue.RELU).tensor(y).tensor(in[0])
+                    .tensor(in[1]).tensor(bias).i64(bias == null ? 0 : bias.strides()[0]);
             problem(launch, op.geometry(), in[0], in[1], y);
             tiles(launch, y.count() / y.size(1), y.size(1), op.geometry().groups(), 1);
         }
-        return new Tensor[] {y};
+        return Answer.HANDLED;
     }
 
-    private Tensor[] inputGradient(Convolution.ConvInputGradient op, Tensor[] in, Spec output) {
-        Tensor x = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
-        if (x.count() > 0 && !inputGradientByLibrary(op, in[0], in[1], x)) {
+    private Answer inputGradient(Convolution.ConvInputGradient op, Tensor[] in, Tensor x) {
+        if (x.count() > 0) {
             Launch launch = launch("input_gradient", x.dtype(), false).tensor(x).tensor(in[0]).tensor(in[1]);
             problem(launch, op.geometry(), x, in[1], in[0]);
             tiles(launch, x.count() / x.size(1), x.size(1), op.geometry().groups(), 1);
         }
-        return new Tensor[] {x};
+        return Answer.HANDLED;
     }
 
-    private Tensor[] weightGradient(Convolution.ConvWeightGradient op, Tensor[] in, Spec[] outputs) {
-        Shape shape = outputs[0].shape();
-        Tensor w = Tensor.allocate(outputs[0], usesLibrary() ? ChannelsLast.strides(shape) : shape.contiguousStrides());
-        Tensor x = in[0];
-        Tensor g = in[1];
-        if (w.count() > 0 && !weightGradientByLibrary(op, x, g, w)) {
-            shares(op, x, g, w);
-        }
-        if (!op.bias()) {
-            return new Tensor[] {w};
-        }
+    /** Sums the gradient {@code g} of the results over all pixels, for the bias's gradient, if there is a bias. */
+    public static Answer biasGradient(ReductionKernels sums, Convolution.ConvWeightGradient op, Tensor g,
+            Tensor[] out) {
         Reduction.Sum overPixels = new Reduction.Sum(new Axes((1 << g.rank()) - 1 - CHANNELS), false);
-        Tensor[] bias = sums.run(overPixels, new Tensor[] {g}, outputs[1]);
-        if (bias == null) {
-            w.close();
-            return null;
-        }
-        return new Tensor[] {w, bias[0]};
+        return op.bias() ? sums.compute(overPixels, g, out[1]) : Answer.HANDLED;
     }
 
     /** Splits the sum over pixels into shares, so that there are blocks for all multiprocessors. */
@@ -166,75 +143,6 @@ public final class ConvolutionKernels {
     private static void geometry(Launch launch, int[] values, int missing) {
         for (int d = values.length - 3; d < values.length; d++) {
             launch.i32(d < 0 ? missing : values[d]);
-        }
-    }
-
-    private boolean supported(Convolution op, Tensor a, Tensor b, Tensor c) {
-        return library != null && library.supports(a.dtype())
-                && ConvolutionCall.supports(op.geometry(), a.shape(), b.shape(), c.shape());
-    }
-
-    private boolean forwardByLibrary(Convolution.Conv op, Tensor x, Tensor w, Tensor bias, boolean relu, Tensor y) {
-        if (!supported(op, x, w, y)) {
-            return false;
-        }
-        Tensor image = channelsLast(x);
-        Tensor weight = channelsLast(w);
-        ConvolutionCall call = ConvolutionCall.of(op.geometry(), y.dtype(), x.shape(), w.shape(), y.shape());
-        Tensor shift = bias == null || bias.isContiguous() && isAligned(bias) ? bias : launcher.copied(bias);
-        boolean done = library.forward(call, image.address(), weight.address(), shift == null ? 0 : shift.address(),
-                relu, y.address());
-        close(image, x);
-        close(weight, w);
-        close(shift, bias);
-        return done;
-    }
-
-    private boolean inputGradientByLibrary(Convolution.ConvInputGradient op, Tensor g, Tensor w, Tensor x) {
-        if (!supported(op, g, w, x)) {
-            return false;
-        }
-        Tensor image = channelsLast(g);
-        Tensor weight = channelsLast(w);
-        boolean done = library.inputGradient(
-                ConvolutionCall.of(op.geometry(), x.dtype(), x.shape(), w.shape(), g.shape()), image.address(),
-                weight.address(), x.address());
-        close(image, g);
-        close(weight, w);
-        return done;
-    }
-
-    private boolean weightGradientByLibrary(Convolution.ConvWeightGradient op, Tensor x, Tensor g, Tensor w) {
-        if (!supported(op, x, g, w)) {
-            return false;
-        }
-        Tensor image = channelsLast(x);
-        Tensor gradient = channelsLast(g);
-        boolean done = library.weightGradient(
-                ConvolutionCall.of(op.geometry(), w.dtype(), x.shape(), w.shape(), g.shape()), image.address(),
-                gradient.address(), w.address());
-        close(image, x);
-        close(gradient, g);
-        return done;
-    }
-
-    private Tensor channelsLast(Tensor x) {
-        if (ChannelsLast.holds(x) && isAligned(x)) {
-            return x;
-        }
-        Tensor y = Tensor.allocate(x.spec(), ChannelsLast.strides(x.shape()));
-        launcher.assign(y, x);
-        return y;
-    }
-
-    /** Returns whether a tensor is aligned for libraries. Allocations are; views into them may not be. */
-    private static boolean isAligned(Tensor x) {
-        return x.address() % ConvolutionLibrary.ALIGNMENT == 0;
-    }
-
-    private static void close(Tensor copy, Tensor original) {
-        if (copy != original) {
-            copy.close();
         }
     }
 }

@@ -2,7 +2,6 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
-import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.CrossEntropy;
 
@@ -11,7 +10,7 @@ import dev.starling.tensor.op.CrossEntropy;
  * gradient, which reads the logits again. With smoothing, rows of more than 16384 classes, or 32768 in 16 bits, are
  * read twice. A class out of range is an error.
  */
-public final class CrossEntropyKernels {
+public final class CrossEntropyKernels implements Kernels<CrossEntropy> {
     private final Launcher launcher;
 
     private record CrossEntropyKernel(String function, DType type, DType target, Rows rows) implements Kernel {
@@ -26,22 +25,21 @@ public final class CrossEntropyKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results, or {@code null} if rows are too many or too long. */
-    public Tensor[] run(CrossEntropy op, Tensor[] in, Spec[] outputs) {
-        Spec matrix = in[op instanceof CrossEntropy.Loss ? 0 : 1].spec();
-        if (matrix.shape().dim(0) > Layout.MAX_COUNT || matrix.shape().dim(1) > Layout.MAX_COUNT) {
-            return null;
+    @Override
+    public Answer compute(CrossEntropy op, Tensor[] in, Tensor[] out) {
+        Tensor matrix = in[op instanceof CrossEntropy.Loss ? 0 : 1];
+        if (matrix.size(0) > Layout.MAX_COUNT || matrix.size(1) > Layout.MAX_COUNT) {
+            return Answer.TOO_LARGE;
         }
-        return switch (op) {
-            case CrossEntropy.Loss o -> loss(o, in[0], in[1], outputs);
-            case CrossEntropy.Gradient o -> gradient(o, in, outputs[0]);
-        };
+        switch (op) {
+            case CrossEntropy.Loss o -> loss(o, in[0], in[1], out[0], out[1]);
+            case CrossEntropy.Gradient o -> gradient(o, in, out[0]);
+        }
+        return Answer.HANDLED;
     }
 
-    private Tensor[] loss(CrossEntropy.Loss op, Tensor logits, Tensor target, Spec[] outputs) {
+    private void loss(CrossEntropy.Loss op, Tensor logits, Tensor target, Tensor losses, Tensor kept) {
         Tensor x = launcher.dense(logits);
-        Tensor losses = Tensor.allocate(outputs[0]);
-        Tensor kept = Tensor.allocate(outputs[1]);
         Rows rows = rows(x);
         int fault = launcher.faults().register(op, 0, x.size(1) - 1, logits, target);
         Launch launch = launcher.launch(new CrossEntropyKernel("loss", x.dtype(), target.dtype(), rows));
@@ -49,15 +47,13 @@ public final class CrossEntropyKernels {
         end(launch, target, x, op.smoothing(), op.ignored());
         rows.launch(launch.fault(fault), target.count());
         close(x, logits);
-        return new Tensor[] {losses, kept};
     }
 
-    private Tensor[] gradient(CrossEntropy.Gradient op, Tensor[] in, Spec output) {
+    private void gradient(CrossEntropy.Gradient op, Tensor[] in, Tensor dx) {
         Tensor g = in[0];
         Tensor target = in[3];
         Tensor x = launcher.dense(in[1]);
         Tensor kept = launcher.dense(in[2]);
-        Tensor dx = Tensor.allocate(output);
         Rows rows = rows(x);
         int fault = launcher.faults().register(op, 0, x.size(1) - 1, in);
         Launch launch = launcher.launch(new CrossEntropyKernel("gradient", x.dtype(), target.dtype(), rows));
@@ -66,7 +62,6 @@ public final class CrossEntropyKernels {
         rows.launch(launch.fault(fault), target.count());
         close(x, in[1]);
         close(kept, in[2]);
-        return new Tensor[] {dx};
     }
 
     private static Rows rows(Tensor x) {

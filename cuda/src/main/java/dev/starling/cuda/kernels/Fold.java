@@ -78,21 +78,21 @@ final class Fold {
      *
      * @param result a dense tensor with one element for each line
      * @param arguments appends the members of the problem's struct to a launch
-     * @return whether the kernels support it: lines and their lengths must be below 2^30
+     * @return declined if there are too many lines, or if they are too long
      */
-    static boolean run(Launcher launcher, Problem problem, Axes axes, Tensor result, UnaryOperator<Launch> arguments,
+    static Answer run(Launcher launcher, Problem problem, Axes axes, Tensor result, UnaryOperator<Launch> arguments,
             Tensor... operands) {
         return new Fold(launcher, problem, axes, operands).run(result, arguments);
     }
 
-    private boolean run(Tensor result, UnaryOperator<Launch> arguments) {
+    private Answer run(Tensor result, UnaryOperator<Launch> arguments) {
         long outputs = keptShape.count();
         long count = foldShape.count();
         if (outputs > Layout.MAX_COUNT || count > Layout.MAX_COUNT) {
-            return false;
+            return Answer.TOO_LARGE;
         }
         if (outputs == 0) {
-            return true;
+            return Answer.HANDLED;
         }
         keptViews[operands.length] = Relabelled.view(result, keptShape, keptShape.contiguousStrides(), result.offset());
         Layout kept = Layout.of(keptShape, keptViews);
@@ -109,7 +109,7 @@ final class Fold {
                     .threads(outputs * COLUMNS);
             parts.close();
         }
-        return true;
+        return Answer.HANDLED;
     }
 
     private Launch launch(Plan plan, String function, UnaryOperator<Launch> arguments, Tensor parts) {

@@ -5,42 +5,56 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
-import dev.starling.tensor.op.Update;
 import dev.starling.tensor.spi.Backend;
 import java.util.Arrays;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 
-/** Runs operations without a kernel on the host's reference device: downloads operands, uploads results. Slow. */
-public final class HostFallback {
+/**
+ * Runs operations without a kernel on the host's reference device: downloads operands, uploads results. Slow; the first
+ * use for each operation is logged.
+ */
+public final class HostFallback implements Kernels<Op> {
     private final Backend backend;
+    private final Launcher launcher;
+    private final Set<String> logged = ConcurrentHashMap.newKeySet();
 
     /** Makes the fallback of a backend. */
-    public HostFallback(Backend backend) {
+    public HostFallback(Backend backend, Launcher launcher) {
         this.backend = backend;
+        this.launcher = launcher;
     }
 
-    /** Returns the results, on the device. */
-    public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
-        Tensor[] hosts = new Tensor[inputs.length];
+    @Override
+    public Answer compute(Op op, Tensor[] in, Tensor[] out) {
+        if (logged.add(op.name())) {
+            System.getLogger("dev.starling.cuda").log(System.Logger.Level.INFO, "the host computes {0} of {1}, which "
+                    + "is slow: no kernel supports these operands", op.name(),
+                    Arrays.stream(in).map(Tensor::spec).toList());
+        }
+        Tensor[] hosts = new Tensor[in.length];
         Tensor[] results = {};
         try {
-            Arrays.setAll(hosts, i -> download(inputs[i]));
-            Spec[] specs = new Spec[outputs.length];
-            Arrays.setAll(specs, i -> new Spec(outputs[i].dtype(), outputs[i].shape(), Device.reference()));
+            Arrays.setAll(hosts, i -> download(in[i]));
+            Spec[] specs = new Spec[out.length];
+            Arrays.setAll(specs, i -> new Spec(out[i].dtype(), out[i].shape(), Device.reference()));
             results = Device.reference().backend().run(op, hosts, specs);
-            if (op instanceof Update) {
-                for (int i = 0; i < inputs.length; i++) {
-                    backend.upload(first(hosts[i]), first(inputs[i]), extent(inputs[i]));
-                }
+            for (int i = 0; i < out.length; i++) {
+                upload(results[i], out[i]);
             }
-            Tensor[] uploaded = new Tensor[results.length];
-            for (int i = 0; i < results.length; i++) {
-                uploaded[i] = Tensor.allocate(outputs[i]);
-                backend.upload(results[i].address(), uploaded[i].address(), outputs[i].bytes());
-            }
-            return uploaded;
+            return Answer.HANDLED;
         } finally {
             close(hosts);
             close(results);
+        }
+    }
+
+    private void upload(Tensor from, Tensor to) {
+        Tensor dense = to.isContiguous() ? to : Tensor.allocate(to.spec());
+        backend.upload(from.address(), dense.address(), to.spec().bytes());
+        if (dense != to) {
+            launcher.assign(to, dense);
+            dense.close();
         }
     }
 
@@ -58,7 +72,8 @@ public final class HostFallback {
         Spec spec = new Spec(x.dtype(), Shape.of(bytes / x.dtype().bytes()), Device.reference());
         Tensor memory = Tensor.allocate(spec);
         backend.download(first(x), memory.address(), bytes);
-        return memory.view(x.shape(), x.strides(), (x.address() - first(x)) / x.dtype().bytes());
+        return memory.storage().view(spec.with(x.shape()), x.strides(),
+                (x.address() - first(x)) / x.dtype().bytes());
     }
 
     /** Returns the lowest address of an element. */

@@ -84,7 +84,7 @@ public final class Launcher {
      * Copies {@code x}, which broadcasts to the shape of {@code y}, to {@code y}, and converts it to the type of {@code
      * y}.
      */
-    void assign(Tensor y, Tensor x) {
+    public void assign(Tensor y, Tensor x) {
         if (y.count() > 0 && !Transposition.run(this, y, x)) {
             // 16-bit elements are copied as bits: widening and narrowing would cost time, and change the bits of NaN.
             boolean bits = x.dtype() == y.dtype() && x.dtype().bytes() == 2;
@@ -98,14 +98,14 @@ public final class Launcher {
     }
 
     /** Returns a row-major copy for the caller to close. */
-    Tensor copied(Tensor x) {
+    public Tensor copied(Tensor x) {
         Tensor y = Tensor.allocate(x.spec());
         assign(y, x);
         return y;
     }
 
     /** Sets every element of a dense tensor to a value. */
-    void fill(Tensor y, double value) {
+    public void fill(Tensor y, double value) {
         fill.fill(y, value);
     }
 

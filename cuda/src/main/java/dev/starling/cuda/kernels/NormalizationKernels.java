@@ -16,7 +16,7 @@ import java.util.Arrays;
  * element. Layer normalisation keeps rows in registers ({@link Rows}) and needs one pass; the gradients of its weights
  * are a fold of columns.
  */
-public final class NormalizationKernels {
+public final class NormalizationKernels implements Kernels<Normalization> {
     private static final int VECTOR_BYTES = 16;
     private static final double[] NONE = {};
 
@@ -66,75 +66,85 @@ public final class NormalizationKernels {
         return type == DType.F64 ? DType.F64 : DType.F32;
     }
 
-    /** Returns the results, or {@code null} if operands are too large. */
-    public Tensor[] run(Normalization op, Tensor[] in, Spec[] outputs) {
+    @Override
+    public Tensor[] allocate(Normalization op, Tensor[] in, Spec[] outputs) {
+        if (!isBatch(op)) {
+            return Kernels.super.allocate(op, in, outputs);
+        }
+        Tensor[] x = {in[op instanceof Normalization.BatchNorm ? 0 : 1]};
+        return new Tensor[] {Tensor.allocate(outputs[0], ElementwiseKernels.strides(x, outputs[0].shape())),
+            Tensor.allocate(outputs[1]), Tensor.allocate(outputs[2])};
+    }
+
+    private static boolean isBatch(Normalization op) {
+        return op instanceof Normalization.BatchNorm || op instanceof Normalization.BatchNormGradient;
+    }
+
+    @Override
+    public Answer compute(Normalization op, Tensor[] in, Tensor[] out) {
         Tensor[] dense = in.clone();
-        boolean batch = op instanceof Normalization.BatchNorm || op instanceof Normalization.BatchNormGradient;
+        boolean batch = isBatch(op);
         for (int i = 0; i < in.length; i++) {
             dense[i] = batch && in[i].rank() > 1 ? in[i] : launcher.dense(in[i]);
         }
-        Tensor[] results = switch (op) {
-            case Normalization.BatchNorm o -> batch(o, dense, outputs);
-            case Normalization.BatchNormGradient o -> batchGradient(o.epilogue() == Epilogue.RELU, dense, outputs);
-            case Normalization.LayerNorm o -> layer(o, dense, outputs);
-            case Normalization.LayerNormGradient _ -> layerGradient(dense, outputs);
+        Answer answer = switch (op) {
+            case Normalization.BatchNorm o -> batch(o, dense, out);
+            case Normalization.BatchNormGradient o -> batchGradient(o.epilogue() == Epilogue.RELU, dense, out);
+            case Normalization.LayerNorm o -> layer(o, dense, out);
+            case Normalization.LayerNormGradient _ -> layerGradient(dense, out);
         };
         for (int i = 0; i < in.length; i++) {
             if (dense[i] != in[i]) {
                 dense[i].close();
             }
         }
-        return results;
+        return answer;
     }
 
-    private Tensor[] batch(Normalization.BatchNorm op, Tensor[] in, Spec[] outputs) {
+    private Answer batch(Normalization.BatchNorm op, Tensor[] in, Tensor[] results) {
         Tensor x = in[0];
-        Tensor y = Tensor.allocate(outputs[0], ElementwiseKernels.strides(new Tensor[] {x}, x.shape()));
-        Tensor[] results = {y, Tensor.allocate(outputs[1]), Tensor.allocate(outputs[2])};
         long channels = x.size(1);
         if (x.count() == 0) {
-            return results;
+            return Answer.HANDLED;
         }
         boolean relu = op.epilogue() == Epilogue.RELU;
         Tensor table = Tensor.allocate(new Spec(wide(x.dtype()), Shape.of(2, channels), x.device()));
-        boolean done = Fold.run(launcher, new Sums("Moments", x.dtype(), in[1].dtype(), false), others(x), results[1],
+        Answer answer = Fold.run(launcher, new Sums("Moments", x.dtype(), in[1].dtype(), false), others(x), results[1],
                 l -> l.tensor(x).tensor(in[1]).tensor(in[2]).tensor(results[1]).tensor(results[2]).tensor(table)
                         .i64(x.strides()[1]).i64(channels).i64(x.count() / channels).f64(op.epsilon()), x);
-        if (done) {
+        if (answer.isHandled()) {
             String expression = relu ? "a * b + c <= 0 ? C(0) : a * b + c" : "a * b + c";
-            launcher.elementwise().apply(expression, NONE, y, x, alongChannels(table, 0, x),
+            launcher.elementwise().apply(expression, NONE, results[0], x, alongChannels(table, 0, x),
                     alongChannels(table, channels, x));
         }
         table.close();
-        return done ? results : null;
+        return answer;
     }
 
-    private Tensor[] batchGradient(boolean relu, Tensor[] in, Spec[] outputs) {
+    private Answer batchGradient(boolean relu, Tensor[] in, Tensor[] results) {
         Tensor g = in[0];
         Tensor x = in[1];
         Tensor y = in[3];
-        Tensor dx = Tensor.allocate(outputs[0], ElementwiseKernels.strides(new Tensor[] {x}, x.shape()));
-        Tensor[] results = {dx, Tensor.allocate(outputs[1]), Tensor.allocate(outputs[2])};
         long channels = x.size(1);
         if (x.count() == 0) {
             launcher.fill(results[1], 0);
             launcher.fill(results[2], 0);
-            return results;
+            return Answer.HANDLED;
         }
         Tensor table = Tensor.allocate(new Spec(wide(x.dtype()), Shape.of(3, channels), x.device()));
         Tensor[] folded = relu ? new Tensor[] {g, x, y} : new Tensor[] {g, x};
-        boolean done = Fold.run(launcher, new Sums("BatchSums", x.dtype(), in[2].dtype(), relu), others(x), results[1],
+        Answer answer = Fold.run(launcher, new Sums("BatchSums", x.dtype(), in[2].dtype(), relu), others(x), results[1],
                 l -> l.tensor(g).tensor(x).tensor(y).tensor(in[2]).tensor(in[4]).tensor(in[5]).tensor(results[1])
                         .tensor(results[2]).tensor(table).i64(channels).i64(x.count() / channels), folded);
-        if (done) {
+        if (answer.isHandled()) {
             Tensor coefficients = alongChannels(table, 0, x);
-            Tensor[] operands = relu ? new Tensor[] {dx, g, x, coefficients, y}
-                    : new Tensor[] {dx, g, x, coefficients};
+            Tensor[] operands = relu ? new Tensor[] {results[0], g, x, coefficients, y}
+                    : new Tensor[] {results[0], g, x, coefficients};
             Layout.of(x.shape(), operands).inPieces(Layout.MAX_COUNT,
                     (layout, offsets) -> batchGradient(relu, operands, layout, offsets));
         }
         table.close();
-        return done ? results : null;
+        return answer;
     }
 
     private void batchGradient(boolean relu, Tensor[] operands, Layout layout, long[] offsets) {
@@ -152,28 +162,26 @@ public final class NormalizationKernels {
                 .threads(vectors ? layout.count() / width : layout.count());
     }
 
-    private Tensor[] layer(Normalization.LayerNorm op, Tensor[] in, Spec[] outputs) {
-        Tensor[] results = allocate(outputs);
+    private Answer layer(Normalization.LayerNorm op, Tensor[] in, Tensor[] results) {
         long size = in[1].count();
-        long rows = outputs[1].shape().count();
+        long rows = results[1].count();
         if (size > Layout.MAX_COUNT || rows > Layout.MAX_COUNT) {
-            return null;
+            return Answer.TOO_LARGE;
         }
         Rows shared = Rows.of(size, in[0].dtype(), areAligned(in[0], in[1], in[2]));
         Launch launch = launcher.launch(new LayerKernel("normalize", in[0].dtype(), in[1].dtype(), shared));
         launch.tensor(results[0]).tensor(results[1]).tensor(results[2]).tensor(in[0]).tensor(in[1]).tensor(in[2]);
         shared.launch(launch.f64(op.epsilon()).i32((int) rows).i32((int) size), rows);
-        return results;
+        return Answer.HANDLED;
     }
 
-    private Tensor[] layerGradient(Tensor[] in, Spec[] outputs) {
-        Tensor[] results = allocate(outputs);
+    private Answer layerGradient(Tensor[] in, Tensor[] results) {
         Tensor g = in[0];
         Tensor x = in[1];
         long size = in[2].count();
         long rows = in[3].count();
         if (size > Layout.MAX_COUNT || rows > Layout.MAX_COUNT) {
-            return null;
+            return Answer.TOO_LARGE;
         }
         Rows shared = Rows.of(size, x.dtype(), areAligned(g, x, in[2]));
         LayerKernel kernel = new LayerKernel("gradient", x.dtype(), in[2].dtype(), shared);
@@ -183,15 +191,10 @@ public final class NormalizationKernels {
         }
         shared.launch(launch.i32((int) rows).i32((int) size), rows);
         Shape matrix = Shape.of(rows, size);
-        Fold.run(launcher, new Sums("LayerSums", x.dtype(), in[2].dtype(), false), new Axes(1), results[1],
+        return Fold.run(launcher, new Sums("LayerSums", x.dtype(), in[2].dtype(), false), new Axes(1), results[1],
                 l -> l.tensor(g).tensor(x).tensor(in[3]).tensor(in[4]).tensor(results[1]).tensor(results[2]),
                 Relabelled.view(g, matrix, matrix.contiguousStrides(), g.offset()),
                 Relabelled.view(x, matrix, matrix.contiguousStrides(), x.offset()));
-        return results;
-    }
-
-    private static Tensor[] allocate(Spec[] outputs) {
-        return Arrays.stream(outputs).map(Tensor::allocate).toArray(Tensor[]::new);
     }
 
     /**

@@ -1,7 +1,6 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
-import dev.starling.cuda.dnn.RecurrenceLibrary;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -10,6 +9,7 @@ import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.op.Reduction;
+import java.util.List;
 
 /**
  * {@link Recurrence} operations: one product of all steps with the input's weight, then for each step one product with
@@ -17,16 +17,15 @@ import dev.starling.tensor.op.Reduction;
  * product of all steps for each weight. Lengths are read on the device. Between the steps of 16-bit layers, an LSTM's c
  * and the gradients that bypass the weights are kept in f32; sums of products are rounded to the type.
  *
- * <p>A library computes layers without lengths if it supports them. Its reserve for gradients has a format of its own.
- * If the library later refuses the gradients, the layer is computed again.
+ * <p>The reserve of a library for gradients has a format of its own. If the library computes a layer and later declines
+ * its gradients, the layer is computed again.
  */
-public final class RecurrenceKernels {
+public final class RecurrenceKernels implements Kernels<Recurrence> {
     private static final Reduction.Sum OVER_ROWS = new Reduction.Sum(new Axes(1), false);
 
     private final Launcher launcher;
-    private final ContractionKernels products;
+    private final List<Products> products;
     private final ReductionKernels sums;
-    private final RecurrenceLibrary library;
 
     private record RecurrenceKernel(String function, DType type, Cell cell) implements Kernel {
         @Override
@@ -39,65 +38,50 @@ public final class RecurrenceKernels {
     /**
      * Makes the family's kernels for a device.
      *
-     * @param products the kernels for products
+     * @param products ways to multiply, the fastest first
      * @param sums the kernels for sums
-     * @param library the library for layers without lengths, or {@code null}
      */
-    public RecurrenceKernels(Launcher launcher, ContractionKernels products, ReductionKernels sums,
-            RecurrenceLibrary library) {
+    public RecurrenceKernels(Launcher launcher, List<Products> products, ReductionKernels sums) {
         this.launcher = launcher;
         this.products = products;
         this.sums = sums;
-        this.library = library;
     }
 
-    /**
-     * Returns the size of the library's reserve for the gradients of a layer, 0 if Starling's own kernels compute it.
-     */
-    public long reserveBytes(Recurrence.Forward op, Spec... operands) {
-        RecurrenceLibrary.Call call = call(op, op.operands(operands), true);
-        return call == null ? 0 : library.reserveBytes(call);
-    }
-
-    /** Returns the results, or {@code null} if there are too many sequences, units or steps. */
-    public Tensor[] run(Recurrence op, Tensor[] inputs, Spec[] outputs) {
-        Recurrence.Operands<Tensor> given = op.operands(inputs);
+    @Override
+    public Answer compute(Recurrence op, Tensor[] in, Tensor[] out) {
+        Recurrence.Operands<Tensor> given = op.operands(in);
         if (!fits(given.x().shape(), given.h().shape())) {
-            return null;
+            return Answer.TOO_LARGE;
         }
-        Tensor[] dense = new Tensor[inputs.length];
-        Tensor[] results = new Tensor[outputs.length];
-        for (int i = 0; i < dense.length; i++) {
-            dense[i] = inputs[i] == given.lengths() ? wide(inputs[i], DType.I64) : launcher.dense(inputs[i]);
+        try (OperandCopies copies = new OperandCopies(launcher)) {
+            Tensor[] dense = new Tensor[in.length];
+            for (int i = 0; i < dense.length; i++) {
+                dense[i] = in[i] == given.lengths() ? copies.dense(in[i], DType.I64) : copies.dense(in[i]);
+            }
+            Layer layer = new Layer(op, op.operands(dense));
+            switch (op) {
+                case Recurrence.Forward _ -> {
+                    Tensor reserve = out[out.length - 1];
+                    forward(layer, out, belongsToLibrary(reserve) || reserve.count() == 0 ? null : reserve);
+                }
+                case Recurrence.Gradient g -> gradients(layer, g, dense, out);
+            }
         }
-        for (int i = 0; i < results.length; i++) {
-            results[i] = Tensor.allocate(outputs[i]);
-        }
-        Layer layer = new Layer(op, op.operands(dense));
-        switch (op) {
-            case Recurrence.Forward f -> forward(layer, f.keeps(), results);
-            case Recurrence.Gradient g -> gradients(layer, g, dense, results);
-        }
-        for (int i = 0; i < dense.length; i++) {
-            close(dense[i], inputs[i]);
-        }
-        return results;
+        return Answer.HANDLED;
     }
 
-    private static boolean fits(Shape x, Shape h) {
+    /** Returns whether kernels can index all sequences and units. */
+    public static boolean fits(Shape x, Shape h) {
         return x.dim(0) * x.dim(1) <= Layout.MAX_COUNT && h.count() <= Layout.MAX_COUNT;
     }
 
-    /** Returns the library's call, or {@code null} if the library is not used. */
-    private RecurrenceLibrary.Call call(Recurrence op, Recurrence.Operands<Spec> in, boolean kept) {
-        Shape x = in.x().shape();
-        Shape h = in.h().shape();
-        if (library == null || !library.supports(in.x().dtype()) || in.lengths() != null || x.count() == 0
-                || h.count() == 0 || !fits(x, h)) {
-            return null;
-        }
-        return new RecurrenceLibrary.Call(op.cell(), in.x().dtype(), (int) x.dim(0), (int) x.dim(1),
-                Math.toIntExact(x.dim(2)), (int) h.dim(1), in.bias() != null, kept);
+    /** Returns whether a reserve is in the library's format, which is opaque. */
+    public static boolean belongsToLibrary(Tensor reserve) {
+        return reserve.dtype() == DType.U8;
+    }
+
+    private void multiply(Tensor a, Tensor b, Tensor y) {
+        Products.multiply(products, Multiplication.of(a, b, y));
     }
 
     /** A layer with dense operands, and lengths in i64. */
@@ -123,15 +107,6 @@ public final class RecurrenceKernels {
             return Tensor.allocate(in.x().spec().with(Shape.of(dims)));
         }
 
-        Recurrence.Operands<Spec> specs() {
-            return new Recurrence.Operands<>(in.x().spec(), in.h().spec(), spec(in.c()), in.weight().spec(),
-                    in.recurrentWeight().spec(), spec(in.bias()), spec(in.recurrentBias()), spec(in.lengths()));
-        }
-
-        private static Spec spec(Tensor x) {
-            return x == null ? null : x.spec();
-        }
-
         /** Appends the struct {@code Sizes}. */
         Launch sizes(Launch launch) {
             return launch.i32(steps()).i32((int) in.h().size(0)).i32((int) in.h().size(1));
@@ -140,16 +115,6 @@ public final class RecurrenceKernels {
 
     private Launch launch(String function, Layer layer) {
         return launcher.launch(new RecurrenceKernel(function, layer.in.x().dtype(), layer.op.cell()));
-    }
-
-    /** Returns the tensor itself if it is dense and of the given type, else a converted dense copy. */
-    private Tensor wide(Tensor x, DType type) {
-        if (x.dtype() == type && x.isContiguous()) {
-            return x;
-        }
-        Tensor y = Tensor.allocate(new Spec(type, x.shape(), x.device()));
-        launcher.assign(y, x);
-        return y;
     }
 
     private static DType wide(DType type) {
@@ -170,40 +135,12 @@ public final class RecurrenceKernels {
         return Relabelled.view(x, Shape.of(columns, rows), new long[] {1, columns}, x.offset());
     }
 
-    /** Returns whether a reserve is in the library's format, which is opaque. */
-    private static boolean belongsToLibrary(Tensor reserve) {
-        return reserve.dtype() == DType.U8;
-    }
-
-    private void forward(Layer layer, boolean keeps, Tensor[] out) {
-        Tensor reserve = out[out.length - 1];
-        boolean kept = belongsToLibrary(reserve);
-        RecurrenceLibrary.Call call = kept || !keeps ? call(layer.op, layer.specs(), kept) : null;
-        if (call == null || !byLibrary(layer, call, out, kept ? reserve.address() : 0)) {
-            forward(layer, out, kept || reserve.count() == 0 ? null : reserve);
-        }
-    }
-
-    /** Runs a layer by the library; for a reversed layer the steps are reversed in copies. */
-    private boolean byLibrary(Layer layer, RecurrenceLibrary.Call call, Tensor[] out, long reserve) {
-        Tensor x = inOrder(layer, layer.in.x());
-        Tensor y = layer.op.reverse() ? Tensor.allocate(out[0].spec()) : out[0];
-        boolean done = library.forward(call, addresses(layer.in, x), new RecurrenceLibrary.Results(y.address(),
-                out[1].address(), layer.in.c() == null ? 0 : out[2].address()), reserve);
-        if (done && y != out[0]) {
-            launcher.assign(out[0], reversed(y));
-        }
-        close(x, layer.in.x());
-        close(y, out[0]);
-        return done;
-    }
-
     private void gradients(Layer layer, Recurrence.Gradient op, Tensor[] all, Tensor[] out) {
         Recurrence.Operands<Tensor> in = layer.in;
         int kept = in.c() == null ? 3 : 4;
         if (!belongsToLibrary(all[kept])) {
             backward(layer, op, all, out);
-        } else if (!gradientsByLibrary(layer, op, all, out)) {
+        } else {
             // Only the library can read its reserve, so the layer is computed again.
             try (Tensor y = Tensor.allocate(all[0].spec()); Tensor h = Tensor.allocate(in.h().spec());
                     Tensor c = in.c() == null ? null : Tensor.allocate(in.c().spec());
@@ -215,49 +152,6 @@ public final class RecurrenceKernels {
                 backward(layer, op, known, out);
             }
         }
-    }
-
-    private boolean gradientsByLibrary(Layer layer, Recurrence.Gradient op, Tensor[] all, Tensor[] out) {
-        Recurrence.Operands<Tensor> in = layer.in;
-        int states = in.c() == null ? 1 : 2;
-        Tensor x = inOrder(layer, in.x());
-        Tensor dy = inOrder(layer, all[0]);
-        Tensor y = inOrder(layer, all[states + 1]);
-        Tensor dx = op.reverse() || !op.input() ? Tensor.allocate(in.x().spec()) : out[0];
-        boolean done = library.backward(call(op, layer.specs(), true), addresses(in, x), y.address(),
-                all[states + 2].address(), new RecurrenceLibrary.Results(dy.address(), all[1].address(),
-                        states == 1 ? 0 : all[2].address()), addresses(op.forward(true).operands(out), dx));
-        if (done && op.input() && dx != out[0]) {
-            launcher.assign(out[0], reversed(dx));
-        }
-        close(x, in.x());
-        close(dy, all[0]);
-        close(y, all[states + 1]);
-        close(dx, out[0]);
-        return done;
-    }
-
-    /** Returns a tensor whose steps are in the layer's order: itself, or a reversed copy. */
-    private Tensor inOrder(Layer layer, Tensor x) {
-        return layer.op.reverse() ? launcher.copied(reversed(x)) : x;
-    }
-
-    /** Returns the addresses of a layer's operands, or of their gradients, with another x. */
-    private static RecurrenceLibrary.Operands addresses(Recurrence.Operands<Tensor> o, Tensor x) {
-        return new RecurrenceLibrary.Operands(x.address(), o.h().address(), address(o.c()), o.weight().address(),
-                o.recurrentWeight().address(), address(o.bias()), address(o.recurrentBias()));
-    }
-
-    private static long address(Tensor x) {
-        return x == null ? 0 : x.address();
-    }
-
-    /** Returns a view of a dense tensor with its first dimension reversed. */
-    private static Tensor reversed(Tensor x) {
-        long[] strides = x.strides().clone();
-        long last = x.offset() + (x.size(0) - 1) * strides[0];
-        strides[0] = -strides[0];
-        return Relabelled.view(x, x.shape(), strides, last);
     }
 
     /** Writes the first results, and the reserve unless it is {@code null}. */
@@ -272,11 +166,11 @@ public final class RecurrenceKernels {
             long inputs = in.x().size(2);
             try (Tensor a = layer.allocate(layer.rows(), layer.gates());
                     Tensor u = layer.allocate(batch, layer.gates())) {
-                products.multiply(matrix(in.x(), layer.rows(), inputs, 0),
+                multiply(matrix(in.x(), layer.rows(), inputs, 0),
                         transposed(in.weight(), layer.gates(), inputs), a);
                 Tensor weight = transposed(in.recurrentWeight(), layer.gates(), in.h().size(1));
                 for (int i = 0; i < layer.steps(); i++) {
-                    products.multiply(h, weight, u);
+                    multiply(h, weight, u);
                     layer.sizes(launch("step", layer).tensor(out[0]).tensor(h).tensor(c).tensor(reserve).tensor(a)
                             .tensor(u).tensor(in.bias()).tensor(in.recurrentBias()).tensor(in.lengths())
                             .i32(layer.step(i))).threads(h.count());
@@ -320,19 +214,19 @@ public final class RecurrenceKernels {
             }
             if (op.input()) {
                 long inputs = in.x().size(2);
-                products.multiply(slopes, in.weight(), matrix(out[0], layer.rows(), inputs, 0));
+                multiply(slopes, in.weight(), matrix(out[0], layer.rows(), inputs, 0));
             }
             Tensor x = present(layer);
-            products.multiply(transposed(slopes, layer.rows(), layer.gates()),
+            multiply(transposed(slopes, layer.rows(), layer.gates()),
                     matrix(x, layer.rows(), x.size(2), 0), out[states + 1]);
             close(x, in.x());
-            products.multiply(transposed(recurrent, layer.rows(), layer.gates()), before, out[states + 2]);
+            multiply(transposed(recurrent, layer.rows(), layer.gates()), before, out[states + 2]);
             if (in.bias() != null) {
-                sum(slopes, out[states + 3]);
+                sums.compute(OVER_ROWS, slopes, out[states + 3]);
                 if (others == null) {
                     launcher.assign(out[states + 4], out[states + 3]);
                 } else {
-                    sum(recurrent, out[states + 4]);
+                    sums.compute(OVER_ROWS, recurrent, out[states + 4]);
                 }
             }
         }
@@ -366,13 +260,8 @@ public final class RecurrenceKernels {
                     .tensor(dc).tensor(i == layer.steps() - 1 ? null : flow).tensor(all[0]).tensor(all[states + 1])
                     .tensor(all[states + 2]).tensor(in.h()).tensor(in.c()).tensor(in.lengths()).i32(t)
                     .bool(layer.op.reverse()).align(4)).threads(carried.count());
-            products.multiply(matrix(recurrent, batch, layer.gates(), t * batch), in.recurrentWeight(), flow);
+            multiply(matrix(recurrent, batch, layer.gates(), t * batch), in.recurrentWeight(), flow);
         }
     }
 
-    private void sum(Tensor slopes, Tensor to) {
-        try (Tensor sum = sums.run(OVER_ROWS, new Tensor[] {slopes}, to.spec())[0]) {
-            launcher.assign(to, sum);
-        }
-    }
 }

@@ -2,7 +2,6 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
-import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Reduction;
 
@@ -10,7 +9,7 @@ import dev.starling.tensor.op.Reduction;
  * {@link Reduction} operations: a {@link Fold} of one operand, which is read once. 16-bit floats are summed in f32,
  * integers in i64.
  */
-public final class ReductionKernels {
+public final class ReductionKernels implements Kernels<Reduction> {
     private final Launcher launcher;
 
     private record ReductionProblem(String fold, DType type, DType result) implements Fold.Problem {
@@ -36,17 +35,16 @@ public final class ReductionKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results, or {@code null} if lines are too many or too long. */
-    public Tensor[] run(Reduction op, Tensor[] inputs, Spec output) {
-        Tensor x = inputs[0];
-        Tensor y = Tensor.allocate(output);
+    @Override
+    public Answer compute(Reduction op, Tensor[] in, Tensor[] out) {
+        return compute(op, in[0], out[0]);
+    }
+
+    /** Reduces {@code x} to the dense tensor {@code y}. */
+    Answer compute(Reduction op, Tensor x, Tensor y) {
         long extent = op.axes().extent(x.shape());
-        ReductionProblem problem = new ReductionProblem(fold(op), x.dtype(), output.dtype());
-        if (!Fold.run(launcher, problem, op.axes(), y, l -> l.tensor(x).tensor(y).i64(extent), x)) {
-            y.close();
-            return null;
-        }
-        return new Tensor[] {y};
+        ReductionProblem problem = new ReductionProblem(fold(op), x.dtype(), y.dtype());
+        return Fold.run(launcher, problem, op.axes(), y, l -> l.tensor(x).tensor(y).i64(extent), x);
     }
 
     /** Returns the name of the fold in reduction.cu. */

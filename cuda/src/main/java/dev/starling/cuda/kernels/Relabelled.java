@@ -13,7 +13,7 @@ final class Relabelled {
      * newly allocated memory.
      */
     static Tensor view(Tensor x, Shape shape, long[] strides, long offset) {
-        return x.count() > 0 || shape.count() == 0 ? x.view(shape, strides, offset)
+        return x.count() > 0 || shape.count() == 0 ? x.storage().view(x.spec().with(shape), strides, offset)
                 : Tensor.allocate(x.spec().with(shape));
     }
 }

@@ -12,7 +12,7 @@ import dev.starling.tensor.op.Scan;
  * lines are too few to fill the device, they are cut into pieces, whose totals are computed first. If lines are
  * neighbours in memory, each has a thread. Floats are summed in f64.
  */
-public final class ScanKernels {
+public final class ScanKernels implements Kernels<Scan> {
     private static final int THREADS = 256;
     private static final int MIN_COLUMNS = 32;
     private static final int MIN_PIECE = 4096;
@@ -37,28 +37,27 @@ public final class ScanKernels {
         return type.isFloating() ? DType.F64 : DType.I64;
     }
 
-    /** Returns the results, or {@code null} if lines are too many or too long. */
-    public Tensor[] run(Scan op, Tensor[] inputs, Spec output) {
+    @Override
+    public Answer compute(Scan op, Tensor[] in, Tensor[] out) {
         return switch (op) {
-            case Scan.CumSum(int axis, boolean reverse) -> sum(axis, reverse, inputs[0], output);
+            case Scan.CumSum(int axis, boolean reverse) -> sum(axis, reverse, in[0], out[0]);
         };
     }
 
-    private Tensor[] sum(int axis, boolean reverse, Tensor x, Spec output) {
+    private Answer sum(int axis, boolean reverse, Tensor x, Tensor y) {
         long size = x.size(axis);
         if (size > Layout.MAX_COUNT || size > 0 && x.count() / size > Layout.MAX_COUNT) {
-            return null;
+            return Answer.TOO_LARGE;
         }
-        Tensor y = Tensor.allocate(output);
         if (x.count() == 0) {
-            return new Tensor[] {y};
+            return Answer.HANDLED;
         }
         Tensor firsts = Rows.firsts(y, axis);
         Layout lines = Layout.of(firsts.shape(), firsts, Rows.firsts(x, axis));
         long count = lines.count();
         if (count >= MIN_COLUMNS && lines.stride(0, lines.rank() - 1) < y.strides()[axis]) {
             ends(launch("columns", x, y), axis, reverse, y, x).i32((int) size).layout(lines, 2).threads(count);
-            return new Tensor[] {y};
+            return Answer.HANDLED;
         }
         long wanted = Math.min(launcher.gpu().processors() * 4L / count, size / MIN_PIECE);
         int pieces = Math.clamp(wanted, 1, MAX_PIECES);
@@ -76,7 +75,7 @@ public final class ScanKernels {
         if (totals != null) {
             totals.close();
         }
-        return new Tensor[] {y};
+        return Answer.HANDLED;
     }
 
     private Launch launch(String function, Tensor x, Tensor y) {

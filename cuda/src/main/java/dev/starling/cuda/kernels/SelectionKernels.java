@@ -169,7 +169,7 @@ public final class SelectionKernels {
         launcher.launch(new SelectionKernel("count_nonzero", type, DType.I64, false)).tensor(counts).tensor(from)
                 .i64(x.count()).blocks(chunks, THREADS);
         launcher.launch(new SelectionKernel("sum_counts", type, DType.I64, false)).tensor(counts).i64(chunks)
-                .i64(found).blocks(1, 1);
+                .i64(found).blocks(1, THREADS);
         Launch launch = launcher.launch(new SelectionKernel("write_nonzero", type, DType.I64, false)).tensor(y)
                 .tensor(from).i64(x.count()).i64(chunks).tensor(counts).i64(op.count()).i32(x.rank()).align(8);
         for (int d = 0; d < Shape.MAX_RANK; d++) {

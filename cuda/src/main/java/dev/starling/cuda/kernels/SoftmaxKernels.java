@@ -2,7 +2,6 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
-import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Softmax;
 
@@ -11,7 +10,7 @@ import dev.starling.tensor.op.Softmax;
  * registers ({@link Rows}), so memory is read once. Very long lines are read twice: the maximum and the sum of
  * exponentials are computed together. If lines are neighbours, each has a thread, which reads its line twice.
  */
-public final class SoftmaxKernels {
+public final class SoftmaxKernels implements Kernels<Softmax> {
     private static final int MIN_COLUMNS = 32;
 
     private final Launcher launcher;
@@ -30,20 +29,19 @@ public final class SoftmaxKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results, or {@code null} if lines are too many or too long. */
-    public Tensor[] run(Softmax op, Tensor[] inputs, Spec output) {
+    @Override
+    public Answer compute(Softmax op, Tensor[] in, Tensor[] out) {
         int axis = op.axis();
-        long size = output.shape().dim(axis);
-        long count = output.shape().count();
+        long size = out[0].size(axis);
+        long count = out[0].count();
         if (size > Layout.MAX_COUNT || count > 0 && count / size > Layout.MAX_COUNT) {
-            return null;
+            return Answer.TOO_LARGE;
         }
-        Tensor y = Tensor.allocate(output);
         if (count > 0) {
             boolean logarithms = op instanceof Softmax.Logarithms || op instanceof Softmax.LogarithmsGradient;
-            launch(logarithms, axis, y, inputs);
+            launch(logarithms, axis, out[0], in);
         }
-        return new Tensor[] {y};
+        return Answer.HANDLED;
     }
 
     private void launch(boolean logarithms, int axis, Tensor y, Tensor... inputs) {

@@ -2,37 +2,40 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.Submissions;
+import dev.starling.tensor.spi.Recording;
 import java.util.Arrays;
 import java.util.function.IntConsumer;
 
 /**
  * Parts of a program as one CUDA graph. Launches are counted to know which kernels belong to which part. When a part's
  * parameters change, its host code runs again, and the arguments of its launches become those of the captured kernels.
- * The caller keeps other threads from the stream meanwhile.
  */
-public final class StreamRecording {
+public final class StreamRecording implements Recording {
     private final Launcher launcher;
+    private final Submissions submissions;
     private final IntConsumer part;
     /** For each part the index of its first kernel, and at the end the number of all kernels. */
     private final int[] first;
-    private final Runnable release;
+    private Runnable release;
     private Gpu.Graph graph;
     private int next;
 
-    private StreamRecording(Launcher launcher, int parts, IntConsumer part) {
+    private StreamRecording(Launcher launcher, Submissions submissions, int parts, IntConsumer part) {
         this.launcher = launcher;
+        this.submissions = submissions;
         this.part = part;
         first = new int[parts + 1];
         release = launcher.faults().hold();
     }
 
     /**
-     * Captures all parts.
+     * Captures all parts. The caller keeps other threads from the stream meanwhile.
      *
      * @throws GpuException if one of them waits for the device or does something else that cannot be captured
      */
-    public static StreamRecording of(Launcher launcher, int parts, IntConsumer part) {
-        StreamRecording recording = new StreamRecording(launcher, parts, part);
+    public static StreamRecording of(Launcher launcher, Submissions submissions, int parts, IntConsumer part) {
+        StreamRecording recording = new StreamRecording(launcher, submissions, parts, part);
         recording.begin();
         launcher.record(recording);
         boolean complete = false;
@@ -82,8 +85,28 @@ public final class StreamRecording {
         }
     }
 
+    /** Adds an action that runs when this recording is closed. */
+    public void onClose(Runnable action) {
+        Runnable before = release;
+        release = () -> {
+            try {
+                before.run();
+            } finally {
+                action.run();
+            }
+        };
+    }
+
     /** Runs a part's host code again and gives its captured kernels the new arguments. */
+    @Override
     public void renew(int i) {
+        submissions.exclusively("program", () -> {
+            replace(i);
+            return null;
+        });
+    }
+
+    private void replace(int i) {
         next = first[i];
         launcher.record(this);
         try {
@@ -109,17 +132,24 @@ public final class StreamRecording {
         return true;
     }
 
-    /** Queues all parts. */
+    @Override
     public void run() {
-        graph.launch(launcher.stream());
+        submissions.queue("program", () -> {
+            graph.launch(launcher.stream());
+            return null;
+        });
     }
 
     /** Closes the graph and releases what it used. */
+    @Override
     public void close() {
-        try {
-            graph.close();
-        } finally {
-            release.run();
-        }
+        submissions.exclusively("program", () -> {
+            try {
+                graph.close();
+            } finally {
+                release.run();
+            }
+            return null;
+        });
     }
 }

@@ -41,7 +41,7 @@ public final class UpdateKernels {
     /** What equal updates have in common: the source of their rule, and its parameters. */
     private record Rule(String source, int changed, double[] parameters) {
         static Rule of(Update op, int operands, DType type) {
-            Formula formula = op.formula(operands);
+            Formula formula = op.formula();
             String[] sources = SOURCES.computeIfAbsent(formula, f -> new String[DType.values().length]);
             if (sources[type.ordinal()] == null) {
                 sources[type.ordinal()] = source(op, formula, operands, type);
@@ -50,7 +50,7 @@ public final class UpdateKernels {
             for (int k = 0; k < operands; k++) {
                 changed |= op.changes(k) ? 1 << k : 0;
             }
-            return new Rule(sources[type.ordinal()], changed, op.parameters(operands));
+            return new Rule(sources[type.ordinal()], changed, op.parameters());
         }
 
         private static String source(Update op, Formula formula, int operands, DType type) {

@@ -10,7 +10,7 @@ import dev.starling.tensor.spi.MemoryUse;
 /**
  * Caching allocator of a device's memory. It may hand out a block again while queued kernels still use it: all kernels
  * are on one stream, so those of the block's next owner run later. {@link SideCopies#settle(long, long)} orders copies
- * on other streams. The property {@code starling.cuda.cache=false} turns the cache off.
+ * on other streams.
  */
 public final class DeviceAllocator implements Allocator {
     private static final CachingAllocator.Sizes SIZES =
@@ -24,8 +24,9 @@ public final class DeviceAllocator implements Allocator {
      * Makes an allocator with an empty cache, which it frees when another request of the device runs out of memory.
      *
      * @param device name of the device, as observers know it
+     * @param caches whether freed memory is cached
      */
-    public DeviceAllocator(String device, Gpu gpu, SideCopies copies) {
+    public DeviceAllocator(String device, Gpu gpu, SideCopies copies, boolean caches) {
         this.gpu = gpu;
         this.copies = copies;
         MemorySource source = new MemorySource() {
@@ -49,8 +50,7 @@ public final class DeviceAllocator implements Allocator {
                 return " on " + gpu.name() + ", which has " + gpu.freeBytes() + " bytes free";
             }
         };
-        memory = Boolean.parseBoolean(System.getProperty("starling.cuda.cache", "true"))
-                ? new CachingAllocator(source, SIZES) : new UncachedAllocator(source);
+        memory = caches ? new CachingAllocator(source, SIZES) : new UncachedAllocator(source);
         gpu.onShortage(memory::trim);
     }
 

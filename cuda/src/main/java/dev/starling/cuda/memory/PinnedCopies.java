@@ -2,6 +2,7 @@ package dev.starling.cuda.memory;
 
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.Submissions;
 import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.spi.PinnedMemory;
 
@@ -13,7 +14,7 @@ import dev.starling.tensor.spi.PinnedMemory;
 public final class PinnedCopies {
     private final Gpu gpu;
     private final Gpu.Stream compute;
-    private final boolean synchronous;
+    private final Submissions submissions;
     /** Both streams are created at the first use. */
     private Gpu.Stream down;
     private Gpu.Stream up;
@@ -22,16 +23,16 @@ public final class PinnedCopies {
      * Creates no streams yet.
      *
      * @param compute the stream of the kernels
-     * @param synchronous whether every copy waits until it is done
+     * @param submissions the entry to the device
      */
-    public PinnedCopies(Gpu gpu, Gpu.Stream compute, boolean synchronous) {
+    public PinnedCopies(Gpu gpu, Gpu.Stream compute, Submissions submissions) {
         this.gpu = gpu;
         this.compute = compute;
-        this.synchronous = synchronous;
+        this.submissions = submissions;
     }
 
     /**
-     * Page-locks host memory, so that the device copies it directly. Methods of the result throw {@link GpuException}.
+     * Page-locks host memory, so that the device copies it directly.
      *
      * @throws GpuException if the machine refuses
      */
@@ -58,7 +59,7 @@ public final class PinnedCopies {
 
         @Override
         public void close() {
-            gpu.unpin(address);
+            submissions.queueCopy("unpin", () -> gpu.unpin(address));
         }
     }
 
@@ -77,25 +78,29 @@ public final class PinnedCopies {
 
         @Override
         public void download(long deviceAddress) {
-            if (bytes == 0) {
-                return;
-            }
-            follow(down);
-            gpu.download(deviceAddress, host, bytes, down);
-            gpu.record(downloaded, down);
-            settle(down);
+            copy("download", () -> {
+                follow(down);
+                gpu.download(deviceAddress, host, bytes, down);
+                gpu.record(downloaded, down);
+                settle(down);
+            });
         }
 
         @Override
         public void upload(long deviceAddress) {
-            if (bytes == 0) {
-                return;
+            copy("upload", () -> {
+                follow(up);
+                gpu.upload(host, deviceAddress, bytes, up);
+                gpu.record(uploaded, up);
+                gpu.await(uploaded, compute);
+                settle(up);
+            });
+        }
+
+        private void copy(String name, Runnable copy) {
+            if (bytes > 0) {
+                submissions.queueCopy(name, copy);
             }
-            follow(up);
-            gpu.upload(host, deviceAddress, bytes, up);
-            gpu.record(uploaded, up);
-            gpu.await(uploaded, compute);
-            settle(up);
         }
 
         private void follow(Gpu.Stream side) {
@@ -104,21 +109,23 @@ public final class PinnedCopies {
         }
 
         private void settle(Gpu.Stream side) {
-            if (synchronous) {
+            if (submissions.isSynchronous()) {
                 Waits.synchronize(gpu, side, "synchronous mode");
             }
         }
 
         @Override
         public boolean isDone() {
-            return gpu.isDone(downloaded) && gpu.isDone(uploaded);
+            return submissions.named("copy", () -> gpu.isDone(downloaded) && gpu.isDone(uploaded));
         }
 
         @Override
         public void close() {
-            gpu.closeEvent(before);
-            gpu.closeEvent(downloaded);
-            gpu.closeEvent(uploaded);
+            submissions.queueCopy("close", () -> {
+                gpu.closeEvent(before);
+                gpu.closeEvent(downloaded);
+                gpu.closeEvent(uploaded);
+            });
         }
     }
 }

@@ -1,6 +1,7 @@
 package dev.starling.cuda.memory;
 
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.Submissions;
 import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.spi.Uploader;
 import java.util.ArrayList;
@@ -19,7 +20,7 @@ public final class SideCopies {
     private final Gpu.Stream compute;
     private final Gpu.Stream stream;
     private final Staging staging;
-    private final boolean synchronous;
+    private final Submissions submissions;
     /** Uploaders with copies that no kernel waits for yet; guarded by itself. */
     private final List<Side> underWay = new ArrayList<>();
     private volatile boolean any;
@@ -28,22 +29,22 @@ public final class SideCopies {
      * Creates the stream.
      *
      * @param compute the stream of the kernels
-     * @param synchronous whether every copy waits until it is done
+     * @param submissions the entry to the device
      */
-    public SideCopies(Gpu gpu, Gpu.Stream compute, boolean synchronous) {
-        this(gpu, compute, synchronous, Staging.PIECE);
+    public SideCopies(Gpu gpu, Gpu.Stream compute, Submissions submissions) {
+        this(gpu, compute, submissions, Staging.PIECE);
     }
 
     /** Creates the stream with pinned buffers of {@code piece} bytes. */
-    SideCopies(Gpu gpu, Gpu.Stream compute, boolean synchronous, long piece) {
+    SideCopies(Gpu gpu, Gpu.Stream compute, Submissions submissions, long piece) {
         this.gpu = gpu;
         this.compute = compute;
-        this.synchronous = synchronous;
+        this.submissions = submissions;
         stream = gpu.stream();
         staging = new Staging(gpu, stream, BUFFERS, piece);
     }
 
-    /** Makes an uploader, whose methods throw {@link dev.starling.cuda.gpu.GpuException}. */
+    /** Makes an uploader. */
     public Uploader uploader() {
         return new Side();
     }
@@ -83,21 +84,24 @@ public final class SideCopies {
 
         @Override
         public void lend() {
-            gpu.record(lent, compute);
+            submissions.queueCopy("lend", () -> gpu.record(lent, compute));
         }
 
         @Override
         public void copy(long hostAddress, long deviceAddress, long bytes) {
-            if (bytes == 0) {
-                return;
+            if (bytes > 0) {
+                submissions.queueCopy("upload", () -> upload(hostAddress, deviceAddress, bytes));
             }
+        }
+
+        private void upload(long hostAddress, long deviceAddress, long bytes) {
             gpu.await(lent, stream);
             staging.upload(hostAddress, deviceAddress, bytes);
             synchronized (underWay) {
                 gpu.record(done, stream);
                 add(deviceAddress);
             }
-            if (synchronous) {
+            if (submissions.isSynchronous()) {
                 Waits.synchronize(gpu, stream, "synchronous mode");
             }
         }
@@ -134,8 +138,7 @@ public final class SideCopies {
             any = !underWay.isEmpty();
         }
 
-        @Override
-        public void await() {
+        private void settleIfCopying() {
             synchronized (underWay) {
                 if (count > 0) {
                     settle();
@@ -144,10 +147,17 @@ public final class SideCopies {
         }
 
         @Override
+        public void await() {
+            submissions.queueCopy("await", this::settleIfCopying);
+        }
+
+        @Override
         public void close() {
-            await();
-            gpu.closeEvent(lent);
-            gpu.closeEvent(done);
+            submissions.queueCopy("close", () -> {
+                settleIfCopying();
+                gpu.closeEvent(lent);
+                gpu.closeEvent(done);
+            });
         }
     }
 }

@@ -164,15 +164,30 @@ extern "C" __global__ void count_nonzero(i64* counts, const T* x, i64 count) {
     }
 }
 
-// Replaces each count by the sum of those before it, with one thread, and stores the total.
+// Replaces each count by the sum of those before it, and stores the total. Each thread of the only block has a piece.
 extern "C" __global__ void sum_counts(i64* counts, i64 chunks, i64* total) {
+    __shared__ i64 sums[256];
+    i64 length = (chunks + blockDim.x - 1) / blockDim.x;
+    i64 begin = threadIdx.x * length;
+    i64 end = begin + length < chunks ? begin + length : chunks;
     i64 sum = 0;
-    for (i64 i = 0; i < chunks; i++) {
+    for (i64 i = begin; i < end; i++) {
+        sum += counts[i];
+    }
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    sum = 0;
+    for (u32 t = 0; t < threadIdx.x; t++) {
+        sum += sums[t];
+    }
+    for (i64 i = begin; i < end; i++) {
         i64 own = counts[i];
         counts[i] = sum;
         sum += own;
     }
-    *total = sum;
+    if (threadIdx.x == blockDim.x - 1) {
+        *total = sum;
+    }
 }
 
 // Writes the coordinates of each chunk's nonzero elements, with a warp for each chunk. Sizes are those of x.

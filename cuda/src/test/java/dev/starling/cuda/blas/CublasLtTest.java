@@ -1,10 +1,11 @@
 package dev.starling.cuda.blas;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_ALLOC_FAILED;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_NOT_SUPPORTED;
 
+import dev.starling.cuda.config.CudaConfig;
+import dev.starling.cuda.config.ProductEpilogue;
 import dev.starling.cuda.emulated.Emulation;
 import dev.starling.cuda.emulated.FakeDriver;
 import dev.starling.cuda.emulated.FakeLibraries;
@@ -18,6 +19,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.locks.LockSupport;
 import java.util.logging.Handler;
@@ -34,11 +36,12 @@ import org.junit.jupiter.api.condition.EnabledIf;
         disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
 class CublasLtTest {
     private static final int MAX_PLANS = 4;
+    private static final CudaConfig DEFAULT = CudaConfig.of(name -> null);
 
     private final Gpu gpu = Emulation.gpu();
     private final Gpu.Stream stream = gpu.stream();
     private final Workspaces memory = new Workspaces(null);
-    private final CublasLt library = new CublasLt(gpu, stream, memory, MAX_PLANS);
+    private final CublasLt library = new CublasLt(gpu, stream, memory, DEFAULT, MAX_PLANS);
     private final MemorySegment operands = Arena.ofAuto().allocate(1 << 12, 256);
     private final LogCapture log = new LogCapture();
 
@@ -58,22 +61,22 @@ class CublasLtTest {
     /** Multiplies 3 by 2 in the first of {@code k} summands; returns the result, or NaN. */
     private float run(int k) {
         operands.set(ValueLayout.JAVA_FLOAT, 0, 3f);
-        return runs(k, MatrixCall.After.NOTHING) ? operands.get(ValueLayout.JAVA_FLOAT, 2048) : Float.NaN;
+        return runs(k, ProductEpilogue.NOTHING) ? operands.get(ValueLayout.JAVA_FLOAT, 2048) : Float.NaN;
     }
 
     /** Multiplies the first operand's element by 2, in the first of {@code k} summands. */
-    private boolean runs(int k, MatrixCall.After after) {
+    private boolean runs(int k, ProductEpilogue after) {
         return runs(library, k, after);
     }
 
-    private boolean runs(CublasLt library, int k, MatrixCall.After after) {
+    private boolean runs(CublasLt library, int k, ProductEpilogue after) {
         operands.asSlice(Float.BYTES).fill((byte) 0);
         operands.set(ValueLayout.JAVA_FLOAT, 1024, 2f);
         long a = operands.address();
-        return library.multiply(call(k, after), a, a + 1024, 0, 0, a + 2048);
+        return library.multiply(call(k, after), a, a + 1024, 0, 0, a + 2048).isHandled();
     }
 
-    private static MatrixCall call(int k, MatrixCall.After after) {
+    private static MatrixCall call(int k, ProductEpilogue after) {
         return new MatrixCall(DType.F32, 1, 1, k, new MatrixCall.Operand(false, 1, 0),
                 new MatrixCall.Operand(false, k, 0), 1, 1, false, after, 256);
     }
@@ -100,7 +103,7 @@ class CublasLtTest {
     void usesReluThatPropagatesNan() {
         for (float x : new float[] {3, -3, Float.NaN}) {
             operands.set(ValueLayout.JAVA_FLOAT, 0, x);
-            assertThat(runs(2, MatrixCall.After.RELU)).isTrue();
+            assertThat(runs(2, ProductEpilogue.RELU)).isTrue();
             assertThat(operands.get(ValueLayout.JAVA_FLOAT, 2048)).isEqualTo((Float) Math.max(2 * x, 0));
         }
     }
@@ -108,37 +111,29 @@ class CublasLtTest {
     @Test
     void doesNotUseReluThatHidesNan() {
         FakeLibraries.hideNan(true);
-        assertThat(runs(2, MatrixCall.After.RELU)).isFalse();
+        assertThat(runs(2, ProductEpilogue.RELU)).isFalse();
         FakeLibraries.hideNan(false);
-        assertThat(runs(2, MatrixCall.After.RELU)).as("permanently").isFalse();
+        assertThat(runs(2, ProductEpilogue.RELU)).as("permanently").isFalse();
         assertThat(run(2)).as("without it").isEqualTo(6);
     }
 
     @Test
     void doesNotTestReluDuringACapture() {
         memory.beginCapture();
-        assertThat(runs(2, MatrixCall.After.RELU)).isFalse();
+        assertThat(runs(2, ProductEpilogue.RELU)).isFalse();
         memory.endCapture();
-        assertThat(runs(2, MatrixCall.After.RELU)).isTrue();
+        assertThat(runs(2, ProductEpilogue.RELU)).isTrue();
         memory.beginCapture();
-        assertThat(runs(2, MatrixCall.After.RELU)).isTrue();
+        assertThat(runs(2, ProductEpilogue.RELU)).isTrue();
     }
 
-    /** The property is read when the wrapper is made. */
     @Test
     void omitsEpilogues() {
-        System.setProperty("starling.cuda.epilogues.omitted", "relu, column_sums");
-        try {
-            CublasLt without = new CublasLt(gpu, stream, memory, MAX_PLANS);
-            assertThat(without.supports(DType.F32)).isTrue();
-            assertThat(runs(without, 2, MatrixCall.After.RELU)).isFalse();
-            assertThat(runs(without, 2, MatrixCall.After.NOTHING)).isTrue();
-            System.setProperty("starling.cuda.epilogues.omitted", "nothing");
-            assertThatThrownBy(() -> new CublasLt(gpu, stream, memory, MAX_PLANS))
-                    .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("column_sums");
-        } finally {
-            System.clearProperty("starling.cuda.epilogues.omitted");
-        }
+        CublasLt without = new CublasLt(gpu, stream, memory, CudaConfig.of(
+                Map.of("starling.cuda.epilogues.omitted", "relu, column_sums")::get), MAX_PLANS);
+        assertThat(without.supports(DType.F32)).isTrue();
+        assertThat(runs(without, 2, ProductEpilogue.RELU)).isFalse();
+        assertThat(runs(without, 2, ProductEpilogue.NOTHING)).isTrue();
     }
 
     /** A virtual thread that blocks may resume on a carrier that another thread has used with another GPU. */
@@ -182,14 +177,15 @@ class CublasLtTest {
 
     private static void multiplyOn(Gpu own) {
         MemorySegment memory = Arena.ofAuto().allocate(1 << 12, 256);
-        CublasLt library = new CublasLt(own, own.stream(), new Workspaces(null), MAX_PLANS);
+        CublasLt library = new CublasLt(own, own.stream(), new Workspaces(null), DEFAULT, MAX_PLANS);
         assertThat(library.supports(DType.F32)).isTrue();
         for (int k = 1; k <= 20; k++) {
             memory.fill((byte) 0);
             memory.set(ValueLayout.JAVA_FLOAT, 0, 3f);
             memory.set(ValueLayout.JAVA_FLOAT, 1024, 2f);
             long a = memory.address();
-            boolean done = library.multiply(call(k, MatrixCall.After.NOTHING), a, a + 1024, 0, 0, a + 2048);
+            boolean done = library.multiply(call(k, ProductEpilogue.NOTHING), a, a + 1024, 0, 0, a + 2048)
+                    .isHandled();
             own.synchronize(own.stream());
             assertThat(memory.get(ValueLayout.JAVA_FLOAT, 2048)).isEqualTo(done ? 6 : 0);
         }

@@ -5,18 +5,31 @@ import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_NOT_SUPPORTED;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED;
 
+import dev.starling.cuda.compile.KernelCompiler;
+import dev.starling.cuda.config.CudaConfig;
 import dev.starling.cuda.emulated.Emulation;
 import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.cuda.emulated.LogCapture;
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.kernels.Answer;
+import dev.starling.cuda.kernels.Launcher;
+import dev.starling.cuda.kernels.ReductionKernels;
 import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Attention;
+import dev.starling.tensor.op.Convolution;
+import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.MemoryUse;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -67,16 +80,22 @@ class CudnnGraphsTest {
         assertThat(FakeLibraries.firstMisuse()).isEmpty();
     }
 
-    private CudnnGraphs graphs() {
+    private CudnnGraphs graphs(String... properties) {
         assertThat(cudnn.isOpen("others compute")).isTrue();
-        return new CudnnGraphs(cudnn, "others compute", MAX_PLANS);
+        return new CudnnGraphs(cudnn, config(properties), "others compute", MAX_PLANS);
+    }
+
+    private static CudaConfig config(String... properties) {
+        return CudaConfig.of(name -> Arrays.stream(properties).filter(p -> p.startsWith(name + "=")).findAny()
+                .map(p -> p.substring(name.length() + 1)).orElse(null));
     }
 
     /** Convolves an image of 4 channels, {@code side} wide and all 3, with a weight of 2; returns the sum, or NaN. */
     private float run(CudnnGraphs graphs, DType type, int side, boolean biased) {
-        ConvolutionCall call = new ConvolutionCall(type, 1, 4, 1, side, 4, 1, 1, 1, side, 1, 1, 0, 0, 1, 1, 1);
-        CudnnConvolution.Work work = new CudnnConvolution.Work(call, Graph.Pass.FORWARD, biased, false);
-        Supplier<Graph> graph = () -> CudnnConvolution.graph(work);
+        Shape image = Shape.of(1, 4, side);
+        CudnnConvolution.Call call = new CudnnConvolution.Call(new Convolution.Conv(
+                Convolution.Geometry.of(1, 1, 0, 1, 1), Epilogue.NONE), biased, type, image, Shape.of(4, 4, 1), image);
+        Supplier<Graph> graph = () -> CudnnConvolution.graph(call);
         long x = operands.address();
         MemorySegment.ofAddress(x).reinterpret(512).fill((byte) 0);
         if (type == DType.F32) {
@@ -84,8 +103,8 @@ class CudnnGraphsTest {
             operands.set(ValueLayout.JAVA_FLOAT, 512, 2f);
         }
         long[] addresses = biased ? new long[] {x, x + 512, x + 1024, x + 2048} : new long[] {x, x + 512, x + 1024};
-        boolean done = graphs.run(work, CudnnConvolution.constraints(type == DType.F32, true), graph, addresses);
-        return done ? operands.get(ValueLayout.JAVA_FLOAT, 1024) : Float.NaN;
+        Answer answer = graphs.run(call, CudnnConvolution.constraints(type == DType.F32, true), graph, addresses);
+        return answer.isHandled() ? operands.get(ValueLayout.JAVA_FLOAT, 1024) : Float.NaN;
     }
 
     private float run(CudnnGraphs graphs, int side) {
@@ -193,28 +212,41 @@ class CudnnGraphsTest {
 
     @Test
     void comparesEnginesUntilTheTimeLimit() {
-        System.setProperty("starling.cuda.autotune", "true");
-        try {
-            double seconds = PlanningTime.seconds();
-            int count = PlanningTime.graphs();
-            long descriptors = FakeLibraries.descriptors();
-            long before = FakeLibraries.computed();
-            run(graphs(), DType.BF16, 5, false);
-            assertThat(FakeLibraries.computed() - before).as("two engines, four times each, and the call")
-                    .isEqualTo(2 * 4 + 1);
-            assertThat(PlanningTime.seconds()).isGreaterThan(seconds);
-            assertThat(PlanningTime.graphs()).isEqualTo(count + 1);
-            long compared = FakeLibraries.descriptors() - descriptors;
-            System.setProperty("starling.cuda.autotune.seconds", "0");
-            before = FakeLibraries.computed();
-            descriptors = FakeLibraries.descriptors();
-            run(graphs(), DType.BF16, 5, false);
-            assertThat(FakeLibraries.computed() - before).isEqualTo(1);
-            assertThat(compared).as("the slower one is destroyed").isEqualTo(
-                    FakeLibraries.descriptors() - descriptors);
-        } finally {
-            System.clearProperty("starling.cuda.autotune");
-            System.clearProperty("starling.cuda.autotune.seconds");
+        double seconds = PlanningTime.seconds();
+        int count = PlanningTime.graphs();
+        long descriptors = FakeLibraries.descriptors();
+        long before = FakeLibraries.computed();
+        run(graphs("starling.cuda.autotune=true"), DType.BF16, 5, false);
+        assertThat(FakeLibraries.computed() - before).as("two engines, four times each, and the call")
+                .isEqualTo(2 * 4 + 1);
+        assertThat(PlanningTime.seconds()).isGreaterThan(seconds);
+        assertThat(PlanningTime.graphs()).isEqualTo(count + 1);
+        long compared = FakeLibraries.descriptors() - descriptors;
+        before = FakeLibraries.computed();
+        descriptors = FakeLibraries.descriptors();
+        run(graphs("starling.cuda.autotune=true", "starling.cuda.autotune.seconds=0"), DType.BF16, 5, false);
+        assertThat(FakeLibraries.computed() - before).isEqualTo(1);
+        assertThat(compared).as("the slower one is destroyed").isEqualTo(
+                FakeLibraries.descriptors() - descriptors);
+    }
+
+    /** Convolves a pixel, or declines. */
+    private Answer convolve(Cudnn library) {
+        Launcher launcher = new Launcher(gpu, new KernelCompiler(gpu.compiler(), gpu.architecture()));
+        try (Scope scope = Scope.open()) {
+            Tensor[] in = {Tensor.ones(1, 4, 1), Tensor.ones(4, 4, 1)};
+            return new CudnnConvolution(library, launcher, new ReductionKernels(launcher), config()).compute(
+                    new Convolution.Conv(Convolution.Geometry.of(1, 1, 0, 1, 1), Epilogue.NONE), in,
+                    new Tensor[] {Tensor.zeros(1, 4, 1)});
+        }
+    }
+
+    /** Returns the size of the library's reserve for a small layer, 0 if the library is not used. */
+    private long reserve(Cudnn library) {
+        try (Scope scope = Scope.open()) {
+            return new CudnnRecurrence(library, null, config()).reserveBytes(new Recurrence.Lstm(false, true),
+                    Tensor.ones(2, 3, 4).spec(), Tensor.ones(3, 5).spec(), Tensor.ones(3, 5).spec(),
+                    Tensor.ones(20, 4).spec(), Tensor.ones(20, 5).spec());
         }
     }
 
@@ -223,13 +255,9 @@ class CudnnGraphsTest {
     void makesOneHandleAtFirstUse() {
         long before = FakeLibraries.handles();
         Cudnn other = new Cudnn(gpu, gpu.stream(), memory);
-        CudnnConvolution convolution = new CudnnConvolution(other);
-        CudnnRecurrence recurrence = new CudnnRecurrence(other);
         assertThat(FakeLibraries.handles()).isEqualTo(before);
-        assertThat(convolution.supports(DType.I32)).isFalse();
-        assertThat(FakeLibraries.handles()).isEqualTo(before);
-        assertThat(convolution.supports(DType.F32)).isTrue();
-        assertThat(recurrence.supports(DType.F32)).isTrue();
+        assertThat(convolve(other)).isEqualTo(Answer.HANDLED);
+        assertThat(reserve(other)).isPositive();
         assertThat(FakeLibraries.handles()).isEqualTo(before + 1);
     }
 
@@ -238,8 +266,8 @@ class CudnnGraphsTest {
         FakeLibraries.build(12080, 0);
         try {
             Cudnn other = new Cudnn(gpu, gpu.stream(), memory);
-            assertThat(new CudnnConvolution(other).supports(DType.F32)).isFalse();
-            assertThat(new CudnnRecurrence(other).supports(DType.F32)).isFalse();
+            assertThat(convolve(other)).isEqualTo(new Answer.Declined("cuDNN is not open"));
+            assertThat(reserve(other)).isZero();
             assertThat(log.warnings()).singleElement().asString().contains("cuDNN 9.19.0", "built for CUDA 12",
                     "for CUDA 13");
         } finally {
@@ -250,11 +278,11 @@ class CudnnGraphsTest {
     @Test
     void reportsALibraryTooOldForAttention() {
         FakeLibraries.version(90501);
-        try {
-            CudnnAttention attention = new CudnnAttention(cudnn, gpu);
-            AttentionCall.Rows rows = new AttentionCall.Rows(72, 72, 8);
-            assertThat(attention.supportsForward(new AttentionCall(DType.BF16, 1, 1, 9, 9, 8, 8, 1, false, rows,
-                    rows, rows, rows, null, null))).isFalse();
+        try (Scope scope = Scope.open()) {
+            Tensor heads = Tensor.ones(1, 1, 9, 8).to(DType.BF16);
+            Tensor[] out = {Tensor.zeros(1, 1, 9, 8).to(DType.BF16), Tensor.zeros(1, 1, 9)};
+            assertThat(new CudnnAttention(cudnn, null, config()).compute(new Attention.ScaledDotProduct(1, false),
+                    new Tensor[] {heads, heads, heads}, out).isHandled()).isFalse();
             assertThat(log.warnings()).singleElement().asString().contains("cuDNN 9.5.1", "too old for attention",
                     "cuDNN 9.10.2", "org.bytedeco:cuda-redist-cudnn");
         } finally {

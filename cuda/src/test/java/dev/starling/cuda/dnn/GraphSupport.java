@@ -6,7 +6,11 @@ import static org.bytedeco.cuda.global.cudnn.CUDNN_TYPE_CHAR;
 import static org.bytedeco.cuda.global.cudnn.cudnnCreate;
 
 import dev.starling.cuda.gpu.NvidiaGpu;
+import dev.starling.cuda.kernels.AttentionCall;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.op.Convolution;
+import dev.starling.tensor.op.Epilogue;
 import java.lang.foreign.Arena;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -77,18 +81,17 @@ public final class GraphSupport {
         for (int[] c : CONVOLUTIONS) {
             int padding = c[4] / 2;
             int out = (c[2] + 2 * padding - c[6] * (c[4] - 1) - 1) / c[5] + 1;
-            ConvolutionCall call = new ConvolutionCall(type, c[0], c[1], c[2], c[2], c[3], c[4], c[4], out, out, c[5],
-                    c[5], padding, padding, c[6], c[6], c[7]);
-            GraphPlan.Constraints constraints = CudnnConvolution.constraints(type == DType.F32, true);
-            for (boolean biased : new boolean[] {false, true}) {
-                for (boolean relu : new boolean[] {false, true}) {
-                    CudnnConvolution.Work work = new CudnnConvolution.Work(call, Graph.Pass.FORWARD, biased, relu);
-                    check(work, CudnnConvolution.graph(work), constraints);
+            Shape x = Shape.of(c[0], c[1], c[2], c[2]);
+            Shape weight = Shape.of(c[3], c[1] / c[7], c[4], c[4]);
+            Shape y = Shape.of(c[0], c[3], out, out);
+            Convolution.Geometry geometry = Convolution.Geometry.of(2, c[5], padding, c[6], c[7]);
+            for (Convolution op : List.of(new Convolution.Conv(geometry, Epilogue.NONE),
+                    new Convolution.Conv(geometry, Epilogue.RELU), new Convolution.ConvInputGradient(geometry, x),
+                    new Convolution.ConvWeightGradient(geometry, weight, false))) {
+                for (boolean biased : op instanceof Convolution.Conv ? new boolean[] {false, true} : new boolean[1]) {
+                    CudnnConvolution.Call call = new CudnnConvolution.Call(op, biased, type, x, weight, y);
+                    check(call, CudnnConvolution.graph(call), CudnnConvolution.constraints(type == DType.F32, true));
                 }
-            }
-            for (Graph.Pass pass : List.of(Graph.Pass.INPUT_GRADIENT, Graph.Pass.WEIGHT_GRADIENT)) {
-                CudnnConvolution.Work work = new CudnnConvolution.Work(call, pass, false, false);
-                check(work, CudnnConvolution.graph(work), constraints);
             }
         }
     }

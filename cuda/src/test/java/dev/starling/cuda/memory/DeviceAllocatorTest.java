@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.cuda.gpu.QueuedGpu;
+import dev.starling.cuda.gpu.Submissions;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.MemoryUse;
@@ -13,7 +14,16 @@ class DeviceAllocatorTest {
     private static final long MEBIBYTE = 1 << 20;
 
     private static DeviceAllocator over(QueuedGpu gpu) {
-        return new DeviceAllocator("cuda:0", gpu, new SideCopies(gpu, gpu.stream(), false));
+        return over(gpu, true);
+    }
+
+    private static DeviceAllocator over(QueuedGpu gpu, boolean caches) {
+        return new DeviceAllocator("cuda:0", gpu, new SideCopies(gpu, gpu.stream(), submissions()), caches);
+    }
+
+    /** Returns the entry to a device that does not wait for its work. */
+    static Submissions submissions() {
+        return new Submissions("cuda:0", false, null, () -> "");
     }
 
     @Test
@@ -67,24 +77,19 @@ class DeviceAllocatorTest {
     @Test
     void requestsAndFreesEachBlockWithoutACache() {
         QueuedGpu gpu = new QueuedGpu(10 * MEBIBYTE);
-        System.setProperty("starling.cuda.cache", "false");
-        try {
-            DeviceAllocator memory = over(gpu);
-            Block small = memory.allocate(1000);
-            Block large = memory.allocate(3 * MEBIBYTE);
-            assertThat(gpu.freeBytes()).isEqualTo(7 * MEBIBYTE - 1000);
-            assertThat(small.capacity()).isEqualTo(1000);
-            assertThatThrownBy(() -> memory.allocate(8 * MEBIBYTE)).isInstanceOf(TensorException.class)
-                    .hasMessageContaining("cannot allocate 8388608 bytes with 3146728 bytes in use and 0 cached "
-                            + "on queued GPU");
-            memory.free(small);
-            memory.free(large);
-            assertThat(gpu.freeBytes()).isEqualTo(10 * MEBIBYTE);
-            memory.free(memory.allocate(0));
-            assertThat(memory.use()).isEqualTo(new MemoryUse(0, 3 * MEBIBYTE + 1000, 0, 3));
-        } finally {
-            System.clearProperty("starling.cuda.cache");
-        }
+        DeviceAllocator memory = over(gpu, false);
+        Block small = memory.allocate(1000);
+        Block large = memory.allocate(3 * MEBIBYTE);
+        assertThat(gpu.freeBytes()).isEqualTo(7 * MEBIBYTE - 1000);
+        assertThat(small.capacity()).isEqualTo(1000);
+        assertThatThrownBy(() -> memory.allocate(8 * MEBIBYTE)).isInstanceOf(TensorException.class)
+                .hasMessageContaining("cannot allocate 8388608 bytes with 3146728 bytes in use and 0 cached "
+                        + "on queued GPU");
+        memory.free(small);
+        memory.free(large);
+        assertThat(gpu.freeBytes()).isEqualTo(10 * MEBIBYTE);
+        memory.free(memory.allocate(0));
+        assertThat(memory.use()).isEqualTo(new MemoryUse(0, 3 * MEBIBYTE + 1000, 0, 3));
     }
 
     @Test

@@ -1,5 +1,6 @@
 package dev.starling.cuda.memory;
 
+import static dev.starling.cuda.memory.DeviceAllocatorTest.submissions;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.cuda.gpu.Gpu;
@@ -64,7 +65,8 @@ class PinnedCopiesTest {
             Gpu.Stream compute = gpu.stream();
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment host = arena.allocate(PARTS * BYTES);
-                PinnedMemory memory = new PinnedCopies(gpu, compute, false).pin(host.address(), host.byteSize());
+                PinnedMemory memory = new PinnedCopies(gpu, compute, submissions()).pin(host.address(),
+                        host.byteSize());
                 fault.injectInto(gpu);
                 wrong += rounds(gpu, compute, memory, host, new Random(seed));
                 gpu.streams().forEach(gpu::synchronize);
@@ -120,7 +122,8 @@ class PinnedCopiesTest {
         long device = gpu.allocate(BYTES);
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment host = arena.allocate(BYTES);
-            PinnedMemory.Part part = new PinnedCopies(gpu, compute, false).pin(host.address(), BYTES).part(0, BYTES);
+            PinnedMemory.Part part = new PinnedCopies(gpu, compute, submissions()).pin(host.address(), BYTES)
+                    .part(0, BYTES);
             assertThat(part.isDone()).isTrue();
             gpu.fill(device, (byte) 1, BYTES, compute);
             part.download(device);

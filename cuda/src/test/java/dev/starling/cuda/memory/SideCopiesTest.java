@@ -1,5 +1,6 @@
 package dev.starling.cuda.memory;
 
+import static dev.starling.cuda.memory.DeviceAllocatorTest.submissions;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.cuda.gpu.Gpu;
@@ -52,7 +53,7 @@ class SideCopiesTest {
         for (int seed = 0; seed < SEEDS; seed++) {
             QueuedGpu gpu = new QueuedGpu(1 << 20, seed);
             Gpu.Stream compute = gpu.stream();
-            SideCopies copies = new SideCopies(gpu, compute, false, PIECE);
+            SideCopies copies = new SideCopies(gpu, compute, submissions(), PIECE);
             fault.injectInto(gpu, compute);
             wrong += rounds(gpu, compute, copies, new Random(seed));
         }
@@ -109,9 +110,9 @@ class SideCopiesTest {
         for (int seed = 0; seed < SEEDS; seed++) {
             QueuedGpu gpu = new QueuedGpu(2 << 20, seed);
             Gpu.Stream compute = gpu.stream();
-            SideCopies copies = new SideCopies(gpu, compute, false, PIECE);
+            SideCopies copies = new SideCopies(gpu, compute, submissions(), PIECE);
             DeviceAllocator memory = new DeviceAllocator("queued", gpu,
-                    throughTheAllocator ? copies : new SideCopies(gpu, compute, false, PIECE));
+                    throughTheAllocator ? copies : new SideCopies(gpu, compute, submissions(), PIECE), true);
             Uploader uploader = copies.uploader();
             Block block = memory.allocate(1 << 20);
             uploader.lend();
@@ -135,7 +136,7 @@ class SideCopiesTest {
     void destroysEvents() {
         QueuedGpu gpu = new QueuedGpu(1 << 20);
         Gpu.Stream compute = gpu.stream();
-        SideCopies copies = new SideCopies(gpu, compute, false, PIECE);
+        SideCopies copies = new SideCopies(gpu, compute, submissions(), PIECE);
         long device = gpu.allocate(BYTES);
         int[] events = new int[3];
         for (int i = 0; i < events.length; i++) {
@@ -155,7 +156,7 @@ class SideCopiesTest {
     @Test
     void doesNotMakeTheHostWaitForAnUpload() {
         QueuedGpu gpu = new QueuedGpu(32 << 20);
-        SideCopies copies = new SideCopies(gpu, gpu.stream(), false, PIECE);
+        SideCopies copies = new SideCopies(gpu, gpu.stream(), submissions(), PIECE);
         long device = gpu.allocate(BYTES);
         ALL.asSlice(device, BYTES).fill((byte) 0);
         Uploader uploader = copies.uploader();

@@ -1,7 +1,9 @@
 package dev.starling.distributed.coordinator;
 
 import dev.starling.distributed.Member;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
+import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Control;
 import dev.starling.distributed.group.Outbox;
@@ -245,6 +247,9 @@ public final class Coordinator implements Agent, AutoCloseable {
             // A group that re-forms admits processes even when it is complete: a new process may replace a member whose
             // loss is not detected yet.
             refusal = "the group of " + world + " is complete; only a group that re-forms admits new members";
+        } else if (onLoss == OnLoss.END && join.role() instanceof Role.Server server
+                && participants.stream().anyMatch(p -> p.join.role().equals(server))) {
+            refusal = "server " + server.number() + " has joined already; give each server a number of its own";
         }
         if (refusal != null) {
             refuse(participant, refusal);
@@ -278,7 +283,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         List<Member> members = new ArrayList<>();
         for (int rank = 0; rank < participants.size(); rank++) {
             Participant each = participants.get(rank);
-            members.add(new Member(each.id, rank, each.join.address(), each.join.host()));
+            members.add(new Member(each.id, rank, each.join.address(), each.join.host(), each.join.role()));
         }
         view = new View(view.epoch() + 1, members);
         viewNs = now;
@@ -396,7 +401,7 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     private void endWithLoss(int rank, long silentNs, String reason) {
         ended = true;
-        sendToAll(new Control.Lost(view.epoch(), rank, silentNs, reason));
+        sendToAll(new Control.Lost(view.epoch(), new LossReport(rank, silentNs, reason)));
     }
 
     private void onLeave(Participant participant) {

@@ -42,15 +42,21 @@ public final class Rendezvous {
      * @param minMembers number of processes with which the group may continue after losses
      */
     public static Group join(TransportConfig transport, List<String> hosts, int rank, OnLoss onLoss, int minMembers) {
+        return join(transport, hosts, rank, 0, onLoss, minMembers);
+    }
+
+    /** As above; the last {@code servers} of the hosts run servers of parameters. */
+    public static Group join(TransportConfig transport, List<String> hosts, int rank, int servers, OnLoss onLoss,
+            int minMembers) {
         String first = hosts.getFirst();
-        if (rank < 0 || rank >= hosts.size() || port(first) == 0) {
+        if (rank < 0 || rank >= hosts.size() || port(first) == 0 || servers < 0 || servers >= hosts.size()) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "the list of hosts needs an entry for "
-                    + "each rank and a port in the first entry, got " + hosts + " and rank " + rank,
-                    "add the missing entry or port");
+                    + "each rank, a worker, and a port in the first entry, got " + hosts + ", rank " + rank + " and "
+                    + servers + " servers", "add the missing entry or port");
         }
         String own = hosts.get(rank);
         GroupConfig config = GroupConfig.of(transport.at(host(own), rank == 0 ? 0 : port(own)), first)
-                .preferredRank(rank);
+                .place(rank, hosts.size() - servers);
         if (rank > 0) {
             return Membership.join(config);
         }

@@ -3,7 +3,17 @@ package dev.starling.distributed.gossip;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
-import dev.starling.distributed.group.Channels;
+import dev.starling.distributed.gossip.GossipMessage.Announcement;
+import dev.starling.distributed.gossip.GossipMessage.Credit;
+import dev.starling.distributed.gossip.GossipMessage.Final;
+import dev.starling.distributed.gossip.GossipMessage.Finished;
+import dev.starling.distributed.gossip.GossipMessage.Initial;
+import dev.starling.distributed.gossip.GossipMessage.Update;
+import dev.starling.distributed.gossip.GossipMessage.Weights;
+import dev.starling.distributed.gossip.Peer.Due;
+import dev.starling.distributed.gossip.Peer.Inbox;
+import dev.starling.distributed.gossip.Peer.Outbox;
+import dev.starling.distributed.gossip.Peer.Phase;
 import dev.starling.distributed.group.Membership;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.Concludes;
@@ -11,20 +21,14 @@ import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
-import dev.starling.transport.Completion;
 import dev.starling.transport.Endpoint;
-import dev.starling.transport.MemoryRegion;
-import dev.starling.transport.RegionKey;
+import java.io.IOException;
 import java.lang.System.Logger.Level;
-import java.nio.ByteOrder;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Predicate;
-import java.util.stream.Collectors;
 import org.agrona.DirectBuffer;
-import org.agrona.ExpandableArrayBuffer;
 
 /**
  * Training without a server and without waiting: every worker takes steps on its own shard of the data, now and then
@@ -43,15 +47,8 @@ import org.agrona.ExpandableArrayBuffer;
  */
 public final class Gossip implements DistributionStrategy, Concludes {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
-    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     /** The channel of gossip's messages. */
-    static final int CHANNEL = Channels.FIRST_OF_STRATEGIES + 1;
-    private static final int ANNOUNCE = 1;
-    private static final int UPDATE = 2;
-    private static final int CREDIT = 3;
-    private static final int FINISHED = 4;
-    private static final int FINAL = 5;
-    private static final int NOTES_OFFSET = 16;
+    static final int CHANNEL = GossipMessage.CHANNEL;
     private static final double MIN_MASS = 1e-6;
 
     private final Membership group;
@@ -59,24 +56,12 @@ public final class Gossip implements DistributionStrategy, Concludes {
     private final boolean ownData;
     private final List<Peer> peers = new CopyOnWriteArrayList<>();
     private final PeerLiveness liveness;
-    private final ExpandableArrayBuffer message = new ExpandableArrayBuffer();
-    private TrainingState state;
-    /**
-     * The ids of the members at the start of the run, and the run's notes at that point: founders that start late begin
-     * there.
-     */
-    private Set<Long> founders = Set.of();
-    private Map<String, String> beginning;
+    private InitialWeights initial;
     private WeightLayout layout;
     /** Removes the listener that calls {@link #addPeers}; {@code null} before the start and after the end. */
     private Runnable removeListener;
-    private MemoryRegion staging;
-    private Tensor[] staged;
-    private volatile boolean stagingBusy;
+    private Staging staging;
     private double mass = 1;
-    private boolean initialised;
-    /** While this worker waits for weights: id of the member that it considers the first of all that it reaches. */
-    private long firstId;
     private long steps;
     private int nextPeer;
     private long mixed;
@@ -156,67 +141,36 @@ public final class Gossip implements DistributionStrategy, Concludes {
     }
 
     @Override
-    public void start(TrainingState newState) {
-        state = newState;
-        beginning = state.notes();
-        founders = group.view().members().stream().map(Member::id).collect(Collectors.toSet());
+    public void start(TrainingState state) {
         layout = new WeightLayout(state);
         group.locked(() -> {
-            // If another member was first before, some worker may have the weights of that one.
-            initialised = group.isAlwaysFirst();
-            firstId = liveness.lowestReachable();
-            staging = group.transport().register(layout.bytes());
-            staged = layout.over(staging.memory());
+            initial = new InitialWeights(group, state, peers, liveness);
+            staging = new Staging(group.transport().register(layout.bytes()), layout);
             removeListener = group.onChange(this::addPeers);
             group.channel(CHANNEL, this::onMessage);
             addPeers();
         });
-        if (!initialised) {
-            boolean decided = group.await(() -> {
-                group.locked(this::findInitialWeights);
-                return initialised || hasInitialWeights() || failure != null || group.isEnded();
-            }, group.config().timeout());
-            check();
-            if (!decided && isFirst(p -> p.firstId == 0)) {
-                // The others have yet to start.
-                initialised = true;
-            } else if (!decided) {
-                throw new DistributedException("rank " + rank() + " waited " + group.config().timeout()
-                        + " for initial weights; no peer has sent any");
-            }
-            if (initialised) {
-                LOG.log(Level.WARNING, "rank 0 was lost before any worker received its weights; all workers"
-                        + " start with those of rank {0}", group.rank());
-                state.resume();
-                beginning = state.notes();
-            }
-            mixIn();
+        if (!initial.areKnown()) {
+            awaitInitialWeights();
         }
     }
 
-    private boolean hasInitialWeights() {
-        return peers.stream().anyMatch(p -> p.fresh && p.notes != null);
-    }
-
-    /**
-     * Looks for initial weights; if no worker has any, this worker starts with its own if it is the first of all. Under
-     * the lock.
-     */
-    private void findInitialWeights() {
-        liveness.update();
-        long now = liveness.lowestReachable();
-        if (now != firstId) {
-            firstId = now;
-            peers.forEach(peer -> peer.announced = false);
+    private void awaitInitialWeights() {
+        boolean decided = group.await(() -> {
+            group.locked(initial::look);
+            return initial.areKnown() || initial.haveArrived() || failure != null || group.isEnded();
+        }, group.config().timeout());
+        check();
+        if (!decided && !initial.isFirstOfThoseStarted()) {
+            throw new DistributedException("rank " + rank() + " waited " + group.config().timeout()
+                    + " for initial weights; no peer has sent any");
         }
-        peers.stream().filter(p -> !p.announced).forEach(this::sendPending);
-        initialised = !hasInitialWeights() && isFirst(p -> false);
-    }
-
-    /** Returns whether all reachable peers, except those that match a predicate, consider this worker the first. */
-    private boolean isFirst(Predicate<Peer> exempt) {
-        return firstId == group.self().id()
-                && peers.stream().allMatch(p -> p.absent || p.firstId == firstId || exempt.test(p));
+        if (!decided || initial.areKnown()) {
+            LOG.log(Level.WARNING, "rank 0 was lost before any worker received its weights; all workers"
+                    + " start with those of rank {0}", group.rank());
+            initial.useOwn();
+        }
+        mixIn();
     }
 
     @Override
@@ -246,18 +200,19 @@ public final class Gossip implements DistributionStrategy, Concludes {
     public void conclude() {
         group.locked(() -> {
             finishing = true;
-            peers.forEach(peer -> peer.finishDue = true);
+            peers.forEach(peer -> peer.due.add(Due.FINISHED));
         });
         mixIn();
-        await("take its last step", peer -> peer.finished && peer.writable);
+        await("take its last step", peer -> peer.phase == Phase.FINISHED && peer.outbox == Outbox.WRITABLE);
         for (Peer peer : peers) {
             // Without shared memory all peers are served one after the other, because there is one buffer to send from.
-            await("receive its weights", each -> !stagingBusy);
-            if (!peer.absent && peer.finished && peer.writable) {
-                write(peer, 0, FINAL, RunNotes.NONE);
+            await("receive its weights", each -> !staging.isBusy());
+            if (peer.accepts(Phase.FINISHED, staging)) {
+                write(peer, new Final());
             }
         }
-        await("send its last weights", peer -> !peer.finished || peer.finalReceived && !peer.updateDue && !stagingBusy);
+        await("send its last weights", peer -> peer.phase != Phase.FINISHED
+                || peer.inbox == Inbox.FINAL && !peer.due.contains(Due.WEIGHTS) && !staging.isBusy());
         layout.average(peers);
     }
 
@@ -268,13 +223,13 @@ public final class Gossip implements DistributionStrategy, Concludes {
             group.locked(() -> {
                 liveness.update();
                 sendInitialWeights();
-                all[0] = peers.stream().allMatch(p -> p.absent || condition.test(p));
+                all[0] = peers.stream().allMatch(p -> p.phase == Phase.ABSENT || condition.test(p));
             });
             return all[0] || failure != null || group.isEnded();
         }, group.config().timeout());
         check();
         for (Peer peer : all[0] ? List.<Peer>of() : peers) {
-            if (!peer.absent && !condition.test(peer)) {
+            if (peer.phase != Phase.ABSENT && !condition.test(peer)) {
                 LOG.log(Level.WARNING, "rank {0} has finished and waited {1} for rank {2} to {3}; it ends without it",
                         group.rank(), group.config().timeout(), peer.member.rank(), what);
             }
@@ -299,12 +254,14 @@ public final class Gossip implements DistributionStrategy, Concludes {
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
             if (endpoint != null && endpoint.isConnected() && liveness.find(endpoint) == null) {
-                MemoryRegion inbox = group.transport().register(layout.bytes());
-                Peer peer = new Peer(member, endpoint, inbox, layout.over(inbox.memory()));
-                peer.finishDue = finishing;
+                Peer peer = new Peer(member, endpoint, group.transport().register(layout.bytes()), layout,
+                        initial::awaitedId);
+                if (finishing) {
+                    peer.due.add(Due.FINISHED);
+                }
                 peers.add(peer);
                 liveness.peerAdded();
-                announce(peer);
+                peer.sendDue();
             }
         }
     }
@@ -312,27 +269,24 @@ public final class Gossip implements DistributionStrategy, Concludes {
     private void mixIn() {
         for (int i = 0; i < peers.size(); i++) {
             Peer peer = peers.get(i);
-            if (!peer.fresh) {
+            if (peer.inbox != Inbox.FRESH) {
                 continue;
             }
-            boolean mixable = peer.isFinite(initialised);
-            if (mixable && peer.notes != null && !initialised) {
-                layout.mix(peer.received, 0);
-                state.restore(RunNotes.decode(peer.notes));
-                beginning = state.notes();
-                initialised = true;
-            } else if (mixable && peer.mass > 0) {
-                double own = mass / (mass + peer.mass);
-                layout.mix(peer.received, own);
-                mass += peer.mass;
-                mixed++;
+            if (peer.isFinite(initial.areKnown())) {
+                mixIn(peer);
             }
-            peer.notes = null;
-            group.locked(() -> {
-                peer.fresh = false;
-                peer.creditDue = true;
-                sendPending(peer);
-            });
+            group.locked(peer::release);
+        }
+    }
+
+    private void mixIn(Peer peer) {
+        if (peer.update instanceof Initial(Map<String, String> notes) && !initial.areKnown()) {
+            layout.mix(peer.received, 0);
+            initial.adopt(notes);
+        } else if (peer.update instanceof Update(double more) && more > 0) {
+            layout.mix(peer.received, mass / (mass + more));
+            mass += more;
+            mixed++;
         }
     }
 
@@ -340,12 +294,11 @@ public final class Gossip implements DistributionStrategy, Concludes {
     private void sendInitialWeights() {
         for (int i = 0; i < peers.size(); i++) {
             Peer peer = peers.get(i);
-            if (peer.waiting && peer.writable && !peer.absent) {
-                write(peer, 0, UPDATE,
-                        RunNotes.encode(founders.contains(peer.member.id()) ? beginning : state.notes()));
+            if (peer.accepts(Phase.WAITING, staging)) {
+                write(peer, initial.of(peer));
             }
-            if (peer.creditDue || peer.updateDue || peer.finishDue || !peer.announced) {
-                group.locked(() -> sendPending(peer));
+            if (!peer.due.isEmpty()) {
+                group.locked(peer::sendDue);
             }
         }
     }
@@ -356,79 +309,23 @@ public final class Gossip implements DistributionStrategy, Concludes {
         }
         for (int i = 0; i < peers.size(); i++) {
             Peer peer = peers.get((nextPeer + i) % peers.size());
-            if (peer.writable && !peer.absent && !peer.finished && !peer.waiting
-                    && (peer.mapped != null || !stagingBusy)) {
+            if (peer.accepts(Phase.TRAINING, staging)) {
                 nextPeer += i + 1;
-                double sent = mass / 2;
-                mass -= sent;
-                write(peer, sent, UPDATE, RunNotes.NONE);
-                published++;
+                if (write(peer, new Update(mass / 2))) {
+                    mass /= 2;
+                    published++;
+                }
                 return;
             }
         }
     }
 
-    private void write(Peer peer, double sent, int kind, byte[] notes) {
-        if (peer.mapped == null && stagingBusy) {
-            return;
-        }
-        layout.write(peer.mapped != null ? peer.mapped : staged);
-        group.locked(() -> {
-            peer.writable = false;
-            peer.waiting &= notes.length == 0;
-            peer.updateKind = kind;
-            peer.updateMass = sent;
-            peer.updateNotes = notes;
-            if (peer.mapped != null) {
-                peer.updateDue = true;
-                sendPending(peer);
-                return;
-            }
-            stagingBusy = true;
-            Completion completion = arrived -> {
-                stagingBusy = false;
-                peer.updateDue = arrived;
-                sendPending(peer);
-            };
-            if (peer.endpoint.put(staging, 0, peer.outbox, 0, layout.bytes(), completion) != Endpoint.OK) {
-                stagingBusy = false;
-                peer.writable = true;
-                peer.waiting |= notes.length > 0;
-                mass += sent;
-            }
-        });
-    }
-
-    private void announce(Peer peer) {
-        long awaited = initialised || hasInitialWeights() ? SlotAnnouncement.NONE : firstId;
-        SlotAnnouncement own = new SlotAnnouncement(awaited, peer.inbox.key().encode(), layout.text());
-        peer.announced = peer.endpoint.send(message, 0, own.encode(message, header(ANNOUNCE))) == Endpoint.OK;
-    }
-
-    /** Sends the messages that are due to a peer, as far as there is room. Under the group's lock. */
-    private void sendPending(Peer peer) {
-        if (!peer.announced) {
-            announce(peer);
-        }
-        if (peer.announced && peer.creditDue) {
-            peer.creditDue = peer.endpoint.send(message, 0, header(CREDIT)) == Endpoint.BACK_PRESSURED;
-        }
-        if (peer.announced && peer.updateDue) {
-            int length = header(peer.updateKind);
-            message.putDouble(length, peer.updateMass, ORDER);
-            message.putBytes(NOTES_OFFSET, peer.updateNotes);
-            peer.updateDue = peer.endpoint.send(message, 0, NOTES_OFFSET + peer.updateNotes.length)
-                    == Endpoint.BACK_PRESSURED;
-        }
-        if (peer.announced && peer.finishDue && !peer.updateDue) {
-            peer.finishDue = peer.endpoint.send(message, 0, header(FINISHED)) == Endpoint.BACK_PRESSURED;
-        }
-    }
-
-    private int header(int kind) {
-        message.putInt(0, CHANNEL, Channels.ORDER);
-        message.putInt(4, kind, ORDER);
-        return 8;
+    /** Writes this worker's weights for a peer that accepts them; returns false if the link has no room. */
+    private boolean write(Peer peer, Weights weights) {
+        layout.write(peer.target(staging));
+        boolean[] written = new boolean[1];
+        group.locked(() -> written[0] = peer.write(weights, staging));
+        return written[0];
     }
 
     private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
@@ -437,60 +334,44 @@ public final class Gossip implements DistributionStrategy, Concludes {
             addPeers();
             peer = liveness.find(from);
         }
-        if (peer == null || length < 4) {
+        if (peer == null) {
             return;
         }
-        switch (buffer.getInt(offset, ORDER)) {
-            case ANNOUNCE -> onAnnouncement(peer, buffer, offset + 4, length - 4);
-            case UPDATE -> onUpdate(peer, buffer, offset + 4, length - 4);
-            case FINAL -> peer.finalReceived = finishing;
-            case FINISHED -> peer.finished = true;
-            case CREDIT -> peer.writable = true;
-            default -> LOG.log(Level.WARNING, "ignored a message of an unknown kind from rank {0}", peer.member.rank());
+        GossipMessage message;
+        try {
+            message = GossipMessage.read(buffer, offset, length);
+        } catch (IOException e) {
+            LOG.log(Level.WARNING, "ignored a message from rank {0}: {1}", peer.member.rank(), e.getMessage());
+            return;
+        }
+        switch (message) {
+            case Announcement announcement -> onAnnouncement(peer, announcement);
+            case Credit _ -> peer.onCredit();
+            case Weights weights -> onWeights(peer, weights);
+            case Finished _ -> peer.become(Phase.FINISHED);
         }
     }
 
-    private void onAnnouncement(Peer peer, DirectBuffer buffer, int offset, int length) {
-        SlotAnnouncement announcement = SlotAnnouncement.decode(buffer, offset, length);
-        if (announcement == null) {
-            LOG.log(Level.WARNING, "ignored a malformed announcement from rank {0}", peer.member.rank());
-            return;
-        }
-        peer.firstId = announcement.firstId();
-        peer.waiting = peer.firstId != SlotAnnouncement.NONE;
-        if (peer.outbox != null) {
-            return; // The peer repeats its announcement.
-        }
-        if (!announcement.layout().equals(layout.text())) {
+    private void onAnnouncement(Peer peer, Announcement announcement) {
+        if (peer.onAnnouncement(announcement, peer.member.host().equals(group.self().host()))) {
+            // The peer may have started after this worker and have missed its announcement.
+            peer.send(Due.ANNOUNCEMENT);
+        } else if (!announcement.layout().equals(layout.text())) {
             failure = new DistributedException("rank " + peer.member.rank() + " trains another model: "
                     + layout.difference(announcement.layout()) + "; build the same model on all ranks");
-            return;
         }
-        boolean sameHost = peer.member.host().equals(group.self().host());
-        peer.outbox = peer.endpoint.open(RegionKey.decode(announcement.key()), sameHost);
-        peer.mapped = peer.outbox.memory() == null ? null : layout.over(peer.outbox.memory());
-        peer.writable = true;
-        // The peer may have started after this worker and have missed its announcement.
-        announce(peer);
     }
 
-    private void onUpdate(Peer peer, DirectBuffer buffer, int offset, int length) {
-        double sent = length < 8 || length > RunNotes.MAX_BYTES ? Double.NaN : buffer.getDouble(offset, ORDER);
-        if (!(sent >= 0 && sent < Double.POSITIVE_INFINITY) || peer.fresh) {
-            LOG.log(Level.WARNING, "ignored a malformed update from rank {0}", peer.member.rank());
-            return;
+    private void onWeights(Peer peer, Weights weights) {
+        if (peer.inbox == Inbox.FRESH) {
+            LOG.log(Level.WARNING, "ignored weights of rank {0}, which had no credit", peer.member.rank());
+        } else if (!finishing) {
+            peer.receive(weights);
+        } else if (weights instanceof Final) {
+            peer.inbox = Inbox.FINAL;
+        } else {
+            peer.release();
         }
-        if (finishing) {
-            peer.creditDue = true;
-            sendPending(peer);
-            return;
-        }
-        peer.mass = sent;
-        peer.notes = length == 8 ? null : new byte[length - 8];
-        if (peer.notes != null) {
-            buffer.getBytes(offset + 8, peer.notes);
-        }
-        peer.fresh = true;
     }
 
     /** Releases the slots; updates that have not been sent yet are dropped. */
@@ -506,7 +387,6 @@ public final class Gossip implements DistributionStrategy, Concludes {
             peers.forEach(Peer::close);
             peers.clear();
             liveness.end();
-            List.of(staged).forEach(Tensor::close);
             staging.close();
         });
     }

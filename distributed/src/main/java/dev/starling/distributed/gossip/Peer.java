@@ -2,60 +2,85 @@ package dev.starling.distributed.gossip;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Member;
+import dev.starling.distributed.gossip.GossipMessage.Announcement;
+import dev.starling.distributed.gossip.GossipMessage.Credit;
+import dev.starling.distributed.gossip.GossipMessage.Finished;
+import dev.starling.distributed.gossip.GossipMessage.Initial;
+import dev.starling.distributed.gossip.GossipMessage.Weights;
 import dev.starling.tensor.Tensor;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MemoryRegion;
+import dev.starling.transport.RegionKey;
 import dev.starling.transport.RemoteRegion;
 import java.lang.System.Logger.Level;
+import java.util.EnumSet;
+import java.util.Set;
+import java.util.function.LongSupplier;
+import org.agrona.ExpandableArrayBuffer;
 
 /**
  * Another worker. Each worker has a slot in the other's memory, which it may fill after the other has mixed in its
- * previous content. Fields are written by the training thread or the thread that works for the group, both under the
+ * previous content. States are changed by the training thread or the thread that works for the group, both under the
  * group's lock; a slot belongs to one side at a time.
  */
 final class Peer {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+
+    /**
+     * What the peer does, as far as this worker knows: it has announced nothing yet; it waits for initial weights; it
+     * has weights, or has been sent initial ones; it has taken its last step, mixes in no more updates and sends only
+     * its final weights; it is lost or has left.
+     */
+    enum Phase { STARTING, WAITING, TRAINING, FINISHED, ABSENT }
+
+    /** What the slot in this worker's memory holds: weights that have yet to be mixed in, or the final ones. */
+    enum Inbox { EMPTY, FRESH, FINAL }
+
+    /** Whether the slot in the peer's memory is announced, may be filled, and is filled or being filled. */
+    enum Outbox { UNKNOWN, WRITABLE, WRITTEN }
+
+    /** Messages that may be due, in the order in which they are sent. */
+    enum Due { ANNOUNCEMENT, CREDIT, WEIGHTS, FINISHED }
+
     final Member member;
     final Endpoint endpoint;
-    /** The slot for the peer's weights in this worker's memory. */
-    final MemoryRegion inbox;
-    final Tensor[] received;
-    /** The slot for this worker's weights in the peer's memory; {@code null} until the peer has announced it. */
-    RemoteRegion outbox;
-    /** The memory of {@link #outbox}, if it is mapped. */
-    Tensor[] mapped;
-    /** Whether {@link #outbox} may be filled. */
-    volatile boolean writable;
+    private final WeightLayout layout;
+    private final LongSupplier awaitedId;
+    volatile Phase phase = Phase.STARTING;
     /**
      * Id of the member that the peer considers the first of all that it reaches, if it waits for weights; 0 if it has
      * not started.
      */
     long firstId;
-    /** Whether the peer waits for initial weights. */
-    volatile boolean waiting;
-    /** Whether {@link #inbox} holds an update that has yet to be mixed in. */
-    volatile boolean fresh;
-    volatile boolean absent;
-    /** Whether the peer has taken its last step: it mixes in no more updates, and sends only its final weights. */
-    volatile boolean finished;
-    /** Whether {@link #inbox} holds the peer's final weights. */
-    volatile boolean finalReceived;
-    double mass;
-    byte[] notes;
-    /** Messages that have yet to be sent. */
-    boolean creditDue;
-    boolean finishDue;
-    volatile boolean updateDue;
-    int updateKind;
-    double updateMass;
-    byte[] updateNotes;
-    boolean announced;
 
-    Peer(Member member, Endpoint endpoint, MemoryRegion inbox, Tensor[] received) {
+    volatile Inbox inbox = Inbox.EMPTY;
+    private final MemoryRegion region;
+    final Tensor[] received;
+    /** What came with the weights in the inbox. */
+    Weights update;
+
+    volatile Outbox outbox = Outbox.UNKNOWN;
+    private RemoteRegion slot;
+    /** The memory of {@link #slot}, if it is mapped. */
+    private Tensor[] mapped;
+    private Weights written;
+
+    final Set<Due> due = EnumSet.of(Due.ANNOUNCEMENT);
+    private final ExpandableArrayBuffer message = new ExpandableArrayBuffer();
+
+    /**
+     * Creates a peer that has yet to be sent an announcement.
+     *
+     * @param region memory for the peer's weights
+     * @param awaitedId returns the id to announce
+     */
+    Peer(Member member, Endpoint endpoint, MemoryRegion region, WeightLayout layout, LongSupplier awaitedId) {
         this.member = member;
         this.endpoint = endpoint;
-        this.inbox = inbox;
-        this.received = received;
+        this.region = region;
+        this.layout = layout;
+        this.awaitedId = awaitedId;
+        received = layout.over(region.memory());
     }
 
     void close() {
@@ -67,10 +92,46 @@ final class Peer {
                 each.close();
             }
         }
-        if (outbox != null) {
-            outbox.close();
+        if (slot != null) {
+            slot.close();
         }
-        inbox.close();
+        region.close();
+    }
+
+    /** Changes the phase. A peer that has finished trains no more, and one that is absent does not return. */
+    void become(Phase next) {
+        if (phase.compareTo(Phase.FINISHED) < 0 || next.compareTo(phase) > 0) {
+            phase = next;
+        }
+    }
+
+    /** Handles an announcement; returns whether it is the first, which has to be answered. */
+    boolean onAnnouncement(Announcement announcement, boolean onSameHost) {
+        firstId = announcement.firstId();
+        become(firstId == Announcement.NONE ? Phase.TRAINING : Phase.WAITING);
+        if (slot != null || !announcement.layout().equals(layout.text())) {
+            return false;
+        }
+        slot = endpoint.open(RegionKey.decode(announcement.key()), onSameHost);
+        mapped = slot.memory() == null ? null : layout.over(slot.memory());
+        outbox = Outbox.WRITABLE;
+        return true;
+    }
+
+    /** Returns whether the inbox holds initial weights. */
+    boolean hasInitialWeights() {
+        return inbox == Inbox.FRESH && update instanceof Initial;
+    }
+
+    void receive(Weights newUpdate) {
+        update = newUpdate;
+        inbox = Inbox.FRESH;
+    }
+
+    /** Gives the inbox back to the peer: its content was mixed in, or dropped. */
+    void release() {
+        inbox = Inbox.EMPTY;
+        send(Due.CREDIT);
     }
 
     /**
@@ -89,5 +150,63 @@ final class Peer {
         }
         LOG.log(Level.WARNING, "rank {0} sent weights that are infinite or NaN; they are not mixed in", member.rank());
         return false;
+    }
+
+    /** Returns whether the peer is in a phase, and weights may be written for it now. */
+    boolean accepts(Phase asked, Staging staging) {
+        return phase == asked && outbox == Outbox.WRITABLE && (mapped != null || !staging.isBusy());
+    }
+
+    /** Returns the tensors into which weights for the peer are written. */
+    Tensor[] target(Staging staging) {
+        return mapped != null ? mapped : staging.weights();
+    }
+
+    /** Sends the weights in {@link #target}; returns false, and changes nothing, if the link has no room. */
+    boolean write(Weights newWeights, Staging staging) {
+        outbox = Outbox.WRITTEN;
+        written = newWeights;
+        if (mapped == null && !staging.put(endpoint, slot, () -> send(Due.WEIGHTS))) {
+            outbox = Outbox.WRITABLE;
+            return false;
+        }
+        if (newWeights instanceof Initial) {
+            become(Phase.TRAINING);
+        }
+        if (mapped != null) {
+            send(Due.WEIGHTS);
+        }
+        return true;
+    }
+
+    void onCredit() {
+        outbox = outbox == Outbox.WRITTEN ? Outbox.WRITABLE : outbox;
+    }
+
+    /** Sends a message, as soon as there is room. */
+    void send(Due kind) {
+        due.add(kind);
+        sendDue();
+    }
+
+    /** Sends the messages that are due, as far as there is room. */
+    void sendDue() {
+        for (Due kind : Due.values()) {
+            if (due.contains(kind)) {
+                if (endpoint.send(message, 0, GossipMessage.write(message, message(kind))) == Endpoint.BACK_PRESSURED) {
+                    return;
+                }
+                due.remove(kind);
+            }
+        }
+    }
+
+    private GossipMessage message(Due kind) {
+        return switch (kind) {
+            case ANNOUNCEMENT -> new Announcement(awaitedId.getAsLong(), region.key().encode(), layout.text());
+            case CREDIT -> new Credit();
+            case WEIGHTS -> written;
+            case FINISHED -> new Finished();
+        };
     }
 }

@@ -78,8 +78,8 @@ final class PeerLiveness {
         int connected = 0;
         for (int i = 0; i < peers.size(); i++) {
             Peer peer = peers.get(i);
-            if (!peer.absent && !peer.endpoint.isConnected()) {
-                peer.absent = true;
+            if (peer.phase != Peer.Phase.ABSENT && !peer.endpoint.isConnected()) {
+                peer.become(Peer.Phase.ABSENT);
                 boolean left = peer.endpoint.receivedGoodbye();
                 anyAbsent = true;
                 anyLost |= !left;
@@ -87,7 +87,7 @@ final class PeerLiveness {
                         "rank {0}: rank {1} {2}: {3}; training continues without it", group.rank(),
                         peer.member.rank(), left ? "has left" : "is lost", peer.endpoint.reason());
             }
-            connected += peer.absent ? 0 : 1;
+            connected += peer.phase == Peer.Phase.ABSENT ? 0 : 1;
         }
         reachable = connected;
     }
@@ -101,7 +101,7 @@ final class PeerLiveness {
             update();
             for (int i = peers.size() - 1; i >= 0; i--) {
                 // The update that it sent before it was lost still counts.
-                if (peers.get(i).absent && !peers.get(i).fresh) {
+                if (peers.get(i).phase == Peer.Phase.ABSENT && peers.get(i).inbox != Peer.Inbox.FRESH) {
                     peers.remove(i).close();
                 }
             }
@@ -116,7 +116,7 @@ final class PeerLiveness {
             LOG.log(Level.INFO, "rank {0} is no longer cut off, after {1} steps: it reaches {2} other workers",
                     group.rank(), steps - cutOffStep, reachable);
         }
-        if (anyAbsent && group.isCoordinatorLost()) {
+        if (anyAbsent) {
             group.rejoin();
         }
     }

@@ -93,7 +93,7 @@ final class WeightLayout {
     void average(List<Peer> peers) {
         double count = 1;
         for (Peer peer : peers) {
-            if (peer.finalReceived && isFinite(peer.received)) {
+            if (peer.inbox == Peer.Inbox.FINAL && isFinite(peer.received)) {
                 mix(peer.received, count / (count + 1));
                 count++;
             }

@@ -16,8 +16,11 @@ public final class Channels {
     /** Collectives. */
     public static final int COLLECTIVES = 1;
 
+    /** Collectives of sub-groups. */
+    public static final int SUB_GROUPS = 2;
+
     /** The first number that strategies use. */
-    public static final int FIRST_OF_STRATEGIES = 2;
+    public static final int FIRST_OF_STRATEGIES = 3;
 
     /** Number of channels. */
     public static final int COUNT = 16;

@@ -1,26 +1,37 @@
 package dev.starling.distributed.group;
 
-import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
-import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
-import java.io.DataInputStream;
-import java.io.DataOutputStream;
+import dev.starling.distributed.encoding.LossReport;
+import dev.starling.distributed.encoding.RecordCodec;
 import java.io.IOException;
-import java.util.ArrayList;
-import java.util.List;
 
 /** Messages between members and the coordinator. */
 public sealed interface Control {
+    RecordCodec<Control> CODEC = RecordCodec.of(Control.class);
+
     /** Maximum number of members of a group. */
     int MAX_MEMBERS = 4096;
 
     /** A process requests to join; {@code preferredRank} is -1 for any. */
-    record Join(String address, String host, int preferredRank) implements Control { }
+    record Join(String address, String host, int preferredRank, Role role) implements Control { }
 
     /** The members of a new epoch; {@code id} is that of the receiver. */
-    record NewView(long id, View view) implements Control { }
+    record NewView(long id, View view) implements Control {
+        /** Checks the number of members, and their ranks. */
+        public NewView {
+            if (view.world() < 1 || view.world() > MAX_MEMBERS) {
+                throw new IllegalArgumentException("a view must have 1 to " + MAX_MEMBERS + " members, got "
+                        + view.world());
+            }
+            for (int rank = 0; rank < view.world(); rank++) {
+                if (view.members().get(rank).rank() != rank) {
+                    throw new IllegalArgumentException("member " + rank + " of a view has another rank: " + view);
+                }
+            }
+        }
+    }
 
     /** The sender is connected to all members of the epoch. */
     record Ready(long epoch) implements Control { }
@@ -37,7 +48,7 @@ public sealed interface Control {
     }
 
     /** A member is lost, and the group, or the sender's part in it, ends. */
-    record Lost(long epoch, int rank, long silentNs, String reason) implements Control { }
+    record Lost(long epoch, LossReport loss) implements Control { }
 
     /** The receiver is not, or no longer, a member. */
     record Refused(String reason) implements Control { }
@@ -47,62 +58,7 @@ public sealed interface Control {
 
     /** Returns the encoded message. */
     default byte[] encode() {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        try (DataOutputStream out = new DataOutputStream(bytes)) {
-            switch (this) {
-                case Join m -> {
-                    out.writeByte(1);
-                    out.writeUTF(m.address);
-                    out.writeUTF(m.host);
-                    out.writeInt(m.preferredRank);
-                }
-                case NewView m -> {
-                    out.writeByte(2);
-                    out.writeLong(m.id);
-                    write(out, m.view);
-                }
-                case Ready m -> {
-                    out.writeByte(3);
-                    out.writeLong(m.epoch);
-                }
-                case Start m -> {
-                    out.writeByte(4);
-                    out.writeLong(m.epoch);
-                }
-                case Suspect m -> {
-                    out.writeByte(5);
-                    out.writeLong(m.epoch);
-                    out.writeLong(m.id);
-                    out.writeLong(m.silentNs);
-                    out.writeUTF(m.reason);
-                }
-                case Lost m -> {
-                    out.writeByte(6);
-                    out.writeLong(m.epoch);
-                    out.writeInt(m.rank);
-                    out.writeLong(m.silentNs);
-                    out.writeUTF(m.reason);
-                }
-                case Refused m -> {
-                    out.writeByte(7);
-                    out.writeUTF(m.reason);
-                }
-                case Leave m -> out.writeByte(8);
-            }
-        } catch (IOException e) {
-            throw new IllegalStateException("writing to a byte array cannot fail", e);
-        }
-        return bytes.toByteArray();
-    }
-
-    private static void write(DataOutputStream out, View view) throws IOException {
-        out.writeLong(view.epoch());
-        out.writeInt(view.world());
-        for (Member member : view.members()) {
-            out.writeLong(member.id());
-            out.writeUTF(member.address());
-            out.writeUTF(member.host());
-        }
+        return CODEC.encode(this);
     }
 
     /**
@@ -111,31 +67,6 @@ public sealed interface Control {
      * @throws IOException if the bytes are not a control message
      */
     static Control decode(byte[] bytes) throws IOException {
-        try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes))) {
-            return switch (in.readByte()) {
-                case 1 -> new Join(in.readUTF(), in.readUTF(), in.readInt());
-                case 2 -> new NewView(in.readLong(), readView(in));
-                case 3 -> new Ready(in.readLong());
-                case 4 -> new Start(in.readLong());
-                case 5 -> new Suspect(in.readLong(), in.readLong(), in.readLong(), in.readUTF());
-                case 6 -> new Lost(in.readLong(), in.readInt(), in.readLong(), in.readUTF());
-                case 7 -> new Refused(in.readUTF());
-                case 8 -> new Leave();
-                default -> throw new IOException("unknown kind of control message");
-            };
-        }
-    }
-
-    private static View readView(DataInputStream in) throws IOException {
-        long epoch = in.readLong();
-        int world = in.readInt();
-        if (world < 1 || world > MAX_MEMBERS) {
-            throw new IOException("a view must have 1 to " + MAX_MEMBERS + " members, got " + world);
-        }
-        List<Member> members = new ArrayList<>();
-        for (int rank = 0; rank < world; rank++) {
-            members.add(new Member(in.readLong(), rank, in.readUTF(), in.readUTF()));
-        }
-        return new View(epoch, members);
+        return CODEC.decode(bytes);
     }
 }

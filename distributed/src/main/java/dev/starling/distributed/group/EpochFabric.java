@@ -6,8 +6,12 @@ import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import org.agrona.collections.Long2ObjectHashMap;
 
-/** A group in one epoch, as the collectives see it. */
-record EpochFabric(View view, long ownId, Long2ObjectHashMap<Endpoint> endpoints, Transport transport)
+/**
+ * A group or sub-group in one epoch, as the collectives see it.
+ *
+ * @param epoch distinguishes the messages of these collectives from those of others between the same processes
+ */
+record EpochFabric(long epoch, View view, long ownId, Long2ObjectHashMap<Endpoint> endpoints, Transport transport)
         implements Fabric {
     @Override
     public int rank() {
@@ -17,11 +21,6 @@ record EpochFabric(View view, long ownId, Long2ObjectHashMap<Endpoint> endpoints
     @Override
     public int world() {
         return view.world();
-    }
-
-    @Override
-    public long epoch() {
-        return view.epoch();
     }
 
     @Override

@@ -7,14 +7,14 @@ import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
 import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.call.CollectiveCall;
+import dev.starling.distributed.collective.call.Exchange;
 import dev.starling.distributed.collective.call.SymmetricMemory;
-import dev.starling.distributed.collective.call.Task;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
 import java.lang.foreign.MemorySegment;
-import java.time.Duration;
 import java.util.Locale;
 import java.util.function.BooleanSupplier;
+import java.util.function.LongFunction;
 
 /** The collectives of one epoch, carried out by its {@link Engine}. */
 final class GroupCollectives implements Collectives {
@@ -22,9 +22,9 @@ final class GroupCollectives implements Collectives {
 
     private final Membership group;
     private final Engine engine;
-    private volatile GroupBuffer stage;
+    private volatile SymmetricBuffer stage;
     /** Stage of an earlier epoch, whose calls may still use it when this epoch starts. */
-    private GroupBuffer outdated;
+    private SymmetricBuffer outdated;
 
     /** Creates the collectives of an epoch; {@code previous} are those of the last one, or {@code null}. */
     GroupCollectives(Membership group, Engine engine, GroupCollectives previous) {
@@ -46,28 +46,28 @@ final class GroupCollectives implements Collectives {
     }
 
     @Override
-    public GroupBuffer symmetric(long bytes) {
+    public SymmetricBuffer symmetric(long bytes) {
         SymmetricMemory[] registered = new SymmetricMemory[1];
         group.locked(() -> registered[0] = engine.register(bytes));
-        GroupBuffer buffer = new GroupBuffer(group, registered[0]);
+        SymmetricMemory memory = registered[0];
         try {
-            await(registered[0].keys(), "the keys of a buffer of " + bytes + " bytes");
-            group.locked(registered[0]::open);
-            await(registered[0].mapped(), "a buffer of " + bytes + " bytes to be mapped");
+            memory.keys().await(group.config().timeout());
+            group.locked(memory::open);
+            memory.maps().await(group.config().timeout());
         } catch (RuntimeException e) {
-            buffer.close();
+            memory.close();
             throw e;
         }
-        registered[0].settle();
-        return buffer;
+        memory.settle();
+        return memory;
     }
 
     @Override
     public byte[][] exchange(byte[] own) {
-        Task[] task = new Task[1];
-        group.locked(() -> task[0] = engine.exchange(own));
-        await(task[0], "an exchange of bytes between all ranks");
-        return task[0].blobs();
+        Exchange[] exchange = new Exchange[1];
+        group.locked(() -> exchange[0] = engine.exchange(own, "an exchange of bytes between all ranks"));
+        exchange[0].await(group.config().timeout());
+        return exchange[0].blobs();
     }
 
     @Override
@@ -84,8 +84,7 @@ final class GroupCollectives implements Collectives {
     @Override
     public Work prepareAllReduce(SymmetricBuffer buffer, long offset, long count, DType type, ReduceOp op,
             String label, BooleanSupplier ready) {
-        return new Prepared(engine.prepare(CollectiveCall.allReduce(type, op, count, label), memoryOf(buffer),
-                offset, ready));
+        return engine.prepare(CollectiveCall.allReduce(type, op, count, label), memoryOf(buffer), offset, ready);
     }
 
     @Override
@@ -120,17 +119,17 @@ final class GroupCollectives implements Collectives {
 
     @Override
     public Work prepareSend(MemorySegment bytes, int to, int tag) {
-        return new Prepared(engine.transfer(true, to, tag, bytes));
+        return engine.transfer(true, to, tag, bytes);
     }
 
     @Override
     public Work prepareReceive(MemorySegment into, int from, int tag) {
-        return new Prepared(engine.transfer(false, from, tag, into));
+        return engine.transfer(false, from, tag, into);
     }
 
     @Override
     public void broadcast(MemorySegment bytes, int root) {
-        staged(bytes, DType.U8, (count) -> CollectiveCall.broadcast(DType.U8, count, root, "staged"));
+        staged(bytes, DType.U8, count -> CollectiveCall.broadcast(DType.U8, count, root, "staged"));
     }
 
     @Override
@@ -140,14 +139,10 @@ final class GroupCollectives implements Collectives {
                     "the size of the memory, " + elements.byteSize() + " bytes, must be a multiple of " + type.bytes()
                     + ", the size of an element of " + type, "pass whole elements");
         }
-        staged(elements, type, (count) -> CollectiveCall.allReduce(type, op, count, "staged"));
+        staged(elements, type, count -> CollectiveCall.allReduce(type, op, count, "staged"));
     }
 
-    private interface Call {
-        CollectiveCall of(long count);
-    }
-
-    private void staged(MemorySegment bytes, DType type, Call call) {
+    private void staged(MemorySegment bytes, DType type, LongFunction<CollectiveCall> call) {
         if (stage == null) {
             stage = symmetric(STAGE_BYTES);
             if (outdated != null) {
@@ -158,79 +153,26 @@ final class GroupCollectives implements Collectives {
         for (long done = 0; done < bytes.byteSize(); done += STAGE_BYTES) {
             long piece = Math.min(STAGE_BYTES, bytes.byteSize() - done);
             MemorySegment.copy(bytes, done, stage.memory(), 0, piece);
-            prepare(call.of(piece / type.bytes()), stage, 0).run(group.config().timeout());
+            prepare(call.apply(piece / type.bytes()), stage, 0).run(group.config().timeout());
             MemorySegment.copy(stage.memory(), 0, bytes, done, piece);
         }
     }
 
-    private Prepared prepare(CollectiveCall call, SymmetricBuffer buffer, long offset) {
-        return new Prepared(engine.prepare(call, buffer == null ? null : memoryOf(buffer), offset, null));
+    private Work prepare(CollectiveCall call, SymmetricBuffer buffer, long offset) {
+        return engine.prepare(call, buffer == null ? null : memoryOf(buffer), offset, null);
     }
 
     private static SymmetricMemory memoryOf(SymmetricBuffer buffer) {
-        return ((GroupBuffer) buffer).symmetric();
+        return (SymmetricMemory) buffer;
     }
 
-    private static Prepared started(Work work) {
+    private static Work started(Work work) {
         work.start();
-        return (Prepared) work;
+        return work;
     }
 
     @Override
     public void stop() {
         group.locked(() -> engine.fail(new DistributedException("this rank has stopped taking part in collectives")));
-    }
-
-    private void await(Task task, String what) {
-        new Prepared(task).await(group.config().timeout(), what);
-    }
-
-    /** The user's handle of an engine's task. */
-    private final class Prepared implements Work {
-        private final Task task;
-        private final Runnable starting;
-        private final BooleanSupplier done;
-
-        Prepared(Task task) {
-            this.task = task;
-            starting = () -> engine.start(task);
-            done = task::isDone;
-        }
-
-        @Override
-        public void start() {
-            group.check();
-            group.locked(starting);
-            group.wake();
-        }
-
-        @Override
-        public void run(Duration atMost) {
-            group.check();
-            group.locked(starting);
-            await(atMost);
-        }
-
-        @Override
-        public boolean isDone() {
-            return task.isDone();
-        }
-
-        @Override
-        public void await(Duration atMost) {
-            await(atMost, null);
-        }
-
-        void await(Duration atMost, String what) {
-            if (!group.await(done, atMost)) {
-                DistributedException timeout = new DistributedException("waited " + atMost + " for "
-                        + (what == null ? task : what) + "; " + engine.describeAwaited(task));
-                group.locked(() -> engine.abort(timeout));
-            }
-            RuntimeException failure = task.failure();
-            if (failure != null) {
-                throw failure;
-            }
-        }
     }
 }

@@ -3,6 +3,7 @@ package dev.starling.distributed.group;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
+import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import java.nio.ByteBuffer;
@@ -171,19 +172,27 @@ final class Links {
         return departures.get(rank);
     }
 
+    /** Returns the loss of a member of the last view that the next one lacks. */
+    PeerLostException absence(long id) {
+        int rank = view.byId(id).rank();
+        PeerLostException left = departures.get(rank);
+        Endpoint endpoint = endpoints.get(id);
+        return left != null ? left : new PeerLostException(rank, Duration.ofNanos(endpoint == null ? 0
+                : transport.nanoTime() - endpoint.lastReceivedNs()), "the group continues without it");
+    }
+
     /** Returns the loss because of which a member left, or {@code null} if it has reported none. */
     PeerLostException reportedLoss(long id) {
         return reportedLosses.get(id);
     }
 
     /** Stores the loss because of which a member leaves, if the message is plausible. */
-    void onReportedLoss(Endpoint from, Control.Lost loss) {
+    void onReportedLoss(Endpoint from, long epoch, LossReport loss) {
         Member member = member(from);
-        if (member != null && loss.epoch() == view.epoch() && loss.rank() >= 0 && loss.rank() < view.world()
+        if (member != null && epoch == view.epoch() && loss.rank() >= 0 && loss.rank() < view.world()
                 && loss.rank() != member.rank() && view.members().get(loss.rank()).id() != ownId
                 && loss.silentNs() >= 0) {
-            reportedLosses.put(member.id(), new PeerLostException(loss.rank(), Duration.ofNanos(loss.silentNs()),
-                    member.rank(), loss.reason()));
+            reportedLosses.put(member.id(), loss.reportedBy(member.rank()));
         }
     }
 

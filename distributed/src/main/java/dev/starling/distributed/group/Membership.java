@@ -9,6 +9,8 @@ import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.Engine;
+import dev.starling.distributed.collective.call.Driver;
+import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
@@ -21,6 +23,7 @@ import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
+import java.util.function.Function;
 import org.agrona.DirectBuffer;
 
 /**
@@ -29,20 +32,19 @@ import org.agrona.DirectBuffer;
  *
  * <p>Safe for use by several threads, except that all ranks must start collectives in the same order.
  */
-public final class Membership implements Group {
+public final class Membership implements Group, Driver {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     /** How often the group polls the network while a collective runs in shared memory only. */
     private static final long NETWORK_INTERVAL_NS = 20_000;
-    /** How often {@link #rejoin} contacts a lost coordinator. */
-    private static final long REJOIN_INTERVAL_NS = 100_000_000;
     /** How long {@link #close} waits for its last messages to be sent. */
     private static final Duration LEAVE_TIMEOUT = Duration.ofSeconds(1);
 
     private final GroupConfig config;
     private final Transport transport;
     private final Progress progress;
-    private volatile Outbox coordinator;
+    private final CoordinatorLink coordinator;
     private final Links links;
+    private final SubGroups subGroups;
     private final Handlers handlers = new Handlers();
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
     private volatile Phase phase = Phase.JOINING;
@@ -50,15 +52,12 @@ public final class Membership implements Group {
     private volatile GroupCollectives collectives;
     private volatile Engine engine;
     private volatile DistributedException failure;
-    private volatile boolean coordinatorLost;
     private Runnable closeListener = () -> { };
     private long ownId;
     /** This process in the view. */
     private volatile Member self;
     private long networkNs;
-    private long rejoinedNs;
     private volatile boolean alwaysFirst = true;
-    private boolean rejoining;
     private boolean readySent;
     private boolean closed;
 
@@ -68,12 +67,14 @@ public final class Membership implements Group {
         this.config = config;
         this.transport = transport;
         links = new Links(transport);
+        subGroups = new SubGroups(this, transport, links);
         transport.onMessage(this::onMessage);
         transport.onPut((from, immediate) -> {
             Member member = links.member(from);
             if (engine != null && member != null) {
                 engine.onPut(member.rank(), immediate);
             }
+            subGroups.onPut(from, immediate);
         });
         transport.onConnection(new ConnectionHandler() {
             @Override
@@ -86,7 +87,7 @@ public final class Membership implements Group {
                 Membership.this.onLost(endpoint);
             }
         });
-        coordinator = requestJoin(CoordinatorAddress.resolve(config.coordinator(), config.joinTimeout()));
+        coordinator = new CoordinatorLink(transport, config);
         progress = new Progress(transport, this::work, this::isBusy, background,
                 "starling-group-" + transport.address());
     }
@@ -121,19 +122,13 @@ public final class Membership implements Group {
         throw new DistributedException("strategies need a group that Group.join has returned, got " + group);
     }
 
-    private Outbox requestJoin(String address) {
-        Outbox outbox = new Outbox(transport.connect(address, new byte[0]));
-        outbox.send(Channels.CONTROL, new Control.Join(transport.address(), config.host(), config.preferredRank()));
-        return outbox;
-    }
-
     private void awaitRunning(long after, Duration atMost) {
         boolean[] ran = new boolean[1];
         boolean decided = progress.await(() -> {
             // The epoch may have ended again by now; the next call that uses it reports that.
             ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
-            return ran[0] || phase == Phase.ENDED || coordinator.endpoint().state() == Endpoint.State.REFUSED
-                    || phase != Phase.RUNNING && coordinatorLost;
+            return ran[0] || phase == Phase.ENDED || coordinator.isRefused()
+                    || phase != Phase.RUNNING && coordinator.isLost();
         }, atMost);
         if (ran[0]) {
             return;
@@ -142,10 +137,10 @@ public final class Membership implements Group {
             throw failure;
         }
         Endpoint endpoint = coordinator.endpoint();
-        if (endpoint.state() == Endpoint.State.REFUSED) {
+        if (coordinator.isRefused()) {
             throw new DistributedException("cannot join the group: " + endpoint.reason());
         }
-        if (coordinatorLost) {
+        if (coordinator.isLost()) {
             throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastReceivedNs()),
                     endpoint.reason() + (failure == null ? "" : "; and " + failure.getMessage()));
         }
@@ -202,6 +197,22 @@ public final class Membership implements Group {
         return collectives;
     }
 
+    @Override
+    public Group split(Function<Member, ?> colour) {
+        return split(colour, true);
+    }
+
+    /** As {@link #split(Function)}; unless {@code admits}, a process that joins does not end the sub-group's epoch. */
+    public Group split(Function<Member, ?> colour, boolean admits) {
+        SubGroup part = new SubGroup(this, colour, admits);
+        locked(() -> subGroups.form(part));
+        return part;
+    }
+
+    SubGroups subGroups() {
+        return subGroups;
+    }
+
     /** Returns the connection to a member, or {@code null}; use it under {@link #locked} only. */
     public Endpoint endpoint(long id) {
         return links.get(id);
@@ -227,11 +238,12 @@ public final class Membership implements Group {
     }
 
     /** Runs an action under the group's lock: no other thread uses the transport meanwhile. */
+    @Override
     public void locked(Runnable action) {
         progress.locked(action);
     }
 
-    /** Does the group's work until a condition holds or the time has passed; returns whether the condition holds. */
+    @Override
     public boolean await(BooleanSupplier condition, Duration atMost) {
         return progress.await(condition, atMost);
     }
@@ -241,7 +253,7 @@ public final class Membership implements Group {
         return progress.doWork();
     }
 
-    /** Wakes the background thread because there is work. */
+    @Override
     public void wake() {
         progress.wake();
     }
@@ -278,23 +290,18 @@ public final class Membership implements Group {
 
     /** Returns whether the coordinator is lost; the present epoch may continue without it. */
     public boolean isCoordinatorLost() {
-        return coordinatorLost;
+        return coordinator.isLost();
     }
 
     /**
-     * Requests a lost coordinator to admit this process again, as a new member. Returns immediately; call it repeatedly
-     * until the coordinator answers, which starts a new epoch. Nothing changes before that.
+     * Requests the coordinator, if it is lost, to admit this process again, as a new member. For a process that misses
+     * members that it needs: perhaps the group continues without it. Returns immediately; call it repeatedly until the
+     * coordinator answers, which starts a new epoch. Nothing changes before that.
      */
     public void rejoin() {
         locked(() -> {
-            long now = transport.nanoTime();
-            if (coordinatorLost && phase != Phase.ENDED && now - rejoinedNs > REJOIN_INTERVAL_NS) {
-                Endpoint lost = coordinator.endpoint();
-                lost.close();
-                rejoinedNs = now;
-                rejoining = true;
-                coordinatorLost = false;
-                coordinator = requestJoin(lost.address());
+            if (phase != Phase.ENDED) {
+                coordinator.rejoin();
             }
         });
     }
@@ -306,27 +313,26 @@ public final class Membership implements Group {
 
     private boolean isBusy() {
         Engine present = engine;
-        return phase != Phase.RUNNING && phase != Phase.ENDED || present != null && present.isBusy();
+        return phase != Phase.RUNNING && phase != Phase.ENDED || present != null && present.isBusy()
+                || subGroups.isBusy();
     }
 
     private int work() {
-        if (phase == Phase.RUNNING && engine.worksDirectly()) {
+        if (phase == Phase.RUNNING && (engine.worksDirectly() || subGroups.worksDirectly())) {
             long now = System.nanoTime();
             if (now - networkNs < NETWORK_INTERVAL_NS) {
-                return engine.doWork();
+                return engine.doWork() + subGroups.doWork();
             }
             networkNs = now;
         }
         int work = transport.doWork() + coordinator.doWork();
-        if (!coordinatorLost && coordinator.endpoint().state() == Endpoint.State.LOST) {
-            onLost(coordinator.endpoint());
-        }
+        int done = subGroups.doWork();
         if (phase == Phase.CONNECTING) {
-            work += connect();
+            work += done + connect();
         } else if (phase == Phase.RUNNING) {
-            int done = engine.doWork();
+            done += engine.doWork();
             // Flush the last messages: the next call may be long in coming.
-            work += done + (done > 0 && !engine.isBusy() ? transport.doWork() : 0);
+            work += done + (done > 0 && !engine.isBusy() && !subGroups.isBusy() ? transport.doWork() : 0);
             for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
                 failIfAwaited(rank);
             }
@@ -337,10 +343,12 @@ public final class Membership implements Group {
     /** Fails the epoch if a collective needs a member that has left. */
     private void failIfAwaited(int rank) {
         PeerLostException loss = links.departure(rank);
-        if (loss != null && engine.awaits(rank)) {
+        Endpoint left = links.get(view.members().get(rank).id());
+        if (loss != null && (engine.awaits(rank) || subGroups.awaits(left))) {
             long id = view.members().get(loss.rank()).id();
             failEpoch(loss);
-            coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), id, loss, loss.rank() == rank
+            subGroups.onLost(left, loss);
+            coordinator.send(Control.Suspect.of(view.epoch(), id, loss, loss.rank() == rank
                     ? "it has left" : loss.getMessage()));
         }
     }
@@ -359,6 +367,8 @@ public final class Membership implements Group {
             if (engine != null && member != null) {
                 engine.onMessage(member.rank(), buffer, body, bodyLength);
             }
+        } else if (channel == Channels.SUB_GROUPS) {
+            subGroups.onMessage(from, buffer, body, bodyLength);
         } else {
             handlers.dispatch(channel, from, buffer, body, bodyLength);
         }
@@ -376,30 +386,29 @@ public final class Membership implements Group {
             return;
         }
         if (from != coordinator.endpoint()) {
-            if (message instanceof Control.Lost loss) {
-                links.onReportedLoss(from, loss);
+            if (message instanceof Control.Lost(long epoch, LossReport loss)) {
+                links.onReportedLoss(from, epoch, loss);
             }
             return;
         }
         switch (message) {
             case Control.NewView m -> onNewView(m.id(), m.view());
             case Control.Start m -> onStart(m.epoch());
-            case Control.Lost m -> end(new PeerLostException(m.rank(), Duration.ofNanos(m.silentNs()), m.reason()));
+            case Control.Lost m -> end(m.loss().detected());
             case Control.Refused m -> end(new DistributedException(m.reason()));
             case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _ -> { }
         }
     }
 
     private void onNewView(long id, View next) {
-        // A restarted coordinator counts epochs from 1 again.
-        if (phase == Phase.ENDED || next.epoch() <= view.epoch() && !rejoining) {
+        if (phase == Phase.ENDED || !coordinator.admits(next.epoch(), view.epoch())) {
             return;
         }
-        rejoining = false;
         if (phase == Phase.RUNNING) {
             failEpoch(new MembershipChangedException("epoch " + next.epoch() + " has " + next.world()
                     + " members instead of " + view.world()));
         }
+        subGroups.onNewView(next, id);
         ownId = id;
         view = next;
         self = next.byId(id);
@@ -417,10 +426,11 @@ public final class Membership implements Group {
         if (engine != null) {
             engine.close();
         }
-        engine = new Engine(new EpochFabric(view, ownId, links.all(), transport), Channels.COLLECTIVES);
+        engine = new Engine(new EpochFabric(view.epoch(), view, ownId, links.all(), transport), this,
+                Channels.COLLECTIVES);
         collectives = new GroupCollectives(this, engine, collectives);
         readySent = true;
-        coordinator.send(Channels.CONTROL, new Control.Ready(view.epoch()));
+        coordinator.send(new Control.Ready(view.epoch()));
         return 1;
     }
 
@@ -434,9 +444,7 @@ public final class Membership implements Group {
 
     private void onLost(Endpoint endpoint) {
         if (endpoint == coordinator.endpoint()) {
-            coordinatorLost = true;
-            LOG.log(rejoining ? Level.DEBUG : Level.WARNING, "the coordinator is lost: {0}; the present epoch "
-                    + "continues", endpoint.reason());
+            coordinator.onLost();
             return;
         }
         PeerLostException loss = links.onLost(endpoint);
@@ -446,7 +454,8 @@ public final class Membership implements Group {
         if (phase == Phase.RUNNING) {
             failEpoch(loss);
         }
-        coordinator.send(Channels.CONTROL, Control.Suspect.of(view.epoch(), links.member(endpoint).id(), loss,
+        subGroups.onLost(endpoint, loss);
+        coordinator.send(Control.Suspect.of(view.epoch(), links.member(endpoint).id(), loss,
                 endpoint.reason()));
         listeners.forEach(Runnable::run);
     }
@@ -463,6 +472,7 @@ public final class Membership implements Group {
         if (phase != Phase.ENDED) {
             failEpoch(why);
             phase = Phase.ENDED;
+            subGroups.endAll(why);
             listeners.forEach(Runnable::run);
         }
     }
@@ -483,13 +493,11 @@ public final class Membership implements Group {
             return;
         }
         closed = true;
-        List<Outbox> last = new ArrayList<>(List.of(coordinator));
+        List<Outbox> last = new ArrayList<>(List.of(coordinator.outbox()));
         locked(() -> {
-            coordinator.send(Channels.CONTROL, new Control.Leave());
+            coordinator.send(new Control.Leave());
             if (phase != Phase.CONNECTING && failure instanceof PeerLostException loss && loss.rank() >= 0) {
-                Control why = new Control.Lost(view.epoch(), loss.rank(), loss.silentFor().toNanos(),
-                        loss.getMessage());
-                last.addAll(links.sendToAll(why));
+                last.addAll(links.sendToAll(new Control.Lost(view.epoch(), LossReport.of(loss))));
             }
         });
         await(() -> {
@@ -499,6 +507,7 @@ public final class Membership implements Group {
         progress.close();
         locked(() -> {
             end(new DistributedException("the group is closed"));
+            subGroups.close();
             if (engine != null) {
                 engine.close();
                 collectives.close();

@@ -3,7 +3,6 @@ package dev.starling.distributed.ps;
 import dev.starling.autograd.Tape;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.config.Consistency;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.worker.RemoteTable;
 import dev.starling.nn.Layer;
@@ -16,6 +15,7 @@ import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import java.util.List;
 
 /**
@@ -41,7 +41,7 @@ import java.util.List;
  */
 public final class EmbeddingTable implements Layer {
     private final Plan.Table plan;
-    private final ServerOptimizer rule;
+    private final Rule rule;
     /**
      * Always 0, and added to the fetched rows so that the tape records a gradient for them: the rows of a batch cannot
      * be a parameter, which has a fixed shape.
@@ -51,7 +51,7 @@ public final class EmbeddingTable implements Layer {
 
     private EmbeddingTable(Builder builder) {
         plan = new Plan.Table(builder.name, builder.width, builder.rows, builder.scale,
-                new ServerOptimizer.Sgd(0, 0, 0, false));
+                new Rule.Sgd(0, 0, 0, false));
         rule = builder.rule;
     }
 
@@ -149,7 +149,7 @@ public final class EmbeddingTable implements Layer {
     }
 
     /** Returns the table's plan, with {@code otherwise} as the rule unless the table has its own. */
-    Plan.Table plan(int servers, ServerOptimizer otherwise) {
+    Plan.Table plan(int servers, Rule otherwise) {
         // Ids are hashed, so the servers' shares differ only by chance.
         long each = plan.rows() / servers;
         return new Plan.Table(plan.name(), plan.width(), servers == 1 ? each : each + each / 16 + 256, plan.scale(),
@@ -170,7 +170,7 @@ public final class EmbeddingTable implements Layer {
         private final long rows;
         private final int width;
         private double scale;
-        private ServerOptimizer rule;
+        private Rule rule;
 
         private Builder(String name, long rows, int width) {
             if (name.isEmpty() || rows < 1 || width < 1) {
@@ -193,7 +193,7 @@ public final class EmbeddingTable implements Layer {
         }
 
         /** Sets the rule that servers apply to rows; default that of the worker's optimiser. */
-        public Builder optimizer(ServerOptimizer newRule) {
+        public Builder optimizer(Rule newRule) {
             rule = newRule;
             return this;
         }

@@ -3,14 +3,15 @@ package dev.starling.distributed.ps;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.server.ServerNode;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.distributed.ps.wire.SessionMessage;
 import dev.starling.distributed.ps.worker.Agreement;
 import dev.starling.distributed.ps.worker.Client;
 import dev.starling.distributed.ps.worker.GradientCopies;
@@ -19,6 +20,7 @@ import dev.starling.distributed.ps.worker.RowJob;
 import dev.starling.distributed.ps.worker.ServerLink;
 import dev.starling.distributed.ps.worker.TablePart;
 import dev.starling.distributed.ps.worker.WorkerWeights;
+import dev.starling.distributed.state.RunNotes;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointException;
@@ -36,10 +38,8 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import java.lang.System.Logger.Level;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayList;
@@ -49,11 +49,12 @@ import java.util.Map;
 
 /**
  * Training with servers that hold the weights and take the optimiser's steps: workers push each gradient as soon as it
- * is final and get the new weights back. Servers and workers are members of one group; a process chooses its role by
- * calling {@link #serve} or {@link #worker}.
+ * is final and get the new weights back. Servers and workers are members of one group, which a process joins in its
+ * {@link Role}.
  *
  * <pre>{@code
- * ParameterServer.serve(group, 0, ServerConfig.in(directory)); // in a server, until training ends
+ * Group group = Group.join(GroupConfig.of(transport, coordinator).place(rank, workers));
+ * ParameterServer.serve(group, ServerConfig.in(directory)); // in a server, until training ends
  * // in a worker:
  * try (ParameterServer servers = ParameterServer.worker(group, number).workers(4).servers(1)
  *         .consistency(new Consistency.Stale(4)).build()) {
@@ -81,7 +82,6 @@ import java.util.Map;
 public final class ParameterServer implements DistributionStrategy, StreamsGradients, Collective, StepsElsewhere,
         Concludes {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
-    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final int BLOCK_LENGTH = 16_384;
     private static final int NOTES_INTERVAL_STEPS = 16;
 
@@ -115,14 +115,14 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     /**
      * Runs a server in the calling thread until all workers are done.
      *
-     * @param number of this server, from 0
+     * @param group in which this process is a {@link Role.Server}
      * @param config storage; servers may share its directory, in which each creates a subdirectory of its own
      * @throws ServerException if the server cannot use its files
      * @throws PeerLostException if a member of a synchronous run is lost
-     * @throws DistributedException if the group ends, or no worker is left
+     * @throws DistributedException if the group ends, no worker is left, or this process is not a server
      */
-    public static void serve(Group group, int number, ServerConfig config) {
-        new ServerNode(Membership.of(group), number, config).run();
+    public static void serve(Group group, ServerConfig config) {
+        new ServerNode(Membership.of(group), config).run();
     }
 
     /**
@@ -166,7 +166,6 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
                 Rules.of(state, config.optimizer(), used),
                 Rules.ofTables(state, config.optimizer(), used, config.servers()));
         client = new Client(group, rank(), plan, synchronous, random);
-        agreement = synchronous ? new Agreement(client, rank(), world(), config.proportional()) : null;
         List<Parameter> parameters = state.optimizer().parameters();
         pushed = new boolean[parameters.size()];
         localWeights = new WorkerWeights(parameters, plan, client.servers, random);
@@ -185,29 +184,22 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         for (RemoteTable table : tables.values()) {
             client.ask(table.parts(), Message.JOIN);
         }
-        if (synchronous && rank() > 0) {
-            client.awaitWithNotes("for the initial weights of worker 0");
-        } else {
-            client.await(rank() == 0 ? "for the servers to store the initial weights"
-                    : "for the initial weights of worker 0");
-        }
+        client.await(rank() == 0 ? "for the servers to store the initial weights"
+                : "for the initial weights of worker 0");
         localWeights.adopt();
         if (rank() == 0 && state.step() > 0) {
             compareToCheckpoint(used);
         }
-        Map<String, String> furthest = client.furthest();
+        if (synchronous) {
+            agreement = new Agreement(client, rank(), config.proportional(), config.ownData(), state);
+        }
+        Map<String, String> furthest = synchronous ? agreement.beginning() : client.furthest();
         if (furthest != null && state.step() == 0 && !furthest.get("step").equals("0")) {
             state.restore(furthest);
         }
         if (synchronous && state.step() > 0) {
             // Only worker 0 has read the checkpoint's running statistics.
             agreement.sumBuffers(state.model(), rank() == 0 ? 1 : 0);
-        }
-        if (synchronous) {
-            agreement.requireSameSettings(config.ownData());
-            if (config.ownData()) {
-                agreement.divideOwnRows(state.rows());
-            }
         }
     }
 
@@ -227,22 +219,22 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             localWeights.keptSteps(i, restored ? optimizer.steps() * (synchronous ? 1 : world()) : 0);
         }
         localWeights.keep(keepers);
-        if (synchronous || state.step() > 0) {
-            client.askFirst(Message.BEGIN, notes());
+        if (!synchronous && state.step() > 0) {
+            client.askFirst(new SessionMessage.Begin(state.step(), RunNotes.encode(state.notes())));
         }
     }
 
     /** Allocates state for a rule of {@link Builder#optimizer}; returns whether a checkpoint has restored it. */
     private boolean keep(Plan.Dense dense, Parameter weights, List<Parameter> into) {
         boolean restored = true;
-        for (int k = 0; k < dense.rule().slots() && dense.count() > 0; k++) {
+        for (int k = 0; k < dense.rule().slots().size() && dense.count() > 0; k++) {
             Parameter kept;
-            try (Tensor zeros = Tensor.zeros(weights.shape().dims())) {
-                kept = Parameter.buffer(zeros);
+            try (Tensor initial = Tensor.full(DType.F32, dense.rule().initial(), weights.shape().dims())) {
+                kept = Parameter.buffer(initial);
             }
             into.add(kept);
             ruleState.add(kept);
-            restored &= state.keep(dense.rule().getClass().getSimpleName() + k + '.' + dense.name(), kept);
+            restored &= state.keep(dense.rule().name() + k + '.' + dense.name(), kept);
         }
         return restored;
     }
@@ -352,7 +344,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     @Override
     public void afterStep() {
         if (!synchronous && steps++ % NOTES_INTERVAL_STEPS == 0) {
-            client.notifyFirst(Message.NOTES, notes());
+            client.notifyFirst(new SessionMessage.Notes(state.step(), RunNotes.encode(state.notes())));
         }
     }
 
@@ -360,13 +352,6 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     @Override
     public boolean stops(boolean wanted) {
         return synchronous ? agreement.stops(wanted) : wanted;
-    }
-
-    private byte[] notes() {
-        StringBuilder lines = new StringBuilder();
-        state.notes().forEach((name, value) -> lines.append(name).append('=').append(value).append('\n'));
-        byte[] text = lines.toString().getBytes(StandardCharsets.UTF_8);
-        return ByteBuffer.allocate(8 + text.length).order(ORDER).putLong(state.step()).put(text).array();
     }
 
     // ---- between steps ----
@@ -413,13 +398,17 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             // Servers must not end while they write. The thread that waits for the checkpoint reports a failure.
             save.awaitServers();
         }
-        client.askServers(Message.GOODBYE);
+        client.askForFarewell();
         client.await("for the servers to confirm the end of training");
     }
 
     /** Releases the memory. */
     @Override
     public void close() {
+        if (agreement != null) {
+            agreement.close();
+            agreement = null;
+        }
         if (client != null) {
             client.close();
             client = null;
@@ -450,7 +439,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         private Consistency consistency = new Consistency.Asynchronous();
         private boolean proportional;
         private boolean ownData;
-        private ServerOptimizer optimizer;
+        private Rule optimizer;
         private List<EmbeddingTable> tables = List.of();
 
         private Builder(Group group, int number) {
@@ -496,7 +485,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         }
 
         /** Sets the rule that servers apply. The worker's optimiser then provides only the learning rate. */
-        public Builder optimizer(ServerOptimizer rule) {
+        public Builder optimizer(Rule rule) {
             optimizer = rule;
             return this;
         }

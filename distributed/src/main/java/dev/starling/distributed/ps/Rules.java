@@ -1,14 +1,13 @@
 package dev.starling.distributed.ps;
 
 import dev.starling.distributed.DistributedException;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.TensorException;
-import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.Rule;
 import java.util.ArrayList;
 import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
@@ -25,7 +24,7 @@ final class Rules {
      * @param common the rule for all parameters, or {@code null} for that of the worker's optimiser
      * @throws DistributedException if servers do not support the optimiser's rule
      */
-    static List<Plan.Dense> of(TrainingState state, ServerOptimizer common, List<EmbeddingTable> tables) {
+    static List<Plan.Dense> of(TrainingState state, Rule common, List<EmbeddingTable> tables) {
         List<Plan.Dense> dense = new ArrayList<>();
         List<Parameter> parameters = state.optimizer().parameters();
         Map<Parameter, String> paths = new IdentityHashMap<>();
@@ -40,19 +39,20 @@ final class Rules {
     }
 
     /** Returns the tables that servers hold. A table that is not in the model gets the rule of the first parameter. */
-    static List<Plan.Table> ofTables(TrainingState state, ServerOptimizer common, List<EmbeddingTable> tables,
+    static List<Plan.Table> ofTables(TrainingState state, Rule common, List<EmbeddingTable> tables,
             int servers) {
         return tables.stream().map(table -> table.plan(servers, common != null ? common : ofOptimizer(state.optimizer(),
                 Math.max(0, state.optimizer().parameters().indexOf(table.anchor()))))).toList();
     }
 
-    private static ServerOptimizer ofOptimizer(Optimizer optimizer, int parameter) {
-        Update rule = optimizer.rule(parameter);
+    private static Rule ofOptimizer(Optimizer optimizer, int parameter) {
+        Rule rule = optimizer.rule(parameter);
         if (rule == null) {
             throw new DistributedException("parameter servers do not support the rule of " + optimizer.getClass()
-                    .getSimpleName() + "; train with Sgd, Adam or AdamW, or set ParameterServer.Builder.optimizer");
+                    .getSimpleName() + "; train with an optimiser of one rule, such as Sgd or AdamW, or set "
+                    + "ParameterServer.Builder.optimizer");
         }
-        return ServerOptimizer.of(rule);
+        return rule;
     }
 
     /**

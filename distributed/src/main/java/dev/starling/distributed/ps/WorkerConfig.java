@@ -1,9 +1,9 @@
 package dev.starling.distributed.ps;
 
 import dev.starling.distributed.ps.config.Consistency;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.worker.Agreement;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import java.util.List;
 
 /**
@@ -19,7 +19,7 @@ import java.util.List;
  * @param tables that are not layers of the model
  */
 record WorkerConfig(int number, int workers, int servers, Consistency consistency, boolean proportional,
-        boolean ownData, ServerOptimizer optimizer, List<EmbeddingTable> tables) {
+        boolean ownData, Rule optimizer, List<EmbeddingTable> tables) {
     WorkerConfig {
         require(number >= 0 && number < workers && servers > 0, "0 <= number < workers and servers > 0 must hold, "
                 + "got number " + number + ", " + workers + " workers and " + servers + " servers",

@@ -57,7 +57,8 @@ final class DeviceBuckets implements AutoCloseable {
     Tensor slot(int entry, Shape shape) {
         BucketPlan.Place place = plan.places().get(entry);
         BucketPlan.Bucket bucket = plan.buckets().get(place.bucket());
-        return memory.get(place.bucket()).view(shape, shape.contiguousStrides(),
+        Tensor all = memory.get(place.bucket());
+        return all.storage().view(all.spec().with(shape), shape.contiguousStrides(),
                 (place.offset() - bucket.offset()) / bucket.dtype().bytes());
     }
 

@@ -1,16 +1,14 @@
 package dev.starling.distributed.ring;
 
 import dev.starling.distributed.Collectives;
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
+import dev.starling.distributed.state.DeviceCopies;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.PinnedMemory;
-import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.Arrays;
@@ -22,13 +20,10 @@ import java.util.Arrays;
  * other buckets are reduced.
  */
 final class StagedReducer implements Reducer {
-    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
-
     private final Collectives collectives;
-    private final Duration timeout;
     private final DeviceBuckets memory;
     private final SymmetricBuffer buffer;
-    private final PinnedMemory pinned;
+    private final DeviceCopies copies;
     private BucketPlan plan;
     private PinnedMemory.Part[] parts = {};
     private Work[] works = {};
@@ -40,10 +35,9 @@ final class StagedReducer implements Reducer {
      */
     StagedReducer(Collectives collectives, Device device, long bytes, Duration timeout) {
         this.collectives = collectives;
-        this.timeout = timeout;
         buffer = collectives.symmetric(bytes);
         memory = new DeviceBuckets(device);
-        pinned = device.backend().pin(buffer.memory().address(), bytes);
+        copies = new DeviceCopies(device, buffer.memory(), timeout);
     }
 
     @Override
@@ -53,14 +47,10 @@ final class StagedReducer implements Reducer {
 
     @Override
     public void prepare(BucketPlan newPlan) {
-        if (!PinnedMemory.awaitCopies(parts, timeout)) {
-            throw new DistributedException("waited " + timeout + " for gradients to be copied back to "
-                    + memory.device());
-        }
+        copies.clear();
         plan = newPlan;
         buffer.memory().fill((byte) 0);
         memory.prepare(plan);
-        closeParts();
         parts = new PinnedMemory.Part[plan.buckets().size()];
         works = new Work[parts.length];
         BucketPlan.Place vector = plan.places().getLast();
@@ -69,18 +59,11 @@ final class StagedReducer implements Reducer {
             // The vector is the last entry, and stays on the host.
             long end = b == vector.bucket() ? vector.offset()
                     : bucket.offset() + bucket.count() * bucket.dtype().bytes();
-            PinnedMemory.Part part = pinned.part(bucket.offset(), end - bucket.offset());
+            PinnedMemory.Part part = copies.part(bucket.offset(), end - bucket.offset());
             parts[b] = part;
             works[b] = collectives.prepareAllReduce(buffer, bucket.offset(), bucket.count(), bucket.dtype(),
                     ReduceOp.SUM, "gradient bucket " + b + " of " + works.length, part::isDone);
         }
-    }
-
-    private void closeParts() {
-        for (PinnedMemory.Part part : parts) {
-            part.close();
-        }
-        parts = new PinnedMemory.Part[0];
     }
 
     @Override
@@ -118,22 +101,13 @@ final class StagedReducer implements Reducer {
         if (Arrays.stream(works).anyMatch(work -> !work.isDone())) {
             collectives.stop();
         }
-        try {
-            if (!PinnedMemory.awaitCopies(parts, timeout)) {
-                LOG.log(Level.ERROR, "{0} still copies to or from memory of the host after {1}: {2} bytes are not"
-                        + " released", memory.device(), timeout, buffer.bytes());
-                return;
+        if (copies.awaitLast()) {
+            try {
+                copies.close();
+            } finally {
+                memory.close();
+                buffer.close();
             }
-        } catch (TensorException e) {
-            // A failed device does not copy any more.
-            LOG.log(Level.WARNING, "{0}", e.getMessage());
-        }
-        try {
-            closeParts();
-            pinned.close();
-        } finally {
-            memory.close();
-            buffer.close();
         }
     }
 }

@@ -34,10 +34,10 @@ public final class StateExchange {
      * @throws DistributedException if ranks train different models
      */
     public static int synchronize(Collectives collectives, int rank, TrainingState state, boolean fresh) {
-        byte[][] encoded = collectives.exchange(StateSummary.of(state, fresh).encode());
+        byte[][] encoded = collectives.exchange(StateSummary.CODEC.encode(StateSummary.of(state, fresh)));
         StateSummary[] summaries = new StateSummary[encoded.length];
         for (int r = 0; r < encoded.length; r++) {
-            summaries[r] = StateSummary.decode(encoded[r], r);
+            summaries[r] = StateSummary.CODEC.decode(r, encoded[r]);
             summaries[r].requireSameModel(summaries[0], r, state);
         }
         int source = furthest(summaries);

@@ -2,6 +2,8 @@ package dev.starling.distributed.coordinator;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.distributed.Member;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Control;
@@ -33,6 +35,10 @@ class CoordinatorTest {
         private final Queue<Control> received = new ArrayDeque<>();
 
         Client(Coordinator coordinator) {
+            this(coordinator, new Role.Worker());
+        }
+
+        Client(Coordinator coordinator, Role role) {
             transport = Transport.open(config);
             transport.onMessage(this::onMessage);
             outbox = new Outbox(transport.connect(coordinator.address(), new byte[0]));
@@ -40,7 +46,7 @@ class CoordinatorTest {
                 transport.doWork();
                 outbox.doWork();
             });
-            send(new Control.Join(transport.address(), "host", -1));
+            send(new Control.Join(transport.address(), "host", -1, role));
         }
 
         private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
@@ -138,8 +144,8 @@ class CoordinatorTest {
                     .contains("rank 1 was excluded").contains("does not answer"));
             for (Client each : List.of(first, third)) {
                 assertThat(each.receive()).isInstanceOfSatisfying(Control.Lost.class, m -> {
-                    assertThat(m.rank()).isOne();
-                    assertThat(m.silentNs()).isGreaterThanOrEqualTo(7_000_000);
+                    assertThat(m.loss().rank()).isOne();
+                    assertThat(m.loss().silentNs()).isGreaterThanOrEqualTo(7_000_000);
                 });
             }
         }
@@ -155,7 +161,7 @@ class CoordinatorTest {
             first.send(new Control.Leave());
             for (Client each : List.of(second, third)) {
                 assertThat(each.receive()).isInstanceOfSatisfying(Control.Lost.class,
-                        m -> assertThat(m.rank()).isZero());
+                        m -> assertThat(m.loss().rank()).isZero());
             }
         }
     }
@@ -185,6 +191,36 @@ class CoordinatorTest {
             try (Client third = new Client(coordinator)) {
                 assertThat(third.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
                         .contains("the group of 2 is complete"));
+            }
+        }
+    }
+
+    @Test
+    void announcesRolesAndRefusesASecondServerOfANumber() {
+        try (Coordinator coordinator = open(3, OnLoss.END);
+                Client server = new Client(coordinator, new Role.Server(4)); Client worker = new Client(coordinator)) {
+            try (Client second = new Client(coordinator, new Role.Server(4))) {
+                assertThat(second.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
+                        .contains("server 4 has joined already"));
+            }
+            try (Client other = new Client(coordinator, new Role.Server(5))) {
+                for (Client each : List.of(server, worker, other)) {
+                    assertThat(each.receive()).isInstanceOfSatisfying(Control.NewView.class, m -> assertThat(
+                            m.view().members()).extracting(Member::role).containsExactlyInAnyOrder(new Role.Server(4),
+                            new Role.Worker(), new Role.Server(5)));
+                }
+            }
+        }
+    }
+
+    @Test
+    void admitsAServerInPlaceOfOneThatMayBeLost() {
+        try (Coordinator coordinator = open(1, OnLoss.REFORM); Client first = new Client(coordinator,
+                new Role.Server(0))) {
+            first.receiveView(1, 1);
+            try (Client replacement = new Client(coordinator, new Role.Server(0))) {
+                first.receiveView(2, 2);
+                replacement.receiveView(2, 2);
             }
         }
     }

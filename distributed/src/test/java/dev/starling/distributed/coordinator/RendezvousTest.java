@@ -34,5 +34,7 @@ class RendezvousTest {
         TransportConfig config = TransportConfig.of("local", Secret.random());
         assertThatThrownBy(() -> Rendezvous.join(config, List.of("[::1]", "[::1]"), 0, Coordinator.OnLoss.END, 2))
                 .isInstanceOf(TransportException.class).hasMessageContaining("a port in the first entry");
+        assertThatThrownBy(() -> Rendezvous.join(config, List.of("host:1", "host"), 0, 2, Coordinator.OnLoss.END, 2))
+                .isInstanceOf(TransportException.class).hasMessageContaining("2 servers");
     }
 }

@@ -25,14 +25,13 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
-import java.nio.ByteOrder;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
-import org.agrona.concurrent.UnsafeBuffer;
+import org.agrona.ExpandableArrayBuffer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -42,7 +41,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(120)
 class GossipTest {
     private static final int EXAMPLES = 600;
-    private static final int ANNOUNCEMENT_BYTES = 32;
     private static final Duration TIMEOUT = Duration.ofSeconds(10);
     /** Slows training down, so that no worker finishes before another has started. */
     private static final TrainingListener SLOW_STEPS = new TrainingListener() {
@@ -245,8 +243,7 @@ class GossipTest {
                     assertThat(second.peers()).isEqualTo(1);
                     assertThat(remaining.await(() -> received.get() == 1, TIMEOUT)).isTrue();
                     // Closing the first must not stop the second from receiving.
-                    remaining.locked(() -> remaining.endpoint(group.self().id())
-                            .send(announcement("a tensor"), 0, ANNOUNCEMENT_BYTES));
+                    announce(remaining, group, "a tensor");
                     assertThatThrownBy(() -> {
                         for (long begin = System.nanoTime(); System.nanoTime() - begin < TIMEOUT.toNanos();) {
                             second.afterStep();
@@ -258,14 +255,11 @@ class GossipTest {
         });
     }
 
-    /** Returns the announcement of a worker that trains a model of one tensor. */
-    private static UnsafeBuffer announcement(String tensor) {
-        UnsafeBuffer message = new UnsafeBuffer(new byte[ANNOUNCEMENT_BYTES]);
-        message.putInt(0, Gossip.CHANNEL, ByteOrder.LITTLE_ENDIAN);
-        message.putInt(4, 1, ByteOrder.LITTLE_ENDIAN);
-        message.putInt(20, tensor.length(), ByteOrder.LITTLE_ENDIAN);
-        message.putStringWithoutLengthAscii(24, tensor);
-        return message;
+    /** Sends the announcement of a worker that trains another model. */
+    private static void announce(Membership from, Membership to, String layout) {
+        ExpandableArrayBuffer message = new ExpandableArrayBuffer();
+        int length = GossipMessage.write(message, new GossipMessage.Announcement(0, new byte[0], layout));
+        from.locked(() -> from.endpoint(to.self().id()).send(message, 0, length));
     }
 
     /** Joins a group, and counts messages of gossip. */

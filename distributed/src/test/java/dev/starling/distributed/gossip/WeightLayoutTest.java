@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.nn.Parameter;
 import dev.starling.nn.layer.Linear;
+import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.DType;
@@ -16,7 +17,7 @@ class WeightLayoutTest {
     @Test
     void mixesFiniteWeightsIntoThoseThatAreNotFrozen() {
         try (Arena arena = Arena.ofConfined(); Linear line = Linear.of(3, 1, Generator.seeded(1));
-                Sgd sgd = Sgd.over(line).build()) {
+                Optimizer sgd = Sgd.over(line).build()) {
             WeightLayout layout = new WeightLayout(TrainingState.of(line, sgd));
             Tensor[] slot = layout.over(arena.allocate(layout.bytes(), 64));
             Parameter weight = line.weight();

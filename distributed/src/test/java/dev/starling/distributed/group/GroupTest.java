@@ -9,9 +9,11 @@ import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
 import dev.starling.distributed.coordinator.Coordinator;
@@ -247,10 +249,18 @@ class GroupTest {
         }
         TransportConfig config = TransportConfig.of("aeron", Secret.random());
         List<String> hosts = List.of(host + ":" + port, host);
-        FutureTask<Integer> one = inThread(() -> Rendezvous.join(config, hosts, 1, Coordinator.OnLoss.END, 2));
-        FutureTask<Integer> zero = inThread(() -> Rendezvous.join(config, hosts, 0, Coordinator.OnLoss.END, 2));
+        FutureTask<Integer> one = inThread(() -> checked(Rendezvous.join(config, hosts, 1, 1,
+                Coordinator.OnLoss.END, 2)));
+        FutureTask<Integer> zero = inThread(() -> checked(Rendezvous.join(config, hosts, 0, 1,
+                Coordinator.OnLoss.END, 2)));
         assertThat(zero.get(30, TimeUnit.SECONDS)).isEqualTo(0);
         assertThat(one.get(30, TimeUnit.SECONDS)).isEqualTo(1);
+    }
+
+    private static Group checked(Group group) {
+        assertThat(group.view().members()).extracting(Member::role).containsExactly(new Role.Worker(),
+                new Role.Server(0));
+        return group;
     }
 
     private static FutureTask<Integer> inThread(Callable<Group> join) {

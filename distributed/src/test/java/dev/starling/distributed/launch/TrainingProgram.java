@@ -105,8 +105,8 @@ final class TrainingProgram {
         Threads.set(1);
         TransportConfig transport = transport(arguments[1], me.secret()).directory(me.directory())
                 .livenessTimeout(livenessTimeout);
-        GroupConfig config = GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank()).joinTimeout(TIMEOUT)
-                .timeout(Duration.ofMillis(Integer.parseInt(arguments[3])));
+        GroupConfig config = GroupConfig.of(transport, me.coordinator()).place(me.rank(), me.workers())
+                .joinTimeout(TIMEOUT).timeout(Duration.ofMillis(Integer.parseInt(arguments[3])));
         if (me.isServer()) {
             serve(me, config, Path.of(arguments[4]).resolveSibling("server"));
             return;
@@ -141,7 +141,7 @@ final class TrainingProgram {
 
     private static void serve(LaunchedProcess me, GroupConfig config, Path directory) {
         try (Membership group = join(config)) {
-            ParameterServer.serve(group, me.rank() - me.workers(), ServerConfig.in(directory));
+            ParameterServer.serve(group, ServerConfig.in(directory));
         }
         System.out.println("done");
     }

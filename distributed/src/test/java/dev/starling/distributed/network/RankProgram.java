@@ -112,13 +112,14 @@ final class RankProgram implements TrainingListener {
     }
 
     private void train(int rank, TransportConfig own, String coordinator) {
-        GroupConfig config = GroupConfig.of(own, coordinator).preferredRank(rank).host(arguments.get("host"))
+        GroupConfig config = GroupConfig.of(own, coordinator).place(rank, arguments.get("strategy").startsWith("ps")
+                ? workers() : rank + 1).host(arguments.get("host"))
                 .joinTimeout(TIMEOUT).timeout(TIMEOUT);
         try (Group joined = Group.join(config)) {
             group = joined;
             print("joined " + group.rank());
             if (arguments.get("strategy").startsWith("ps") && rank == workers()) {
-                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 print("done");
                 return;
             }

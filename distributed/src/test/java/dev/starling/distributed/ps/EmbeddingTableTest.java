@@ -8,7 +8,6 @@ import dev.starling.distributed.Cluster;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.server.ServerDriver;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.nn.Layer;
@@ -27,6 +26,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
@@ -62,9 +62,9 @@ class EmbeddingTableTest {
 
     private List<Run> train(int workers, int servers, Consistency consistency, PreferencePairs data,
             Function<Layer, Optimizer> optimizer, int epochs, int accumulate) {
-        return Cluster.local(workers + servers).run(group -> {
+        return Cluster.local(workers + servers).servers(servers).run(group -> {
             if (group.rank() >= workers) {
-                ParameterServer.serve(group, group.rank() - workers, ServerConfig.in(directory));
+                ParameterServer.serve(group, ServerConfig.in(directory));
                 return null;
             }
             EmbeddingTable rows = table();
@@ -182,9 +182,9 @@ class EmbeddingTableTest {
         long[] ids = LongStream.range(0, n).map(i -> Plan.mix(i) >>> 1).toArray();
         for (Consistency consistency : List.of(new Consistency.Asynchronous(), new Consistency.Synchronous())) {
             Path files = directory.resolve(consistency.getClass().getSimpleName());
-            List<float[]> rows = Cluster.local(4).run(group -> {
+            List<float[]> rows = Cluster.local(4).servers(2).run(group -> {
                 if (group.rank() > 1) {
-                    ParameterServer.serve(group, group.rank() - 2, ServerConfig.in(files));
+                    ParameterServer.serve(group, ServerConfig.in(files));
                     return null;
                 }
                 EmbeddingTable many = EmbeddingTable.of("many", n, 20).build();
@@ -253,9 +253,9 @@ class EmbeddingTableTest {
         assertThatThrownBy(() -> table.pull(1)).isInstanceOf(DistributedException.class)
                 .hasMessageContaining("items").hasMessageContaining("not connected");
         assertThatThrownBy(() -> EmbeddingTable.of("items", 0, 3)).isInstanceOf(TensorException.class);
-        Cluster.local(2).run(group -> {
+        Cluster.local(2).servers(1).run(group -> {
             if (group.rank() == 1) {
-                ParameterServer.serve(group, 0, ServerConfig.in(directory));
+                ParameterServer.serve(group, ServerConfig.in(directory));
                 return null;
             }
             try (Scope scope = Scope.open("test");
@@ -284,9 +284,9 @@ class EmbeddingTableTest {
     void workersMustHaveTheSameTables(String name, int width, String message) {
         CountDownLatch first = new CountDownLatch(1);
         CountDownLatch second = new CountDownLatch(1);
-        Cluster.local(3).run(group -> {
+        Cluster.local(3).servers(1).run(group -> {
             if (group.rank() == 2) {
-                ParameterServer.serve(group, 0, ServerConfig.in(directory));
+                ParameterServer.serve(group, ServerConfig.in(directory));
                 return null;
             }
             int rank = group.rank();
@@ -316,7 +316,7 @@ class EmbeddingTableTest {
 
     @Test
     void aBuilderDoesNotAffectWhatItHasBuilt() {
-        ServerOptimizer adagrad = new ServerOptimizer.Adagrad(1e-10, 0);
+        Rule adagrad = new Rule.Adagrad(1e-10, 0, 0);
         EmbeddingTable.Builder builder = EmbeddingTable.of("rows", 100, 3).scale(0.5);
         EmbeddingTable built = builder.build();
         builder.scale(0.1).optimizer(adagrad);
@@ -327,9 +327,9 @@ class EmbeddingTableTest {
 
     @Test
     void tablesNeedADirectoryAndUniqueNames() {
-        assertThatThrownBy(() -> Cluster.local(2).run(group -> {
+        assertThatThrownBy(() -> Cluster.local(2).servers(1).run(group -> {
             if (group.rank() == 1) {
-                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             return steps(table(), ParameterServer.worker(group, 0).tables(table()).build(), 1, new long[]{1});

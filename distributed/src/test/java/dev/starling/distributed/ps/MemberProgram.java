@@ -2,6 +2,7 @@ package dev.starling.distributed.ps;
 
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.nn.Layer;
@@ -42,8 +43,8 @@ final class MemberProgram {
         }
     }
 
-    static Group join(TransportConfig transport, String coordinator, int request) {
-        return Group.join(GroupConfig.of(transport, coordinator).preferredRank(request)
+    static Group join(TransportConfig transport, String coordinator, int request, Role role) {
+        return Group.join(GroupConfig.of(transport, coordinator).preferredRank(request).role(role)
                 .joinTimeout(TIMEOUT).timeout(TIMEOUT));
     }
 
@@ -83,13 +84,13 @@ final class MemberProgram {
     }
 
     public static void main(String[] args) throws InterruptedException {
-        String role = args[0];
         TransportConfig transport = TransportConfig.of("aeron", Secret.ofHex(args[2]))
                 .livenessTimeout(Duration.ofSeconds(3));
         int number = Integer.parseInt(args[4]);
-        try (Group group = join(transport, args[1], number)) {
-            if (role.equals("server")) {
-                ParameterServer.serve(group, 0, ServerConfig.in(Path.of(args[3])).journalBytes(2 << 20));
+        boolean serves = args[0].equals("server");
+        try (Group group = join(transport, args[1], number, serves ? new Role.Server(0) : new Role.Worker())) {
+            if (serves) {
+                ParameterServer.serve(group, ServerConfig.in(Path.of(args[3])).journalBytes(2 << 20));
             } else {
                 System.out.println("worker " + number + " begins");
                 work(group, number, 3, new Consistency.Stale(2), (step, weights) -> {

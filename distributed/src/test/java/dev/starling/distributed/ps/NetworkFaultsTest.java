@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.ps.config.Consistency;
@@ -70,7 +71,8 @@ class NetworkFaultsTest {
 
     private <T> FutureTask<T> inThread(int request, Body<T> body) {
         FutureTask<T> task = new FutureTask<>(() -> {
-            try (Group group = MemberProgram.join(transport, coordinator.address(), request)) {
+            try (Group group = MemberProgram.join(transport, coordinator.address(), request,
+                    new Role.Worker())) {
                 return body.run(group);
             }
         });

@@ -13,6 +13,7 @@ import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ring.StagedDevices;
 import dev.starling.nn.Layer;
 import dev.starling.nn.data.Share;
+import dev.starling.nn.layer.Linear;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.ClipByNorm;
 import dev.starling.nn.optim.Optimizer;
@@ -21,11 +22,13 @@ import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.TrainingListener;
+import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
@@ -52,8 +55,8 @@ class ParameterServerTest {
 
     private static List<Outcome> train(int workers, int servers, Consistency consistency, ServerConfig config,
             Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, int epochs) {
-        return train(Cluster.local(workers + servers).timeout(Duration.ofSeconds(5)), workers, servers, consistency,
-                config, network, optimizer, epochs);
+        return train(Cluster.local(workers + servers).servers(servers).timeout(Duration.ofSeconds(5)), workers,
+                servers, consistency, config, network, optimizer, epochs);
     }
 
     private static List<Outcome> train(Cluster cluster, int workers, int servers, Consistency consistency,
@@ -61,7 +64,7 @@ class ParameterServerTest {
             int epochs) {
         return cluster.run(group -> {
             if (group.rank() >= workers) {
-                ParameterServer.serve(group, group.rank() - workers, config);
+                ParameterServer.serve(group, config);
                 return null;
             }
             return CornerImages.train(network, optimizer, epochs, ParameterServer.worker(group, group.rank())
@@ -95,7 +98,8 @@ class ParameterServerTest {
     }
 
     private static List<Outcome> synchronously(String wire, int workers, int servers) {
-        Cluster cluster = new Cluster(Cluster.transport(wire), workers + servers, Coordinator.OnLoss.END);
+        Cluster cluster = new Cluster(Cluster.transport(wire), workers + servers, Coordinator.OnLoss.END)
+                .servers(servers);
         return train(cluster.timeout(Duration.ofSeconds(20)), workers, servers, new Consistency.Synchronous(),
                 ServerConfig.inMemory(), CornerImages::perceptron, ParameterServerTest::momentum, 10);
     }
@@ -116,9 +120,9 @@ class ParameterServerTest {
     }
 
     private static List<Outcome> onDevices(int workers, int servers, IntFunction<Device> device) {
-        return Cluster.local(workers + servers).timeout(Duration.ofSeconds(5)).run(group -> {
+        return Cluster.local(workers + servers).servers(servers).timeout(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() >= workers) {
-                ParameterServer.serve(group, group.rank() - workers, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             return Device.with(device.apply(group.rank()), () -> CornerImages.train(CornerImages::perceptron,
@@ -158,10 +162,58 @@ class ParameterServerTest {
     }
 
     @Test
-    void synchronousWorkersStopAtTheSameStep() {
-        List<Long> ends = Cluster.local(4).run(group -> {
+    void refusesToServeInAProcessThatJoinedAsAWorker() {
+        assertThatThrownBy(() -> Cluster.local(1).run(group -> {
+            ParameterServer.serve(group, ServerConfig.inMemory());
+            return null;
+        })).isInstanceOf(DistributedException.class).hasMessageContaining("new Role.Server(number)");
+    }
+
+    /** Sums do not depend on ranks, which may be those in which processes happened to join. */
+    @Test
+    void synchronousWorkersSumInTheOrderOfTheirNumbers() {
+        double[] parts = {1e16, 1, -1e16};
+        double expected = parts[0] + parts[1] + parts[2];
+        List<Double> sums = Cluster.local(4).servers(1).run(group -> {
             if (group.rank() == 3) {
-                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
+                return expected;
+            }
+            int number = (group.rank() + 1) % 3;
+            try (Layer model = Linear.of(2, 1, Generator.seeded(1));
+                    Optimizer sgd = Sgd.over(model).rate(1).build();
+                    ParameterServer servers = ParameterServer.worker(group, number).workers(3)
+                            .consistency(new Consistency.Synchronous()).build()) {
+                servers.start(TrainingState.of(model, sgd));
+                double[] many = new double[3000];
+                Arrays.fill(many, parts[number]);
+                servers.sum(many);
+                servers.finish();
+                assertThat(many).containsOnly(many[0]);
+                return many[0];
+            }
+        });
+        assertThat(sums).containsOnly(expected);
+    }
+
+    @Test
+    void synchronousWorkersNeedNumbersOfTheirOwn() {
+        assertThatThrownBy(() -> Cluster.local(3).servers(1).timeout(Duration.ofSeconds(5)).run(group -> {
+            if (group.rank() == 2) {
+                ParameterServer.serve(group, ServerConfig.inMemory());
+                return null;
+            }
+            return CornerImages.train(CornerImages::perceptron, m -> Sgd.over(m).rate(0.01).build(), 1,
+                    ParameterServer.worker(group, 1).workers(2).consistency(new Consistency.Synchronous()).build(),
+                    builder -> { });
+        })).isInstanceOf(DistributedException.class);
+    }
+
+    @Test
+    void synchronousWorkersStopAtTheSameStep() {
+        List<Long> ends = Cluster.local(4).servers(1).run(group -> {
+            if (group.rank() == 3) {
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             AtomicLong last = new AtomicLong();
@@ -201,9 +253,9 @@ class ParameterServerTest {
                 CornerImages::perceptron, m -> ClipByNorm.of(Sgd.over(m).build(), 1), 1))
                 .isInstanceOf(DistributedException.class).hasMessageContaining("ClipByNorm")
                 .hasMessageContaining("Sgd");
-        assertThatThrownBy(() -> Cluster.local(3).timeout(Duration.ofSeconds(5)).run(group -> {
+        assertThatThrownBy(() -> Cluster.local(3).servers(1).timeout(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() == 2) {
-                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             // Worker 1 has another optimiser than worker 0.

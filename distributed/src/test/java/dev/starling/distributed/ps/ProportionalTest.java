@@ -113,10 +113,10 @@ class ProportionalTest {
                 int rank = i;
                 String name = "rank" + rank;
                 simulation.start(name, () -> {
-                    GroupConfig joining = GroupConfig.of(null, "coordinator").preferredRank(rank).host(name);
+                    GroupConfig joining = GroupConfig.of(null, "coordinator").place(rank, workers).host(name);
                     try (Group group = Group.join(Transport.over(simulation.wire(name), SIMULATED), joining, false)) {
                         if (rank >= workers) {
-                            ParameterServer.serve(group, rank - workers, ServerConfig.inMemory().ringSize(0));
+                            ParameterServer.serve(group, ServerConfig.inMemory().ringSize(0));
                         } else {
                             runs[rank] = train(ParameterServer.worker(group, rank).workers(workers).servers(servers)
                                     .consistency(new Consistency.Synchronous()).proportional().build(),
@@ -167,9 +167,9 @@ class ProportionalTest {
     @Test
     void trainsInThreadsLikeOneProcess() {
         Run alone = train(new SingleProcess(), rows -> { });
-        List<Run> runs = Cluster.local(3).run(group -> {
+        List<Run> runs = Cluster.local(3).servers(1).run(group -> {
             if (group.rank() == 2) {
-                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             return train(ParameterServer.worker(group, group.rank()).consistency(new Consistency.Synchronous())
@@ -199,9 +199,9 @@ class ProportionalTest {
 
     @Test
     void dividesEvenlyByDefault() {
-        List<Run> runs = Cluster.local(3).run(group -> {
+        List<Run> runs = Cluster.local(3).servers(1).run(group -> {
             if (group.rank() == 2) {
-                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             return train(ParameterServer.worker(group, group.rank()).consistency(new Consistency.Synchronous())
@@ -223,9 +223,9 @@ class ProportionalTest {
 
     @Test
     void refusesWorkersThatDivideDifferently() {
-        assertThatThrownBy(() -> Cluster.local(3).timeout(Duration.ofSeconds(5)).run(group -> {
+        assertThatThrownBy(() -> Cluster.local(3).servers(1).timeout(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() == 2) {
-                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             ParameterServer.Builder builder = ParameterServer.worker(group, group.rank())

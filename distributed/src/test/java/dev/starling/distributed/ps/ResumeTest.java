@@ -7,7 +7,6 @@ import dev.starling.distributed.Cluster;
 import dev.starling.distributed.ps.CornerImages.Outcome;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.nn.Layer;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;
@@ -16,6 +15,7 @@ import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.op.Rule;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Objects;
@@ -59,11 +59,11 @@ class ResumeTest {
     }
 
     private static List<Outcome> train(int workers, int servers, Consistency consistency, ServerConfig config,
-            Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, ServerOptimizer rule, int epochs,
+            Function<Generator, Layer> network, Function<Layer, Optimizer> optimizer, Rule rule, int epochs,
             Consumer<Trainer.Builder> more) {
-        return Cluster.local(workers + servers).run(group -> {
+        return Cluster.local(workers + servers).servers(servers).run(group -> {
             if (group.rank() >= workers) {
-                ParameterServer.serve(group, group.rank() - workers, config);
+                ParameterServer.serve(group, config);
                 return null;
             }
             return CornerImages.train(network, optimizer, epochs, ParameterServer.worker(group, group.rank())
@@ -139,7 +139,7 @@ class ResumeTest {
 
     private static Outcome adagrad(int servers, int epochs, Consumer<Trainer.Builder> more) {
         return train(2, servers, SYNCHRONOUS, ServerConfig.inMemory(), CornerImages::perceptron, ResumeTest::plain,
-                new ServerOptimizer.Adagrad(1e-8, 0), epochs, more).getLast();
+                new Rule.Adagrad(1e-8, 0, 0), epochs, more).getLast();
     }
 
     private static Optimizer plain(Layer model) {

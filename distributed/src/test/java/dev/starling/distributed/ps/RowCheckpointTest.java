@@ -7,7 +7,6 @@ import static org.assertj.core.api.Assertions.within;
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.store.RowFile;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.CheckpointException;
@@ -25,6 +24,7 @@ import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Rule;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -72,12 +72,12 @@ class RowCheckpointTest {
     }
 
     /** Trains with servers whose directories are empty. */
-    private List<Run> train(int workers, int servers, Consistency consistency, ServerOptimizer rule, int epochs,
+    private List<Run> train(int workers, int servers, Consistency consistency, Rule rule, int epochs,
             Consumer<Trainer.Builder> more) {
         ServerConfig own = config.apply(directory.resolve("servers-" + runs++));
-        return Cluster.local(workers + servers).timeout(Duration.ofSeconds(5)).run(group -> {
+        return Cluster.local(workers + servers).servers(servers).timeout(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() >= workers) {
-                ParameterServer.serve(group, group.rank() - workers, own);
+                ParameterServer.serve(group, own);
                 return null;
             }
             EmbeddingTable rows = EmbeddingTable.of("rows", 10_000, WIDTH).scale(0.5).optimizer(rule).build();
@@ -121,7 +121,7 @@ class RowCheckpointTest {
     @ParameterizedTest
     @CsvSource({"2, 2", "2, 3", "3, 1", "1, 2", "2, 4"})
     void resumesRowsOnAnyNumberOfServersBitForBit(int servers, int serversNext) {
-        for (ServerOptimizer rule : new ServerOptimizer[] {null, new ServerOptimizer.Adagrad(1e-8, 0)}) {
+        for (Rule rule : new Rule[] {null, new Rule.Adagrad(1e-8, 0, 0.5)}) {
             checkpoints = directory.resolve("checkpoints-" + rule);
             Run whole = train(2, servers, SYNCHRONOUS, rule, ALL, b -> { }).getFirst();
             train(2, servers, SYNCHRONOUS, rule, FIRST, this::saving);
@@ -220,9 +220,9 @@ class RowCheckpointTest {
     void checkpointsOfAsynchronousWorkersContainWholeRows() {
         int n = 2000;
         long[] ids = LongStream.range(0, n).toArray();
-        Cluster.local(4).run(group -> {
+        Cluster.local(4).servers(2).run(group -> {
             if (group.rank() > 1) {
-                ParameterServer.serve(group, group.rank() - 2, ServerConfig.in(directory).cacheBytes(20_000));
+                ParameterServer.serve(group, ServerConfig.in(directory).cacheBytes(20_000));
                 return null;
             }
             EmbeddingTable table = EmbeddingTable.of("rows", n, 3).build();

@@ -3,6 +3,7 @@ package dev.starling.distributed.ps;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.Group;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.ps.server.ServerCrashTest;
@@ -71,7 +72,8 @@ class RowCrashTest {
         startServer();
         Path checkpoints = directory.resolve("checkpoints");
         long[] ids = LongStream.range(0, ROWS).toArray();
-        try (Group group = MemberProgram.join(transport, coordinator.address(), 0); Scope scope = Scope.open("test");
+        try (Group group = MemberProgram.join(transport, coordinator.address(), 0, new Role.Worker());
+                Scope scope = Scope.open("test");
                 EmbeddingTable table = EmbeddingTable.of("rows", ROWS, WIDTH).build();
                 Optimizer sgd = Sgd.over(table).rate(1).build();
                 CheckpointWriter writer = new CheckpointWriter(checkpoints, 2);

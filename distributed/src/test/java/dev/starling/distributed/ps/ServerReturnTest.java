@@ -41,7 +41,7 @@ class ServerReturnTest {
         ServerConfig config = kept ? ServerConfig.in(directory) : ServerConfig.inMemory();
         CountDownLatch begun = new CountDownLatch(1);
         TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(6));
-        List<String> warnings = Warnings.of(Client.class, () -> new Cluster(transport, 2, OnLoss.REFORM)
+        List<String> warnings = Warnings.of(Client.class, () -> new Cluster(transport, 2, OnLoss.REFORM).servers(1)
                 .timeout(Duration.ofSeconds(30)).run(group -> {
                     if (group.rank() == 1) {
                         Thread first = Thread.ofPlatform().daemon().start(() -> serveUntilClosed(group, config));
@@ -49,7 +49,7 @@ class ServerReturnTest {
                         group.close();
                         assertThat(first.join(SOON)).isTrue();
                         try (Membership another = Membership.join(group.config())) {
-                            ParameterServer.serve(another, 0, config);
+                            ParameterServer.serve(another, config);
                         }
                         return null;
                     }
@@ -80,9 +80,9 @@ class ServerReturnTest {
         CountDownLatch begun = new CountDownLatch(1);
         CountDownLatch refused = new CountDownLatch(1);
         TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(2));
-        new Cluster(transport, 3, OnLoss.REFORM).run(group -> {
+        new Cluster(transport, 3, OnLoss.REFORM).servers(1).run(group -> {
             if (group.rank() == 2) {
-                ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             boolean first = group.rank() == 0;
@@ -110,7 +110,7 @@ class ServerReturnTest {
 
     private static void serveUntilClosed(Membership group, ServerConfig config) {
         try {
-            ParameterServer.serve(group, 0, config);
+            ParameterServer.serve(group, config);
         } catch (DistributedException closed) {
             assertThat(group.isEnded()).isTrue();
         }

@@ -47,8 +47,8 @@ class SynchronousLossTest {
             "REFORM, KILLED, 4", "END, LEAVES, 4"})
     void allMembersReportTheLostOneAndTakeNoStepWithoutIt(OnLoss onLoss, Way way, int lost) {
         TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(6));
-        List<DistributedException> failures = new Cluster(transport, WORLD, onLoss).timeout(Duration.ofSeconds(30))
-                .around(wire -> {
+        List<DistributedException> failures = new Cluster(transport, WORLD, onLoss).servers(WORLD - WORKERS)
+                .timeout(Duration.ofSeconds(30)).around(wire -> {
                     wires.put(Thread.currentThread().getName(), wire);
                     return wire;
                 }).run(group -> {
@@ -82,7 +82,7 @@ class SynchronousLossTest {
     private static DistributedException failure(Membership group, int rank, TrainingListener listener) {
         try {
             if (rank >= WORKERS) {
-                ParameterServer.serve(group, rank - WORKERS, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
             } else {
                 CornerImages.train(CornerImages::perceptron, m -> Sgd.over(m).rate(0.01).build(), 20,
                         ParameterServer.worker(group, rank).workers(WORKERS).servers(WORLD - WORKERS)

@@ -16,6 +16,7 @@ import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.layer.Flatten;
 import dev.starling.nn.layer.Linear;
+import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Progress;
@@ -257,7 +258,7 @@ class RingAllReduceTest {
         assertThatThrownBy(() -> Cluster.local(2).run(group -> {
             try (Scope scope = Scope.open();
                     Layer net = Runs.mlp(Generator.seeded(1));
-                    Sgd sgd = Sgd.over(net).build();
+                    Optimizer sgd = Sgd.over(net).build();
                     RingAllReduce ring = RingAllReduce.over(group).bucketBytes(512).build()) {
                 ring.start(TrainingState.of(net, sgd));
                 Tensor[] gradients = new Tensor[4];

@@ -207,13 +207,13 @@ final class Schedule {
 
     private void takePart(Simulation simulation, int rank, Outcome outcome) {
         String name = "rank" + rank;
-        GroupConfig config = GroupConfig.of(null, ExpectedEffects.COORDINATOR).preferredRank(rank).host(name)
+        GroupConfig config = GroupConfig.of(null, ExpectedEffects.COORDINATOR).place(rank, ranks - servers).host(name)
                 .joinTimeout(TIMEOUT).timeout(TIMEOUT);
         try (Group group = Group.join(Transport.over(simulation.wire(name), config()), config, false)) {
             outcome.joined = true;
             try {
                 if (rank >= ranks - servers) {
-                    ParameterServer.serve(group, rank - (ranks - servers), ServerConfig.inMemory().ringSize(0));
+                    ParameterServer.serve(group, ServerConfig.inMemory().ringSize(0));
                 } else {
                     train(simulation, group, rank, outcome);
                 }

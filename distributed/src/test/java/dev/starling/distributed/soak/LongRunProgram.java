@@ -34,10 +34,10 @@ final class LongRunProgram {
                 .livenessTimeout(Duration.ofSeconds(20));
         List<ResourceUsage> usage = List.of();
         int servers = arguments[0].startsWith("ps") ? 1 : 0;
-        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank())
+        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).place(me.rank(), me.world() - servers)
                 .joinTimeout(TIMEOUT).timeout(TIMEOUT))) {
             if (group.rank() == group.world() - servers) {
-                ParameterServer.serve(group, 0, ServerConfig.in(meeting.resolveSibling("servers")));
+                ParameterServer.serve(group, ServerConfig.in(meeting.resolveSibling("servers")));
             } else {
                 usage = LongRun.measure(group, arguments[0], Long.parseLong(arguments[2]),
                         () -> arrive(meeting, me.rank()), () -> haveArrived(meeting, me.world() - servers));

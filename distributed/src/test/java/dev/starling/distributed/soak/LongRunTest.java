@@ -116,12 +116,12 @@ class LongRunTest {
         TransportConfig transport = TransportConfig.of(wire, Secret.random()).livenessTimeout(Duration.ofSeconds(20));
         OnLoss onLoss = strategy.equals("ring") ? OnLoss.END : OnLoss.REFORM;
         AtomicBoolean done = new AtomicBoolean();
-        List<ResourceUsage> usage = new Cluster(transport, 3, onLoss).run(group -> {
+        List<ResourceUsage> usage = new Cluster(transport, 3, onLoss).servers(server == null ? 0 : 1).run(group -> {
             if (group.rank() == 0) {
                 return LongRun.measure(group, strategy, steps, () -> done.set(true), () -> true);
             }
             if (server != null && group.rank() == group.world() - 1) {
-                ParameterServer.serve(group, 0, server);
+                ParameterServer.serve(group, server);
             } else {
                 LongRun.train(group, strategy, step -> { }, done::get);
             }

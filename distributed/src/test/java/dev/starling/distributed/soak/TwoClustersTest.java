@@ -50,13 +50,13 @@ class TwoClustersTest {
             int members = strategy.startsWith("ps") ? WORLD + 1 : WORLD;
             coordinator = CoordinatorThread.start(Coordinator.open(transport, members, onLoss, 1, TIMEOUT));
             for (int rank = 0; rank < members; rank++) {
-                GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
+                GroupConfig config = GroupConfig.of(transport, coordinator.address()).place(rank, WORLD)
                         .timeout(TIMEOUT);
                 boolean last = rank == WORLD - 1;
                 FutureTask<float[]> task = new FutureTask<>(() -> {
                     try (Membership group = Membership.join(config)) {
                         if (group.rank() >= WORLD) {
-                            ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                            ParameterServer.serve(group, ServerConfig.inMemory());
                             epochs.accumulateAndGet(group.epoch(), Math::max);
                             return new float[0];
                         }

@@ -111,10 +111,10 @@ class OwnDataTest {
         Cluster cluster = kind == Kind.GOSSIP ? new Cluster(TransportConfig.of("local", Secret.random())
                 .livenessTimeout(Duration.ofSeconds(10)), sizes.length, Coordinator.OnLoss.REFORM)
                 : Cluster.local(sizes.length + kind.servers());
-        return cluster.run(group -> {
+        return cluster.servers(kind.servers()).run(group -> {
             int rank = group.rank();
             if (rank >= sizes.length) {
-                ParameterServer.serve(group, rank - sizes.length, ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             return train(strategy(kind, group, sizes.length),
@@ -175,10 +175,10 @@ class OwnDataTest {
 
     @Test
     void workersRefuseToMixOwnAndSharedRows() {
-        List<String> messages = Cluster.local(3).run(group -> {
+        List<String> messages = Cluster.local(3).servers(1).run(group -> {
             try {
                 if (group.rank() == 2) {
-                    ParameterServer.serve(group, 0, ServerConfig.inMemory());
+                    ParameterServer.serve(group, ServerConfig.inMemory());
                     return null;
                 }
                 ParameterServer.Builder how = ParameterServer.worker(group, group.rank()).workers(2)

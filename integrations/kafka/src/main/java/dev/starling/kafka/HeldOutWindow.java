@@ -44,7 +44,7 @@ final class HeldOutWindow implements AutoCloseable {
         Tensor tensor = rows.master();
         MemorySegment.copy(from, at, tensor.segment(), ValueLayout.JAVA_FLOAT,
                 added % size * split.columns() * Float.BYTES, split.columns());
-        tensor.changed();
+        tensor.storage().changed();
         added++;
     }
 

@@ -26,13 +26,13 @@ import java.util.Map;
  * site continues to train by itself, with a mass of 1.
  *
  * <pre>{@code
- * try (KafkaGossip gossip = KafkaGossip.of(cluster, "weights", "berlin").period(50)) {
+ * try (KafkaGossip gossip = KafkaGossip.of(cluster, "weights", "berlin").period(50).build()) {
  *     Trainer.of(model, loss, optimizer).data(loader).strategy(gossip).build().run();
  * }
  * }</pre>
  *
- * <p>A site may be several processes that train by ring or gossip: their strategy is passed to {@link #around}, and
- * rank 0 communicates with the brokers. Confined to the training thread.
+ * <p>A site may be several processes that train by ring or gossip: their strategy is passed to {@link Builder#around},
+ * and rank 0 communicates with the brokers. Confined to the training thread.
  */
 public final class KafkaGossip implements DistributionStrategy, StreamsGradients, Collective, StepsElsewhere,
         Concludes {
@@ -42,11 +42,11 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     private final KafkaCluster cluster;
     private final String topic;
     private final String site;
-    private DistributionStrategy inner = new SingleProcess();
-    private int period = 20;
-    private Duration staleness = Duration.ofMinutes(1);
-    private String compression = "zstd";
-    private boolean half;
+    private final DistributionStrategy inner;
+    private final int period;
+    private final Duration staleness;
+    private final String compression;
+    private final boolean half;
     private TrainingState state;
     private SiteWeights weights;
     /** {@code null} on ranks above 0, before the start and after the end. */
@@ -57,65 +57,24 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     private long stale;
     private long refused;
 
-    private KafkaGossip(KafkaCluster cluster, String topic, String site) {
-        if (site.isEmpty() || site.length() > SiteLink.MAX_NAME) {
-            throw new StreamException("the name of a site must have 1 to " + SiteLink.MAX_NAME
-                    + " characters, has " + site.length());
-        }
-        this.cluster = cluster;
-        this.topic = topic;
-        this.site = site;
+    private KafkaGossip(Builder builder) {
+        cluster = builder.cluster;
+        topic = builder.topic;
+        site = builder.site;
+        inner = builder.inner;
+        period = builder.period;
+        staleness = builder.staleness;
+        compression = builder.compression;
+        half = builder.half;
     }
 
     /**
-     * Makes a strategy that exchanges weights after every 20th step, compressed by zstd.
+     * Returns a builder of a strategy that exchanges weights after every 20th step, compressed by zstd.
      *
      * @param site a name that no other site has
      */
-    public static KafkaGossip of(KafkaCluster cluster, String topic, String site) {
-        return new KafkaGossip(cluster, topic, site);
-    }
-
-    /** Sets the number of steps between publications. */
-    public KafkaGossip period(int steps) {
-        if (steps < 1) {
-            throw new StreamException("the period must be 1 step or more, got " + steps);
-        }
-        period = steps;
-        return this;
-    }
-
-    /** Sets the greatest age of weights that are mixed in, by the sites' clocks; 1 minute by default. */
-    public KafkaGossip staleness(Duration oldest) {
-        if (oldest.toMillis() < 1) {
-            throw new StreamException("the staleness must be 1 ms or more, got " + oldest);
-        }
-        staleness = oldest;
-        return this;
-    }
-
-    /** Publishes weights in bf16: half as many bytes, rounded to 8 bits of mantissa. */
-    public KafkaGossip half() {
-        half = true;
-        return this;
-    }
-
-    /** Sets the compression of published weights: none, lz4, snappy, gzip or zstd (default). */
-    public KafkaGossip compression(String type) {
-        compression = type;
-        return this;
-    }
-
-    /**
-     * Sets the strategy of this site's own processes, which is closed with this one. Every process has a KafkaGossip
-     * with the same period.
-     *
-     * @param processes a synchronous strategy such as {@code RingAllReduce}, or one that mixes weights such as {@code
-     *     Gossip}; not a parameter server
-     */
-    public KafkaGossip around(DistributionStrategy processes) {
-        inner = processes;
-        return this;
+    public static Builder of(KafkaCluster cluster, String topic, String site) {
+        return new Builder(cluster, topic, site);
     }
 
     /** Returns how many times this site has published its weights. */
@@ -344,5 +303,74 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     @Override
     public void sum(double[] values) {
         Collective.of(inner).sum(values);
+    }
+
+    /** Configures a strategy. Changes after {@link #build} have no effect on strategies that were built before. */
+    public static final class Builder {
+        private final KafkaCluster cluster;
+        private final String topic;
+        private final String site;
+        private DistributionStrategy inner = new SingleProcess();
+        private int period = 20;
+        private Duration staleness = Duration.ofMinutes(1);
+        private String compression = "zstd";
+        private boolean half;
+
+        private Builder(KafkaCluster cluster, String topic, String site) {
+            if (site.isEmpty() || site.length() > SiteLink.MAX_NAME) {
+                throw new StreamException("the name of a site must have 1 to " + SiteLink.MAX_NAME
+                        + " characters, has " + site.length());
+            }
+            this.cluster = cluster;
+            this.topic = topic;
+            this.site = site;
+        }
+
+        /** Sets the number of steps between publications. */
+        public Builder period(int steps) {
+            if (steps < 1) {
+                throw new StreamException("the period must be 1 step or more, got " + steps);
+            }
+            period = steps;
+            return this;
+        }
+
+        /** Sets the greatest age of weights that are mixed in, by the sites' clocks; 1 minute by default. */
+        public Builder staleness(Duration oldest) {
+            if (oldest.toMillis() < 1) {
+                throw new StreamException("the staleness must be 1 ms or more, got " + oldest);
+            }
+            staleness = oldest;
+            return this;
+        }
+
+        /** Publishes weights in bf16: half as many bytes, rounded to 8 bits of mantissa. */
+        public Builder half() {
+            half = true;
+            return this;
+        }
+
+        /** Sets the compression of published weights: none, lz4, snappy, gzip or zstd (default). */
+        public Builder compression(String type) {
+            compression = type;
+            return this;
+        }
+
+        /**
+         * Sets the strategy of this site's own processes, which is closed with this one. Every process has a
+         * KafkaGossip with the same period.
+         *
+         * @param processes a synchronous strategy such as {@code RingAllReduce}, or one that mixes weights such as
+         *     {@code Gossip}; not a parameter server
+         */
+        public Builder around(DistributionStrategy processes) {
+            inner = processes;
+            return this;
+        }
+
+        /** Returns the strategy, which connects to the brokers when training starts. */
+        public KafkaGossip build() {
+            return new KafkaGossip(this);
+        }
     }
 }

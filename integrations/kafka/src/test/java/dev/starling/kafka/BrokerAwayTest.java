@@ -57,7 +57,7 @@ class BrokerAwayTest {
             try (Layer model = CountingModel.create(2);
                     Optimizer optimizer = CountingModel.optimizer(model);
                     ModelPublisher publisher = ModelPublisher.of(AWAY, "models", directory);
-                    KafkaGossip gossip = KafkaGossip.of(AWAY, "weights", "berlin")) {
+                    KafkaGossip gossip = KafkaGossip.of(AWAY, "weights", "berlin").build()) {
                 List<CompletableFuture<Void>> all = Stream.<Runnable>of(() -> scorer(AWAY).open(),
                         () -> StreamScoring.open(AWAY, RowCodec.floats(4), ModelTopic.of("models", "sum")),
                         () -> LearnerProcess.settings(AWAY, "t", directory, 1, model, optimizer).open(),
@@ -94,7 +94,7 @@ class BrokerAwayTest {
     }
 
     private GossipSite site(KafkaCluster cluster, String name, int period, int column) {
-        return new GossipSite(KafkaGossip.of(cluster, weights, name).period(period), column);
+        return new GossipSite(KafkaGossip.of(cluster, weights, name).period(period).build(), column);
     }
 
     private static void until(BooleanSupplier done, Runnable step) {

@@ -9,7 +9,6 @@ import dev.starling.nn.train.TrainingState;
 import dev.starling.nn.train.TrainingStep;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 
 /** A site whose points have a 0 in one of two columns, so that by itself it learns only one of two weights. */
@@ -33,7 +32,7 @@ final class GossipSite implements AutoCloseable {
         try (Scope scope = Scope.open("site")) {
             Tensor x = random.normal(16, 1);
             Tensor zero = x.mul(0);
-            Tensor input = column == 0 ? Shaping.concat(1, x, zero) : Shaping.concat(1, zero, x);
+            Tensor input = column == 0 ? Tensor.concat(1, x, zero) : Tensor.concat(1, zero, x);
             step.run(input, x.mul(column == 0 ? 3 : -2));
         }
     }

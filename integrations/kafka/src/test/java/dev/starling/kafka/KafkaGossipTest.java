@@ -45,28 +45,29 @@ class KafkaGossipTest {
     void convergesOverABroker(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
-        converge(KafkaGossip.of(cluster, topic, "a").period(5), KafkaGossip.of(cluster, topic, "b").period(5), 0.05);
+        converge(KafkaGossip.of(cluster, topic, "a").period(5).build(),
+                KafkaGossip.of(cluster, topic, "b").period(5).build(), 0.05);
     }
 
     @Test
     void convergesWithHalfTheBytes(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
-        converge(KafkaGossip.of(cluster, topic, "a").period(5).half(),
-                KafkaGossip.of(cluster, topic, "b").period(5).half().compression("lz4"), 0.1);
+        converge(KafkaGossip.of(cluster, topic, "a").period(5).half().build(),
+                KafkaGossip.of(cluster, topic, "b").period(5).half().compression("lz4").build(), 0.1);
     }
 
     @Test
     void startsWithTheWeightsOfASiteThatTrains(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 2);
-        try (GossipSite first = new GossipSite(KafkaGossip.of(cluster, topic, "a").period(1), 0)) {
+        try (GossipSite first = new GossipSite(KafkaGossip.of(cluster, topic, "a").period(1).build(), 0)) {
             for (int i = 0; i < 20; i++) {
                 first.step();
             }
             first.gossip.conclude();
             first.gossip.finish();
-            KafkaGossip late = KafkaGossip.of(cluster, topic, "b");
+            KafkaGossip late = KafkaGossip.of(cluster, topic, "b").build();
             try (GossipSite second = new GossipSite(late, 1)) {
                 assertThat(first.gossip.published()).isPositive();
                 assertThat(second.weights()).isEqualTo(first.weights());
@@ -78,7 +79,7 @@ class KafkaGossipTest {
     void ignoresStaleMalformedAndForeignUpdates(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
-        KafkaGossip gossip = KafkaGossip.of(cluster, topic, "a").period(3).staleness(Duration.ofSeconds(10));
+        KafkaGossip gossip = KafkaGossip.of(cluster, topic, "a").period(3).staleness(Duration.ofSeconds(10)).build();
         try (GossipSite site = new GossipSite(gossip, 0); Layer other = Linear.of(3, 1, Generator.seeded(1));
                 Layer broken = Linear.of(2, 1, Generator.seeded(1));
                 Producer<byte[], byte[]> producer = cluster.producer(Map.of())) {
@@ -130,7 +131,7 @@ class KafkaGossipTest {
     void forgetsASiteWhoseClockIsAhead(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
-        KafkaGossip gossip = KafkaGossip.of(cluster, topic, "a").period(1).staleness(Duration.ofMillis(200));
+        KafkaGossip gossip = KafkaGossip.of(cluster, topic, "a").period(1).staleness(Duration.ofMillis(200)).build();
         try (GossipSite site = new GossipSite(gossip, 0);
                 Producer<byte[], byte[]> producer = cluster.producer(Map.of())) {
             send(producer, topic, "ahead", site.model.state(), -60_000);
@@ -171,7 +172,7 @@ class KafkaGossipTest {
     @Test
     void keepsItsWeightsWhenTheOtherRankIsLostMeanwhile() {
         KafkaCluster nowhere = KafkaCluster.at("127.0.0.1:1");
-        KafkaGossip gossip = KafkaGossip.of(nowhere, "weights", "a").period(1).around(new PeerLost());
+        KafkaGossip gossip = KafkaGossip.of(nowhere, "weights", "a").period(1).around(new PeerLost()).build();
         try (GossipSite site = new GossipSite(gossip, 0)) {
             float[] before = site.weights();
             site.step();
@@ -183,7 +184,7 @@ class KafkaGossipTest {
     void countsStepsOfTheRunNotOfTheProcess(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);
-        try (GossipSite site = new GossipSite(KafkaGossip.of(cluster, topic, "a").period(5), 0)) {
+        try (GossipSite site = new GossipSite(KafkaGossip.of(cluster, topic, "a").period(5).build(), 0)) {
             // As a rank that joins at step 3.
             site.optimizer.resume(3);
             site.step();
@@ -203,7 +204,7 @@ class KafkaGossipTest {
     @Test
     void refusesAParameterServerWithinASite() {
         KafkaGossip gossip = KafkaGossip.of(KafkaCluster.at("127.0.0.1:1"), "weights", "a")
-                .around(new Server());
+                .around(new Server()).build();
         assertThatThrownBy(() -> new GossipSite(gossip, 0)).isInstanceOf(StreamException.class)
                 .hasMessageContaining("use ring or gossip within the site");
     }
@@ -239,7 +240,7 @@ class KafkaGossipTest {
     void reportsWithinTheDeadlineThatTheBrokerDoesNotAnswer() {
         KafkaCluster away = KafkaCluster.at("127.0.0.1:1").deadline(Duration.ofSeconds(2));
         long start = System.nanoTime();
-        assertThatThrownBy(() -> new GossipSite(KafkaGossip.of(away, "weights", "a"), 0))
+        assertThatThrownBy(() -> new GossipSite(KafkaGossip.of(away, "weights", "a").build(), 0))
                 .isInstanceOf(StreamException.class).hasMessageContaining("127.0.0.1:1 have not answered within 2.0 s");
         assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(Duration.ofSeconds(8));
     }

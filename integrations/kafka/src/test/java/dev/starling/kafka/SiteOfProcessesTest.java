@@ -124,12 +124,13 @@ class SiteOfProcessesTest {
                 ranks.add(start("rank-" + rank, () -> {
                     try (Group group = Group.join(config)) {
                         DistributionStrategy ring = RingAllReduce.over(group).build();
-                        return train("ring", KafkaGossip.of(cluster, topic, "ring").period(4).around(ring), 0, seed);
+                        return train("ring", KafkaGossip.of(cluster, topic, "ring").period(4).around(ring).build(), 0,
+                                seed);
                     }
                 }));
             }
             FutureTask<float[]> alone = start("alone", () -> train("alone", KafkaGossip.of(cluster, topic, "alone")
-                    .period(4), 1, 9));
+                    .period(4).build(), 1, 9));
             float[] weights = ranks.getFirst().get(60, TimeUnit.SECONDS);
             assertThat(ranks.getLast().get(60, TimeUnit.SECONDS)).as("rank 1, bit for bit").isEqualTo(weights);
             alone.get(60, TimeUnit.SECONDS);

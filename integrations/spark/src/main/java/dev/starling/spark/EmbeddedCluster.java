@@ -26,6 +26,10 @@ public final class EmbeddedCluster {
      * @param memoryMegabytes of each one's heap
      */
     public static SparkSession.Builder session(int executors, int cores, int memoryMegabytes) {
+        if (executors < 1 || cores < 1 || memoryMegabytes < 1) {
+            throw new SparkJobException("a cluster needs 1 executor or more, each with 1 core and 1 MiB or more; got "
+                    + executors + " executors with " + cores + " cores and " + memoryMegabytes + " MiB");
+        }
         SparkSession.Builder builder = onThisClassPath(SparkSession.builder()
                 .master("local-cluster[" + executors + ',' + cores + ',' + memoryMegabytes + ']')
                 .config("spark.executor.memory", memoryMegabytes + "m"));

@@ -132,13 +132,13 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
             throw new SparkDataException("partition " + partition + " has no rows; under gossip each worker needs "
                     + "some, because all weights have equal influence: repartition the rows");
         }
-        GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).preferredRank(partition)
+        GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).place(partition, job.workers())
                 .joinTimeout(job.timeout()).timeout(job.timeout());
         try (Group group = Group.join(config, joined -> context.addTaskInterruptListener((TaskInterruptListener)
                 (_, reason) -> joined.abort("Spark ends the task: " + reason)))) {
             return Threads.with(context.cpus(), () -> {
                 if (context.partitionId() >= job.workers()) {
-                    ParameterServer.serve(group, group.rank() - job.workers(), ServerConfig.inMemory());
+                    ParameterServer.serve(group, ServerConfig.inMemory());
                     return null;
                 }
                 return new Worker(job, context, group, rows, heldOut, sizes, directory).train();

@@ -218,6 +218,12 @@ class SparkTrainerTest {
     }
 
     @Test
+    void refusesAClusterWithoutExecutors() {
+        assertThatThrownBy(() -> EmbeddedCluster.session(0, 1, 1024)).isInstanceOf(SparkJobException.class)
+                .hasMessageContaining("got 0 executors");
+    }
+
+    @Test
     void trainsOnAUnionWhoseLineageNoBarrierStageMayHave() {
         Dataset<Row> points = SharedSession.points(100, 400);
         assertThat(trainer().epochs(1).fit(points.coalesce(1).union(points.coalesce(1))).epochs().getLast().training()

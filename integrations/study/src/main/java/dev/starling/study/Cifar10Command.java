@@ -50,6 +50,10 @@ final class Cifar10Command implements Callable<Integer> {
     @Option(names = "--epochs", paramLabel = "N", description = "Passes over the images (default: 12; 3 with --quick).")
     private Integer epochs;
 
+    @Option(names = "--channels", paramLabel = "N",
+            description = "Channels of the network's first convolution (default: 48; 24 with --quick).")
+    private Integer channels;
+
     @Option(names = "--limit", paramLabel = "MINUTES", defaultValue = "30",
             description = "Longest training of one run (default: ${DEFAULT-VALUE}).")
     private double limit;
@@ -80,7 +84,7 @@ final class Cifar10Command implements Callable<Integer> {
         try {
             List<Setup> setups = setups();
             check();
-            Recipe recipe = new Recipe(IMAGES, quick ? QUICK_WIDTH : WIDTH,
+            Recipe recipe = new Recipe(IMAGES, channels != null ? channels : quick ? QUICK_WIDTH : WIDTH,
                     epochs != null ? epochs : quick ? 3 : 12, BATCH, RATE, quick ? 10_000 : 25_000, 60 * limit);
             Result begin = initial(recipe);
             measure(setups, recipe, begin);
@@ -104,6 +108,7 @@ final class Cifar10Command implements Callable<Integer> {
         require(goal == null || goal > 0 && goal < 100, "--goal must be above 0 and below 100, got " + goal);
         require(runs == null || runs > 0, "--runs must be 1 or more, got " + runs);
         require(epochs == null || epochs > 0, "--epochs must be 1 or more, got " + epochs);
+        require(channels == null || channels > 0, "--channels must be 1 or more, got " + channels);
         require(limit > 0, "--limit must be above 0, got " + limit);
         require(!resume || json != null, "--resume continues the file of --json: name it");
         charts.forEach(chart -> require(Chart.isDrawable(chart), "--chart must end in .svg or .png, got " + chart));

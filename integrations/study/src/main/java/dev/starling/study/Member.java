@@ -47,10 +47,10 @@ public final class Member {
         }
         TransportConfig transport = TransportConfig.of(TRANSPORT, me.secret()).at(me.host(), 0)
                 .directory(me.directory()).livenessTimeout(SILENCE);
-        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).preferredRank(me.rank())
+        try (Group group = Group.join(GroupConfig.of(transport, me.coordinator()).place(me.rank(), me.workers())
                 .joinTimeout(JOIN_TIMEOUT).timeout(JOIN_TIMEOUT))) {
             if (me.isServer()) {
-                ParameterServer.serve(group, me.rank() - me.workers(), ServerConfig.inMemory());
+                ParameterServer.serve(group, ServerConfig.inMemory());
                 return;
             }
             try (DistributionStrategy strategy = strategy(plan.setup(), group, me)) {

@@ -2,7 +2,6 @@ package dev.starling.study;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Index;
@@ -41,6 +40,6 @@ record Variation(int margin) implements Layer {
     }
 
     private static Tensor range(Spec like, long n) {
-        return Creation.arange(new Spec(like.dtype(), Shape.of(n), like.device()), 0, 1);
+        return Tensor.arange(new Spec(like.dtype(), Shape.of(n), like.device()), 0, 1);
     }
 }

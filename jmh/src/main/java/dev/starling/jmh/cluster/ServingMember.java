@@ -3,6 +3,7 @@ package dev.starling.jmh.cluster;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.transport.TransportConfig;
@@ -18,13 +19,13 @@ final class ServingMember implements Member {
 
     ServingMember(TransportConfig transport, int rank, Path directory) throws IOException, InterruptedException {
         group = Group.join(GroupConfig.of(transport, SharedValues.await(directory, "coordinator")).preferredRank(rank)
-            .timeout(MAX_LIFETIME));
+            .role(new Role.Server(0)).timeout(MAX_LIFETIME));
         Thread.ofPlatform().daemon().name("server").start(() -> serve(directory.resolve("servers")));
     }
 
     private void serve(Path directory) {
         try {
-            ParameterServer.serve(group, 0, ServerConfig.in(directory));
+            ParameterServer.serve(group, ServerConfig.in(directory));
         } catch (DistributedException e) {
             System.err.println("the parameter server ends: " + e.getMessage());
         }

@@ -4,6 +4,7 @@ import dev.starling.jmh.fuzz.NetPair.Kind;
 import dev.starling.jmh.fuzz.NetPair.Piece;
 import dev.starling.nn.Layer;
 import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Adagrad;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.AdamW;
 import dev.starling.nn.optim.ClipByNorm;
@@ -33,7 +34,7 @@ record NetCase(long seed, DType type, DType computing, int batch, long[] input, 
     static final double CLIP = 0.5;
 
     /** The optimisers. */
-    enum Rule { SGD, DECAY, MOMENTUM, NESTEROV, ADAM, ADAM_DECAY, ADAM_W, CLIPPED_SGD, CLIPPED_ADAM_W }
+    enum Rule { SGD, DECAY, MOMENTUM, NESTEROV, ADAM, ADAM_DECAY, ADAM_W, ADAGRAD, CLIPPED_SGD, CLIPPED_ADAM_W }
 
     /** A user's action before a step. */
     enum Action { FREEZE, UNFREEZE, REPLACE, SET }
@@ -120,6 +121,7 @@ record NetCase(long seed, DType type, DType computing, int batch, long[] input, 
             case ADAM -> Adam.over(net).rate(rate()).build();
             case ADAM_DECAY -> Adam.over(net).rate(rate()).weightDecay(0.1).build();
             case ADAM_W -> AdamW.over(net).rate(rate()).weightDecay(0.1).build();
+            case ADAGRAD -> Adagrad.over(net).rate(rate()).initialSum(0.1).weightDecay(0.1).build();
             case CLIPPED_SGD -> ClipByNorm.of(Sgd.over(net).rate(rate()).build(), CLIP);
             case CLIPPED_ADAM_W -> ClipByNorm.of(AdamW.over(net).rate(rate()).build(), CLIP);
         };

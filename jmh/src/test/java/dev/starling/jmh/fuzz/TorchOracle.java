@@ -10,6 +10,8 @@ import java.util.Map;
 import java.util.SplittableRandom;
 import java.util.TreeMap;
 import org.bytedeco.javacpp.PointerScope;
+import org.bytedeco.pytorch.Adagrad;
+import org.bytedeco.pytorch.AdagradOptions;
 import org.bytedeco.pytorch.Adam;
 import org.bytedeco.pytorch.AdamOptions;
 import org.bytedeco.pytorch.AdamW;
@@ -75,6 +77,12 @@ final class TorchOracle implements AutoCloseable {
                 AdamWOptions options = new AdamWOptions(of.rate());
                 options.weight_decay().put(of.optimizer() == NetCase.Rule.ADAM_W ? 0.1 : 0.01);
                 return new AdamW(weights, options);
+            }
+            case ADAGRAD -> {
+                AdagradOptions options = new AdagradOptions(of.rate());
+                options.initial_accumulator_value().put(0.1);
+                options.weight_decay().put(0.1);
+                return new Adagrad(weights, options);
             }
             default -> {
                 SGDOptions options = new SGDOptions(of.rate());

@@ -86,7 +86,8 @@ public final class Batch {
         if (target != null) {
             if (delivered[size] == null) {
                 delivered[size] = new Tensor[buffers.length];
-                Arrays.setAll(delivered[size], i -> buffers[i].view(tensors[size][i].shape(), buffers[i].strides(), 0));
+                Arrays.setAll(delivered[size], i -> buffers[i].storage().view(
+                        buffers[i].spec().with(tensors[size][i].shape()), buffers[i].strides(), 0));
             }
             uploader.lend();
         }

@@ -8,7 +8,6 @@ import dev.starling.nn.train.Metric;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
@@ -105,7 +104,7 @@ public final class ContrastiveDivergence implements Layer {
                 ? sample(v, Mode.generator()) : advanceChains(Mode.generator()));
         Tensor model = machine.freeEnergy(samples);
         Tensor difference = machine.freeEnergy(v).sub(samples.size(0) == v.size(0) ? model : model.mean());
-        return Shaping.stack(1, difference, error);
+        return Tensor.stack(1, difference, error);
     }
 
     private static Tensor withoutRecording(Supplier<Tensor> body) {

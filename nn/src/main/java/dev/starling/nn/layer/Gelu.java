@@ -3,6 +3,7 @@ package dev.starling.nn.layer;
 import dev.starling.nn.Layer;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Activation;
+import dev.starling.tensor.op.Epilogue;
 
 /**
  * x·Φ(x), element by element. (Hendrycks and Gimpel, 2016)
@@ -19,5 +20,10 @@ public record Gelu(boolean tanh) implements Layer {
     @Override
     public Tensor forward(Tensor x) {
         return Tensor.compute(new Activation.Gelu(tanh), x);
+    }
+
+    @Override
+    public Epilogue epilogue() {
+        return tanh ? Epilogue.GELU : Epilogue.NONE;
     }
 }

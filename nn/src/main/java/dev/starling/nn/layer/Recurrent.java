@@ -9,7 +9,6 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Recurrences;
 import dev.starling.tensor.Recurrences.States;
 import dev.starling.tensor.Recurrences.Weights;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Recurrence.Cell;
@@ -97,7 +96,7 @@ public final class Recurrent implements Layer {
     public Tensor forward(Tensor x, Tensor lengths) {
         States[] states = new States[directions];
         Tensor y = run(x, null, lengths, states, null);
-        return !last ? y : directions == 1 ? states[0].h() : Shaping.concat(1, states[0].h(), states[1].h());
+        return !last ? y : directions == 1 ? states[0].h() : Tensor.concat(1, states[0].h(), states[1].h());
     }
 
     /**
@@ -119,7 +118,7 @@ public final class Recurrent implements Layer {
             h[i] = all.get(i).h();
             c[i] = all.get(i).c();
         }
-        return new Result(y, new State(Shaping.stack(0, h), cell == Cell.LSTM ? Shaping.stack(0, c) : null));
+        return new Result(y, new State(Tensor.stack(0, h), cell == Cell.LSTM ? Tensor.stack(0, c) : null));
     }
 
     private void requireState(State state, Tensor x) {
@@ -155,7 +154,7 @@ public final class Recurrent implements Layer {
                     all.add(ends[direction]);
                 }
             }
-            y = directions == 1 ? ends[0].y() : Shaping.concat(2, ends[0].y(), ends[1].y());
+            y = directions == 1 ? ends[0].y() : Tensor.concat(2, ends[0].y(), ends[1].y());
         }
         return timeFirst ? y : y.transpose(0, 1);
     }

@@ -7,7 +7,7 @@ public final class AdamW {
     private AdamW() {
     }
 
-    /** Returns a builder as {@link Adam#over} does, with weight decay 0.01. */
+    /** Returns a builder as {@link Adam#over} does, with decoupled weight decay of 0.01. */
     public static Adam.Builder over(Layer model) {
         return new Adam.Builder(model, true, 0.01);
     }

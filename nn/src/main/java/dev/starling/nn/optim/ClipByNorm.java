@@ -3,7 +3,6 @@ package dev.starling.nn.optim;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
@@ -87,7 +86,7 @@ public final class ClipByNorm implements Optimizer {
         if (n == 0) {
             return null;
         }
-        Tensor length = Shaping.stack(0, Arrays.copyOf(sums, n)).sum().sqrt();
+        Tensor length = Tensor.stack(0, Arrays.copyOf(sums, n)).sum().sqrt();
         if (norm == null) {
             norm = Parameter.buffer(length);
         } else {
@@ -118,8 +117,9 @@ public final class ClipByNorm implements Optimizer {
         double current = norm();
         if (!Double.isFinite(current)) {
             int at = inner.notFinite(gradients);
-            throw Slots.notFinite(at < 0 ? List.of() : List.of(gradients[at].spec()), "the norm of the gradients is "
-                    + current + (at < 0 ? "" : ": that of " + path(at) + " has an element that is infinite or NaN"));
+            throw RuleOptimizer.notFinite(at < 0 ? List.of() : List.of(gradients[at].spec()),
+                    "the norm of the gradients is " + current + (at < 0 ? "" : ": that of " + path(at)
+                    + " has an element that is infinite or NaN"));
         }
     }
 

@@ -4,7 +4,7 @@ import dev.starling.autograd.Gradients;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
-import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.Rule;
 import java.util.List;
 import java.util.Map;
 
@@ -102,16 +102,16 @@ public interface Optimizer extends AutoCloseable {
     double rate();
 
     /**
-     * Returns the operation that the next step applies to a parameter, for callers that perform the step elsewhere.
-     * Returns {@code null} if the step is more than one operation.
+     * Returns the rule of a parameter's steps, for callers that perform them elsewhere, or {@code null} if a step is
+     * more than a rule.
      */
-    default Update rule(int parameter) {
+    default Rule rule(int parameter) {
         return null;
     }
 
     /**
-     * Returns the state tensors of a parameter, in the order in which the operation of {@link #rule} takes them after
-     * parameter and gradient; for callers that perform the step elsewhere.
+     * Returns the state tensors of a parameter, in the order of {@link Rule#slots}, for callers that perform its steps
+     * elsewhere.
      */
     default List<Parameter> stateOf(int parameter) {
         return List.of();

@@ -277,7 +277,7 @@ public final class TrainingStep implements AutoCloseable {
      */
     private void checkLoss(Tensor value) {
         if (stream.sendsGradients() || device.backend().hostVisible()) {
-            Interceptor gate = Interceptor.replace(null);
+            Interceptor gate = Interceptor.replace(Interceptor.NONE);
             try {
                 requireFinite(value, value.item());
             } finally {
@@ -290,7 +290,10 @@ public final class TrainingStep implements AutoCloseable {
     private void gather(StepBatch batch, Tensor parameter, Tensor gradient) {
         int index = indices.get(parameter);
         // This tensor lives until the step's scope closes.
-        Tensor own = scale == null ? gradient.unhold() : scale.divide(gradient);
+        if (scale == null) {
+            gradient.storage().unhold();
+        }
+        Tensor own = scale == null ? gradient : scale.divide(gradient);
         gradients[index] = batch.scope() == null ? own : accumulate(gradients[index], own, batch.scope());
         if (batch.last()) {
             Program.mark(index);
@@ -311,7 +314,7 @@ public final class TrainingStep implements AutoCloseable {
     /** Passes a gradient to the strategy. What the strategy computes is not captured. */
     private void deliver(int index) {
         delivered[index] = true;
-        Interceptor gate = Interceptor.replace(null);
+        Interceptor gate = Interceptor.replace(Interceptor.NONE);
         try {
             stream.gradient(index, gradients[index]);
         } finally {

@@ -17,11 +17,9 @@ import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.History;
 import dev.starling.nn.train.Metric;
 import dev.starling.nn.train.Trainer;
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.List;
@@ -191,7 +189,7 @@ class EnergyTest {
         Tensor all = states(VISIBLE);
         Tensor transitions = transitions(rbm);
         // All chains start at state 0.
-        Tensor p = Creation.arange(1 << VISIBLE).eq(0).to(DType.F32).reshape(1 << VISIBLE, 1);
+        Tensor p = Tensor.arange(1 << VISIBLE).eq(0).to(DType.F32).reshape(1 << VISIBLE, 1);
         double before = Double.POSITIVE_INFINITY;
         for (int k = 1; k <= 4; k++) {
             p = transitions.matmul(p);
@@ -329,7 +327,7 @@ class EnergyTest {
         Layer classifier = network.classifier(2, g);
         assertThat(classifier.parameters().get("0.weight")).isSameAs(network.machines().get(0).weight());
         assertThat(network.forward(stripes).shape().dims()).containsExactly(14, 6);
-        Tensor rows = Shaping.concat(0, Tensor.zeros(8), Tensor.ones(6)).to(DType.I64);
+        Tensor rows = Tensor.concat(0, Tensor.zeros(8), Tensor.ones(6)).to(DType.I64);
         try (DataLoader data = DataLoader.of(TensorDataset.of(stripes, rows)).batchSize(14).build()) {
             History history = Trainer.of(classifier, Loss.crossEntropy(), Adam.over(classifier).rate(0.02).build())
                     .data(data).epochs(300).metrics(Metric.accuracy()).build().run();

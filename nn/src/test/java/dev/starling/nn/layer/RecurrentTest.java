@@ -12,13 +12,13 @@ import dev.starling.nn.Sequential;
 import dev.starling.nn.Summary;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.TrainingStep;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Recurrences;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.List;
@@ -85,13 +85,13 @@ class RecurrentTest {
         for (int layer = 0; layer < 2; layer++) {
             Recurrences.States forward = Recurrences.gru(y, null, weights(gru, "_l" + layer), false, null);
             Recurrences.States backward = Recurrences.gru(y, null, weights(gru, "_l" + layer + "_reverse"), true, null);
-            y = Shaping.concat(2, forward.y(), backward.y());
+            y = Tensor.concat(2, forward.y(), backward.y());
             ends[2 * layer] = forward.h();
             ends[2 * layer + 1] = backward.h();
         }
         Recurrent.Result result = gru.forward(x, null, null);
         assertClose(result.y(), y.transpose(0, 1));
-        assertClose(result.state().h(), Shaping.stack(0, ends));
+        assertClose(result.state().h(), Tensor.stack(0, ends));
         assertClose(gru.forward(x), result.y());
     }
 
@@ -109,7 +109,7 @@ class RecurrentTest {
         Recurrent.Result whole = layer.forward(x, null, null);
         Recurrent.Result first = layer.forward(x.narrow(1, 0, 3), null, null);
         Recurrent.Result second = layer.forward(x.narrow(1, 3, 4), first.state(), null);
-        assertClose(Shaping.concat(1, first.y(), second.y()), whole.y());
+        assertClose(Tensor.concat(1, first.y(), second.y()), whole.y());
         assertClose(second.state().h(), whole.state().h());
         if (whole.state().c() != null) {
             assertClose(second.state().c(), whole.state().c());
@@ -214,7 +214,7 @@ class RecurrentTest {
 
     /** Trains a model to name the first symbol of sequences, and returns its accuracy on new sequences. */
     private double accuracy(DType type, Layer model, int steps) {
-        try (Adam adam = Adam.over(model).rate(0.02).build();
+        try (Optimizer adam = Adam.over(model).rate(0.02).build();
                 TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), adam, g)
                         .precision(Precision.of(type)).captured()) {
             for (int i = 0; i < steps; i++) {
@@ -233,7 +233,7 @@ class RecurrentTest {
     void trainsInConstantMemory() {
         Sequential model = Sequential.of(Lstm.of(6, 12).layers(2).dropout(0.1).build(g), Gru.of(12, 8).bidirectional()
                 .last().build(g), Linear.of(16, 3, g));
-        try (Adam adam = Adam.over(model).build();
+        try (Optimizer adam = Adam.over(model).build();
                 TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), adam, g)) {
             Tensor x = g.normal(8, 9, 6);
             Tensor target = g.integers(0, 3, 8);

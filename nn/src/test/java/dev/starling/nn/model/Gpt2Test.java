@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.TrainingStep;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
@@ -40,7 +41,7 @@ class Gpt2Test {
 
     @Test
     void learnsToCount() {
-        try (Gpt2 model = tiny(); Adam adam = Adam.over(model).rate(1e-2).build(); Scope scope = Scope.open()) {
+        try (Gpt2 model = tiny(); Optimizer adam = Adam.over(model).rate(1e-2).build(); Scope scope = Scope.open()) {
             long[] texts = new long[4 * 9];
             for (int i = 0; i < texts.length; i++) {
                 texts[i] = (i / 9 * 3 + i % 9) % VOCABULARY;

@@ -139,6 +139,23 @@ class OptimizerTest {
                 adam(0.02, 0.9, 0.999, 1e-8, 0, 0.1), adam(0.02, 0.9, 0.999, 1e-8, 0, 0));
     }
 
+    private static Rule adagrad(double rate, double epsilon, double decay, double initial) {
+        return (p, g, s, t) -> {
+            double h = g + decay * p;
+            s[0] = (t == 1 ? initial : s[0]) + h * h;
+            return p - rate * h / (Math.sqrt(s[0]) + epsilon);
+        };
+    }
+
+    @Test
+    void followsTheFormulaOfAdagrad() {
+        Pair pair = new Pair();
+        assertFollows(pair, Adagrad.over(pair).rate(0.1).epsilon(1e-3).initialSum(0.5).weightDecay(0.1)
+                .withoutDecay("bias"::equals).build(), adagrad(0.1, 1e-3, 0.1, 0.5), adagrad(0.1, 1e-3, 0, 0.5));
+        Pair other = new Pair();
+        assertFollows(other, Adagrad.over(other).build(), adagrad(0.01, 1e-10, 0, 0), adagrad(0.01, 1e-10, 0, 0));
+    }
+
     @Test
     void scalesAllGradientsByOneFactorWhenClipping() {
         Pair pair = new Pair();
@@ -167,7 +184,9 @@ class OptimizerTest {
         for (ThrowableAssert.ThrowingCallable call : List.<ThrowableAssert.ThrowingCallable>of(
                 () -> Adam.over(pair).epsilon(value), () -> Adam.over(pair).weightDecay(value),
                 () -> Adam.over(pair).betas(value, 0.9), () -> Adam.over(pair).rate(value),
-                () -> AdamW.over(pair).weightDecay(value), () -> Sgd.over(pair).weightDecay(value),
+                () -> AdamW.over(pair).weightDecay(value),
+                () -> Adagrad.over(pair).epsilon(value), () -> Adagrad.over(pair).initialSum(value),
+                () -> Sgd.over(pair).weightDecay(value),
                 () -> Sgd.over(pair).momentum(value), () -> Sgd.over(pair).rate(value),
                 () -> BatchNorm.of(3, value, 0.1), () -> BatchNorm.of(3, 1e-5, value),
                 () -> LayerNorm.withEpsilon(value, 3).forward(Tensor.ones(2, 3)),
@@ -194,7 +213,7 @@ class OptimizerTest {
     @Test
     void changesOnlyTheCountIfTheGuardIsNotFinite() {
         Pair pair = new Pair();
-        try (Adam plain = Adam.over(pair).rate(0.1).build(); ClipByNorm adam = ClipByNorm.of(plain, 1)) {
+        try (Optimizer plain = Adam.over(pair).rate(0.1).build(); ClipByNorm adam = ClipByNorm.of(plain, 1)) {
             Tensor[] gradients = {Tensor.ones(SIZE), Tensor.ones(SIZE - 1).to(DType.F32)};
             adam.step(Tensor.scalar(-3), gradients);
             float[] weight = pair.weight.value().toFloats();
@@ -216,7 +235,7 @@ class OptimizerTest {
     @Test
     void refusesGradientsThatDoNotMatchAndChangesNothing() {
         Pair pair = new Pair();
-        Sgd sgd = Sgd.over(pair).build();
+        Optimizer sgd = Sgd.over(pair).build();
         float[] before = pair.weight.value().toFloats();
         assertThatThrownBy(() -> sgd.step(Tensor.ones(SIZE))).hasMessageContaining("2 gradients");
         assertThatThrownBy(() -> sgd.step(Tensor.ones(SIZE), Tensor.ones(SIZE))).hasMessageContaining("bias");

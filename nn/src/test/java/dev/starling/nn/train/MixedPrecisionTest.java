@@ -59,7 +59,7 @@ class MixedPrecisionTest {
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "BF16", "F16"})
     void trainsANetworkToTheSameAccuracyInEveryType(DType type) {
-        try (Sequential net = network(1); Adam adam = Adam.over(net).rate(0.005).build();
+        try (Sequential net = network(1); Optimizer adam = Adam.over(net).rate(0.005).build();
                 DataLoader train = TrainerTest.loader(TrainerTest.bars(600, 1), 1);
                 DataLoader test = TrainerTest.loader(TrainerTest.bars(300, 2), 1)) {
             History history = Trainer.of(net, Loss.crossEntropy(), adam).data(train).heldOut(test).epochs(5)
@@ -76,7 +76,8 @@ class MixedPrecisionTest {
         float[][] weights = new float[2][];
         double[] losses = new double[2];
         for (int i = 0; i < 2; i++) {
-            try (Scope scope = Scope.open(); Sequential net = network(2); Sgd sgd = Sgd.over(net).rate(0.1).build();
+            try (Scope scope = Scope.open(); Sequential net = network(2);
+                    Optimizer sgd = Sgd.over(net).rate(0.1).build();
                     TrainingStep step = step(i == 0 ? DType.F32 : type, net, Loss.crossEntropy(), sgd)) {
                 Generator g = Generator.seeded(5);
                 Tensor x = g.normal(32, 1, 8, 8);
@@ -103,7 +104,7 @@ class MixedPrecisionTest {
                     new Flatten(), Linear.of(32, 4, g));
             Tensor weight = net.parameters().get("0.weight").value();
             float[] before = weight.get("..., 0, :").contiguous().toFloats();
-            try (net; Sgd sgd = Sgd.over(net).rate(0.1).build();
+            try (net; Optimizer sgd = Sgd.over(net).rate(0.1).build();
                     TrainingStep step = step(type, net, Loss.crossEntropy(), sgd)) {
                 Tensor x = g.normal(8, 16, 1, 1);
                 Tensor y = g.integers(0, 4, 8);
@@ -122,7 +123,7 @@ class MixedPrecisionTest {
     void computesTheSameBitsCaptured(DType type) {
         float[][] weights = new float[2][];
         for (int i = 0; i < 2; i++) {
-            try (Scope scope = Scope.open(); Sequential net = network(2); Adam adam = Adam.over(net).build();
+            try (Scope scope = Scope.open(); Sequential net = network(2); Optimizer adam = Adam.over(net).build();
                     TrainingStep step = step(type, net, Loss.crossEntropy(), adam)) {
                 if (i == 1) {
                     step.captured();
@@ -142,7 +143,7 @@ class MixedPrecisionTest {
         float[][] weights = new float[2][];
         for (int i = 0; i < 2; i++) {
             try (Sequential net = Sequential.of(new Flatten(), Linear.of(64, 3, Generator.seeded(1)));
-                    Sgd sgd = Sgd.over(net).rate(0.1).build();
+                    Optimizer sgd = Sgd.over(net).rate(0.1).build();
                     DataLoader data = DataLoader.of(ImageDataset.of(TrainerTest.bars(64, 1),
                             Augment.normalize(1, 8, 8, new float[] {0}, new float[] {1})))
                             .batchSize(i == 0 ? 64 : 16).build()) {
@@ -189,7 +190,7 @@ class MixedPrecisionTest {
         double slope = 1e-8;
         assertThat(Tensor.scalar(slope).to(DType.F16).item()).as("without a scale it is 0").isZero();
         try (Scope scope = Scope.open(); Linear line = Linear.of(1, 1, Generator.seeded(1));
-                Sgd sgd = Sgd.over(line).rate(1e6).build();
+                Optimizer sgd = Sgd.over(line).rate(1e6).build();
                 TrainingStep step = step(DType.F16, line, slope(slope), sgd)) {
             double before = line.weight().value().item();
             step.run(Tensor.ones(1, 1), Tensor.zeros(1, 1));
@@ -230,7 +231,7 @@ class MixedPrecisionTest {
     @EnumSource(value = DType.class, names = {"BF16", "F16"})
     void throwsIfTheLossIsNotFinite(DType type) {
         try (Scope scope = Scope.open(); Linear line = Linear.of(2, 1, Generator.seeded(1));
-                Adam adam = Adam.over(line).build();
+                Optimizer adam = Adam.over(line).build();
                 TrainingStep step = step(type, line, Loss.meanSquared(), adam)) {
             float[] before = line.weight().value().toFloats();
             assertThatThrownBy(() -> step.run(Tensor.of(new float[] {1, Float.NaN}, 1, 2), Tensor.zeros(1, 1)))
@@ -250,7 +251,7 @@ class MixedPrecisionTest {
 
     @Test
     void refusesF16IfStepsArePerformedElsewhere() {
-        try (Linear line = Linear.of(2, 1, Generator.seeded(1)); Sgd sgd = Sgd.over(line).build()) {
+        try (Linear line = Linear.of(2, 1, Generator.seeded(1)); Optimizer sgd = Sgd.over(line).build()) {
             TrainingStep step = new TrainingStep(line, Loss.meanSquared(), sgd, Generator.seeded(1),
                     new Server());
             assertThat(step.precision(Precision.of(DType.BF16))).isSameAs(step);
@@ -264,7 +265,7 @@ class MixedPrecisionTest {
     private record Outcome(Map<String, float[]> weights, long skipped) { }
 
     private static Outcome run(DType type, Path directory, boolean resume, long stopAfter) {
-        try (Sequential net = network(resume ? 99 : 5); Adam adam = Adam.over(net).rate(0.01).build();
+        try (Sequential net = network(resume ? 99 : 5); Optimizer adam = Adam.over(net).rate(0.01).build();
                 DataLoader data = TrainerTest.loader(TrainerTest.bars(200, 1), 1)) {
             Trainer.Builder builder = Trainer.of(net, steepLoss(), adam).data(data).epochs(3).seed(11)
                     .precision(Precision.of(type)).listeners(new TrainingListener() {
@@ -326,7 +327,7 @@ class MixedPrecisionTest {
         return Threads.with(1, () -> {
             try (Scope scope = Scope.open();
                     Sequential net = network(1);
-                    Adam adam = Adam.over(net).build();
+                    Optimizer adam = Adam.over(net).build();
                     TrainingStep step = step(type, net, Loss.crossEntropy(), adam)) {
                 Tensor x = Generator.seeded(1).normal(16, 1, 8, 8);
                 Tensor y = Generator.seeded(2).integers(0, 3, 16);

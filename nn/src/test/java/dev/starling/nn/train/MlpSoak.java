@@ -8,6 +8,7 @@ import dev.starling.nn.data.Example;
 import dev.starling.nn.data.Field;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.Networks;
+import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -71,7 +72,7 @@ final class MlpSoak implements TrainingListener {
     public static void main(String[] arguments) {
         int steps = Integer.parseInt(arguments[0]);
         Sequential model = Networks.mlp(Generator.seeded(1), PIXELS, 1024, 1024, 10);
-        try (Sgd sgd = Sgd.over(model).rate(0.01).momentum(0.9).build();
+        try (Optimizer sgd = Sgd.over(model).rate(0.01).momentum(0.9).build();
                 DataLoader noise = DataLoader.of(noise(WARM_UP_STEPS * BATCH)).batchSize(BATCH).workers(1).build()) {
             Trainer.of(model, Loss.crossEntropy(), sgd).data(noise).epochs(Math.ceilDiv(steps, WARM_UP_STEPS))
                     .metrics(Metric.accuracy()).listeners(new MlpSoak(steps)).build().run();

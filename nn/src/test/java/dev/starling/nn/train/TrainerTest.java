@@ -90,7 +90,7 @@ class TrainerTest {
         Generator g = Generator.seeded(1);
         try (Sequential net = Sequential.of(Conv2d.of(1, 8, 3).padding(1).build(g), new Relu(), MaxPool2d.of(2),
                 new Flatten(), Linear.of(8 * 16, 3, g));
-                Adam adam = Adam.over(net).rate(0.005).build();
+                Optimizer adam = Adam.over(net).rate(0.005).build();
                 DataLoader train = loader(bars(600, 1), 2);
                 DataLoader test = loader(bars(200, 2), 1)) {
             History history = Trainer.of(net, Loss.crossEntropy(), adam).data(train).heldOut(test).epochs(6)
@@ -178,7 +178,7 @@ class TrainerTest {
     @Test
     void refusesACheckpointOfOtherData(@TempDir Path directory) {
         run(directory, 0, false, 3, 1, false);
-        try (Sequential net = mlp(1); Sgd sgd = Sgd.over(net).momentum(0.9).build();
+        try (Sequential net = mlp(1); Optimizer sgd = Sgd.over(net).momentum(0.9).build();
                 DataLoader other = loader(bars(301, 1), 1)) {
             Trainer trainer = Trainer.of(net, Loss.crossEntropy(), sgd).data(other).checkpoints(directory).resume()
                     .build();
@@ -202,7 +202,7 @@ class TrainerTest {
     @Test
     void leavesTheWeightsUnchangedIfTheLossIsNotFinite() {
         try (Scope scope = Scope.open(); Linear line = Linear.of(2, 1, Generator.seeded(1));
-                Adam adam = Adam.over(line).build()) {
+                Optimizer adam = Adam.over(line).build()) {
             float[] before = line.weight().value().toFloats();
             TrainingStep step = new TrainingStep(line, Loss.meanSquared(), adam, Generator.seeded(1));
             Tensor poison = Tensor.of(new float[] {1, Float.NaN}, 1, 2);
@@ -218,7 +218,7 @@ class TrainerTest {
     @Test
     void keepsRunningStatisticsFiniteAfterABadBatch() {
         try (Scope scope = Scope.open(); Sequential net = Sequential.of(BatchNorm.of(2), Linear.of(2, 1,
-                Generator.seeded(1))); Sgd sgd = Sgd.over(net).build()) {
+                Generator.seeded(1))); Optimizer sgd = Sgd.over(net).build()) {
             TrainingStep step = new TrainingStep(net, Loss.meanSquared(), sgd, Generator.seeded(1));
             step.run(Tensor.of(new float[] {1, 2, 3, 5}, 2, 2), Tensor.zeros(2, 1));
             Tensor poison = Tensor.of(new float[] {1, Float.NaN, 3, Float.POSITIVE_INFINITY}, 2, 2);
@@ -234,7 +234,7 @@ class TrainerTest {
 
     @Test
     void freesTheTensorsOfAStep() {
-        try (Scope scope = Scope.open(); Sequential net = mlp(1); Adam adam = Adam.over(net).build()) {
+        try (Scope scope = Scope.open(); Sequential net = mlp(1); Optimizer adam = Adam.over(net).build()) {
             Tensor x = Generator.seeded(1).normal(16, 1, 8, 8);
             Tensor y = Generator.seeded(2).integers(0, 3, 16);
             TrainingStep step = new TrainingStep(net, Loss.crossEntropy(), adam, Generator.seeded(1));
@@ -281,7 +281,7 @@ class TrainerTest {
     @Test
     void passesGradientsToTheStrategyThatMayChangeThem() {
         try (Scope scope = Scope.open(); Sequential net = mlp(1);
-                Linear line = Linear.of(1, 1, Generator.seeded(1)); Sgd sgd = Sgd.over(line).rate(0.5).build()) {
+                Linear line = Linear.of(1, 1, Generator.seeded(1)); Optimizer sgd = Sgd.over(line).rate(0.5).build()) {
             RecordingStrategy strategy = new RecordingStrategy();
             TrainingStep step = new TrainingStep(line, (x, y) -> x.sum(), sgd, Generator.seeded(1), strategy);
             double weight = line.weight().value().item();
@@ -304,7 +304,8 @@ class TrainerTest {
         List<float[]> weights = new ArrayList<>();
         for (boolean recomputes : new boolean[] {false, true}) {
             try (Scope scope = Scope.open(); Sequential stage = Sequential.of(Linear.of(6, 40, Generator.seeded(1)),
-                    new Dropout(0.5), Linear.of(40, 1, Generator.seeded(2))); Sgd sgd = Sgd.over(stage).rate(1).build();
+                    new Dropout(0.5), Linear.of(40, 1, Generator.seeded(2)));
+                    Optimizer sgd = Sgd.over(stage).rate(1).build();
                     TrainingStep step = new TrainingStep(x -> recomputes
                             ? Recompute.checkpoint(stage::forward, x, Mode.generator()) : stage.forward(x),
                             Loss.meanSquared(), sgd, Generator.seeded(3))) {
@@ -319,7 +320,7 @@ class TrainerTest {
     void doesNotChangeFrozenParameters() {
         try (Scope scope = Scope.open(); Sequential net = mlp(1)) {
             Parameter first = net.state().get("1.weight").freeze();
-            try (Sgd sgd = Sgd.over(net).rate(1).build()) {
+            try (Optimizer sgd = Sgd.over(net).rate(1).build()) {
                 float[] before = first.value().toFloats();
                 float[] other = net.state().get("5.weight").value().toFloats();
                 new TrainingStep(net, Loss.crossEntropy(), sgd, Generator.seeded(1))
@@ -344,7 +345,7 @@ class TrainerTest {
     }
 
     private static float[] lastLayer(long seed) {
-        try (Sequential net = mlp(seed); Adam adam = Adam.over(net).build();
+        try (Sequential net = mlp(seed); Optimizer adam = Adam.over(net).build();
                 DataLoader data = loader(bars(200, seed), 1)) {
             Trainer.of(net, Loss.crossEntropy(), adam).data(data).epochs(2).seed(seed).build().run();
             return net.state().get("5.weight").value().toFloats();
@@ -353,7 +354,7 @@ class TrainerTest {
 
     @Test
     void ignoresChangesOfItsBuilderAfterBuild(@TempDir Path directory) {
-        try (Sequential net = mlp(1); Sgd sgd = Sgd.over(net).build(); DataLoader data = loader(bars(64, 1), 0)) {
+        try (Sequential net = mlp(1); Optimizer sgd = Sgd.over(net).build(); DataLoader data = loader(bars(64, 1), 0)) {
             Trainer.Builder builder = Trainer.of(net, Loss.crossEntropy(), sgd).data(data).epochs(2)
                     .metrics(Metric.accuracy());
             Trainer trainer = builder.build();

@@ -107,7 +107,7 @@ public final class Clusters {
                     + "it to the host:port of the coordinator");
         }
         TransportConfig config = config(process, transport, livenessTimeout);
-        return Group.join(GroupConfig.of(config, process.coordinator()).preferredRank(process.rank())
+        return Group.join(GroupConfig.of(config, process.coordinator()).place(process.rank(), process.workers())
                 .joinTimeout(JOIN_TIMEOUT).timeout(TIMEOUT));
     }
 

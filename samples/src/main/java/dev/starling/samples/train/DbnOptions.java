@@ -47,7 +47,7 @@ final class DbnOptions {
 
     @Option(names = "--labels", paramLabel = "N",
             description = "Fine-tune on N images, chosen by --seed; pre-training uses all (default: all).")
-    int labels;
+    Integer labels;
 
     @Option(names = "--dropout", paramLabel = "P", defaultValue = "0.2",
             description = "Share of hidden units dropped in fine-tuning (default: ${DEFAULT-VALUE}).")
@@ -65,8 +65,11 @@ final class DbnOptions {
         if (!(pretrainingRate > 0 && pretrainingRate < 1)) {
             return "--pretraining-rate must be between 0 and 1, got " + pretrainingRate;
         }
-        if (steps < 1 || labels < 0) {
-            return steps < 1 ? "--steps must be positive, got " + steps : "--labels must be positive, got " + labels;
+        if (steps < 1) {
+            return "--steps must be positive, got " + steps;
+        }
+        if (labels != null && labels < 1) {
+            return "--labels must be positive, got " + labels + "; omit it for all";
         }
         if (!(dropout >= 0 && dropout < 1)) {
             return "--dropout must be at least 0 and less than 1, got " + dropout;
@@ -86,7 +89,8 @@ final class DbnOptions {
         Augment pixels = Augment.normalize(1, Mnist.SIDE, Mnist.SIDE, new float[] {0}, new float[] {1});
         return new Sample("dbn", drawn ? Sample.digits().data() : Mnist::load, !drawn, pixels, pixels,
                 generator -> network(epochs, drawn ? new long[] {256, 256} : new long[] {500, 500, 2000}, generator),
-                drawn ? 4 : 15, 100, drawn ? 5e-3 : 2e-3, DType.F32, false, null, labels, pretrainingRate);
+                drawn ? 4 : 15, 100, drawn ? 5e-3 : 2e-3, DType.F32, false, null, labels == null ? 0 : labels,
+                pretrainingRate);
     }
 
     private Layer network(int epochs, long[] defaults, Generator generator) {

@@ -46,7 +46,7 @@ final class Team {
 
     /** Checks the options, and returns the message on an invalid one, or {@code null}. */
     static String problem(TeamOptions options, LaunchedProcess process) {
-        String value = badValue(options);
+        String value = options.badValue();
         if (value != null) {
             return value;
         }
@@ -54,36 +54,19 @@ final class Team {
         if (idle != null) {
             return idle;
         }
-        if (process != null && options.workers > 0 && options.workers != process.workers()) {
-            return "--workers=" + options.workers + ", but this process was launched as one of " + process.workers()
+        if (process != null && options.workers() > 0 && options.workers() != process.workers()) {
+            return "--workers=" + options.workers() + ", but this process was launched as one of " + process.workers()
                     + " workers: omit --workers, or start it without a launcher";
         }
         if (process != null && options.servers() != process.servers()) {
             return options.name() + " needs " + options.servers() + " servers, but this process was "
                     + "launched with " + process.servers() + ": use run --servers " + options.servers();
         }
-        if (process == null && options.isRequested() && options.workers == 0) {
+        if (process == null && options.isRequested() && options.workers() == 0) {
             return "--strategy needs --workers N";
         }
-        String alone = process == null && options.workers == 0 ? teamOption(options) : null;
+        String alone = process == null && options.workers() == 0 ? teamOption(options) : null;
         return alone == null ? null : alone + " applies to several workers: add --workers N";
-    }
-
-    private static String badValue(TeamOptions options) {
-        if (options.workers < 0) {
-            return "--workers must be positive, got " + options.workers;
-        }
-        if (options.servers != null && options.servers < 1) {
-            return "--servers must be positive, got " + options.servers;
-        }
-        if (options.staleness != null && options.staleness < 0) {
-            return "--staleness must be 0 for synchronous steps, or more, got " + options.staleness
-                    + ": omit it for asynchronous steps";
-        }
-        if (options.restarts < 0) {
-            return "--restarts must not be negative, got " + options.restarts;
-        }
-        return options.silenceSeconds > 0 ? null : "--silence must be positive, got " + options.silenceSeconds;
     }
 
     /** Returns the message on an option that the strategy or the transport does not use, or {@code null}. */
@@ -129,9 +112,9 @@ final class Team {
     /** Launches this command once for each worker and server, and waits for all. */
     int launch(List<String> arguments) {
         run.prepare(directory);
-        return Launcher.ofThisProgram(arguments.toArray(String[]::new)).processes(options.workers + options.servers())
+        return Launcher.ofThisProgram(arguments.toArray(String[]::new)).processes(options.workers() + options.servers())
                 .servers(options.servers()).restarts(options.restarts)
-                        .tolerate(options.survives() ? options.workers - 1 : 0)
+                        .tolerate(options.survives() ? options.workers() - 1 : 0)
                 .coordinator(Clusters.coordinator(options.transport, options.onLoss(), options.livenessTimeout()))
                 .output(Launcher.Output.FIRST_RANK).forwardSignals().run();
     }
@@ -151,7 +134,7 @@ final class Team {
     /** Trains, or runs a server if the rank is one of the last. */
     private void work(Group group, Split split, int rank, int workers) {
         if (rank >= workers) {
-            ParameterServer.serve(group, rank - workers, ServerConfig.inMemory().directory(options.serverData));
+            ParameterServer.serve(group, ServerConfig.inMemory().directory(options.serverData));
             return;
         }
         try (DistributionStrategy strategy = strategy(group, rank, workers)) {
@@ -185,22 +168,22 @@ final class Team {
     /** Trains with threads of this process instead of processes. */
     void threads() {
         run.place(0, 1);
-        int threads = Math.max(1, Runtime.getRuntime().availableProcessors() / options.workers);
+        int threads = Math.max(1, Runtime.getRuntime().availableProcessors() / options.workers());
         Split split = run.load(directory);
         Secret secret = Secret.random();
         TransportConfig transport = TransportConfig.of(LOCAL, secret).livenessTimeout(options.livenessTimeout());
         ThreadFactory factory = Thread.ofPlatform().daemon().name("starling-worker-", 0).factory();
         try (CoordinatorThread coordinator = Clusters.coordinator(LOCAL, options.onLoss(), options.livenessTimeout())
-                .open(secret, null, options.workers + options.servers());
+                .open(secret, null, options.workers() + options.servers());
                 ExecutorService pool = Executors.newThreadPerTaskExecutor(factory)) {
             ExecutorCompletionService<Void> completions = new ExecutorCompletionService<>(pool);
-            for (int i = 0; i < options.workers + options.servers(); i++) {
+            for (int i = 0; i < options.workers() + options.servers(); i++) {
                 int rank = i;
                 Callable<Void> body = () -> {
-                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).preferredRank(rank)
+                    GroupConfig config = GroupConfig.of(transport, coordinator.address()).place(rank, options.workers())
                             .timeout(Clusters.TIMEOUT);
                     try (Group group = Group.join(config)) {
-                        work(group, split, rank, options.workers);
+                        work(group, split, rank, options.workers());
                     }
                     return null;
                 };
@@ -223,7 +206,7 @@ final class Team {
     /** Waits for all threads. The first failure ends the other threads through their group, and is the one reported. */
     private void awaitAll(ExecutorCompletionService<Void> completions) {
         List<RuntimeException> failures = new ArrayList<>();
-        for (int i = 0; i < options.workers + options.servers(); i++) {
+        for (int i = 0; i < options.workers() + options.servers(); i++) {
             try {
                 completions.take().get();
             } catch (ExecutionException e) {

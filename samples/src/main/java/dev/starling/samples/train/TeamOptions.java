@@ -20,7 +20,7 @@ final class TeamOptions {
     }
 
     @Option(names = "--workers", paramLabel = "N", description = "Train with N processes (or threads).")
-    int workers;
+    private Integer workers;
 
     @Option(names = "--strategy", paramLabel = "S",
             description = "ring, ps (parameter servers) or gossip (default: ring).")
@@ -64,7 +64,12 @@ final class TeamOptions {
     double silenceSeconds;
 
     boolean isRequested() {
-        return workers > 0 || strategy != null;
+        return workers != null || strategy != null;
+    }
+
+    /** Returns the number of workers, 0 to train alone. */
+    int workers() {
+        return workers == null ? 0 : workers;
     }
 
     Strategy strategy() {
@@ -105,6 +110,24 @@ final class TeamOptions {
 
     Coordinator.OnLoss onLoss() {
         return survives() ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END;
+    }
+
+    /** Returns the message on an option out of its range, or {@code null}. */
+    String badValue() {
+        if (workers != null && workers < 1) {
+            return "--workers must be positive, got " + workers + "; omit it to train alone";
+        }
+        if (servers != null && servers < 1) {
+            return "--servers must be positive, got " + servers;
+        }
+        if (staleness != null && staleness < 0) {
+            return "--staleness must be 0 for synchronous steps, or more, got " + staleness
+                    + ": omit it for asynchronous steps";
+        }
+        if (restarts < 0) {
+            return "--restarts must not be negative, got " + restarts;
+        }
+        return silenceSeconds > 0 ? null : "--silence must be positive, got " + silenceSeconds;
     }
 
     Duration livenessTimeout() {

@@ -29,6 +29,9 @@ public final class Train implements Runnable {
     }
 
     private static int run(Sample sample, TrainOptions options, TeamOptions teamOptions, Path data, CommandSpec spec) {
+        if (options.badValue() != null) {
+            throw new ParameterException(spec.commandLine(), options.badValue());
+        }
         PrintWriter out = spec.commandLine().getOut();
         TrainingRun run = TrainingRun.of(sample, options);
         DataDirectory directory = DataDirectory.of(data, System.err);
@@ -39,7 +42,7 @@ public final class Train implements Runnable {
             if (problem != null) {
                 throw new ParameterException(spec.commandLine(), problem);
             }
-            if (Team.isLocal(teamOptions) && teamOptions.workers > 0) {
+            if (Team.isLocal(teamOptions) && teamOptions.workers() > 0) {
                 team.threads();
             } else if (process != null) {
                 team.member(process);

@@ -2,19 +2,21 @@ package dev.starling.samples.train;
 
 import dev.starling.tensor.DType;
 import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import picocli.CommandLine.Option;
 
 /** Command-line options of every sample. */
 final class TrainOptions {
     @Option(names = "--epochs", paramLabel = "N", description = "Passes over the training data.")
-    int epochs;
+    Integer epochs;
 
     @Option(names = "--batch", paramLabel = "N",
             description = "Images per step; of all workers together with ring.")
-    int batch;
+    Integer batch;
 
     @Option(names = "--rate", paramLabel = "R", description = "Highest learning rate of the one-cycle schedule.")
-    double rate;
+    Double rate;
 
     @Option(names = "--seed", paramLabel = "N", defaultValue = "1",
             description = "Seed of all random numbers; the same seed gives the same bits (default: ${DEFAULT-VALUE}).")
@@ -22,7 +24,7 @@ final class TrainOptions {
 
     @Option(names = "--threads", paramLabel = "N",
             description = "Number of threads of kernels (default: all processors, or a worker's share of them).")
-    int threads;
+    Integer threads;
 
     @Option(names = "--device", paramLabel = "D", defaultValue = "cpu",
             description = "cpu, cuda:N, or cuda for the first GPU or, with several workers, one GPU for each "
@@ -56,6 +58,18 @@ final class TrainOptions {
 
     @Option(names = "--json", description = "Print the result as one JSON object, the last line of standard output.")
     boolean json;
+
+    /** Returns the message on an option out of its range, or {@code null}. */
+    String badValue() {
+        Map<String, Number> positive = new LinkedHashMap<>();
+        positive.put("--epochs", epochs);
+        positive.put("--batch", batch);
+        positive.put("--rate", rate);
+        positive.put("--threads", threads);
+        return positive.entrySet().stream().filter(e -> e.getValue() != null && !(e.getValue().doubleValue() > 0))
+                .map(e -> e.getKey() + " must be positive, got " + e.getValue() + "; omit it for the default")
+                .findFirst().orElse(null);
+    }
 
     boolean isOnGpu() {
         return device.matches("cuda(:.*)?");

@@ -59,9 +59,9 @@ final class TrainingRun {
     private TrainingRun(Sample sample, TrainOptions options) {
         this.sample = sample;
         this.options = options;
-        epochs = options.epochs > 0 ? options.epochs : sample.epochs();
-        batch = options.batch > 0 ? options.batch : sample.batchSize();
-        rate = options.rate > 0 ? options.rate : sample.rate();
+        epochs = options.epochs != null ? options.epochs : sample.epochs();
+        batch = options.batch != null ? options.batch : sample.batchSize();
+        rate = options.rate != null ? options.rate : sample.rate();
         precision = options.precision != null ? options.precision : sample.precision();
         captured = options.captured != null ? options.captured : sample.captured();
         curve = options.curve != null ? options.curve : Path.of("learning-curve-" + sample.name() + ".png");
@@ -82,7 +82,7 @@ final class TrainingRun {
 
     /** Sets the number of threads of kernels, unless the user has set it. */
     void threads(int defaultCount) {
-        Threads.set(options.threads > 0 ? options.threads : defaultCount);
+        Threads.set(options.threads != null ? options.threads : defaultCount);
     }
 
     /**

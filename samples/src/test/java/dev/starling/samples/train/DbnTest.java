@@ -10,7 +10,6 @@ import dev.starling.nn.data.TensorDataset;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Split;
 import dev.starling.samples.digits.DigitRenderer;
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -64,7 +63,7 @@ class DbnTest {
         writer.flush();
         assertThat(out.toString().lines()).as("one result").hasSize(2);
         assertThat(out.toString()).contains("\"epochs\":" + (arguments.contains("--no") ? 6 : 10))
-                .contains("\"workers\":" + Math.max(1, teamOptions.workers));
+                .contains("\"workers\":" + Math.max(1, teamOptions.workers()));
         assertThat(accuracy(out.toString())).as("a guess has 0.1").isGreaterThan(minAccuracy);
         assertThat(options.curve).isNotEmptyFile();
     }
@@ -103,7 +102,8 @@ class DbnTest {
         "--pretraining-epochs 0 | to skip pre-training use --no-pretraining",
                 "--steps 0 | --steps must be positive, got 0",
         "--pretraining-rate 0 | --pretraining-rate must be between 0 and 1, got 0.0",
-        "--labels -1 | --labels must be positive, got -1", "--dropout 1 | less than 1, got 1.0",
+        "--labels -1 | --labels must be positive, got -1", "--labels 0 | --labels must be positive, got 0",
+        "--dropout 1 | less than 1, got 1.0",
         "--precision bf16 | dbn computes free energies, which need f32",
         "--captured | --captured replays one kind of step",
         "--labels 20001 | --labels must be at most the 20000 training images, got 20001"})
@@ -118,7 +118,7 @@ class DbnTest {
     @Test
     void readsAllImagesFirstAndThenTheSelectedOnesEquallyOften() {
         try (Scope scope = Scope.open()) {
-            Tensor numbers = Creation.arange(60);
+            Tensor numbers = Tensor.arange(60);
             TensorDataset all = TensorDataset.of(numbers, numbers);
             LabelledSubset few = LabelledSubset.of(all, 12, 2, Generator.seeded(3));
             try (DataLoader data = DataLoader.of(few).batchSize(10).shuffle().build()) {

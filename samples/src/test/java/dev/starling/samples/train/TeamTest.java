@@ -63,6 +63,8 @@ class TeamTest {
     @ParameterizedTest
     @CsvSource(delimiter = '|', quoteCharacter = '"', value = {
         "--strategy ring | --workers N",
+        "--workers 0 | --workers must be positive, got 0; omit it to train alone",
+        "--workers 0 --strategy gossip | --workers must be positive, got 0",
         "--workers -1 | --workers must be positive, got -1",
         "--workers 2 --silence 0 | --silence must be positive, got 0",
         "--workers 2 --restarts -1 | --restarts must not be negative, got -1",
@@ -122,6 +124,19 @@ class TeamTest {
         assertThat(parse("--workers 2 --strategy gossip").survives()).isTrue();
         assertThat(parse("--workers 2 --strategy ps").survives()).isTrue();
         assertThat(parse("--workers 2 --strategy ps --staleness 0").survives()).isFalse();
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', value = {"--workers 0 | --workers must be positive, got 0",
+        "--epochs 0 | --epochs must be positive, got 0", "--batch -1 | --batch must be positive, got -1",
+        "--rate 0 | --rate must be positive, got 0.0", "--rate NaN | --rate must be positive, got NaN",
+        "--threads 0 | --threads must be positive, got 0"})
+    void refusesToTrainWithoutAPositiveCount(String option, String message) {
+        StringWriter errors = new StringWriter();
+        int status = new CommandLine(new Train()).setErr(new PrintWriter(errors, true)).execute(("digits "
+                + option).split(" "));
+        assertThat(status).isEqualTo(CommandLine.ExitCode.USAGE);
+        assertThat(errors.toString()).contains(message);
     }
 
     private static TeamOptions parse(String arguments) {

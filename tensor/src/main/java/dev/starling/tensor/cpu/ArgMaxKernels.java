@@ -5,6 +5,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Reduction;
 import java.lang.foreign.ValueLayout;

@@ -8,6 +8,7 @@ import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.cpu.rows.AttentionRows;
 import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;

@@ -6,6 +6,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization.BatchNorm;
 import dev.starling.tensor.op.Normalization.BatchNormGradient;

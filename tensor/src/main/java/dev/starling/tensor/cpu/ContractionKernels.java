@@ -42,7 +42,8 @@ final class ContractionKernels {
     }
 
     private static Tensor transposed(Tensor x) {
-        return x.view(Shape.of(x.size(1), x.size(0)), new long[] {x.strides()[1], x.strides()[0]}, x.offset());
+        long[] strides = {x.strides()[1], x.strides()[0]};
+        return x.storage().view(x.spec().with(Shape.of(x.size(1), x.size(0))), strides, x.offset());
     }
 
     private static Tensor sumOfRows(Tensor x, Spec output) {

@@ -202,7 +202,7 @@ final class ConvolutionCut {
         }
         long[] strides = new long[y.rank()];
         strides[1] = 1;
-        CopyKernels.copy(bias.view(y.shape(), strides, bias.offset()), y);
+        CopyKernels.copy(bias.storage().view(bias.spec().with(y.shape()), strides, bias.offset()), y);
     }
 
     /** Returns the part that is kept, with its padding, or without if the image is padded already. */
@@ -268,6 +268,6 @@ final class ConvolutionCut {
             offset += first.of(axes[i]) * strides[i + 2];
             strides[i + 2] *= step.of(axes[i]);
         }
-        return x.view(Shape.of(dims), strides, offset);
+        return x.storage().view(x.spec().with(Shape.of(dims)), strides, offset);
     }
 }

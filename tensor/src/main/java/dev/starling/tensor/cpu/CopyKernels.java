@@ -30,7 +30,7 @@ final class CopyKernels {
         Tensor y = Tensor.allocate(output);
         long at = 0;
         for (Tensor x : inputs) {
-            copy(x, y.view(x.shape(), y.strides(), at * y.strides()[op.axis()]));
+            copy(x, y.storage().view(y.spec().with(x.shape()), y.strides(), at * y.strides()[op.axis()]));
             at += x.size(op.axis());
         }
         return new Tensor[] {y};
@@ -50,7 +50,7 @@ final class CopyKernels {
             offset += op.starts()[i] * y.strides()[i];
         }
         if (shape.count() > 0) {
-            copy(x, y.view(shape, strides, offset));
+            copy(x, y.storage().view(y.spec().with(shape), strides, offset));
         }
         return filled;
     }

@@ -9,6 +9,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.CrossEntropy;
 import java.lang.foreign.ValueLayout;
 import java.util.List;

@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.jit.Expression;
+import dev.starling.tensor.cpu.jit.FormulaExpression;
 import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.cpu.jit.Launch;
 import dev.starling.tensor.op.Activation;

@@ -5,6 +5,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Fill;
 import java.lang.foreign.MemorySegment;
 

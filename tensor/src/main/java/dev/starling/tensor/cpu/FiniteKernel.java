@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.FiniteScan;
+import dev.starling.tensor.host.Parallel;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /** Tests whether all elements of a tensor are finite; see {@link FiniteScan}. */

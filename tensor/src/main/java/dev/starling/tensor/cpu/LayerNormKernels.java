@@ -8,6 +8,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.LayerNormRows;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;

@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.cpu.rows.Taps;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Pooling.Window;
 
 /** The windows over channels-last images, processed in runs of pixels with the same pattern of taps. */

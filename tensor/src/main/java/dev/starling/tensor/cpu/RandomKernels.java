@@ -6,6 +6,8 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.Philox;
 import dev.starling.tensor.op.Random;

@@ -70,10 +70,10 @@ final class RecurrentPass {
         sequence.share((from, to) -> new Steps((int) from, (int) (to - from)).run());
         int last = sequence.step(sequence.steps - 1);
         if (!holdsState) {
-            CopyKernels.copy(y.view(h.shape(), h.strides(), (long) last * h.count()), h);
+            CopyKernels.copy(y.storage().view(y.spec().with(h.shape()), h.strides(), (long) last * h.count()), h);
         }
         if (c != null && !holdsCell) {
-            CopyKernels.copy(reserve.view(c.shape(), new long[] {width, 1},
+            CopyKernels.copy(reserve.storage().view(reserve.spec().with(c.shape()), new long[] {width, 1},
                     (long) last * sequence.batch * width + 4L * units), c);
         }
         for (Block block : new Block[] {own, bias}) {

@@ -8,6 +8,8 @@ import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.spi.Block;

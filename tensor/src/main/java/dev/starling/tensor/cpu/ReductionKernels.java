@@ -7,6 +7,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
@@ -49,7 +50,7 @@ final class ReductionKernels {
         }
         Tensor y = Tensor.allocate(output);
         if (f.count(true, 0) == 1) {
-            CopyKernels.copy(x, y.view(x.shape(), x.shape().contiguousStrides(), 0));
+            CopyKernels.copy(x, y.storage().view(y.spec().with(x.shape()), x.shape().contiguousStrides(), 0));
         } else if (f.reduced[f.rank - 1]) {
             rows(f, x.address(), y.address(), kind, factor);
         } else {

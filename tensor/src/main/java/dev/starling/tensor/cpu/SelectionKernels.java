@@ -6,6 +6,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Selection;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

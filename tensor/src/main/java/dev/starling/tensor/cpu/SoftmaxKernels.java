@@ -5,6 +5,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Softmax;
 
 /** Kernels of {@link Softmax} operations on f32: rows of a layout in which the softmax dimension is innermost. */

@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu;
 import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.host.Parallel;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 

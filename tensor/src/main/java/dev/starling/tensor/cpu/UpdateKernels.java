@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.jit.Expression;
+import dev.starling.tensor.cpu.jit.FormulaExpression;
 import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.cpu.jit.Launch;
 import dev.starling.tensor.op.Update;
@@ -38,8 +39,8 @@ final class UpdateKernels {
                 operands[count++] = inputs[i];
             }
         }
-        Launch launch = Launch.of(loop(op.formula(inputs.length), type, inputs, count - inputs.length));
-        double[] parameters = op.parameters(inputs.length);
+        Launch launch = Launch.of(loop(op.formula(), type, inputs, count - inputs.length));
+        double[] parameters = op.parameters();
         for (int i = 0; i < parameters.length; i++) {
             launch.parameter(i, parameters[i]);
         }

@@ -11,6 +11,7 @@ import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.WinogradTiles;
 import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Convolution.Geometry;
@@ -171,7 +172,7 @@ final class Winograd {
             // As [out, in, 3, 3] of this convolution; the rotation reverses both spatial dimensions.
             long[] to = turned ? new long[] {out.channels, 1, -3 * bytes / 4, -bytes / 4}
                     : new long[] {1, out.channels, 3 * bytes / 4, bytes / 4};
-            StridedCopy.copy(weight, nine.view(weight.shape(), to, turned ? 8 * bytes / 4 : 0));
+            StridedCopy.copy(weight, nine.storage().view(weight.spec(), to, turned ? 8 * bytes / 4 : 0));
             Parallel.forRange(bytes / 64, 1024, (from, end) -> withSteps(steps ->
                     WinogradTiles.kernels(scratch.address(), bytes, steps, u, kernelPlane(), from * 64, end * 64)));
         } finally {
@@ -302,7 +303,7 @@ final class Winograd {
             Tensor nine = Tensor.wrap(ALL.asSlice(scratch.address(), 9 * bytes), DType.F32, 9, in.channels,
                     out.channels);
             long[] from = {1, out.channels, 3 * bytes / 4, bytes / 4};
-            StridedCopy.copy(nine.view(weight.shape(), from, 0), weight);
+            StridedCopy.copy(nine.storage().view(weight.spec(), from, 0), weight);
         } finally {
             HostAllocator.shared().free(scratch);
         }

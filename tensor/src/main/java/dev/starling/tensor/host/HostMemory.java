@@ -1,8 +1,10 @@
 package dev.starling.tensor.host;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.TensorException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.List;
 
 /** Element access by absolute address. Unchecked: callers guarantee that the address is in an open tensor. */
 public final class HostMemory {
@@ -10,6 +12,18 @@ public final class HostMemory {
     public static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
     private HostMemory() {
+    }
+
+    /**
+     * Returns {@code count} as the length of an array on Java's heap, after a check that {@code bytes} for each element
+     * fit into it.
+     */
+    public static int arrayLength(String op, long count, int bytes) {
+        if (count > Integer.MAX_VALUE - 8 || count * bytes > Runtime.getRuntime().maxMemory()) {
+            throw new TensorException(TensorException.Problem.MEMORY, op, List.of(), "an array of " + count
+                    + " elements does not fit into Java's heap", "use fewer, or give the JVM more memory (-Xmx)");
+        }
+        return (int) count;
     }
 
     /** Reads an element as a double; exact for every type except large {@link DType#I64} values. */

@@ -1,6 +1,5 @@
 package dev.starling.tensor.op;
 
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Recorder;
@@ -138,8 +137,8 @@ public sealed interface Attention extends Op {
 
     /** Returns {@code [queries, keys]}, true where the key is later than the query. */
     private static Tensor future(long queries, long keys, Device device) {
-        Tensor i = Creation.arange(new Spec(DType.I64, Shape.of(queries), device), 0, 1);
-        Tensor j = Creation.arange(new Spec(DType.I64, Shape.of(keys), device), 0, 1);
+        Tensor i = Tensor.arange(new Spec(DType.I64, Shape.of(queries), device), 0, 1);
+        Tensor j = Tensor.arange(new Spec(DType.I64, Shape.of(keys), device), 0, 1);
         return j.gt(i.unsqueeze(1));
     }
 

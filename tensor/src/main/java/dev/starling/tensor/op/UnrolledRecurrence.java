@@ -1,6 +1,5 @@
 package dev.starling.tensor.op;
 
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence.Cell;
 
@@ -57,11 +56,11 @@ final class UnrolledRecurrence {
             }
             return all;
         }
-        Tensor g = Shaping.stack(0, slopes);
-        Tensor u = op.cell() == Cell.GRU ? Shaping.stack(0, recurrentSlopes) : g;
+        Tensor g = Tensor.stack(0, slopes);
+        Tensor u = op.cell() == Cell.GRU ? Tensor.stack(0, recurrentSlopes) : g;
         all[0] = g.matmul(in.weight());
         all[w] = rows(g).t().matmul(rows(in.x()));
-        all[w + 1] = rows(u).t().matmul(rows(Shaping.stack(0, before)));
+        all[w + 1] = rows(u).t().matmul(rows(Tensor.stack(0, before)));
         if (in.bias() != null) {
             all[w + 2] = g.sum(false, 0, 1);
             all[w + 3] = u.sum(false, 0, 1);
@@ -141,13 +140,13 @@ final class UnrolledRecurrence {
                 Tensor dz = d.mul(before[t].sub(k[2])).mul(slope(k[1]));
                 Tensor dn = d.sub(d.mul(k[1])).mul(k[2].square().neg().add(1));
                 Tensor dr = dn.mul(k[3]).mul(slope(k[0]));
-                slopes[t] = Shaping.concat(1, dr, dz, dn);
-                recurrentSlopes[t] = Shaping.concat(1, dr, dz, dn.mul(k[0]));
+                slopes[t] = Tensor.concat(1, dr, dz, dn);
+                recurrentSlopes[t] = Tensor.concat(1, dr, dz, dn.mul(k[0]));
                 carried = d.mul(k[1]);
             }
             case LSTM -> {
                 Tensor dcell = present(t, dc, null).add(d.mul(k[3]).mul(k[4].square().neg().add(1)));
-                slopes[t] = Shaping.concat(1, dcell.mul(k[2]).mul(slope(k[0])),
+                slopes[t] = Tensor.concat(1, dcell.mul(k[2]).mul(slope(k[0])),
                         dcell.mul(cellBefore[t]).mul(slope(k[1])), dcell.mul(k[0]).mul(k[2].square().neg().add(1)),
                         d.mul(k[4]).mul(slope(k[3])));
                 dc = present(t, dcell.mul(k[1]), dc);

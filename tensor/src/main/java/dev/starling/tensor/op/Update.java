@@ -7,26 +7,27 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
 import dev.starling.tensor.op.scalar.Scalar;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
 
 /** Changes operands in place and returns nothing: assignments, running means, optimiser steps. Not differentiable. */
 public sealed interface Update extends Op {
     /**
      * Returns the new elements of the operands that the operation changes, in their order. Rates and decays are
      * parameters, so that a schedule needs no new kernel.
-     *
-     * @param operands their number
      */
-    Formula formula(int operands);
+    Formula formula();
 
     /** Returns the values of the parameters of {@link #formula}. */
-    double[] parameters(int operands);
+    double[] parameters();
 
     /** Returns whether the operation changes operand {@code i}; the first one is always changed. */
     default boolean changes(int i) {
         return switch (this) {
             case Assign _, Blend _ -> i == 0;
             case RunningStatistics _ -> i % 2 == 0;
-            case Sgd _, Adam _ -> i != 1;
+            case Step _ -> i != 1;
         };
     }
 
@@ -37,12 +38,12 @@ public sealed interface Update extends Op {
 
     @Override
     default Spec[] infer(Spec... in) {
-        int min = this instanceof Adam || this instanceof RunningStatistics ? 4 : 2;
-        Check.operands(this, in, min, this instanceof Sgd ? 3 : min);
-        Check.argument(!(this instanceof Sgd s) || in.length == 3 || s.momentum() == 0, this,
-                "momentum needs a velocity", "pass a velocity, or a momentum of 0", in);
-        Check.argument(!(this instanceof Adam a) || a.step() >= 1, this, "step must be >= 1", "count steps from 1",
-                in);
+        List<String> state = this instanceof Step s ? s.rule.slots() : List.of();
+        int count = this instanceof RunningStatistics ? 4 : 2 + state.size();
+        Check.argument(in.length == count || state.isEmpty(), this, () -> "the rule's state is " + state + ", got "
+                + Math.max(0, in.length - 2) + " tensors", "pass parameter, gradient and each of the state", in);
+        Check.operands(this, in, count, count);
+        Check.argument(!(this instanceof Step s) || s.step >= 1, this, "step must be >= 1", "count steps from 1", in);
         Check.argument(hasFiniteCoefficients(), this, () -> "all coefficients must be finite, got " + this,
                 "check the schedule of the learning rate", in);
         Check.floating(this, in);
@@ -60,8 +61,7 @@ public sealed interface Update extends Op {
             case Assign _ -> true;
             case Blend o -> Double.isFinite(o.decay + o.weight);
             case RunningStatistics o -> Double.isFinite(o.weight + o.epsilon + o.unbiased);
-            case Sgd o -> Double.isFinite(o.rate + o.momentum + o.dampening + o.weightDecay);
-            case Adam o -> Double.isFinite(o.rate + o.beta1 + o.beta2 + o.epsilon + o.weightDecay);
+            case Step o -> Double.isFinite(o.rate) && o.rule.isFinite();
         };
     }
 
@@ -70,12 +70,12 @@ public sealed interface Update extends Op {
         private static final Formula SOURCE = Formula.of(operand(1));
 
         @Override
-        public Formula formula(int operands) {
+        public Formula formula() {
             return SOURCE;
         }
 
         @Override
-        public double[] parameters(int operands) {
+        public double[] parameters() {
             return Formula.noParameters();
         }
 
@@ -100,12 +100,12 @@ public sealed interface Update extends Op {
                 operand(1).fma(parameter(1), operand(0).mul(parameter(0))));
 
         @Override
-        public Formula formula(int operands) {
+        public Formula formula() {
             return FORMULA;
         }
 
         @Override
-        public double[] parameters(int operands) {
+        public double[] parameters() {
             return new double[] {decay, weight};
         }
     }
@@ -140,95 +140,44 @@ public sealed interface Update extends Op {
         }
 
         @Override
-        public Formula formula(int operands) {
+        public Formula formula() {
             return FORMULA;
         }
 
         @Override
-        public double[] parameters(int operands) {
+        public double[] parameters() {
             return new double[] {epsilon, unbiased, 1 - weight, weight};
         }
     }
 
     /**
-     * Operands {@code (parameter, gradient)} or, with momentum, {@code (parameter, gradient, velocity)}:
-     * {@code g += weightDecay·p; v = momentum·v + (1 - dampening)·g; p -= rate·(nesterov ? g + momentum·v : v)}.
-     * Velocity starts at 0. (Sutskever et al., 2013)
+     * Operands {@code (parameter, gradient, state...)}: one step of an optimiser's rule, which names its state.
      *
+     * @param rule of the optimiser
      * @param rate learning rate
-     * @param momentum 0 for none
-     * @param dampening of the gradient in the velocity
-     * @param weightDecay L2 penalty
-     * @param nesterov whether to use Nesterov momentum
+     * @param step number of the step, from 1; 1 if the rule does not depend on it
      */
-    record Sgd(double rate, double momentum, double dampening, double weightDecay, boolean nesterov)
-            implements Update {
-        private static final Scalar DECAYED = operand(0).fma(parameter(1), operand(1));
-        private static final Formula DESCENT = Formula.of(DECAYED.fma(parameter(0), operand(0)));
-        private static final Formula MOMENTUM = withVelocity(false);
-        private static final Formula NESTEROV = withVelocity(true);
-
-        private static Formula withVelocity(boolean nesterov) {
-            Scalar velocity = DECAYED.fma(parameter(3), operand(2).mul(parameter(2)));
-            Scalar step = nesterov ? velocity.fma(parameter(2), DECAYED) : velocity;
-            return Formula.of(step.fma(parameter(0), operand(0)), velocity);
+    record Step(Rule rule, double rate, long step) implements Update {
+        /** Makes steps equal that do the same. */
+        public Step {
+            step = rule.countsSteps() ? step : 1;
         }
 
         @Override
-        public Formula formula(int operands) {
-            return operands == 2 ? DESCENT : nesterov ? NESTEROV : MOMENTUM;
+        public Formula formula() {
+            return rule.formula();
         }
 
         @Override
-        public double[] parameters(int operands) {
-            return operands == 2 ? new double[] {-rate, weightDecay}
-                    : new double[] {-rate, weightDecay, momentum, 1 - dampening};
-        }
-    }
-
-    /**
-     * Operands {@code (parameter, gradient, mean, square)}: {@code m = β₁m + (1-β₁)g; v = β₂v + (1-β₂)g²;
-     * p -= rate·(m/(1-β₁ᵗ))/(√(v/(1-β₂ᵗ)) + ε)}. Weight decay is added to the gradient or, decoupled, shrinks the
-     * parameter by {@code rate·weightDecay} first. (Kingma and Ba, 2014; Loshchilov and Hutter, 2017)
-     *
-     * @param rate learning rate
-     * @param beta1 decay of the mean
-     * @param beta2 decay of the square
-     * @param epsilon avoids division by 0
-     * @param weightDecay strength of the decay
-     * @param decoupled whether the decay is decoupled, as in AdamW
-     * @param step t, counted from 1
-     */
-    record Adam(double rate, double beta1, double beta2, double epsilon, double weightDecay, boolean decoupled,
-            long step)
-            implements Update {
-        private static final Formula PLAIN = rule(false);
-        private static final Formula DECOUPLED = rule(true);
-
-        /**
-         * Weight decay either shrinks the parameter or is added to the gradient. One formula for both would add 0 times
-         * the parameter to the gradient, which is NaN for a parameter that is not finite. One of the bias corrections
-         * is part of the rate, the other is a factor of the root.
-         */
-        private static Formula rule(boolean decoupled) {
-            Scalar p = operand(0);
-            Scalar shrunk = decoupled ? p.mul(parameter(0)) : p;
-            Scalar g = decoupled ? operand(1) : p.fma(parameter(0), operand(1));
-            Scalar mean = g.fma(parameter(2), operand(2).mul(parameter(1)));
-            Scalar square = g.square().fma(parameter(4), operand(3).mul(parameter(3)));
-            Scalar root = square.sqrt().fma(parameter(6), parameter(7));
-            return Formula.of(mean.div(root).fma(parameter(5), shrunk), mean, square);
+        public double[] parameters() {
+            double[] values = new double[rule.formula().parameters()];
+            Arrays.setAll(values, i -> rule.coefficient(i, rate, step));
+            return values;
         }
 
         @Override
-        public Formula formula(int operands) {
-            return decoupled ? DECOUPLED : PLAIN;
-        }
-
-        @Override
-        public double[] parameters(int operands) {
-            return new double[] {decoupled ? 1 - rate * weightDecay : weightDecay, beta1, 1 - beta1, beta2, 1 - beta2,
-                -rate / (1 - StrictMath.pow(beta1, step)), 1 / Math.sqrt(1 - StrictMath.pow(beta2, step)), epsilon};
+        public String name() {
+            return rule.name().toLowerCase(Locale.ROOT);
         }
     }
 }

@@ -52,7 +52,8 @@ public sealed interface View extends Op {
             long[] strides = new long[x.rank() - 1];
             System.arraycopy(x.strides(), 0, strides, 0, axis);
             System.arraycopy(x.strides(), axis + 1, strides, axis, strides.length - axis);
-            return x.view(x.shape().without(axis), strides, x.offset() + i * x.strides()[axis]);
+            return x.storage().view(x.spec().with(x.shape().without(axis)), strides,
+                    x.offset() + i * x.strides()[axis]);
         }
 
         @Override
@@ -82,7 +83,7 @@ public sealed interface View extends Op {
 
         @Override
         public Tensor view(Tensor x) {
-            return x.view(shape, strides(x, shape), x.offset());
+            return x.storage().view(x.spec().with(shape), strides(x, shape), x.offset());
         }
 
         /**
@@ -158,7 +159,7 @@ public sealed interface View extends Op {
                 dims[i] = x.size(order[i]);
                 strides[i] = x.strides()[order[i]];
             }
-            return x.view(Shape.of(dims), strides, x.offset());
+            return x.storage().view(x.spec().with(Shape.of(dims)), strides, x.offset());
         }
 
         @Override
@@ -192,7 +193,7 @@ public sealed interface View extends Op {
             for (int i = 0; i < x.rank(); i++) {
                 strides[lead + i] = x.size(i) == shape.dim(lead + i) ? x.strides()[i] : 0;
             }
-            return x.view(shape, strides, x.offset());
+            return x.storage().view(x.spec().with(shape), strides, x.offset());
         }
 
         @Override
@@ -240,7 +241,7 @@ public sealed interface View extends Op {
                 strides[i] = sizes[i] <= 1 ? x.strides()[i] : x.strides()[i] * steps[i];
                 offset += sizes[i] == 0 ? 0 : starts[i] * x.strides()[i];
             }
-            return x.view(Shape.of(sizes), strides, offset);
+            return x.storage().view(x.spec().with(Shape.of(sizes)), strides, offset);
         }
 
         @Override

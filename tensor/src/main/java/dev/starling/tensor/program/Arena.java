@@ -35,7 +35,7 @@ final class Arena {
         }
 
         Tensor lend(Spec spec, long[] strides) {
-            return memory.lend(spec, strides);
+            return memory.storage().lend(spec, strides);
         }
     }
 
@@ -59,7 +59,7 @@ final class Arena {
     /** Returns a block that no value has occupied before. */
     Slot fresh(Device device, long bytes) {
         Spec spec = new Spec(DType.U8, Shape.of(bytes), device);
-        Slot fresh = new Slot(Interceptor.with(null, () -> Scope.detached(() -> Tensor.allocate(spec))));
+        Slot fresh = new Slot(Interceptor.with(Interceptor.NONE, () -> Scope.detached(() -> Tensor.allocate(spec))));
         slots.add(fresh);
         return fresh;
     }

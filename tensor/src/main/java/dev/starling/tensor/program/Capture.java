@@ -143,7 +143,8 @@ final class Capture implements Interceptor {
             return number;
         }
         // A tensor that the host computed during the work is a constant; the original is freed with its scope.
-        Tensor copy = Interceptor.with(null, () -> Recorder.with(Recorder.NONE, () -> Scope.detached(tensor::copy)));
+        Tensor copy = Interceptor.with(Interceptor.NONE,
+                () -> Recorder.with(Recorder.NONE, () -> Scope.detached(tensor::copy)));
         owned.add(copy);
         return add(tensor, copy);
     }

@@ -108,9 +108,9 @@ public final class Program implements AutoCloseable {
         recordable = one && !device.backend().hostVisible();
         for (int i = 0; i < inputs.length; i++) {
             Tensor like = specimens[i];
-            inputs[i] = like.device().backend().hostVisible() ? like.lend(like.spec(), like.shape().contiguousStrides())
-                    : arena.acquire(like.device(), like.spec().bytes()).lend(like.spec(),
-                            like.shape().contiguousStrides());
+            long[] strides = like.shape().contiguousStrides();
+            inputs[i] = like.device().backend().hostVisible() ? like.storage().lend(like.spec(), strides)
+                    : arena.acquire(like.device(), like.spec().bytes()).lend(like.spec(), strides);
             values[i] = inputs[i];
         }
         int[] group = capture.group.stream().mapToInt(g -> g).toArray();
@@ -127,7 +127,7 @@ public final class Program implements AutoCloseable {
      * @throws TensorException if the work cannot be captured; the message states why
      */
     public static Captured capture(Generator generator, Work work, Tensor... inputs) {
-        if (inputs.length == 0 || Interceptor.current() != null) {
+        if (inputs.length == 0 || Interceptor.current() != Interceptor.NONE) {
             throw TensorException.argument("capture", inputs.length == 0 ? "needs at least one input"
                     : "cannot capture while another program is captured or run", inputs.length == 0
                     ? "pass what varies from run to run" : "capture before or after the other program");
@@ -138,7 +138,7 @@ public final class Program implements AutoCloseable {
             mine[i] = inputs[i].contiguous();
         }
         for (int i = 0; i < mine.length; i++) {
-            mine[i] = mine[i].view(mine[i].shape(), mine[i].shape().contiguousStrides(), mine[i].offset());
+            mine[i] = mine[i].storage().view(mine[i].spec(), mine[i].shape().contiguousStrides(), mine[i].offset());
         }
         Capture capture = new Capture(generator, mine);
         Tensor[] results = Interceptor.with(capture, () -> work.run(mine));
@@ -158,7 +158,7 @@ public final class Program implements AutoCloseable {
 
     /** Runs {@code body} without capturing its operations. */
     public static <T> T uncaptured(Supplier<T> body) {
-        return Interceptor.with(null, body);
+        return Interceptor.with(Interceptor.NONE, body);
     }
 
     private static void requireNoRecorder(String what) {
@@ -201,7 +201,7 @@ public final class Program implements AutoCloseable {
             throw new TensorException(TensorException.Problem.CLOSED, "program", List.of(),
                     closed ? "the program is closed" : "a tensor that the program uses was closed", "capture it again");
         }
-        if (Interceptor.current() != null) {
+        if (Interceptor.current() != Interceptor.NONE) {
             throw TensorException.argument("program", "a program cannot run inside another one",
                     "run it in Program.uncaptured");
         }
@@ -220,7 +220,7 @@ public final class Program implements AutoCloseable {
             }
             complete = true;
         } finally {
-            Interceptor.replace(null);
+            Interceptor.replace(Interceptor.NONE);
             if (blocks > 0) {
                 generator.advance(4 * blocks);
             }
@@ -248,7 +248,7 @@ public final class Program implements AutoCloseable {
             }
             boolean here = given[i].device() == to.device();
             if (to.device().backend().hostVisible()) {
-                to.relend((here ? given[i] : given[i].to(to.device())).contiguous());
+                to.storage().relend((here ? given[i] : given[i].to(to.device())).contiguous());
             } else if (!here && given[i].device().backend().hostVisible()) {
                 to.device().backend().upload(given[i].contiguous().address(), to.address(), to.spec().bytes());
             } else {
@@ -314,7 +314,7 @@ public final class Program implements AutoCloseable {
         OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
         recording.run();
         for (Tensor tensor : changed) {
-            tensor.changed();
+            tensor.storage().changed();
         }
         if (event != null) {
             event.done("program", device, size() + " operations in one launch");
@@ -343,7 +343,7 @@ public final class Program implements AutoCloseable {
 
     private void notifyMark(MarkListener listener, int label) {
         fill();
-        Interceptor.replace(null);
+        Interceptor.replace(Interceptor.NONE);
         try {
             listener.onMark(label, results);
         } finally {

@@ -131,7 +131,4 @@ final class Replay implements Interceptor {
 
     @Override
     public void onOperation(Op op, Tensor[] inputs, Tensor[] outputs) { }
-
-    @Override
-    public void onRead(Tensor tensor) { }
 }

@@ -14,8 +14,7 @@ final class ReferenceUpdate {
             assign(in[0], in[1]);
             return;
         }
-        FormulaInterpreter formula = new FormulaInterpreter(op.formula(in.length), in[0].dtype(),
-                op.parameters(in.length));
+        FormulaInterpreter formula = new FormulaInterpreter(op.formula(), in[0].dtype(), op.parameters());
         Elements[] operands = Arrays.stream(in).map(Elements::of).toArray(Elements[]::new);
         for (long i = 0; i < in[0].count(); i++) {
             formula.read(operands, i);

@@ -3,7 +3,6 @@ package dev.starling.tensor.conformance;
 import static java.lang.Double.NaN;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
@@ -20,6 +19,7 @@ import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Random;
 import dev.starling.tensor.op.Reduction;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Scan;
 import dev.starling.tensor.op.Selection;
 import dev.starling.tensor.op.Sorting;
@@ -231,7 +231,7 @@ final class KnownValues {
         known("place", () -> apply(new Movement.Place(Shape.of(6), new long[] {4}, new long[] {-2}, 9), f64(1, 2, 3)),
                 3, 9, 2, 9, 1, 9);
         known("slice backwards", () -> f64(1, 2, 3, 4).flip(0), 4, 3, 2, 1);
-        known("range", () -> Creation.arange(new Spec(DType.F64, Shape.of(4), Device.current()), 1, -0.5), 1, 0.5, 0,
+        known("range", () -> Tensor.arange(new Spec(DType.F64, Shape.of(4), Device.current()), 1, -0.5), 1, 0.5, 0,
                 -0.5);
         known("full", () -> Tensor.full(DType.U8, 7, 2), 7, 7);
     }
@@ -285,13 +285,15 @@ final class KnownValues {
         Update running = new Update.RunningStatistics(0.1, 0.5, 1.25);
         known("running mean", () -> updated(running, 0, f64(1, 1), f64(2, 2), f64(3, 3), f64(0.5, 0)), 1.1, 1);
         known("running variance", () -> updated(running, 2, f64(1, 1), f64(2, 2), f64(3, 3), f64(0.5, 0)), 3.1375, 3);
-        known("sgd", () -> updated(new Update.Sgd(0.1, 0, 0, 0.5, false), 0, f64(1), f64(2)), 0.75);
-        known("momentum", () -> updated(new Update.Sgd(0.1, 0.9, 0, 0, false), 0, f64(1), f64(2), f64(3)), 0.53);
-        known("velocity", () -> updated(new Update.Sgd(0.1, 0.9, 0.5, 0, false), 2, f64(1), f64(2), f64(3)), 3.7);
-        known("nesterov", () -> updated(new Update.Sgd(0.1, 0.9, 0, 0, true), 0, f64(1), f64(2), f64(3)), 0.377);
-        known("adam's first step", () -> updated(new Update.Adam(0.1, 0.9, 0.999, 0, 0, false, 1), 0, f64(1, 1),
+        known("sgd", () -> updated(new Rule.Sgd(0, 0, 0.5, false).step(0.1, 1), 0, f64(1), f64(2)), 0.75);
+        known("momentum", () -> updated(new Rule.Sgd(0.9, 0, 0, false).step(0.1, 1), 0, f64(1), f64(2), f64(3)), 0.53);
+        known("velocity", () -> updated(new Rule.Sgd(0.9, 0.5, 0, false).step(0.1, 1), 2, f64(1), f64(2), f64(3)), 3.7);
+        known("nesterov", () -> updated(new Rule.Sgd(0.9, 0, 0, true).step(0.1, 1), 0, f64(1), f64(2), f64(3)), 0.377);
+        known("adam's first step", () -> updated(new Rule.Adam(0.9, 0.999, 0, 0, false).step(0.1, 1), 0, f64(1, 1),
                 f64(2, -5), f64(0, 0), f64(0, 0)), 0.9, 1.1);
-        known("adamw's first step", () -> updated(new Update.Adam(0.1, 0.9, 0.999, 0, 0.5, true, 1), 0, f64(1),
+        known("adagrad", () -> updated(new Rule.Adagrad(1, 0, 0).step(0.5, 1), 0, f64(1), f64(3), f64(16)), 0.75);
+        known("adagrad's sum", () -> updated(new Rule.Adagrad(1, 0.5, 0).step(0.5, 1), 2, f64(2), f64(3), f64(1)), 17);
+        known("adamw's first step", () -> updated(new Rule.Adam(0.9, 0.999, 0, 0.5, true).step(0.1, 1), 0, f64(1),
                 f64(2), f64(0), f64(0)), 0.85);
     }
 

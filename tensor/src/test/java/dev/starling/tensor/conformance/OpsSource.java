@@ -1,13 +1,16 @@
 package dev.starling.tensor.conformance;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** The source of the operations, for the first sentences of their Javadoc. */
+/** The sources of this module, for the first sentences of their Javadoc, and the pages generated from them. */
 final class OpsSource {
     private final Path root;
 
@@ -20,31 +23,48 @@ final class OpsSource {
         root = at;
     }
 
-    /** Returns the path of the table. */
-    Path table() {
-        return root.resolve("docs/ops.md");
+    /** Requires a page to have the given text, or writes it if {@code starling.regenerate} is set. */
+    void requireCurrent(String page, String text, String test) throws IOException {
+        Path file = root.resolve(page);
+        if (Boolean.getBoolean("starling.regenerate")) {
+            Files.writeString(file, text);
+        }
+        List<String> wanted = text.lines().toList();
+        List<String> found = Files.exists(file) ? Files.readAllLines(file) : List.of();
+        String remedy = page + " is out of date: run `mvn -pl tensor test -Dtest=" + test
+                + " -Dstarling.regenerate=true`";
+        for (int i = 0; i < Math.min(wanted.size(), found.size()); i++) {
+            assertEquals(wanted.get(i), found.get(i), remedy);
+        }
+        assertEquals(wanted.size(), found.size(), remedy);
     }
 
-    /** Returns the first sentence of a type's Javadoc, as Markdown that fits into a table cell. */
-    String summary(Class<?> type) {
-        Class<?> top = type.getEnclosingClass() == null ? type : type.getEnclosingClass();
-        Path file = root.resolve("tensor/src/main/java/" + top.getName().replace('.', '/') + ".java");
+    /** Returns the source of a class of the package {@code dev.starling.tensor}, or of a package below it. */
+    String text(String name) {
         try {
-            Matcher m = Pattern.compile("/\\*\\*((?:(?!\\*/).)*)\\*/\\s*(?:public |sealed )*(?:record|interface) "
-                    + type.getSimpleName() + "\\b", Pattern.DOTALL).matcher(Files.readString(file));
-            if (!m.find()) {
-                throw new AssertionError("no Javadoc on " + type.getSimpleName() + " in " + file);
-            }
-            return markdown(m.group(1));
+            return Files.readString(root.resolve("tensor/src/main/java/dev/starling/tensor/" + name + ".java"));
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
     }
 
-    private static String markdown(String javadoc) {
+    /** Returns the first sentence of a type's Javadoc, as Markdown that fits into a table cell. */
+    String summary(Class<?> type) {
+        Class<?> top = type.getEnclosingClass() == null ? type : type.getEnclosingClass();
+        Matcher m = Pattern.compile("/\\*\\*((?:(?!\\*/).)*)\\*/\\s*(?:public |sealed )*(?:record|interface) "
+                + type.getSimpleName() + "\\b", Pattern.DOTALL).matcher(text("op/" + top.getSimpleName()));
+        if (!m.find()) {
+            throw new AssertionError("no Javadoc on " + type.getSimpleName() + " in " + top);
+        }
+        return markdown(m.group(1));
+    }
+
+    /** Returns the first sentence of a Javadoc comment, as Markdown that fits into a table cell. */
+    static String markdown(String javadoc) {
         String text = javadoc.replaceAll("(?m)^\\s*\\* ?", " ").replaceAll("\\s+", " ").strip();
-        text = text.replaceAll("@param.*", "").replaceAll("\\{@code ([^}]*)}", "`$1`")
-                .replaceAll("\\{@link (?:[\\w.]*[.#])?(\\w+)(?: (\\w+))?}", "$1").strip();
+        text = text.replaceAll("@(param|return|throws).*", "").replaceAll("\\{@code ([^}]*)}", "`$1`")
+                .replaceAll("\\{@link(?:plain)? [\\w.]*#?\\w*(?:\\([^)]*\\))? (\\w[^}]*)}", "$1")
+                .replaceAll("\\{@link (?:[\\w.]*[.#])?(\\w+)(?:\\([^)]*\\))?}", "$1").strip();
         text = text.replace("&lt;", "<").replace("&gt;", ">").replace("|", "\\|");
         int end = text.indexOf(". ");
         return end < 0 ? text : text.substring(0, end + 1);

@@ -64,7 +64,7 @@ final class OpsTable {
     /** Returns the leaf records by the interface directly above them; a record without one is its own family. */
     private static Map<Class<?>, List<Class<?>>> families() {
         Map<Class<?>, List<Class<?>>> families = new LinkedHashMap<>();
-        ConformanceTest.leaves(Op.class).forEach(leaf -> {
+        ConformanceTest.definitions().forEach(leaf -> {
             Class<?> above = leaf.getEnclosingClass() == null ? leaf : leaf.getEnclosingClass();
             families.computeIfAbsent(above, k -> new ArrayList<>()).add(leaf);
         });
@@ -75,8 +75,8 @@ final class OpsTable {
         Map<Class<?>, Findings> all = new LinkedHashMap<>();
         ConformanceCases.all().filter(OpsTable::isPlain).forEach(c -> {
             Op op = c.on(Device.cpu());
-            Findings f = all.computeIfAbsent(op.getClass(), k -> new Findings(op, EnumSet.noneOf(DType.class),
-                    EnumSet.noneOf(DType.class)));
+            Findings f = all.computeIfAbsent(ConformanceTest.definition(op), k -> new Findings(op,
+                    EnumSet.noneOf(DType.class), EnumSet.noneOf(DType.class)));
             try (Scope scope = Scope.open("table")) {
                 if (f.types().add(c.dtype())) {
                     c.run(Device.cpu());

@@ -3,6 +3,7 @@ package dev.starling.tensor.conformance;
 import static dev.starling.tensor.conformance.ConformanceCases.inLayouts;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.List;
@@ -51,13 +52,16 @@ final class UpdateCases {
         dense.add(Case.of(new Update.Blend(0.9, 0.1), tolerance, x, x));
         dense.add(Case.of(new Update.Blend(1, 1), tolerance, x, x));
         dense.add(Case.of(new Update.RunningStatistics(0.1, 1e-3, 1.25), tolerance, x, x, square, square));
-        dense.add(Case.of(new Update.Sgd(0.1, 0, 0, 0.01, false), tolerance, x, x));
-        dense.add(Case.of(new Update.Sgd(0.1, 0.9, 0, 0, false), tolerance, x, x, x));
-        dense.add(Case.of(new Update.Sgd(0.1, 0.9, 0.2, 0.01, false), tolerance, x, x, x));
-        dense.add(Case.of(new Update.Sgd(0.1, 0.9, 0, 0.01, true), tolerance, x, x, x));
+        dense.add(Case.of(new Rule.Sgd(0, 0, 0.01, false).step(0.1, 1), tolerance, x, x));
+        dense.add(Case.of(new Rule.Sgd(0.9, 0, 0, false).step(0.1, 1), tolerance, x, x, x));
+        dense.add(Case.of(new Rule.Sgd(0.9, 0.2, 0.01, false).step(0.1, 1), tolerance, x, x, x));
+        dense.add(Case.of(new Rule.Sgd(0.9, 0, 0.01, true).step(0.1, 1), tolerance, x, x, x));
+        dense.add(Case.of(new Rule.Adagrad(1e-10, 0, 0).step(0.1, 1), tolerance, x, x, square));
+        dense.add(Case.of(new Rule.Adagrad(1e-3, 0.1, 0.5).step(0.1, 1), tolerance, x, x, square));
         for (boolean decoupled : new boolean[] {false, true}) {
-            dense.add(Case.of(new Update.Adam(1e-2, 0.9, 0.99, 1e-8, 0.1, decoupled, 1), tolerance, x, x, x, square));
-            dense.add(Case.of(new Update.Adam(1e-2, 0.9, 0.99, 1e-6, 0, decoupled, 1000), tolerance, x, x, x,
+            dense.add(Case.of(new Rule.Adam(0.9, 0.99, 1e-8, 0.1, decoupled).step(1e-2, 1), tolerance, x, x, x,
+                    square));
+            dense.add(Case.of(new Rule.Adam(0.9, 0.99, 1e-6, 0, decoupled).step(1e-2, 1000), tolerance, x, x, x,
                     square));
         }
         for (Case c : dense) {

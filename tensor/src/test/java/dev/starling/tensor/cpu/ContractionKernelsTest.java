@@ -117,7 +117,8 @@ class ContractionKernelsTest {
         for (int i = 0; i < values.length; i++) {
             values[i] = random.nextFloat() * 2 - 1;
         }
-        return Tensor.of(values, values.length).view(Shape.of(dims), strides, -first);
+        Tensor line = Tensor.of(values, values.length);
+        return line.storage().view(line.spec().with(Shape.of(dims)), strides, -first);
     }
 
     @ParameterizedTest
@@ -204,7 +205,8 @@ class ContractionKernelsTest {
         for (int i = 0; i < values.length; i++) {
             values[i] = RANDOM.nextFloat() * 2 - 1;
         }
-        return Tensor.of(values, values.length).view(Shape.of(dims), strides, 0);
+        Tensor line = Tensor.of(values, values.length);
+        return line.storage().view(line.spec().with(Shape.of(dims)), strides, 0);
     }
 
     private static Tensor check(dev.starling.tensor.op.Op op, double tolerance, Tensor... inputs) {

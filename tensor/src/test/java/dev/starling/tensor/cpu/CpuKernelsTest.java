@@ -12,6 +12,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Binary;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Random;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.Update;
 import java.util.Arrays;
@@ -62,9 +63,10 @@ class CpuKernelsTest {
         double tolerance = type == DType.BF16 ? 0.05 : 1e-5;
         for (int n : new int[] {0, 1, 15, 16, 17, 1000}) {
             for (boolean flag : new boolean[] {false, true}) {
-                updates(new Update.Sgd(0.1, 0, 0, flag ? 0.01 : 0, false), 2, type, tolerance, n);
-                updates(new Update.Sgd(0.1, 0.9, 0.1, 0.01, flag), 3, type, tolerance, n);
-                updates(new Update.Adam(1e-2, 0.9, 0.99, 1e-8, 0.1, flag, 3), 4, type, tolerance, n);
+                updates(new Rule.Sgd(0, 0, flag ? 0.01 : 0, false).step(0.1, 1), 2, type, tolerance, n);
+                updates(new Rule.Sgd(0.9, 0.1, 0.01, flag).step(0.1, 1), 3, type, tolerance, n);
+                updates(new Rule.Adagrad(1e-10, flag ? 0.1 : 0, 0).step(0.1, 1), 3, type, tolerance, n);
+                updates(new Rule.Adam(0.9, 0.99, 1e-8, 0.1, flag).step(1e-2, 3), 4, type, tolerance, n);
             }
             updates(new Update.Blend(0.9, 0.1), 2, type, tolerance, n);
         }

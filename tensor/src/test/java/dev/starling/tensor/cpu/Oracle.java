@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.reference.ReferenceKernels;
 import java.util.ArrayList;

@@ -14,7 +14,7 @@ import dev.starling.tensor.cpu.jit.SingleOpcode;
 import dev.starling.tensor.cpu.jit.WarmKernels;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.Recurrence;
-import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.scalar.Opcode;
 import java.lang.foreign.Arena;
 import java.util.LinkedHashMap;
@@ -167,7 +167,7 @@ final class SameBits {
                 cases.put("adam", () -> {
                     Tensor[] state = {x.copy(), y, y.copy(), y.square()};
                     for (int step = 1; step < 4; step++) {
-                        Tensor.apply(new Update.Adam(1e-2, 0.9, 0.99, 1e-8, 0.1, true, step), state);
+                        Tensor.apply(new Rule.Adam(0.9, 0.99, 1e-8, 0.1, true).step(1e-2, step), state);
                     }
                     return all(state[0], state[2], state[3]);
                 });

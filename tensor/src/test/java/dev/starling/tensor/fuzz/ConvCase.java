@@ -186,7 +186,8 @@ record ConvCase(Pass pass, DType type, int batch, int groups, int in, int out, L
             }
             memory[(int) at] = value(i, which);
         }
-        return Tensor.of(memory, room).to(type).view(shape, strides, offset);
+        Tensor line = Tensor.of(memory, room).to(type);
+        return line.storage().view(line.spec().with(shape), strides, offset);
     }
 
     /** Returns all triples of position, tap and pixel that contribute to each other. */

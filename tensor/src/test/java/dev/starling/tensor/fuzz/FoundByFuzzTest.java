@@ -9,7 +9,6 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Functions;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Activation;
@@ -18,6 +17,7 @@ import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Recurrence;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -58,7 +58,7 @@ class FoundByFuzzTest {
             Tensor p = Tensor.of(new float[] {Float.NaN, Float.POSITIVE_INFINITY, 1});
             Tensor mean = Tensor.full(DType.F32, 0.25, 3);
             Tensor square = Tensor.ones(3);
-            Update adam = new Update.Adam(0.1, 0.9, 0.99, 1e-6, 0, true, 1);
+            Update adam = new Rule.Adam(0.9, 0.99, 1e-6, 0, true).step(0.1, 1);
             Tensor.apply(adam, p, Tensor.full(DType.F32, 0.5, 3), mean, square);
             assertArrayEquals(new float[] {0.275f, 0.275f, 0.275f}, mean.toFloats(), 1e-6f);
             assertArrayEquals(new float[] {0.9925f, 0.9925f, 0.9925f}, square.toFloats(), 1e-6f);
@@ -73,9 +73,9 @@ class FoundByFuzzTest {
             for (double bad : new double[] {INFINITY, -INFINITY, Double.NaN}) {
                 Tensor p = Tensor.ones(3);
                 Tensor state = Tensor.zeros(3);
-                assertThrows(TensorException.class, () -> Tensor.apply(new Update.Sgd(bad, 0.9, 0.1, 0, false), p,
+                assertThrows(TensorException.class, () -> Tensor.apply(new Rule.Sgd(0.9, 0.1, 0, false).step(bad, 1), p,
                         Tensor.ones(3), state));
-                Update adam = new Update.Adam(bad, 0.9, 0.99, 1e-6, 0, true, 1);
+                Update adam = new Rule.Adam(0.9, 0.99, 1e-6, 0, true).step(bad, 1);
                 assertThrows(TensorException.class, () -> Tensor.apply(adam, p, Tensor.ones(3), state, state));
                 assertThrows(TensorException.class, () -> Tensor.apply(new Update.Blend(bad, 1), p, Tensor.ones(3)));
                 assertArrayEquals(new float[] {1, 1, 1}, p.toFloats());
@@ -98,7 +98,7 @@ class FoundByFuzzTest {
     private static double[] recurrentGradients(Recurrence.Forward layer, double padding) {
         boolean two = layer.cell() == Recurrence.Cell.LSTM;
         int gates = layer.cell().gates();
-        Tensor x = Shaping.concat(0, Tensor.ones(3, 1, 3), Tensor.full(DType.F32, padding, 2, 1, 3));
+        Tensor x = Tensor.concat(0, Tensor.ones(3, 1, 3), Tensor.full(DType.F32, padding, 2, 1, 3));
         Tensor h = Tensor.ones(1, 2);
         List<Tensor> in = new ArrayList<>(List.of(x, h, Tensor.ones(gates * 2, 3), Tensor.ones(gates * 2, 2),
                 Tensor.of(new long[] {3})));
@@ -115,7 +115,7 @@ class FoundByFuzzTest {
         slopes.addAll(in);
         Tensor[] gradients = Tensor.apply(layer.gradient(true), slopes.toArray(Tensor[]::new));
         int w = two ? 3 : 2;
-        return Shaping.concat(0, gradients[w].reshape(-1), gradients[w + 1].reshape(-1)).toDoubles();
+        return Tensor.concat(0, gradients[w].reshape(-1), gradients[w + 1].reshape(-1)).toDoubles();
     }
 
     @Test

@@ -5,7 +5,6 @@ import static dev.starling.tensor.fuzz.ElementwiseCalls.type;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Index;
 import dev.starling.tensor.Shape;
-import dev.starling.tensor.Shaping;
 import dev.starling.tensor.Tensor;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -119,8 +118,8 @@ final class ShapeCalls {
             operands[i] = Operand.of(c, c.oneIn(6) ? type(c) : type, Values.ANY, d);
         }
         String all = ", x0, x1, x2".substring(0, 4 * operands.length) + ")";
-        return stack ? Call.of("Shaping.stack(" + axis + all, x -> Shaping.stack(axis, x), operands)
-                : Call.of("Shaping.concat(" + axis + all, x -> Shaping.concat(axis, x), operands);
+        return stack ? Call.of("Tensor.stack(" + axis + all, x -> Tensor.stack(axis, x), operands)
+                : Call.of("Tensor.concat(" + axis + all, x -> Tensor.concat(axis, x), operands);
     }
 
     static Call rearrange(Choices c) {

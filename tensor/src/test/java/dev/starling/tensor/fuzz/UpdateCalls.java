@@ -4,7 +4,6 @@ import static dev.starling.tensor.fuzz.ElementwiseCalls.floating;
 import static dev.starling.tensor.fuzz.ElementwiseCalls.type;
 import static dev.starling.tensor.fuzz.Operand.literal;
 
-import dev.starling.tensor.Creation;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -12,6 +11,7 @@ import dev.starling.tensor.Index;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import java.util.Arrays;
 
@@ -42,14 +42,14 @@ final class UpdateCalls {
         long low = c.whole(-2);
         long high = c.whole(5);
         return switch (c.next(10)) {
-            case 0 -> Call.of("Creation.full(" + s + ", " + literal(a) + ")",
-                    x -> Creation.full(spec(type, dims), a));
-            case 1 -> Call.of("Creation.arange(" + s + ab, x -> Creation.arange(spec(type, dims), a, b));
-            case 2 -> Call.of("Creation.arange(" + literal(a) + ", " + literal(b) + ", 0.25)",
-                    x -> Creation.arange(a, b, 0.25));
-            case 3 -> Call.of("Creation.linspace(" + literal(a) + ", " + literal(b) + ", " + high + "L)",
-                    x -> Creation.linspace(a, b, high));
-            case 4 -> Call.of("Creation.eye(" + high + "L)", x -> Creation.eye(high));
+            case 0 -> Call.of("Tensor.full(" + s + ", " + literal(a) + ")",
+                    x -> Tensor.full(spec(type, dims), a));
+            case 1 -> Call.of("Tensor.arange(" + s + ab, x -> Tensor.arange(spec(type, dims), a, b));
+            case 2 -> Call.of("Tensor.arange(" + literal(a) + ", " + literal(b) + ", 0.25)",
+                    x -> Tensor.arange(a, b, 0.25));
+            case 3 -> Call.of("Tensor.linspace(" + literal(a) + ", " + literal(b) + ", " + high + "L)",
+                    x -> Tensor.linspace(a, b, high));
+            case 4 -> Call.of("Tensor.eye(" + high + "L)", x -> Tensor.eye(high));
             case 5 -> Call.of("Generator.seeded(1).uniform(" + s + ab, x -> fresh(g).uniform(spec(type, dims), a, b));
             case 6 -> Call.of("Generator.seeded(1).normal(" + s + ab, x -> fresh(g).normal(spec(type, dims), a, b));
             case 7 -> Call.of("Generator.seeded(1).bernoulli(" + s + ", " + literal(a) + ")",
@@ -79,9 +79,9 @@ final class UpdateCalls {
             case 0 -> changing(new Update.Assign(), Operand.of(c, type(c), Values.ANY, dims),
                     Operand.of(c, type(c), Values.ANY, ElementwiseCalls.narrowed(c, dims)));
             case 1 -> changing(new Update.Blend(decay, rate), x0, x1);
-            case 2 -> changing(new Update.Sgd(rate, 0, 0, decay, false), x0, x1);
-            case 3 -> changing(new Update.Sgd(rate, 0.9, flag ? 0 : 0.1, decay, flag), x0, x1, x2);
-            default -> changing(new Update.Adam(rate, 0.9, 0.99, 1e-6, decay, flag, c.integer(c.ofInts(1, 2, 1000))),
+            case 2 -> changing(new Rule.Sgd(0, 0, decay, false).step(rate, 1), x0, x1);
+            case 3 -> changing(new Rule.Sgd(0.9, flag ? 0 : 0.1, decay, flag).step(rate, 1), x0, x1, x2);
+            default -> changing(new Rule.Adam(0.9, 0.99, 1e-6, decay, flag).step(rate, c.integer(c.ofInts(1, 2, 1000))),
                     x0, x1, x2, Operand.of(c, type, Values.POSITIVE, dims));
         };
     }

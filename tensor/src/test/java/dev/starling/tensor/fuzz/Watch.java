@@ -48,7 +48,7 @@ final class Watch implements Interceptor {
                 throw new TooLarge();
             }
         }
-        Interceptor.replace(null);
+        Interceptor.replace(Interceptor.NONE);
         try {
             difference = Recorder.with(Recorder.NONE, () -> Oracle.difference(op, inputs, outputs));
         } catch (RuntimeException e) {
@@ -63,7 +63,7 @@ final class Watch implements Interceptor {
         if (spec.shape().count() > MAX_BYTES / spec.dtype().bytes()) {
             throw new TooLarge();
         }
-        Interceptor.replace(null);
+        Interceptor.replace(Interceptor.NONE);
         try {
             Tensor tensor = Tensor.allocate(spec, strides);
             MemorySegment memory = HostMemory.ALL.asSlice(tensor.address(), spec.bytes());
@@ -72,10 +72,5 @@ final class Watch implements Interceptor {
         } finally {
             Interceptor.replace(this);
         }
-    }
-
-    @Override
-    public void onRead(Tensor tensor) {
-        // Reading on the host is allowed.
     }
 }

@@ -34,15 +34,15 @@ class UpdateAllTest {
     }
 
     private static final Update[] OPS = {
-        new Update.Sgd(0.1, 0, 0, 0.01, false), new Update.Sgd(0.1, 0.9, 0.1, 0, true),
-        new Update.Adam(0.01, 0.9, 0.999, 1e-8, 0.1, true, 3), new Update.Blend(0.9, 0.1), new Update.Assign()};
+        new Rule.Sgd(0, 0, 0.01, false).step(0.1, 1), new Rule.Sgd(0.9, 0.1, 0, true).step(0.1, 1),
+        new Rule.Adam(0.9, 0.999, 1e-8, 0.1, true).step(0.01, 3), new Update.Blend(0.9, 0.1), new Update.Assign()};
 
     /** Operands of all operations, the same each time. */
     private static Tensor[][] operands(Device device) {
         Generator random = Generator.seeded(7);
         Tensor[][] all = new Tensor[OPS.length][];
         for (int i = 0; i < all.length; i++) {
-            all[i] = new Tensor[OPS[i] instanceof Update.Adam ? 4 : i == 1 ? 3 : 2];
+            all[i] = new Tensor[OPS[i] instanceof Update.Step s ? 2 + s.rule().slots().size() : 2];
             for (int k = 0; k < all[i].length; k++) {
                 all[i][k] = random.uniform(3, 11 + i).add(0.1).to(device);
             }
@@ -63,10 +63,10 @@ class UpdateAllTest {
             Tensor.apply(OPS[i], single[i]);
         }
         Tensor[][] together = operands(device);
-        int version = together[2][0].version();
+        int version = together[2][0].storage().version();
         Tensor.applyAll(OPS, together, Tensor.scalar(3).to(device));
         assertThat(read(together)).isDeepEqualTo(read(single)).isNotEqualTo(read(operands(device)));
-        assertThat(together[2][0].version()).isEqualTo(version + 1);
+        assertThat(together[2][0].storage().version()).isEqualTo(version + 1);
     }
 
     @ParameterizedTest

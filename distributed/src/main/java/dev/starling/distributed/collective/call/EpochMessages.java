@@ -1,17 +1,13 @@
 package dev.starling.distributed.collective.call;
 
+import dev.starling.transport.Endpoint;
 import java.nio.ByteOrder;
 import org.agrona.DirectBuffer;
+import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/**
- * The messages of one epoch's collectives: channel i32, kind i32, epoch i64, sequence i64, rest. Receivers drop those
- * of other epochs.
- */
+/** The messages of one epoch's collectives. Receivers drop those of other epochs. */
 public final class EpochMessages {
-    /** Length in bytes of the header of messages, the channel number included. */
-    public static final int HEADER = 24;
-
     /** Blobs that all ranks exchange. */
     public static final int EXCHANGE = 1;
     /** Ends the epoch's collectives with an exception. */
@@ -21,7 +17,19 @@ public final class EpochMessages {
     /** Transfers between two ranks. */
     public static final int POINT_TO_POINT = 4;
 
-    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    /** Byte order of all fields. */
+    public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+
+    private static final int CHANNEL_BYTES = 4;
+    /** Offsets from the end of the channel number, with which every message begins. */
+    private static final int KIND = 0;
+    private static final int EPOCH = 4;
+    private static final int SEQUENCE = 12;
+    /** Offset of the bytes after the header, from the end of the channel number. */
+    public static final int BODY = 20;
+
+    /** Length in bytes of the header, the channel number included. */
+    public static final int HEADER = CHANNEL_BYTES + BODY;
 
     private final Fabric fabric;
     private final int channel;
@@ -37,28 +45,48 @@ public final class EpochMessages {
         return fabric;
     }
 
-    /** Sends a message to a rank; returns the transport's result code. */
-    public int send(int rank, DirectBuffer message, int offset, int length) {
-        return fabric.endpoint(rank).send(message, offset, length);
+    /** Sends the first bytes of a message to a rank; returns whether the link had room for it. */
+    public boolean send(int rank, DirectBuffer message, int length) {
+        return fabric.endpoint(rank).send(message, 0, length) == Endpoint.OK;
     }
 
     /** Writes the header of a message of the given kind. */
-    public void header(UnsafeBuffer message, int kind) {
-        write(message, kind, 0);
+    public void header(MutableDirectBuffer message, int kind) {
+        header(message, kind, 0);
     }
 
-    private void write(UnsafeBuffer message, int kind, long sequence) {
+    private void header(MutableDirectBuffer message, int kind, long sequence) {
         message.putInt(0, channel, ORDER);
-        message.putInt(4, kind, ORDER);
-        message.putLong(8, fabric.epoch(), ORDER);
-        message.putLong(16, sequence, ORDER);
+        message.putInt(CHANNEL_BYTES + KIND, kind, ORDER);
+        message.putLong(CHANNEL_BYTES + EPOCH, fabric.epoch(), ORDER);
+        message.putLong(CHANNEL_BYTES + SEQUENCE, sequence, ORDER);
     }
 
     /** Returns a new message. */
-    public UnsafeBuffer of(int kind, long sequence, byte[] rest) {
-        UnsafeBuffer message = new UnsafeBuffer(new byte[HEADER + rest.length]);
-        write(message, kind, sequence);
-        message.putBytes(HEADER, rest);
+    public UnsafeBuffer of(int kind, long sequence, byte[] body) {
+        UnsafeBuffer message = new UnsafeBuffer(new byte[HEADER + body.length]);
+        header(message, kind, sequence);
+        message.putBytes(HEADER, body);
         return message;
+    }
+
+    /** Returns the kind of a message; {@code at} is the offset of the byte after its channel number. */
+    public static int kind(DirectBuffer message, int at) {
+        return message.getInt(at + KIND, ORDER);
+    }
+
+    public static long epoch(DirectBuffer message, int at) {
+        return message.getLong(at + EPOCH, ORDER);
+    }
+
+    public static long sequence(DirectBuffer message, int at) {
+        return message.getLong(at + SEQUENCE, ORDER);
+    }
+
+    /** Returns the bytes after the header; {@code length} is that of the message without its channel number. */
+    public static byte[] body(DirectBuffer message, int at, int length) {
+        byte[] body = new byte[length - BODY];
+        message.getBytes(at + BODY, body);
+        return body;
     }
 }

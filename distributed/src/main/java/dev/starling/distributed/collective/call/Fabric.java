@@ -3,7 +3,7 @@ package dev.starling.distributed.collective.call;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 
-/** A group in one epoch, as the collectives see it. */
+/** A group or sub-group in one epoch, as the collectives see it. */
 public interface Fabric {
     /** Returns this process's rank. */
     int rank();
@@ -11,7 +11,7 @@ public interface Fabric {
     /** Returns the number of ranks. */
     int world();
 
-    /** Returns the number of the epoch. */
+    /** Returns a positive number that distinguishes this epoch of this group from others between the same ranks. */
     long epoch();
 
     /** Returns the connection to a rank. */

@@ -1,48 +1,52 @@
 package dev.starling.distributed.collective.call;
 
 import dev.starling.distributed.CollectiveMismatchException;
+import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RegionKey;
 import dev.starling.transport.RemoteRegion;
 import java.lang.foreign.MemorySegment;
-import java.util.function.Function;
+import java.util.function.BiFunction;
 
 /**
  * Registered memory of the same size on every rank. It is set up in three steps, so that the group's thread never
  * waits: each rank registers its memory and sends the key; opens the other ranks' memory by their keys and sends which
  * it could map; and decides from all ranks' answers whether the memory is used directly ({@link #settle}).
  */
-public final class SymmetricMemory implements AutoCloseable {
+public final class SymmetricMemory implements SymmetricBuffer {
     private final Fabric fabric;
-    private final Function<byte[], Task> exchange;
+    private final Driver driver;
+    private final BiFunction<byte[], String, Exchange> exchange;
     private final long number;
     private final MemoryRegion own;
     private final RemoteRegion[] remotes;
     private final MemorySegment[] mapped;
-    private final Task keys;
-    private Task allMapped;
+    private final Exchange keys;
+    private Exchange maps;
     private boolean direct;
     private boolean hosted;
 
     /**
      * Registers this rank's memory.
      *
-     * @param exchange starts an exchange of bytes between all ranks
+     * @param exchange starts an exchange of bytes between all ranks, with a description
      * @param number counts the memories of an epoch; ranks register in the same order, so it is equal on all
      */
-    public SymmetricMemory(Fabric fabric, Function<byte[], Task> exchange, long number, long bytes) {
+    public SymmetricMemory(Fabric fabric, Driver driver, BiFunction<byte[], String, Exchange> exchange, long number,
+            long bytes) {
         this.fabric = fabric;
+        this.driver = driver;
         this.exchange = exchange;
         this.number = number;
         int world = fabric.world();
         own = fabric.transport().register(bytes);
         remotes = new RemoteRegion[world];
         mapped = new MemorySegment[world];
-        keys = exchange.apply(own.key().encode());
+        keys = exchange.apply(own.key().encode(), "the keys of a buffer of " + bytes + " bytes");
     }
 
     /** Returns the exchange of keys. */
-    public Task keys() {
+    public Exchange keys() {
         return keys;
     }
 
@@ -53,19 +57,19 @@ public final class SymmetricMemory implements AutoCloseable {
      */
     public void open() {
         RegionKey[] received = keysOfOneSize();
-        byte[] maps = new byte[mapped.length];
+        byte[] answer = new byte[mapped.length];
         for (int rank = 0; rank < mapped.length; rank++) {
             if (rank == fabric.rank()) {
                 mapped[rank] = own.memory();
-                maps[rank] = 1;
+                answer[rank] = 1;
                 continue;
             }
             boolean near = fabric.host(rank).equals(fabric.host(fabric.rank()));
             remotes[rank] = fabric.endpoint(rank).open(received[rank], near);
             mapped[rank] = remotes[rank].memory();
-            maps[rank] = (byte) (mapped[rank] != null ? 1 : 0);
+            answer[rank] = (byte) (mapped[rank] != null ? 1 : 0);
         }
-        allMapped = exchange.apply(maps);
+        maps = exchange.apply(answer, "a buffer of " + bytes() + " bytes to be mapped");
     }
 
     private RegionKey[] keysOfOneSize() {
@@ -82,16 +86,16 @@ public final class SymmetricMemory implements AutoCloseable {
         return received;
     }
 
-    /** Returns the exchange of which ranks map which memory. */
-    public Task mapped() {
-        return allMapped;
+    /** Returns the exchange of which ranks map which memory; {@code null} before {@link #open}. */
+    public Exchange maps() {
+        return maps;
     }
 
     /** Decides whether the memory is used directly; all ranks come to the same result. */
     public void settle() {
         direct = true;
         hosted = true;
-        byte[][] answers = allMapped.blobs();
+        byte[][] answers = maps.blobs();
         for (int from = 0; from < mapped.length; from++) {
             for (int to = 0; to < mapped.length; to++) {
                 boolean maps = answers[from].length == mapped.length && answers[from][to] == 1;
@@ -111,9 +115,14 @@ public final class SymmetricMemory implements AutoCloseable {
         return hosted;
     }
 
-    /** Returns this rank's memory. */
-    public MemorySegment own() {
+    @Override
+    public MemorySegment memory() {
         return own.memory();
+    }
+
+    /** Returns the address of the byte of this rank's memory at an offset. */
+    public long address(long offset) {
+        return own.memory().address() + offset;
     }
 
     /** Returns the number of this memory among those that were registered in this epoch. */
@@ -121,7 +130,7 @@ public final class SymmetricMemory implements AutoCloseable {
         return number;
     }
 
-    /** Returns the size in bytes. */
+    @Override
     public long bytes() {
         return own.bytes();
     }
@@ -143,11 +152,13 @@ public final class SymmetricMemory implements AutoCloseable {
 
     @Override
     public void close() {
-        for (RemoteRegion remote : remotes) {
-            if (remote != null) {
-                remote.close();
+        driver.locked(() -> {
+            for (RemoteRegion remote : remotes) {
+                if (remote != null) {
+                    remote.close();
+                }
             }
-        }
-        own.close();
+            own.close();
+        });
     }
 }

@@ -1,95 +1,92 @@
 package dev.starling.distributed.collective.call;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Work;
+import java.time.Duration;
 import java.util.function.BooleanSupplier;
 
-/** A collective, an exchange or a transfer of an {@code Engine}. Users see it as a {@code Work}. */
-public final class Task {
-    public final CollectiveCall call;
-    public final SymmetricMemory memory;
-    public final long offset;
-    /** Returns whether the elements have arrived in memory; {@code null} if they have when the task is started. */
-    public final BooleanSupplier ready;
-    public final byte[] blob;
-    public final Transfer transfer;
-    private Task next;
+/** What an engine carries out, and what users start and wait for. */
+public abstract sealed class Task implements Work permits CollectiveTask, Exchange, Transfer {
+    /** The engine of a task. All methods except {@link #driver} are called under the driver's lock. */
+    public interface Runner {
+        /** Returns the threads that work for the engine. */
+        Driver driver();
 
-    private volatile State state = State.IDLE;
+        /** Starts a task; throws the failure that has ended the engine's work, if there is one. */
+        void start(Task task);
+
+        /** Describes what a task waits for, for the message of a timeout. */
+        String describeAwaited(Task task);
+
+        /** Fails all pending and future tasks, on this rank and on the others. */
+        void abort(RuntimeException why);
+    }
+
+    private final Runner runner;
+    private final Driver driver;
+    /** Allocated here, so that a start allocates nothing. */
+    private final Runnable starting;
+    private final BooleanSupplier done = this::isDone;
+    private volatile boolean inProgress;
     private volatile RuntimeException failure;
-    private byte[][] blobs;
 
-    private enum State { IDLE, IN_PROGRESS, DONE }
-
-    public Task(CollectiveCall call, SymmetricMemory memory, long offset, BooleanSupplier ready, byte[] blob) {
-        this.call = call;
-        this.memory = memory;
-        this.offset = offset;
-        this.ready = ready;
-        this.blob = blob;
-        transfer = null;
+    Task(Runner runner) {
+        this.runner = runner;
+        driver = runner.driver();
+        starting = () -> runner.start(this);
     }
 
-    public Task(Transfer transfer) {
-        call = null;
-        memory = null;
-        offset = 0;
-        ready = null;
-        blob = null;
-        this.transfer = transfer;
-        transfer.belongTo(this);
-    }
+    // ---- for users ----
 
-    /** Returns the task that follows in the engine's queue, or {@code null}. */
-    public Task next() {
-        return next;
-    }
-
-    public void next(Task following) {
-        next = following;
-    }
-
-    public void begin() {
-        if (state == State.IN_PROGRESS) {
-            throw new DistributedException(this + " is in progress; wait for it before you start it again");
-        }
-        failure = null;
-        state = State.IN_PROGRESS;
-    }
-
-    public boolean isReady() {
-        return ready == null || ready.getAsBoolean();
-    }
-
-    public void succeed(byte[][] received) {
-        blobs = received;
-        state = State.DONE;
-    }
-
-    public void fail(RuntimeException why) {
-        failure = why;
-        state = State.DONE;
-    }
-
-    /** Returns whether the task is not in progress. */
-    public boolean isDone() {
-        return state != State.IN_PROGRESS;
-    }
-
-    /** Returns the failure, or {@code null}. */
-    public RuntimeException failure() {
-        return failure;
-    }
-
-    /** Returns the bytes of each rank in an exchange. */
-    public byte[][] blobs() {
-        return blobs;
+    @Override
+    public final void start() {
+        driver.locked(starting);
+        driver.wake();
     }
 
     @Override
-    public String toString() {
-        if (transfer != null) {
-            return transfer.toString();
+    public final void run(Duration atMost) {
+        driver.locked(starting);
+        await(atMost);
+    }
+
+    @Override
+    public final boolean isDone() {
+        return !inProgress;
+    }
+
+    @Override
+    public final void await(Duration atMost) {
+        if (!driver.await(done, atMost)) {
+            driver.locked(() -> {
+                if (inProgress) {
+                    runner.abort(new DistributedException("waited " + atMost + " for " + this + "; "
+                            + runner.describeAwaited(this)));
+                }
+            });
         }
-        return blob != null ? "an exchange of " + blob.length + " bytes" : call.toString();
+        RuntimeException why = failure;
+        if (why != null) {
+            throw why;
+        }
+    }
+
+    // ---- for the engine ----
+
+    public final void begin() {
+        if (inProgress) {
+            throw new DistributedException(this + " is in progress; wait for it before you start it again");
+        }
+        failure = null;
+        inProgress = true;
+    }
+
+    public final void succeed() {
+        inProgress = false;
+    }
+
+    public final void fail(RuntimeException why) {
+        failure = why;
+        inProgress = false;
     }
 }

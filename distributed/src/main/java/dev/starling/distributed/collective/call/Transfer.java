@@ -3,45 +3,40 @@ package dev.starling.distributed.collective.call;
 import java.lang.foreign.MemorySegment;
 
 /** Bytes that one rank sends to another. */
-public final class Transfer {
+public final class Transfer extends Task {
     public final boolean sending;
     public final int peer;
     public final int tag;
     public final MemorySegment bytes;
-    private Task task;
     /** Number of bytes sent or received. */
-    private long done;
+    private long moved;
     private boolean agreed;
-    private Transfer next;
 
-    public Transfer(boolean sending, int peer, int tag, MemorySegment bytes) {
+    public Transfer(Runner runner, boolean sending, int peer, int tag, MemorySegment bytes) {
+        super(runner);
         this.sending = sending;
         this.peer = peer;
         this.tag = tag;
         this.bytes = bytes;
     }
 
-    /** Sets the task that ends with this transfer. */
-    void belongTo(Task owner) {
-        task = owner;
-    }
-
-    public Task task() {
-        return task;
-    }
-
     public void restart() {
-        done = 0;
+        moved = 0;
         agreed = false;
     }
 
     /** Returns the number of bytes sent or received. */
-    public long done() {
-        return done;
+    public long moved() {
+        return moved;
+    }
+
+    /** Returns the number of bytes that are left. */
+    public long left() {
+        return bytes.byteSize() - moved;
     }
 
     public void advance(int length) {
-        done += length;
+        moved += length;
     }
 
     /** Returns whether the receiver has sent its WANT, and the sender has matched it. */
@@ -51,15 +46,6 @@ public final class Transfer {
 
     public void agreed(boolean isAgreed) {
         agreed = isAgreed;
-    }
-
-    /** Returns the transfer that follows in a queue, or {@code null}. */
-    public Transfer next() {
-        return next;
-    }
-
-    public void next(Transfer following) {
-        next = following;
     }
 
     @Override

@@ -1,6 +1,7 @@
 package dev.starling.distributed.collective.network;
 
 import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.collective.call.Algorithm;
 import dev.starling.distributed.collective.call.CollectiveCall.Kind;
 import dev.starling.distributed.collective.call.CollectiveCall;
 import dev.starling.distributed.collective.call.Fabric;
@@ -24,7 +25,7 @@ import dev.starling.transport.RemoteRegion;
  * ranks have begun and the elements that this rank had sent were reduced. There are two scratch areas, by the parity of
  * the collective's number: no rank begins the collective after the next before all ranks have finished this one.
  */
-final class HalvingDoubling {
+final class HalvingDoubling implements Algorithm {
     /** Maximum size of a collective of this algorithm, in bytes. */
     static final int MAX_BYTES = 256 << 10;
 
@@ -33,13 +34,14 @@ final class HalvingDoubling {
     private static final long AREA = 2 * MAX_BYTES + 64 * LINE;
     static final long SCRATCH_BYTES = 2 * AREA;
 
-    /** Immediate values: the sign, 15 bits of the epoch, 40 of the collective's number, 8 of the round's. */
+    /** Immediate values: the sign, 24 bits of the epoch, 31 of the collective's number, 8 of the round's. */
     private static final int SEQUENCE_SHIFT = 8;
-    private static final int EPOCH_SHIFT = 48;
+    private static final int EPOCH_SHIFT = 39;
     private static final long SEQUENCE_MASK = (1L << EPOCH_SHIFT - SEQUENCE_SHIFT) - 1;
-    private static final long EPOCH_MASK = 0x7fff;
+    private static final long EPOCH_MASK = 0xff_ffff;
 
     private final Fabric fabric;
+    private final CallAgreement agreement;
     private final ReduceKernels kernels;
     private final int rank;
     private final int world;
@@ -66,8 +68,9 @@ final class HalvingDoubling {
     private boolean sent;
     private int inFlight;
 
-    HalvingDoubling(Fabric fabric, ReduceKernels kernels) {
+    HalvingDoubling(Fabric fabric, CallAgreement agreement, ReduceKernels kernels) {
         this.fabric = fabric;
+        this.agreement = agreement;
         this.kernels = kernels;
         rank = fabric.rank();
         world = fabric.world();
@@ -92,9 +95,10 @@ final class HalvingDoubling {
         scratchOffset = at;
     }
 
-    void begin(CollectiveCall newCall, long newSequence, SymmetricMemory newMemory, long newOffset) {
+    @Override
+    public void begin(CollectiveCall newCall, SymmetricMemory newMemory, long newOffset) {
         call = newCall;
-        sequence = newSequence & SEQUENCE_MASK;
+        sequence = agreement.sequence() & SEQUENCE_MASK;
         memory = newMemory;
         offset = newOffset;
         ends[0] = (int) ((call.bytes() + LINE - 1) / LINE);
@@ -129,7 +133,8 @@ final class HalvingDoubling {
         }
     }
 
-    int doWork() {
+    @Override
+    public int doWork() {
         int work = 0;
         while (round < rounds && (!sends() || sent || send()) && (!receives() || hasArrived())) {
             if (receives()) {
@@ -229,8 +234,8 @@ final class HalvingDoubling {
         }
         long begin = (long) LINE * (isFolding() ? 0 : begins[halving() + 1]);
         long end = Math.min(call.bytes(), (long) LINE * ends[isFolding() ? 0 : halving() + 1]);
-        long own = memory.own().address() + offset + begin;
-        long other = scratch.own().address() + slot();
+        long own = memory.address(offset + begin);
+        long other = scratch.address(slot());
         boolean ownFirst = rank < partner();
         sources[0] = ownFirst ? own : other;
         sources[1] = ownFirst ? other : own;
@@ -239,13 +244,14 @@ final class HalvingDoubling {
         kernels.reduce(call.dtype(), op, sources, target, 0, (end - begin) / call.dtype().bytes(), world);
     }
 
-    /** Returns the rank for which the collective waits, or -1. */
-    int awaited() {
+    @Override
+    public int awaited() {
         return round == rounds ? -1 : partner();
     }
 
-    /** Returns whether all rounds are done, and all sent results have arrived. */
-    boolean isDone() {
+    @Override
+    public boolean isDone() {
+        // Sent results must have arrived.
         return round == rounds && inFlight == 0;
     }
 }

@@ -1,8 +1,11 @@
 package dev.starling.distributed.collective.network;
 
 import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.collective.call.Algorithm;
+import dev.starling.distributed.collective.call.CollectiveCall.Kind;
 import dev.starling.distributed.collective.call.CollectiveCall;
 import dev.starling.distributed.collective.call.SymmetricMemory;
+import dev.starling.distributed.collective.reduce.ReduceKernels;
 import dev.starling.distributed.collective.shared.DirectCollectives;
 import java.lang.foreign.MemorySegment;
 import java.util.Map;
@@ -13,12 +16,13 @@ import java.util.WeakHashMap;
  * then reduce these partial results around a {@link Ring}, and each host distributes the result among its ranks. Each
  * host thus sends and receives as much as one rank would.
  */
-final class Hierarchy {
+final class Hierarchy implements Algorithm {
     private final int[] ranks;
     private final Ring ring;
     private final DirectCollectives direct;
     private final MemorySegment[] memories;
     private final Map<CollectiveCall, Steps> steps = new WeakHashMap<>();
+    private CollectiveCall call;
     private Steps present;
     private SymmetricMemory memory;
     private long offset;
@@ -43,6 +47,13 @@ final class Hierarchy {
         direct = new DirectCollectives(hosts.place(), near(control));
     }
 
+    /** Returns whether a collective can use this algorithm; all ranks come to the same result. */
+    static boolean supports(CollectiveCall call, SymmetricMemory memory) {
+        // A host's partial result has the elements' type, so sums that must not be rounded early do not.
+        return call.kind() == Kind.ALL_REDUCE && memory.isHosted()
+                && !ReduceKernels.needsWide(call.dtype(), call.op());
+    }
+
     private MemorySegment[] near(SymmetricMemory from) {
         MemorySegment[] found = new MemorySegment[ranks.length];
         for (int i = 0; i < found.length; i++) {
@@ -51,7 +62,9 @@ final class Hierarchy {
         return found;
     }
 
-    void begin(CollectiveCall call, SymmetricMemory newMemory, long newOffset) {
+    @Override
+    public void begin(CollectiveCall newCall, SymmetricMemory newMemory, long newOffset) {
+        call = newCall;
         present = steps.computeIfAbsent(call, Hierarchy::steps);
         memory = newMemory;
         offset = newOffset;
@@ -68,45 +81,40 @@ final class Hierarchy {
                 CollectiveCall.broadcast(call.dtype(), call.count(), 0, "the result of " + call));
     }
 
-    int doWork(CollectiveCall call) {
-        return switch (phase) {
-            case REDUCING -> {
-                int work = direct.doWork();
-                if (direct.isDone()) {
-                    phase = ring == null ? Phase.SHARING : Phase.CIRCLING;
-                    if (ring == null) {
-                        direct.begin(present.share, memories, offset);
-                    } else {
-                        ring.begin(call, memory, offset);
-                    }
-                    work++;
-                }
-                yield work;
-            }
-            case CIRCLING -> {
-                int work = ring.doWork(true);
-                if (ring.isDone()) {
-                    phase = Phase.SHARING;
-                    direct.begin(present.share, memories, offset);
-                    work++;
-                }
-                yield work;
-            }
-            case SHARING -> {
-                int work = direct.doWork();
-                phase = direct.isDone() ? Phase.DONE : Phase.SHARING;
-                yield work;
-            }
-            case DONE -> 0;
-        };
+    @Override
+    public int doWork() {
+        if (phase == Phase.DONE) {
+            return 0;
+        }
+        Algorithm working = phase == Phase.CIRCLING ? ring : direct;
+        int work = working.doWork();
+        if (working.isDone()) {
+            phase = next();
+            work++;
+        }
+        return work;
     }
 
-    boolean isDone() {
+    /** Begins the next phase, and returns it. */
+    private Phase next() {
+        if (phase == Phase.SHARING) {
+            return Phase.DONE;
+        }
+        if (phase == Phase.REDUCING && ring != null) {
+            ring.begin(call, memory, offset);
+            return Phase.CIRCLING;
+        }
+        direct.begin(present.share, memories, offset);
+        return Phase.SHARING;
+    }
+
+    @Override
+    public boolean isDone() {
         return phase == Phase.DONE;
     }
 
-    /** Returns a rank for which the collective waits, or -1. */
-    int awaited() {
+    @Override
+    public int awaited() {
         if (phase == Phase.CIRCLING) {
             return ring.awaited();
         }

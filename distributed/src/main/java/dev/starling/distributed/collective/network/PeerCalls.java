@@ -2,7 +2,6 @@ package dev.starling.distributed.collective.network;
 
 import dev.starling.distributed.collective.call.CollectiveCall;
 import java.nio.charset.StandardCharsets;
-import org.agrona.DirectBuffer;
 
 /** The calls that a neighbour has sent: of the present collective, and of the next if the neighbour is ahead. */
 final class PeerCalls {
@@ -11,12 +10,12 @@ final class PeerCalls {
     private final byte[][] texts = new byte[2][CollectiveCall.MAX_TEXT];
     private final int[] lengths = new int[2];
 
-    void store(long sequence, long hash, DirectBuffer buffer, int offset, int length) {
-        int place = (int) (sequence & 1);
-        sequences[place] = sequence;
-        hashes[place] = hash;
-        lengths[place] = length;
-        buffer.getBytes(offset, texts[place], 0, length);
+    void store(NetworkMessage message) {
+        int place = (int) (message.sequence() & 1);
+        sequences[place] = message.sequence();
+        hashes[place] = message.hash();
+        lengths[place] = message.textLength();
+        message.text(texts[place]);
     }
 
     boolean has(long sequence) {

@@ -3,96 +3,67 @@ package dev.starling.distributed.collective.network;
 import dev.starling.distributed.CollectiveMismatchException;
 import dev.starling.distributed.collective.call.EpochMessages;
 import dev.starling.distributed.collective.call.Transfer;
-import dev.starling.transport.Endpoint;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.List;
 import org.agrona.DirectBuffer;
+import org.agrona.collections.IntArrayList;
+import org.agrona.collections.LongArrayList;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * Transfers of bytes between two ranks. The receiver first sends a WANT, and the sender sends data only after that, so
  * no data has to be buffered. Transfers with the same tag between the same ranks match in the order of the calls.
- *
- * <p>Messages: type i32, tag i32, size of all in bytes i64, payload.
  */
 public final class PointToPoint {
     private static final int WANT = 1;
     private static final int DATA = 2;
-    private static final int BODY = 16;
-    private static final int PAYLOAD = 24 << 10;
-    private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
+    /** Offsets in a message, after the header of {@link EpochMessages}; the size is that of all data. */
+    private static final int TYPE = 0;
+    private static final int TAG = 4;
+    private static final int SIZE = 8;
+    private static final int PAYLOAD = 16;
+
+    private static final int MAX_PAYLOAD = 24 << 10;
 
     private final EpochMessages messages;
-    private final Transfers[] sends;
-    private final Transfers[] receives;
-    private final Want[] wants;
-    private Want spare;
+    private final Peer[] peers;
     private int pending;
-    private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(EpochMessages.HEADER + BODY + PAYLOAD));
+    private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(EpochMessages.HEADER + PAYLOAD
+            + MAX_PAYLOAD));
     private final MemorySegment outMemory = MemorySegment.ofBuffer(out.byteBuffer());
 
-    /** A receive for which a peer waits; oldest first. */
-    private static final class Want {
-        private int tag;
-        private long size;
-        private Want next;
-    }
-
-    /** Transfers to or from one peer, oldest first. */
-    private static final class Transfers {
-        private Transfer first;
-
-        void add(Transfer transfer) {
-            transfer.next(null);
-            if (first == null) {
-                first = transfer;
-                return;
-            }
-            Transfer end = first;
-            while (end.next() != null) {
-                end = end.next();
-            }
-            end.next(transfer);
-        }
-
-        void remove(Transfer transfer) {
-            if (first == transfer) {
-                first = transfer.next();
-                return;
-            }
-            Transfer before = first;
-            while (before.next() != transfer) {
-                before = before.next();
-            }
-            before.next(transfer.next());
-        }
+    /** The transfers to and from one rank, and the receives for which it waits; each list with the oldest first. */
+    private static final class Peer {
+        final List<Transfer> sends = new ArrayList<>();
+        final List<Transfer> receives = new ArrayList<>();
+        final IntArrayList wantedTags = new IntArrayList();
+        final LongArrayList wantedSizes = new LongArrayList();
 
         /** Returns the oldest transfer of a tag, or {@code null}. */
-        Transfer oldest(int tag) {
-            Transfer found = first;
-            while (found != null && found.tag != tag) {
-                found = found.next();
+        static Transfer oldest(List<Transfer> transfers, int tag) {
+            for (int i = 0; i < transfers.size(); i++) {
+                if (transfers.get(i).tag == tag) {
+                    return transfers.get(i);
+                }
             }
-            return found;
+            return null;
         }
     }
 
     public PointToPoint(EpochMessages messages) {
         this.messages = messages;
-        int world = messages.fabric().world();
-        sends = new Transfers[world];
-        receives = new Transfers[world];
-        wants = new Want[world];
-        for (int rank = 0; rank < world; rank++) {
-            sends[rank] = new Transfers();
-            receives[rank] = new Transfers();
+        peers = new Peer[messages.fabric().world()];
+        for (int rank = 0; rank < peers.length; rank++) {
+            peers[rank] = new Peer();
         }
     }
 
     public void start(Transfer transfer) {
         transfer.restart();
-        (transfer.sending ? sends : receives)[transfer.peer].add(transfer);
+        Peer peer = peers[transfer.peer];
+        (transfer.sending ? peer.sends : peer.receives).add(transfer);
         pending++;
     }
 
@@ -102,77 +73,72 @@ public final class PointToPoint {
 
     /** Returns whether a transfer to or from a rank is pending. */
     public boolean awaits(int rank) {
-        return sends[rank].first != null || receives[rank].first != null;
+        return !peers[rank].sends.isEmpty() || !peers[rank].receives.isEmpty();
     }
 
     /** Advances the transfers; returns the amount of work done. */
     public int doWork() {
         int work = 0;
-        for (int rank = 0; pending > 0 && rank < sends.length; rank++) {
-            for (Transfer t = receives[rank].first; t != null; t = t.next()) {
+        for (int rank = 0; pending > 0 && rank < peers.length; rank++) {
+            work += announce(peers[rank].receives) + push(peers[rank]);
+        }
+        return work;
+    }
+
+    /** Sends a WANT for each receive, in order, as far as there is room. */
+    private int announce(List<Transfer> receives) {
+        int work = 0;
+        for (int i = 0; i < receives.size(); i++) {
+            Transfer t = receives.get(i);
+            if (!t.isAgreed()) {
+                t.agreed(send(t, WANT, 0));
                 if (!t.isAgreed()) {
-                    t.agreed(send(t, WANT, 0));
-                    work += t.isAgreed() ? 1 : 0;
-                    if (!t.isAgreed()) {
-                        break;
-                    }
+                    return work;
                 }
-            }
-            for (Transfer t = sends[rank].first; t != null; t = t.next()) {
-                if (sends[rank].oldest(t.tag) == t) {
-                    work += push(t);
-                }
+                work++;
             }
         }
         return work;
     }
 
-    private int push(Transfer t) {
-        if (!t.isAgreed() && !match(t)) {
-            return 0;
-        }
+    private int push(Peer peer) {
         int work = 0;
-        long size = t.bytes.byteSize();
-        do {
-            int length = (int) Math.min(PAYLOAD, size - t.done());
-            if (!send(t, DATA, length)) {
-                return work;
+        for (int i = 0; i < peer.sends.size(); i++) {
+            Transfer t = peer.sends.get(i);
+            if (Peer.oldest(peer.sends, t.tag) == t && (t.isAgreed() || match(t, peer))) {
+                do {
+                    int length = (int) Math.min(MAX_PAYLOAD, t.left());
+                    if (!send(t, DATA, length)) {
+                        return work;
+                    }
+                    t.advance(length);
+                    work++;
+                } while (t.left() > 0);
+                peer.sends.remove(i--);
+                finish(t);
             }
-            t.advance(length);
-            work++;
-        } while (t.done() < size);
-        sends[t.peer].remove(t);
-        finish(t);
+        }
         return work;
     }
 
     private void finish(Transfer t) {
         pending--;
-        t.task().succeed(null);
+        t.succeed();
     }
 
-    private boolean match(Transfer t) {
-        Want before = null;
-        Want want = wants[t.peer];
-        while (want != null && want.tag != t.tag) {
-            before = want;
-            want = want.next;
-        }
-        if (want == null) {
+    private boolean match(Transfer t, Peer peer) {
+        int want = peer.wantedTags.indexOf(t.tag);
+        if (want < 0) {
             return false;
         }
-        if (want.size != t.bytes.byteSize()) {
+        long size = peer.wantedSizes.getLong(want);
+        if (size != t.bytes.byteSize()) {
             int rank = messages.fabric().rank();
             throw new CollectiveMismatchException(rank, t.peer, "rank " + rank + " is " + t + ", but rank " + t.peer
-                    + " is receiving " + want.size + " bytes; pass the same size on both ranks");
+                    + " is receiving " + size + " bytes; pass the same size on both ranks");
         }
-        if (before == null) {
-            wants[t.peer] = want.next;
-        } else {
-            before.next = want.next;
-        }
-        want.next = spare;
-        spare = want;
+        peer.wantedTags.removeAt(want);
+        peer.wantedSizes.removeAt(want);
         t.agreed(true);
         return true;
     }
@@ -180,69 +146,49 @@ public final class PointToPoint {
     private boolean send(Transfer t, int type, int length) {
         messages.header(out, EpochMessages.POINT_TO_POINT);
         int at = EpochMessages.HEADER;
-        out.putInt(at, type, ORDER);
-        out.putInt(at + 4, t.tag, ORDER);
-        out.putLong(at + 8, t.bytes.byteSize(), ORDER);
-        MemorySegment.copy(t.bytes, t.done(), outMemory, at + BODY, length);
-        return messages.send(t.peer, out, 0, at + BODY + length) == Endpoint.OK;
+        out.putInt(at + TYPE, type, EpochMessages.ORDER);
+        out.putInt(at + TAG, t.tag, EpochMessages.ORDER);
+        out.putLong(at + SIZE, t.bytes.byteSize(), EpochMessages.ORDER);
+        MemorySegment.copy(t.bytes, t.moved(), outMemory, at + PAYLOAD, length);
+        return messages.send(t.peer, out, at + PAYLOAD + length);
     }
 
     public void onMessage(int from, DirectBuffer buffer, int offset, int length) {
-        if (length < BODY) {
+        if (length < PAYLOAD) {
             return;
         }
-        int tag = buffer.getInt(offset + 4, ORDER);
-        long size = buffer.getLong(offset + 8, ORDER);
-        switch (buffer.getInt(offset, ORDER)) {
-            case WANT -> onWant(from, tag, size);
-            case DATA -> onData(from, tag, buffer, offset + BODY, length - BODY);
+        int tag = buffer.getInt(offset + TAG, EpochMessages.ORDER);
+        switch (buffer.getInt(offset + TYPE, EpochMessages.ORDER)) {
+            case WANT -> {
+                peers[from].wantedTags.addInt(tag);
+                peers[from].wantedSizes.addLong(buffer.getLong(offset + SIZE, EpochMessages.ORDER));
+            }
+            case DATA -> onData(peers[from], tag, buffer, offset + PAYLOAD, length - PAYLOAD);
             default -> { }
         }
     }
 
-    private void onWant(int from, int tag, long size) {
-        Want want = spare == null ? new Want() : spare;
-        spare = want.next;
-        want.tag = tag;
-        want.size = size;
-        want.next = null;
-        if (wants[from] == null) {
-            wants[from] = want;
-            return;
-        }
-        Want end = wants[from];
-        while (end.next != null) {
-            end = end.next;
-        }
-        end.next = want;
-    }
-
-    private void onData(int from, int tag, DirectBuffer buffer, int offset, int length) {
-        Transfer t = receives[from].oldest(tag);
-        if (t == null || length > t.bytes.byteSize() - t.done() || length > PAYLOAD) {
+    private void onData(Peer from, int tag, DirectBuffer buffer, int offset, int length) {
+        Transfer t = Peer.oldest(from.receives, tag);
+        if (t == null || length > t.left() || length > MAX_PAYLOAD) {
             return;
         }
         buffer.getBytes(offset, out, 0, length);
-        MemorySegment.copy(outMemory, 0, t.bytes, t.done(), length);
+        MemorySegment.copy(outMemory, 0, t.bytes, t.moved(), length);
         t.advance(length);
-        if (t.done() == t.bytes.byteSize()) {
-            receives[from].remove(t);
+        if (t.left() == 0) {
+            from.receives.remove(t);
             finish(t);
         }
     }
 
     public void fail(RuntimeException why) {
-        for (int rank = 0; rank < sends.length; rank++) {
-            fail(sends[rank], why);
-            fail(receives[rank], why);
+        for (Peer peer : peers) {
+            peer.sends.forEach(t -> t.fail(why));
+            peer.receives.forEach(t -> t.fail(why));
+            peer.sends.clear();
+            peer.receives.clear();
         }
         pending = 0;
-    }
-
-    private static void fail(Transfers transfers, RuntimeException why) {
-        for (Transfer t = transfers.first; t != null; t = t.next()) {
-            t.task().fail(why);
-        }
-        transfers.first = null;
     }
 }

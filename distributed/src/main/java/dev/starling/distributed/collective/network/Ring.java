@@ -1,6 +1,7 @@
 package dev.starling.distributed.collective.network;
 
 import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.collective.call.Algorithm;
 import dev.starling.distributed.collective.call.CollectiveCall.Kind;
 import dev.starling.distributed.collective.call.CollectiveCall;
 import dev.starling.distributed.collective.call.Fabric;
@@ -37,7 +38,7 @@ import java.util.Arrays;
  * reduced piece n - SLOTS. Both are earlier pieces, so some piece can always proceed. The same holds for sums of 16-bit
  * floats, which travel as f32 from the second rank on, to be rounded once, and therefore do not fit into the elements.
  */
-final class Ring {
+final class Ring implements Algorithm {
     /**
      * Bytes of a piece. Small enough to stay in a processor's cache until it is forwarded. With its headers, a piece
      * just fits into six of the largest packets of a loopback device (65,483 bytes of data each); a remainder would
@@ -54,8 +55,10 @@ final class Ring {
     private static final int MAX_RECEIVES_PER_CALL = 4;
 
     private final Fabric fabric;
+    private final CallAgreement agreement;
     private final int rank;
     private final int world;
+    private final int number;
     private final long mark;
     private final int successor;
     private final int predecessor;
@@ -103,8 +106,10 @@ final class Ring {
      * @param ranks of its members, in order; this rank is one of them
      * @param number 0 or 1, which distinguishes two rings of one rank
      */
-    Ring(Fabric fabric, int[] ranks, int number, ReduceKernels kernels) {
+    Ring(Fabric fabric, int[] ranks, int number, CallAgreement agreement, ReduceKernels kernels) {
         this.fabric = fabric;
+        this.agreement = agreement;
+        this.number = number;
         this.kernels = kernels;
         rank = Arrays.binarySearch(ranks, fabric.rank());
         world = ranks.length;
@@ -126,7 +131,8 @@ final class Ring {
         scratchOffset = at;
     }
 
-    void begin(CollectiveCall newCall, SymmetricMemory newMemory, long newOffset) {
+    @Override
+    public void begin(CollectiveCall newCall, SymmetricMemory newMemory, long newOffset) {
         agreed = false;
         call = newCall;
         memory = newMemory;
@@ -173,23 +179,19 @@ final class Ring {
         }
     }
 
-    int predecessor() {
-        return predecessor;
-    }
-
     /** Handles a credit: the number of pieces that the successor has reduced. */
     void onCredit(long count) {
         slotsGranted = Math.max(slotsGranted, count);
     }
 
-    /** Returns the number of pieces reduced if a credit is due to the predecessor, else -1. */
-    long dueCredit() {
-        return reduced - credited >= CREDIT_INTERVAL ? reduced : -1;
-    }
-
-    /** Stores that a credit was sent. */
-    void onCreditSent(long count) {
-        credited = count;
+    /** Sends the predecessor a credit if it is due; returns the amount of work done. */
+    private int sendCredit() {
+        if (reduced - credited < CREDIT_INTERVAL || !agreement.send(predecessor,
+                agreement.write(NetworkMessage.CREDIT, reduced << 1 | number, false))) {
+            return 0;
+        }
+        credited = reduced;
+        return 1;
     }
 
     /**
@@ -216,14 +218,14 @@ final class Ring {
         agreed = false;
     }
 
-    /** Advances the collective; {@code ready} says whether final values may be written to the successor. */
-    int doWork(boolean ready) {
+    @Override
+    public int doWork() {
         agreed = true;
-        int work = send(ready);
+        int work = send();
         for (int i = 0; i < MAX_RECEIVES_PER_CALL && receive(); i++) {
-            work += 1 + send(ready);
+            work += 1 + send();
         }
-        return work;
+        return work + sendCredit();
     }
 
     private boolean receive() {
@@ -269,7 +271,7 @@ final class Ring {
     }
 
     private long ownElements() {
-        return memory.own().address() + offset + receiving.offset();
+        return memory.address(offset + receiving.offset());
     }
 
     /** Reduces a piece in f32. In step 0 the predecessor sends its elements, later partial sums in f32. */
@@ -287,18 +289,18 @@ final class Ring {
                 apart ? noTarget : target, count, fabric.world());
     }
 
-    private int send(boolean ready) {
+    private int send() {
         int work = 0;
-        while (!sending.isAtEnd() && (sending.step() == 0 || receiving.isPast(sending)) && sendPiece(ready)) {
+        while (!sending.isAtEnd() && (sending.step() == 0 || receiving.isPast(sending)) && sendPiece()) {
             sending.next();
             work++;
         }
         return work;
     }
 
-    private boolean sendPiece(boolean ready) {
+    private boolean sendPiece() {
         boolean partial = sending.step() < reductions;
-        if (partial ? slotsSent - slotsGranted >= SLOTS : !ready) {
+        if (partial ? slotsSent - slotsGranted >= SLOTS : !agreement.isReady()) {
             return false;
         }
         boolean apart = partial && sending.step() > 0 && keepsApart;
@@ -328,13 +330,14 @@ final class Ring {
         return scratchOffset + (SLOTS + number % OUTGOING) * PIECE;
     }
 
-    /** Returns the rank for which the collective waits while it is not done. */
-    int awaited() {
+    @Override
+    public int awaited() {
         return receiving.isAtEnd() ? successor : predecessor;
     }
 
-    /** Returns whether all pieces were received, and all sent pieces have arrived. */
-    boolean isDone() {
+    @Override
+    public boolean isDone() {
+        // Sent pieces must have arrived.
         return receiving.isAtEnd() && sending.isAtEnd() && inFlight == 0;
     }
 }

@@ -1,10 +1,11 @@
 package dev.starling.distributed.collective.network;
 
+import dev.starling.distributed.collective.call.Algorithm;
 import dev.starling.distributed.collective.call.CollectiveCall;
+import dev.starling.distributed.collective.call.SymmetricMemory;
 import dev.starling.distributed.collective.reduce.ReduceKernels;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
@@ -16,7 +17,7 @@ import org.agrona.concurrent.UnsafeBuffer;
  * <p>There are two areas of blocks, used alternately, by the parity of the collective's number. No rank begins the
  * collective after the next before all ranks have begun the next, and have thus finished this one.
  */
-final class SmallGather implements AutoCloseable {
+final class SmallGather implements Algorithm, AutoCloseable {
     /** Maximum payload of a message, for any wire. */
     static final int MAX_PAYLOAD = 24 << 10;
 
@@ -25,6 +26,7 @@ final class SmallGather implements AutoCloseable {
     private final int rank;
     private final int world;
     private final int rounds;
+    private final CallAgreement agreement;
     private final ReduceKernels kernels;
     private final Arena arena = Arena.ofShared();
     private final UnsafeBuffer[] areas = new UnsafeBuffer[2];
@@ -33,15 +35,18 @@ final class SmallGather implements AutoCloseable {
     private final long[] sources;
     private final long[] target = new long[1];
     private CollectiveCall call;
+    /** Address of this rank's elements. */
+    private long own;
     private long sequence;
     private int parity;
     private int bytes;
     private int round;
     private boolean sent;
 
-    SmallGather(int rank, int world, ReduceKernels kernels) {
+    SmallGather(int rank, int world, CallAgreement agreement, ReduceKernels kernels) {
         this.rank = rank;
         this.world = world;
+        this.agreement = agreement;
         this.kernels = kernels;
         rounds = 32 - Integer.numberOfLeadingZeros(world - 1);
         arrived = new long[2][rounds];
@@ -66,10 +71,12 @@ final class SmallGather implements AutoCloseable {
         return call.kind() == CollectiveCall.Kind.ALL_GATHER ? call.bytes() / world : call.bytes();
     }
 
-    void begin(CollectiveCall newCall, long newSequence, long own) {
+    @Override
+    public void begin(CollectiveCall newCall, SymmetricMemory memory, long offset) {
         call = newCall;
-        sequence = newSequence;
-        parity = (int) (newSequence & 1);
+        own = memory == null ? 0 : memory.address(offset);
+        sequence = agreement.sequence();
+        parity = (int) (sequence & 1);
         bytes = (int) blockBytes(newCall, world);
         round = 0;
         sent = false;
@@ -79,29 +86,36 @@ final class SmallGather implements AutoCloseable {
         }
     }
 
-    /** Returns whether this round's message has yet to be sent. */
-    boolean isToSend() {
-        return round < rounds && !sent;
+    @Override
+    public int doWork() {
+        int work = 0;
+        while (round < rounds) {
+            if (!sent) {
+                sent = send();
+                work += sent ? 1 : 0;
+            }
+            if (!sent || !hasArrived()) {
+                return work;
+            }
+            round++;
+            sent = false;
+            if (round == rounds) {
+                finish();
+            }
+        }
+        return work;
     }
 
-    int round() {
-        return round;
+    private boolean send() {
+        int at = agreement.write(NetworkMessage.BLOCKS, round, round == 0);
+        int length = blocks(round) * bytes;
+        agreement.out().putBytes(at, areas[parity], 0, length);
+        return agreement.send(to(), at + length);
     }
 
     /** Returns the receiver of this round's message. */
-    int to() {
+    private int to() {
         return (rank + (1 << round)) % world;
-    }
-
-    /** Writes this round's message; returns its length. */
-    int write(UnsafeBuffer message, int at) {
-        int length = blocks(round) * bytes;
-        message.putBytes(at, areas[parity], 0, length);
-        return length;
-    }
-
-    void sent() {
-        sent = true;
     }
 
     private int blocks(int of) {
@@ -109,41 +123,33 @@ final class SmallGather implements AutoCloseable {
     }
 
     /** Handles a message of this collective or the next; drops messages that fit neither. */
-    void onMessage(int from, long itsSequence, long hash, int itsRound, DirectBuffer buffer, int offset, int length) {
-        if (itsRound < 0 || itsRound >= rounds || from != Math.floorMod(rank - (1 << itsRound), world)
-                || length % blocks(itsRound) != 0) {
+    void onMessage(int from, NetworkMessage message) {
+        long its = message.number();
+        if (its < 0 || its >= rounds || from != Math.floorMod(rank - (1 << its), world)
+                || message.payloadLength() % blocks((int) its) != 0) {
             return;
         }
-        int place = (int) (itsSequence & 1);
-        int at = length / blocks(itsRound) << itsRound;
-        if (at + length <= areas[place].capacity()) {
-            areas[place].putBytes(at, buffer, offset, length);
-            hashes[place][itsRound] = hash;
-            arrived[place][itsRound] = itsSequence;
+        int place = (int) (message.sequence() & 1);
+        int at = message.payloadLength() / blocks((int) its) << its;
+        if (at + message.payloadLength() <= areas[place].capacity()) {
+            areas[place].putBytes(at, message.buffer(), message.payload(), message.payloadLength());
+            hashes[place][(int) its] = message.hash();
+            arrived[place][(int) its] = message.sequence();
         }
-    }
-
-    /** Continues with the next round if this round's message was sent and received; returns whether it did. */
-    boolean advance() {
-        if (round < rounds && sent && hasArrived()) {
-            round++;
-            sent = false;
-            return true;
-        }
-        return false;
     }
 
     private boolean hasArrived() {
         return arrived[parity][round] == sequence && hashes[parity][round] == call.hash();
     }
 
-    boolean isGathered() {
+    @Override
+    public boolean isDone() {
         return round == rounds;
     }
 
-    /** Returns the rank for which the collective waits, or -1. */
-    int awaited() {
-        if (isToSend()) {
+    @Override
+    public int awaited() {
+        if (round < rounds && !sent) {
             // The receiver cannot finish without this message, so a receiver that has left is missed.
             return to();
         }
@@ -151,7 +157,7 @@ final class SmallGather implements AutoCloseable {
     }
 
     /** Computes the result into the own elements. */
-    void finish(long own) {
+    private void finish() {
         if (bytes == 0) {
             return;
         }
@@ -159,8 +165,8 @@ final class SmallGather implements AutoCloseable {
             sources[Math.floorMod(rank - back, world)] = areas[parity].addressOffset() + (long) back * bytes;
         }
         switch (call.kind()) {
-            case ALL_REDUCE -> reduce(own, 0, call.count());
-            case REDUCE_SCATTER -> reduce(own, (long) bytes / world * rank, call.count() / world);
+            case ALL_REDUCE -> reduce(0, call.count());
+            case REDUCE_SCATTER -> reduce((long) bytes / world * rank, call.count() / world);
             case ALL_GATHER -> {
                 for (int r = 0; r < world; r++) {
                     ReduceKernels.copy(sources[r], own + (long) r * bytes, bytes);
@@ -171,7 +177,7 @@ final class SmallGather implements AutoCloseable {
         }
     }
 
-    private void reduce(long own, long offset, long count) {
+    private void reduce(long offset, long count) {
         target[0] = own;
         kernels.reduce(call.dtype(), call.op(), sources, target, offset, count);
     }

@@ -1,8 +1,10 @@
 package dev.starling.distributed.collective.shared;
 
 import dev.starling.distributed.CollectiveMismatchException;
+import dev.starling.distributed.collective.call.Algorithm;
 import dev.starling.distributed.collective.call.CollectiveCall.Kind;
 import dev.starling.distributed.collective.call.CollectiveCall;
+import dev.starling.distributed.collective.call.SymmetricMemory;
 import dev.starling.distributed.collective.reduce.ReduceKernels;
 import java.lang.foreign.MemorySegment;
 
@@ -19,7 +21,7 @@ import java.lang.foreign.MemorySegment;
  * collective at a time, on one thread at a time. The memories must stay mapped until the collective is done, or until
  * no thread calls {@link #doWork} any more.
  */
-public final class DirectCollectives {
+public final class DirectCollectives implements Algorithm {
     /** Size in bytes of a rank's control page. */
     public static final long CONTROL_BYTES = DirectControl.BYTES;
 
@@ -59,6 +61,11 @@ public final class DirectCollectives {
         limits = new long[world];
     }
 
+    @Override
+    public void begin(CollectiveCall newCall, SymmetricMemory all, long byteOffset) {
+        begin(newCall, all == null ? null : all.memories(), byteOffset);
+    }
+
     /**
      * Begins a collective whose arguments {@code Engine.prepare} has checked. The rank's elements must be ready, and
      * must not be used by others until the collective is done.
@@ -90,16 +97,13 @@ public final class DirectCollectives {
         controls[rank].arrive(sequence, call, newText);
     }
 
-    /** Returns whether the last collective is done. */
+    @Override
     public boolean isDone() {
         return state == State.DONE;
     }
 
-    /**
-     * Advances the collective by at most one piece.
-     *
-     * @throws CollectiveMismatchException if another rank called a different collective
-     */
+    /** Advances the collective by at most one piece. */
+    @Override
     public int doWork() {
         return switch (state) {
             case DONE -> 0;
@@ -109,7 +113,7 @@ public final class DirectCollectives {
         };
     }
 
-    /** Returns a rank that has not arrived yet, or -1 if all have or no collective is in progress. */
+    @Override
     public int awaited() {
         return state == State.GATHERING ? next : -1;
     }

@@ -29,7 +29,12 @@ final class Request implements JournalEntry {
     int count;
     double rate;
     double weight;
-    int flags;
+    /** Number of steps that led to a kept slot. */
+    long steps;
+    /** Whether a push of rows is the last one of its step. */
+    boolean last;
+    /** A slot of the rule's state, from 1; 0 for weights. */
+    int slot;
     float[] gradient;
     long[] keys;
 
@@ -118,7 +123,9 @@ final class Request implements JournalEntry {
         count = raw.getInt(Message.COUNT);
         rate = raw.getDouble(Message.RATE);
         weight = raw.getDouble(Message.WEIGHT);
-        flags = raw.getInt(Message.FLAGS);
+        steps = raw.getLong(Message.STEPS);
+        last = raw.getInt(Message.LAST) != 0;
+        slot = raw.getInt(Message.SLOT);
         int asked = raw.getInt(Message.KIND);
         if (worker < 0 || worker >= replyTo.length || unit < 0 || unit >= shard.units || count < 0) {
             return;
@@ -133,14 +140,14 @@ final class Request implements JournalEntry {
             case Message.JOIN, Message.PUSH, Message.PULL -> {
                 if (ofTable && (asked != Message.JOIN || count != 0)
                         || !ofTable && count != 0 && (asked == Message.PULL || count != shard.lengthOf(unit))
-                        || bytes != 4L * count || asked == Message.PULL && !shard.keeps(unit, flags)) {
+                        || bytes != 4L * count || asked == Message.PULL && !shard.keeps(unit, slot)) {
                     return false;
                 }
                 rawFloats.get(0, gradient, 0, count);
             }
             case Message.KEPT -> {
-                if (ofTable || count != shard.lengthOf(unit) || bytes != 4L * count || flags == 0
-                        || !shard.keeps(unit, flags) || !(rate >= 0 && rate < Long.MAX_VALUE)) {
+                if (ofTable || count != shard.lengthOf(unit) || bytes != 4L * count || slot == 0
+                        || !shard.keeps(unit, slot) || steps < 0) {
                     return false;
                 }
                 rawFloats.get(0, gradient, 0, count);
@@ -238,7 +245,7 @@ final class Request implements JournalEntry {
 
     @Override
     public double rate() {
-        return rate;
+        return recordKind == Journal.KEPT ? steps : rate;
     }
 
     @Override
@@ -248,7 +255,7 @@ final class Request implements JournalEntry {
 
     @Override
     public int stride() {
-        return stride;
+        return recordKind == Journal.KEPT ? slot : stride;
     }
 
     @Override

@@ -12,8 +12,9 @@ import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
 import dev.starling.distributed.ps.store.Journal;
 import dev.starling.distributed.ps.store.JournalReader;
-import dev.starling.distributed.ps.store.RowRestorer;
+import dev.starling.distributed.ps.store.RowRequest;
 import dev.starling.distributed.ps.store.RowSaver;
+import dev.starling.distributed.ps.store.RowState;
 import dev.starling.distributed.ps.store.RowTask;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
@@ -312,10 +313,10 @@ final class ServerCore implements AutoCloseable {
     }
 
     /** Starts to fill tables with rows of a checkpoint, unless they have rows of this run. */
-    void restore(RowTask newTask, List<RowRestorer.Source> parts) {
+    void restore(RowTask newTask, List<RowRequest.Source> parts) {
         check();
         task = newTask;
-        newTask.begin(shard.hasRows() ? t -> "0\n" : shard.restoring(parts, () -> perform(Message.ROWS_READY)),
+        newTask.begin(shard.hasRows() ? t -> new RowState.Restored(0, "") : shard.restoring(parts, () -> perform(Message.ROWS_READY)),
                 only != null ? null : "starling-ps-" + shard.server() + "-rows");
     }
 

@@ -3,27 +3,31 @@ package dev.starling.distributed.ps.server;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.Role;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
+import dev.starling.distributed.ps.server.WorkerSession.Due;
+import dev.starling.distributed.ps.store.RowState;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
+import dev.starling.distributed.ps.wire.SessionMessage;
+import dev.starling.distributed.state.RunNotes;
 import dev.starling.transport.Endpoint;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Set;
 import java.util.stream.Stream;
 import org.agrona.DirectBuffer;
-import org.agrona.ExpandableDirectByteBuffer;
 import org.agrona.concurrent.ControlledMessageHandler;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.agrona.concurrent.ringbuffer.OneToOneRingBuffer;
@@ -36,23 +40,18 @@ import org.agrona.concurrent.ringbuffer.RingBufferDescriptor;
 public final class ServerNode {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final int REPLIES_BYTES = 4 << 20;
-    private static final long ANNOUNCE_INTERVAL_NS = 50_000_000L;
     private static final long WORKING_INTERVAL_NS = 1_000_000_000L;
     private static final Duration CHECK_INTERVAL = Duration.ofSeconds(1);
 
     private final Membership group;
     private final int number;
     private final ServerConfig config;
-    private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
+    private final UnsafeBuffer message = new UnsafeBuffer(0, 0);
     private final Backlog backlog = new Backlog();
     private final OneToOneRingBuffer replies = new OneToOneRingBuffer(new UnsafeBuffer(
             ByteBuffer.allocateDirect(REPLIES_BYTES + RingBufferDescriptor.TRAILER_LENGTH)));
     private final ControlledMessageHandler replySender = this::sendReply;
     private final Runnable duty = this::doWork;
-    private long announcedNs = Long.MIN_VALUE;
-    private final Set<Endpoint> servers = new HashSet<>();
-    /** Other servers that have received this server's announcement. */
-    private final Set<Endpoint> announcedTo = new HashSet<>();
     private final PlanParts plans = new PlanParts();
     /** Random number by which workers recognise a restart of the server. */
     private final long process = new SecureRandom().nextLong();
@@ -63,7 +62,6 @@ public final class ServerNode {
     private final Set<Endpoint> notified = new HashSet<>();
     private long endingNs;
     private WorkerSession[] workers = {};
-    private Sums sums;
     private final RowTasks tasks = new RowTasks();
     private long workingNs = Long.MIN_VALUE;
     private long notedStep = -1;
@@ -73,9 +71,18 @@ public final class ServerNode {
     private long lastSeenNs;
     private volatile RuntimeException failure;
 
-    public ServerNode(Membership group, int number, ServerConfig config) {
+    /**
+     * Creates a server.
+     *
+     * @throws DistributedException if this process did not join the group as a server
+     */
+    public ServerNode(Membership group, ServerConfig config) {
+        if (!(group.config().role() instanceof Role.Server role)) {
+            throw new DistributedException("this process has joined the group as a worker; join it with "
+                    + "GroupConfig.role(new Role.Server(number)) to serve");
+        }
         this.group = group;
-        this.number = number;
+        number = role.number();
         this.config = config;
         lastSeenNs = group.transport().nanoTime();
     }
@@ -133,8 +140,8 @@ public final class ServerNode {
         } catch (ServerException e) {
             group.locked(() -> {
                 for (WorkerSession worker : workers) {
-                    if (worker.endpoint != null) {
-                        refuse(worker.endpoint, e.getMessage());
+                    if (worker.endpoint() != null) {
+                        refuse(worker.endpoint(), e.getMessage());
                     }
                 }
             });
@@ -143,7 +150,7 @@ public final class ServerNode {
         LOG.log(Level.INFO, "server {0} of {1} is ready: {2} units, {3}", number, plan.servers(), opened.units(),
                 own.directory() == null ? "in memory" : "in " + own.directory());
         core = opened;
-        group.locked(() -> sendToAll(Message.WELCOME));
+        group.locked(this::welcomeAll);
     }
 
     /** Queues a reply; called by the reply stage. */
@@ -161,7 +168,6 @@ public final class ServerNode {
     // ---- under the group's lock ----
 
     private void doWork() {
-        announce();
         if (isOver()) {
             end(membership.failure());
             return;
@@ -176,21 +182,20 @@ public final class ServerNode {
         boolean anyAwaited = false;
         for (int w = 0; w < workers.length; w++) {
             WorkerSession worker = workers[w];
-            anyFinished |= worker.finished;
+            anyFinished |= worker.isFinished();
             anyAwaited |= worker.isAwaited();
-            if (worker.endpoint != null && !worker.endpoint.isConnected()) {
-                LOG.log(worker.finished ? Level.DEBUG : Level.WARNING, "server {0}: worker {1} disconnected: {2}",
-                        number, w, worker.endpoint.reason());
+            if (worker.endpoint() != null && !worker.endpoint().isConnected()) {
+                LOG.log(worker.isFinished() ? Level.DEBUG : Level.WARNING, "server {0}: worker {1} disconnected: {2}",
+                        number, w, worker.endpoint().reason());
                 worker.vacate();
             }
-            for (int kinds = worker.unsentKinds; kinds != 0; kinds &= kinds - 1) {
-                send(w, Integer.numberOfTrailingZeros(kinds));
+            if (!worker.unsent.isEmpty()) {
+                List.copyOf(worker.unsent).forEach(due -> send(worker, due));
             }
-            while (worker.nextUnitToLeave < core.units() && backlog.isEmpty()
-                    && core.leave(w, worker.nextUnitToLeave)) {
-                worker.nextUnitToLeave++;
+            if (backlog.isEmpty()) {
+                worker.leaveUnits(core, w);
             }
-            if (worker.endpoint != null) {
+            if (worker.endpoint() != null) {
                 lastSeenNs = group.transport().nanoTime();
             }
         }
@@ -198,8 +203,7 @@ public final class ServerNode {
             vacateAbsent();
         }
         done = anyFinished && areWorkersDone();
-        if (membership == null && group.isCoordinatorLost()
-                && Arrays.stream(workers).allMatch(worker -> worker.endpoint == null)) {
+        if (membership == null && Arrays.stream(workers).allMatch(worker -> worker.endpoint() == null)) {
             // The group continued without this server, perhaps because its process was stopped; workers wait for it.
             group.rejoin();
         }
@@ -207,14 +211,15 @@ public final class ServerNode {
 
     /** Stops waiting for workers that never joined and are not members of the group; they may still join later. */
     private void vacateAbsent() {
-        if (group.view().members().stream().map(member -> group.endpoint(member.id())).allMatch(
-                endpoint -> endpoint == null || servers.contains(endpoint) || isWorker(endpoint))) {
+        boolean complete = group.view().members().stream().filter(member -> !member.isServer())
+                .map(member -> group.endpoint(member.id())).allMatch(each -> each == null || isWorker(each));
+        if (complete) {
             Arrays.stream(workers).filter(WorkerSession::isAwaited).forEach(WorkerSession::vacate);
         }
     }
 
     private boolean isWorker(Endpoint endpoint) {
-        return Arrays.stream(workers).anyMatch(worker -> worker.endpoint == endpoint);
+        return Arrays.stream(workers).anyMatch(worker -> worker.endpoint() == endpoint);
     }
 
     /** Returns whether a member of a synchronous run was lost before the first worker was done. */
@@ -223,7 +228,7 @@ public final class ServerNode {
             return false;
         }
         for (WorkerSession worker : workers) {
-            if (worker.finished) {
+            if (worker.isFinished()) {
                 return false;
             }
         }
@@ -236,8 +241,8 @@ public final class ServerNode {
         long now = group.transport().nanoTime();
         endingNs = endingNs == 0 ? now : endingNs;
         boolean complete = true;
-        for (Endpoint each : membership.others()) {
-            if (each.isConnected() && !servers.contains(each) && !notified.contains(each)) {
+        for (Endpoint each : membership.workerEndpoints()) {
+            if (each.isConnected() && !notified.contains(each)) {
                 complete &= sendFailure(each, why);
             }
         }
@@ -248,8 +253,7 @@ public final class ServerNode {
 
     private boolean sendFailure(Endpoint to, DistributedException why) {
         if (why instanceof PeerLostException loss) {
-            int end = RunMembership.write(loss, message, header(Message.LOST));
-            if (to.send(message, 0, end) == Endpoint.BACK_PRESSURED) {
+            if (!send(to, membership.message(loss))) {
                 return false;
             }
         } else {
@@ -261,21 +265,16 @@ public final class ServerNode {
 
     /** Sends worker 0 changes of its task with rows, and all workers a sign of progress at intervals. */
     private void reportTasks() {
-        if (workers[0].endpoint != null && tasks.pollChange()) {
-            int at = header(Message.TASK_STATE);
-            message.putLong(at, tasks.requested(), Message.ORDER);
-            message.putInt(at + 8, tasks.state(), Message.ORDER);
-            message.putLong(at + 12, tasks.progress(), Message.ORDER);
-            byte[] text = tasks.text().getBytes(StandardCharsets.UTF_8);
-            message.putBytes(at + 20, text);
-            workers[0].endpoint.send(message, 0, at + 20 + text.length);
+        RowState.Report report = workers[0].endpoint() == null ? null : tasks.pollReport();
+        if (report != null) {
+            send(workers[0].endpoint(), new SessionMessage.TaskState(RowState.Report.CODEC.encode(report)));
         }
         long now = group.transport().nanoTime();
         if ((workingNs == Long.MIN_VALUE || now - workingNs > WORKING_INTERVAL_NS) && tasks.pollProgress()) {
             workingNs = now;
             for (WorkerSession worker : workers) {
-                if (worker.endpoint != null) {
-                    worker.endpoint.send(message, 0, header(Message.WORKING));
+                if (worker.endpoint() != null) {
+                    send(worker.endpoint(), new SessionMessage.Working());
                 }
             }
         }
@@ -288,9 +287,9 @@ public final class ServerNode {
         }
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
-            boolean memberDone = endpoint == null || !endpoint.isConnected() || servers.contains(endpoint);
+            boolean memberDone = endpoint == null || !endpoint.isConnected() || member.isServer();
             for (int w = 0; !memberDone && w < workers.length; w++) {
-                memberDone = workers[w].endpoint == endpoint && workers[w].isDone(group.transport(), core.units());
+                memberDone = workers[w].endpoint() == endpoint && workers[w].isDone(group.transport(), core.units());
             }
             if (!memberDone) {
                 return false;
@@ -299,61 +298,44 @@ public final class ServerNode {
         return true;
     }
 
-    /**
-     * Announces this server to all members, and repeats that to members of unknown role: a worker answers only once it
-     * has started.
-     */
-    private void announce() {
-        long now = group.transport().nanoTime();
-        if (announcedNs != Long.MIN_VALUE && now - announcedNs < ANNOUNCE_INTERVAL_NS) {
-            return;
-        }
-        announcedNs = now;
-        for (Member member : group.view().members()) {
-            Endpoint endpoint = group.endpoint(member.id());
-            boolean unknown = endpoint != null && endpoint.isConnected() && !announcedTo.contains(endpoint)
-                    && !isWorker(endpoint);
-            if (unknown && endpoint.send(message, 0, header(Message.ANNOUNCE)) == Endpoint.OK
-                    && servers.contains(endpoint)) {
-                announcedTo.add(endpoint);
-            }
-        }
-    }
-
-    private int header(int kind) {
-        message.putInt(0, Message.CHANNEL, Channels.ORDER);
-        message.putInt(Channels.HEADER, kind, Message.ORDER);
-        message.putInt(Channels.HEADER + 4, number, Message.ORDER);
-        return Channels.HEADER + 8;
-    }
-
     private ControlledMessageHandler.Action sendReply(int type, DirectBuffer buffer, int offset, int length) {
-        Endpoint to = workers[type - 1].endpoint;
+        Endpoint to = workers[type - 1].endpoint();
         return to != null && to.send(buffer, offset, length) == Endpoint.BACK_PRESSURED
                 ? ControlledMessageHandler.Action.ABORT : ControlledMessageHandler.Action.CONTINUE;
     }
 
     private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        if (length < 8) {
+        if (length < SessionMessage.HEADER) {
             return;
         }
-        int kind = buffer.getInt(offset, Message.ORDER);
-        int worker = buffer.getInt(offset + 4, Message.ORDER);
-        if (kind == Message.ANNOUNCE) {
-            servers.add(from);
-        } else if (kind == Message.HELLO) {
-            onHello(from, worker, buffer, offset + 8, length - 8);
-        } else if (worker < 0 || worker >= workers.length || workers[worker].endpoint != from) {
-            LOG.log(Level.DEBUG, "server {0} refused a message: its sender at {1} is not worker {2}", number,
-                    from.address(), worker);
-        } else if (kind >= Message.JOIN && kind <= Message.PULL_ROWS || kind == Message.KEPT) {
-            onRequest(buffer, offset, length);
-        } else {
-            onControl(from, kind, worker, buffer, offset + 8, length - 8);
+        int kind = buffer.getInt(offset + Message.KIND, Message.ORDER);
+        int worker = buffer.getInt(offset + SessionMessage.SENDER, Message.ORDER);
+        boolean known = worker >= 0 && worker < workers.length && workers[worker].endpoint() == from;
+        if (known && kind < SessionMessage.MIN_KIND) {
+            onRequest(kind, buffer, offset, length);
+            return;
+        }
+        try {
+            SessionMessage received = SessionMessage.decode(buffer, offset, length);
+            if (received instanceof SessionMessage.Hello hello) {
+                onHello(from, worker, hello);
+            } else if (known) {
+                onMessage(from, worker, received);
+            } else {
+                LOG.log(Level.DEBUG, "server {0} refused a message: its sender at {1} is not worker {2}", number,
+                        from.address(), worker);
+            }
+        } catch (IOException e) {
+            LOG.log(Level.WARNING, "server {0} refused a malformed message from {1}: {2}", number, from.address(),
+                    e.getMessage());
         }
     }
 
-    private void onRequest(DirectBuffer buffer, int offset, int length) {
+    private void onRequest(int kind, DirectBuffer buffer, int offset, int length) {
+        if (!Message.isRequest(kind)) {
+            LOG.log(Level.WARNING, "server {0} refused a request of an unknown kind, {1}", number, kind);
+            return;
+        }
         try {
             if (core == null || !backlog.isEmpty() || !core.offer(buffer, offset, length)) {
                 backlog.add(buffer, offset, length);
@@ -364,42 +346,35 @@ public final class ServerNode {
         }
     }
 
-    private void onControl(Endpoint from, int kind, int worker, DirectBuffer buffer, int offset, int length) {
-        switch (kind) {
-            case Message.SUM -> {
-                if (sums.receive(worker, buffer, offset, length)) {
-                    sendToAll(Message.TOTAL);
-                } else if (sums.hasTotalFor(buffer, offset, length)) {
-                    send(worker, Message.TOTAL);
-                }
-            }
-            case Message.LOST -> {
+    private void onMessage(Endpoint from, int worker, SessionMessage received) {
+        WorkerSession session = workers[worker];
+        switch (received) {
+            case SessionMessage.RunLost m -> {
                 if (membership != null) {
-                    membership.onLossMessage(from, buffer, offset, length);
+                    membership.onLossMessage(from, m.loss().loss());
                 }
             }
-            case Message.NOTES -> storeNotes(buffer, offset, length);
-            case Message.BEGIN -> {
-                storeNotes(buffer, offset, length);
+            case SessionMessage.Notes m -> storeNotes(m.step(), m.notes());
+            case SessionMessage.Begin m -> {
+                storeNotes(m.step(), m.notes());
                 if (core != null) {
-                    sendToAll(Message.WELCOME);
+                    welcomeAll();
                 }
-                send(worker, Message.BEGUN);
+                send(session, Due.BEGUN);
             }
-            case Message.TASK -> onTask(worker, buffer, offset, length);
-            case Message.GOODBYE -> send(worker, Message.FAREWELL);
-            case Message.FAREWELL_CONFIRMED -> workers[worker].farewellConfirmed = true;
-            default -> LOG.log(Level.WARNING, "server {0} refused a message of an unknown kind from worker {1}", number,
-                    worker);
+            case SessionMessage.Task m -> onTask(worker, m.request());
+            case SessionMessage.Goodbye _ -> send(session, Due.FAREWELL);
+            case SessionMessage.FarewellConfirmed _ -> session.confirmFarewell();
+            case SessionMessage.Hello _, SessionMessage.Welcome _, SessionMessage.Refused _, SessionMessage.Begun _,
+                    SessionMessage.Farewell _, SessionMessage.TaskState _, SessionMessage.Working _ -> LOG.log(
+                    Level.WARNING, "server {0} refused a message of a server from worker {1}", number, worker);
         }
     }
 
-    private void onTask(int worker, DirectBuffer buffer, int offset, int length) {
+    private void onTask(int worker, byte[] request) {
         if (worker != 0) {
             return;
         }
-        byte[] request = new byte[length];
-        buffer.getBytes(offset, request);
         try {
             tasks.onRequest(core, request);
         } catch (ServerException e) {
@@ -409,51 +384,50 @@ public final class ServerNode {
         }
     }
 
-    private void storeNotes(DirectBuffer buffer, int offset, int length) {
-        long step = length < 8 ? -1 : buffer.getLong(offset, Message.ORDER);
-        if (step > notedStep && length < Channels.HEADER + 16_000) {
+    private void storeNotes(long step, byte[] newNotes) {
+        if (step > notedStep && newNotes.length <= RunNotes.MAX_BYTES) {
             notedStep = step;
-            notes = new byte[length - 8];
-            buffer.getBytes(offset + 8, notes);
+            notes = newNotes;
         }
     }
 
-    private void sendToAll(int kind) {
-        for (int w = 0; w < workers.length; w++) {
-            send(w, kind);
+    private void welcomeAll() {
+        for (WorkerSession worker : workers) {
+            send(worker, Due.WELCOME);
         }
     }
 
-    /** Sends a control message to a worker if it is connected; under back-pressure {@link #doWork} sends it later. */
-    private void send(int worker, int kind) {
-        Endpoint to = workers[worker].endpoint;
+    /** Sends a message to a worker if it is connected; under back-pressure {@link #doWork} sends it later. */
+    private void send(WorkerSession worker, Due due) {
+        Endpoint to = worker.endpoint();
         if (to == null) {
             return;
         }
-        int at = header(kind);
-        int length = switch (kind) {
-            case Message.WELCOME -> {
-                message.putInt(at, core.holdsEarlier() ? 1 : 0, Message.ORDER);
-                message.putLong(at + 4, process, Message.ORDER);
-                message.putBytes(at + 12, notes);
-                yield at + 12 + notes.length;
-            }
-            case Message.TOTAL -> sums.writeTotal(message, at);
-            default -> at;
-        };
-        boolean sent = to.send(message, 0, length) != Endpoint.BACK_PRESSURED;
-        int unsent = workers[worker].unsentKinds;
-        workers[worker].unsentKinds = sent ? unsent & ~(1 << kind) : unsent | 1 << kind;
-        if (kind == Message.FAREWELL && sent) {
-            workers[worker].finish(group.transport().nanoTime());
+        boolean sent = send(to, switch (due) {
+            case WELCOME -> new SessionMessage.Welcome(core.holdsEarlier(), process, notes);
+            case BEGUN -> new SessionMessage.Begun();
+            case FAREWELL -> new SessionMessage.Farewell();
+        });
+        if (!sent) {
+            worker.unsent.add(due);
+            return;
+        }
+        worker.unsent.remove(due);
+        if (due == Due.FAREWELL) {
+            worker.finish(group.transport().nanoTime());
         }
     }
 
+    /** Sends a message; returns false if the link has no room for it. */
+    private boolean send(Endpoint to, SessionMessage what) {
+        message.wrap(what.encode(number));
+        return to.send(message, 0, message.capacity()) != Endpoint.BACK_PRESSURED;
+    }
 
     /** Collects the parts of a worker's plan, and admits the worker when the plan is complete. */
-    private void onHello(Endpoint from, int worker, DirectBuffer buffer, int offset, int length) {
+    private void onHello(Endpoint from, int worker, SessionMessage.Hello hello) {
         try {
-            byte[] whole = plans.add(from, buffer, offset, length);
+            byte[] whole = plans.add(from, hello);
             if (whole != null) {
                 admit(from, worker, whole);
             }
@@ -477,10 +451,10 @@ public final class ServerNode {
                 return;
             }
             workers = Stream.generate(WorkerSession::new).limit(decoded.workers()).toArray(WorkerSession[]::new);
-            sums = new Sums(decoded.workers());
             plan = decoded;
             if (plan.consistency() instanceof Consistency.Synchronous) {
-                membership = new RunMembership(group, plan.workers() + plan.servers(), servers::contains);
+                // A worker that leaves early, even with a goodbye, is missed by the others.
+                membership = new RunMembership(group, plan.workers(), plan.servers(), Member::isServer);
             }
         }
         String difference = plan.difference(decoded);
@@ -495,25 +469,26 @@ public final class ServerNode {
             return;
         }
         WorkerSession session = workers[worker];
-        if (!session.accepts(from, group.transport(), membership != null)) {
-            if (session.claimRefused) {
+        switch (session.claim(from, group.transport(), membership != null)) {
+            case ACCEPTED -> { }
+            case DEFERRED -> {
+                return;
+            }
+            case REFUSED -> {
                 refuse(from, "another process is worker " + worker + (membership != null ? ", and no process can "
                         + "replace it in synchronous training; start all processes again from a checkpoint"
                         : ", and it is alive; give each worker a number of its own"));
+                return;
             }
-            return;
         }
         session.assign(from);
         if (core != null) {
-            send(worker, Message.WELCOME);
+            send(session, Due.WELCOME);
         }
     }
 
     private void refuse(Endpoint to, String why) {
         LOG.log(Level.WARNING, "server {0} refused a worker: {1}", number, why);
-        int at = header(Message.REFUSED);
-        byte[] text = why.getBytes(StandardCharsets.UTF_8);
-        message.putBytes(at, text);
-        to.send(message, 0, at + text.length);
+        send(to, new SessionMessage.Refused(why));
     }
 }

@@ -1,12 +1,13 @@
 package dev.starling.distributed.ps.server;
 
 import dev.starling.distributed.ps.config.Consistency;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.store.CheckedFile;
 import dev.starling.distributed.ps.store.EmbeddingRows;
 import dev.starling.distributed.ps.store.Journal;
+import dev.starling.distributed.ps.store.RowRequest;
 import dev.starling.distributed.ps.store.RowRestorer;
 import dev.starling.distributed.ps.store.RowSaver;
+import dev.starling.distributed.ps.store.TrainedWeights;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RowSum;
@@ -39,9 +40,7 @@ final class Shard implements AutoCloseable {
     /** Whether tables have their initial rows; workers that join earlier wait. Other threads read it. */
     private volatile boolean hasRows;
     private final long[] versions;
-    private final float[][] weights;
-    private final float[][] first;
-    private final float[][] second;
+    private final TrainedWeights[] weights;
     private final EmbeddingRows[] tables;
     /** Number of the journal's last record. */
     private long sequence;
@@ -64,16 +63,9 @@ final class Shard implements AutoCloseable {
         gathering = plan.consistency() instanceof Consistency.Synchronous ? new PendingGradients(clocks) : null;
         ready = new boolean[blocks];
         versions = new long[units];
-        weights = new float[blocks][];
-        first = new float[blocks][];
-        second = new float[blocks][];
-        for (int u = 0; u < blocks; u++) {
-            int n = layout.get(u).length();
-            int slots = ruleOf(u).slots();
-            weights[u] = new float[n];
-            first[u] = slots > 0 ? new float[n] : null;
-            second[u] = slots > 1 ? new float[n] : null;
-        }
+        weights = layout.stream().map(b -> new TrainedWeights(plan.dense().get(b.parameter()).rule(), b.length(),
+                1))
+                .toArray(TrainedWeights[]::new);
         tables = new EmbeddingRows[plan.tables().size()];
         for (int t = 0; t < tables.length; t++) {
             tables[t] = new EmbeddingRows(plan.tables().get(t), directory.resolve("table-" + t + ".rows"), cacheBytes);
@@ -101,8 +93,8 @@ final class Shard implements AutoCloseable {
         return hasRows;
     }
 
-    private ServerOptimizer ruleOf(int unit) {
-        return plan.dense().get(layout.get(unit).parameter()).rule();
+    private int slotsOf(int unit) {
+        return plan.dense().get(layout.get(unit).parameter()).rule().slots().size();
     }
 
     long sequence() {
@@ -129,7 +121,7 @@ final class Shard implements AutoCloseable {
                 // A server that was restarted without weights makes the worker rejoin, which provides its weights.
                 e.status = isReady(e.unit) ? e.status : Message.UNKNOWN_SESSION;
                 e.reply(e.worker, e.session, e.sequence);
-                put(e, e.flags);
+                put(e, e.slot);
             }
             case Message.KEPT -> keep(e);
             case Message.PULL_ROWS -> pullRows(e);
@@ -154,7 +146,7 @@ final class Shard implements AutoCloseable {
             // There is no checkpoint to restore: worker 0 joins a table only after the restored rows are ready.
             setRowsReady(e);
         } else if (!isReady(e.unit) && e.count > 0) {
-            System.arraycopy(e.gradient, 0, weights[e.unit], 0, e.count);
+            weights[e.unit].set(0, e.gradient, 0, e.count);
             ready[e.unit] = true;
             e.recordKind = Journal.WEIGHTS;
             e.recorded = e.count;
@@ -206,7 +198,7 @@ final class Shard implements AutoCloseable {
             refused++;
             return;
         }
-        boolean last = !ofRows || (e.flags & Message.LAST) != 0;
+        boolean last = !ofRows || e.last;
         long next = clocks.counts[slot] + (gathering == null ? 0 : gathering.parts[slot]);
         if (e.sequence > next) {
             refused++;
@@ -246,7 +238,7 @@ final class Shard implements AutoCloseable {
     }
 
     private void step(int unit, float[] gradient, double rate) {
-        ruleOf(unit).step(weights[unit], first[unit], second[unit], gradient, lengthOf(unit), rate, versions[unit]);
+        weights[unit].step(gradient, rate, versions[unit]);
     }
 
     /** Takes a step on the rows whose gradients were summed. */
@@ -321,26 +313,21 @@ final class Shard implements AutoCloseable {
     private void put(Request e, int which) {
         if (e.unit < blocks && isReady(e.unit)) {
             e.weightsCount = lengthOf(e.unit);
-            System.arraycopy(held(e.unit, which), 0, e.weights, 0, e.weightsCount);
+            weights[e.unit].get(which, e.weights, 0, e.weightsCount);
         }
-    }
-
-    private float[] held(int unit, int which) {
-        return which == 0 ? weights[unit] : which == 1 ? first[unit] : second[unit];
     }
 
     /** Returns whether {@code which} is valid: 0 for weights, from 1 on a slot of the rule's state. */
     boolean keeps(int unit, int which) {
-        return which >= 0 && which <= ruleOf(unit).slots();
+        return which >= 0 && which <= slotsOf(unit);
     }
 
     private void keep(Request e) {
         if (!isReady(e.unit)) {
-            System.arraycopy(e.gradient, 0, held(e.unit, e.flags), 0, e.count);
-            versions[e.unit] = (long) e.rate;
+            weights[e.unit].set(e.slot, e.gradient, 0, e.count);
+            versions[e.unit] = e.steps;
             e.recordKind = Journal.KEPT;
             e.recorded = e.count;
-            e.stride = e.flags;
             e.record = ++sequence;
         }
     }
@@ -363,7 +350,7 @@ final class Shard implements AutoCloseable {
     }
 
     /** Returns a task that another thread runs, before {@link #hasRows}, to fill the tables from a checkpoint. */
-    RowRestorer restoring(List<RowRestorer.Source> parts, Runnable whenDone) {
+    RowRestorer restoring(List<RowRequest.Source> parts, Runnable whenDone) {
         return new RowRestorer(plan, server, tables, parts, whenDone);
     }
 
@@ -372,7 +359,7 @@ final class Shard implements AutoCloseable {
     /** Returns whether the shard has weights or rows. */
     boolean isFilled() {
         for (int u = 0; u < blocks; u++) {
-            if (ready[u] && weights[u].length > 0) {
+            if (ready[u] && lengthOf(u) > 0) {
                 return true;
             }
         }
@@ -397,11 +384,11 @@ final class Shard implements AutoCloseable {
                 step(unit, floats(r, at, count), r.getDouble(Journal.RATE));
             }
             case Journal.WEIGHTS -> {
-                weights[unit] = floats(r, at, count);
+                weights[unit].set(0, floats(r, at, count), 0, count);
                 ready[unit] = true;
             }
             case Journal.KEPT -> {
-                System.arraycopy(floats(r, at, count), 0, held(unit, r.getInt(Journal.STRIDE)), 0, count);
+                weights[unit].set(r.getInt(Journal.STRIDE), floats(r, at, count), 0, count);
                 versions[unit] = (long) r.getDouble(Journal.RATE);
             }
             case Journal.ROWS -> {
@@ -455,12 +442,10 @@ final class Shard implements AutoCloseable {
             out.put(versions);
             for (int u = 0; u < blocks; u++) {
                 out.putInt(ready[u] ? 1 : 0);
-                out.put(weights[u]);
-                if (first[u] != null) {
-                    out.put(first[u]);
-                }
-                if (second[u] != null) {
-                    out.put(second[u]);
+                float[] floats = new float[lengthOf(u)];
+                for (int k = 0; k <= slotsOf(u); k++) {
+                    weights[u].get(k, floats, 0, floats.length);
+                    out.put(floats);
                 }
             }
             out.commit();
@@ -473,7 +458,7 @@ final class Shard implements AutoCloseable {
             return;
         }
         try (CheckedFile in = CheckedFile.read(path)) {
-            checkPlan(path, in, encodedPlan, server);
+            checkPlan(path, in, plan, server);
             sequence = in.getLong();
             hasRows = in.getInt() == 1;
             for (int slot = 0; slot < clocks.states.length; slot++) {
@@ -485,25 +470,23 @@ final class Shard implements AutoCloseable {
             in.get(versions);
             for (int u = 0; u < blocks; u++) {
                 ready[u] = in.getInt() == 1;
-                in.get(weights[u]);
-                if (first[u] != null) {
-                    in.get(first[u]);
-                }
-                if (second[u] != null) {
-                    in.get(second[u]);
+                float[] floats = new float[lengthOf(u)];
+                for (int k = 0; k <= slotsOf(u); k++) {
+                    in.get(floats);
+                    weights[u].set(k, floats, 0, floats.length);
                 }
             }
             in.verify();
         }
     }
 
-    private static void checkPlan(Path path, CheckedFile in, byte[] plan, int server) throws IOException {
+    private static void checkPlan(Path path, CheckedFile in, Plan plan, int server) throws IOException {
         if (in.getLong() != MAGIC) {
             throw new IOException(path + " is not a snapshot of a parameter server");
         }
         byte[] saved = in.getBytes();
         int of = in.getInt();
-        if (!Arrays.equals(saved, plan) || of != server) {
+        if (!Plan.decode(saved).equals(plan) || of != server) {
             throw new IOException(path + " belongs to server " + of + " of another run: the model, the optimiser, the "
                     + "number of servers or workers or the consistency differs; use an empty directory, or the "
                     + "settings of that run");

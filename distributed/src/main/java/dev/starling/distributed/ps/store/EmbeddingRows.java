@@ -34,6 +34,8 @@ import org.agrona.collections.Long2LongHashMap;
  */
 public final class EmbeddingRows implements AutoCloseable {
     private static final long MISSING = -1;
+    /** Rows of a table have taken different numbers of steps. */
+    private static final int KNOWN_STEPS = 64;
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final VarHandle LONG = MethodHandles.byteArrayViewVarHandle(long[].class, ORDER);
 
@@ -66,10 +68,9 @@ public final class EmbeddingRows implements AutoCloseable {
     private float[] changed;
     private int changes;
 
-    private final float[] p;
-    private final float[] first;
-    private final float[] second;
-    private final float[] g;
+    /** The row that takes a step. */
+    private final TrainedWeights stepping;
+    private final float[] gradient;
 
     /**
      * Opens the file, or creates it.
@@ -95,10 +96,8 @@ public final class EmbeddingRows implements AutoCloseable {
         places = new Long2LongHashMap(capacity, 0.5f, MISSING);
         changedKeys = new long[capacity];
         changed = new float[capacity * stride];
-        p = new float[table.width()];
-        first = new float[table.width()];
-        second = new float[table.width()];
-        g = new float[table.width()];
+        stepping = new TrainedWeights(table.rule(), table.width(), KNOWN_STEPS);
+        gradient = new float[table.width()];
     }
 
     /** Returns whether {@code n} more rows may change before a snapshot is due. */
@@ -143,23 +142,14 @@ public final class EmbeddingRows implements AutoCloseable {
     public int step(long rowKey, float[] gradients, int at, double rate) {
         int row = place(rowKey) * stride;
         int width = table.width();
-        int slots = table.rule().slots();
-        System.arraycopy(changed, row, p, 0, width);
-        System.arraycopy(gradients, at, g, 0, width);
-        if (slots > 0) {
-            System.arraycopy(changed, row + width, first, 0, width);
+        for (int from = 0; from < stride - 1; from += width) {
+            stepping.set(from / width, changed, row + from, width);
         }
-        if (slots > 1) {
-            System.arraycopy(changed, row + 2 * width, second, 0, width);
-        }
+        System.arraycopy(gradients, at, gradient, 0, width);
         float step = ++changed[row + stride - 1];
-        table.rule().step(p, first, second, g, width, rate, (long) step);
-        System.arraycopy(p, 0, changed, row, width);
-        if (slots > 0) {
-            System.arraycopy(first, 0, changed, row + width, width);
-        }
-        if (slots > 1) {
-            System.arraycopy(second, 0, changed, row + 2 * width, width);
+        stepping.step(gradient, rate, (long) step);
+        for (int from = 0; from < stride - 1; from += width) {
+            stepping.get(from / width, changed, row + from, width);
         }
         return row;
     }
@@ -182,8 +172,10 @@ public final class EmbeddingRows implements AutoCloseable {
         if (load(rowKey)) {
             valueView.get(0, changed, place * stride, stride);
         } else {
-            Arrays.fill(changed, place * stride, (place + 1) * stride, 0);
-            initial(rowKey, changed, place * stride);
+            int row = place * stride;
+            initial(rowKey, changed, row);
+            Arrays.fill(changed, row + table.width(), row + stride - 1, (float) table.rule().initial());
+            changed[row + stride - 1] = 0;
         }
         changedKeys[place] = rowKey;
         places.put(rowKey, place);
@@ -246,6 +238,18 @@ public final class EmbeddingRows implements AutoCloseable {
             deliver(changedKeys[place], receiver);
             restore(changedKeys[place], changed, place * stride, stamp);
         }
+    }
+
+    /**
+     * Returns a row with weights of 0 and the rule's initial state. Its stamp is 0: it is older than all records of the
+     * journal to come.
+     */
+    ByteBuffer emptyRow() {
+        ByteBuffer row = ByteBuffer.allocate(value.length).order(ORDER);
+        for (int i = table.width(); i < stride - 1; i++) {
+            row.putFloat(Float.BYTES * i, (float) table.rule().initial());
+        }
+        return row;
     }
 
     // ---- a cut ----

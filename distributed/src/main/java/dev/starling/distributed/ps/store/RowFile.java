@@ -25,8 +25,8 @@ public final class RowFile implements Closeable {
     /** A table as the file describes it. */
     record Table(String name, int width, int slots, double scale, String rule) {
         static Table of(Plan.Table table) {
-            return new Table(table.name(), table.width(), table.rule().slots(), table.scale(),
-                    table.rule().getClass().getSimpleName());
+            return new Table(table.name(), table.width(), table.rule().slots().size(), table.scale(),
+                    table.rule().name());
         }
 
         int stride() {

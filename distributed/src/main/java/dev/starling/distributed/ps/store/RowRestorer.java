@@ -4,7 +4,6 @@ import dev.starling.distributed.ps.store.RowTask.RowException;
 import dev.starling.distributed.ps.wire.Plan;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -16,13 +15,10 @@ import java.util.List;
  * a key are congruent modulo the greatest common divisor of the two numbers of servers.
  */
 public final class RowRestorer implements RowTask.Body {
-    /** A part of the checkpoint, with its checksum from the manifest. */
-    public record Source(Path path, String checksum) { }
-
     private final Plan plan;
     private final int server;
     private final EmbeddingRows[] tables;
-    private final List<Source> parts;
+    private final List<RowRequest.Source> parts;
     private final Runnable whenDone;
     private long restored;
 
@@ -31,7 +27,8 @@ public final class RowRestorer implements RowTask.Body {
      *
      * @param whenDone called when all rows are on the disk
      */
-    public RowRestorer(Plan plan, int server, EmbeddingRows[] tables, List<Source> parts, Runnable whenDone) {
+    public RowRestorer(Plan plan, int server, EmbeddingRows[] tables, List<RowRequest.Source> parts,
+            Runnable whenDone) {
         this.plan = plan;
         this.server = server;
         this.tables = tables;
@@ -40,7 +37,7 @@ public final class RowRestorer implements RowTask.Body {
     }
 
     @Override
-    public String run(RowTask task) throws IOException {
+    public RowState run(RowTask task) throws IOException {
         for (EmbeddingRows table : tables) {
             table.clear();
         }
@@ -55,7 +52,7 @@ public final class RowRestorer implements RowTask.Body {
             table.sync();
         }
         whenDone.run();
-        return restored + "\n" + String.join(", ", missing);
+        return new RowState.Restored(restored, String.join(", ", missing));
     }
 
     private static int gcd(int a, int b) {
@@ -64,7 +61,7 @@ public final class RowRestorer implements RowTask.Body {
 
     /** Reads a part; returns the names of this run's tables that it does not contain. */
     private List<String> read(int part, RowTask task) throws IOException {
-        Path path = parts.get(part).path;
+        Path path = parts.get(part).path();
         try (RowFile in = new RowFile(path)) {
             if (in.server != part || in.servers != parts.size()) {
                 throw new RowException(path, "is the part of server " + in.server + " of " + in.servers
@@ -74,8 +71,7 @@ public final class RowRestorer implements RowTask.Body {
             byte[] key = new byte[Long.BYTES];
             ByteBuffer[] rows = new ByteBuffer[tables.length];
             for (int t = 0; t < tables.length; t++) {
-                // The stamp is 0: the row is older than all records of the journal to come.
-                rows[t] = ByteBuffer.allocate(tables[t].rowBytes() + Long.BYTES).order(ByteOrder.LITTLE_ENDIAN);
+                rows[t] = tables[t].emptyRow();
             }
             while (in.next()) {
                 if (task.isCancelled()) {
@@ -90,7 +86,7 @@ public final class RowRestorer implements RowTask.Body {
                 }
                 task.advance();
             }
-            in.verify(parts.get(part).checksum);
+            in.verify(parts.get(part).checksum());
             return plan.tables().stream().map(Plan.Table::name).filter(name -> in.tables.stream()
                     .noneMatch(table -> table.name().equals(name))).toList();
         } catch (NoSuchFileException e) {
@@ -102,7 +98,7 @@ public final class RowRestorer implements RowTask.Body {
     /** Copies a row, or only its weights if another rule wrote it. */
     private void copy(RowFile in, int t, ByteBuffer into) {
         ByteBuffer row = in.row();
-        if (in.tables.get(in.table).slots() == plan.tables().get(t).rule().slots() && hasRule(in, t)) {
+        if (in.tables.get(in.table).slots() == plan.tables().get(t).rule().slots().size() && hasRule(in, t)) {
             into.put(0, row, 0, row.capacity());
         } else {
             into.put(0, row, 0, 4 * plan.tables().get(t).width());
@@ -110,7 +106,7 @@ public final class RowRestorer implements RowTask.Body {
     }
 
     private boolean hasRule(RowFile in, int t) {
-        return in.tables.get(in.table).rule().equals(plan.tables().get(t).rule().getClass().getSimpleName());
+        return in.tables.get(in.table).rule().equals(plan.tables().get(t).rule().name());
     }
 
     /** Returns this run's table number for each table of the file. */

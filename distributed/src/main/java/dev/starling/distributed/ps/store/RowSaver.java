@@ -79,7 +79,7 @@ public final class RowSaver implements RowTask.Body {
     }
 
     @Override
-    public String run(RowTask running) throws IOException {
+    public RowState run(RowTask running) throws IOException {
         try {
             for (int t = 0; t < tables.length; t++) {
                 EmbeddingRows.Cut writer = writer(t);
@@ -100,7 +100,7 @@ public final class RowSaver implements RowTask.Body {
         return task.isCancelled() || failure != null;
     }
 
-    private synchronized String commit() throws IOException {
+    private synchronized RowState commit() throws IOException {
         closed = true;
         if (failure != null) {
             throw failure;
@@ -113,7 +113,7 @@ public final class RowSaver implements RowTask.Body {
         }
         RowFile.putEnd(out, rows);
         String checksum = RowFile.checksum(out.commit());
-        return file.getFileName() + "\n" + Files.size(file) + "\n" + checksum;
+        return new RowState.Saved(file.getFileName().toString(), Files.size(file), checksum);
     }
 
     private synchronized void close() throws IOException {

@@ -6,49 +6,28 @@ import java.nio.file.Path;
 
 /**
  * A server's part of a job that worker 0 makes all servers do: takes a cut of all rows and writes it, or reads the rows
- * of a checkpoint. Runs on a thread of its own, because it may take long. Worker 0 identifies it by a number, so it can
- * repeat its request.
+ * of a checkpoint. Runs on a thread of its own, because it may take long.
  */
 public final class RowTask {
-    // ---- requests of worker 0 ----
-
-    /** Take a cut and write it. Arguments: file, step. */
-    public static final int SAVE = 1;
-    /** Only report the state. */
-    public static final int QUERY = 2;
-    /** Read parts. Arguments: number of parts; of each, file and checksum. */
-    public static final int RESTORE = 3;
-
-    // ---- states ----
-
-    /** The server does not know the task. */
-    public static final int UNKNOWN = 0;
-    /** The task has not started. */
-    static final int WAITING = 1;
-    /** The cut is taken, or reading has started. */
-    public static final int RUNNING = 2;
-    /** All rows are on the disk. */
-    public static final int DONE = 3;
-    public static final int FAILED = 4;
-
     /** The work of a task. */
     public interface Body {
-        /** Does the work; returns the result, a text that the server sends to worker 0. */
-        String run(RowTask task) throws IOException;
+        /** Does the work; returns the final state. */
+        RowState run(RowTask task) throws IOException;
     }
 
     public final long id;
     private final Path file;
-    private volatile int state = WAITING;
-    private volatile long progress;
+    private volatile boolean begun;
+    private volatile long rows;
+    /** The final state, or {@code null}. */
+    private volatile RowState end;
     private volatile boolean cancelled;
-    private volatile String text = "";
     private Thread thread;
 
     /**
      * Creates a task that has not started.
      *
-     * @param file that the error text names, unless the failure names another
+     * @param file that the error names, unless the failure names another
      */
     public RowTask(long id, Path file) {
         this.id = id;
@@ -57,7 +36,7 @@ public final class RowTask {
 
     /** Starts the body on a new thread, or runs it in the calling thread if {@code threadName} is {@code null}. */
     public synchronized void begin(Body body, String threadName) {
-        state = RUNNING;
+        begun = true;
         if (threadName == null) {
             run(body);
         } else {
@@ -67,8 +46,7 @@ public final class RowTask {
 
     private void run(Body body) {
         try {
-            text = body.run(this);
-            state = DONE;
+            end = body.run(this);
         } catch (RowException e) {
             fail(e.path, e.getMessage());
         } catch (FileSystemException e) {
@@ -79,10 +57,8 @@ public final class RowTask {
         }
     }
 
-    /** Marks the task as failed. */
-    void fail(Path path, String problem) {
-        text = path + "\n" + problem;
-        state = FAILED;
+    private void fail(Path path, String problem) {
+        end = new RowState.Failed(path.toString(), problem);
     }
 
     /** A file of rows is damaged, missing or of another run. */
@@ -97,26 +73,19 @@ public final class RowTask {
         }
     }
 
-    public int state() {
-        return state;
-    }
-
-    public boolean isOver() {
-        return state == DONE || state == FAILED;
-    }
-
-    /** Returns the body's result; of a failed task, the file and the problem. */
-    public String text() {
-        return text;
+    public RowState state() {
+        RowState last = end;
+        return last != null ? last : begun ? new RowState.Running(rows) : new RowState.Waiting();
     }
 
     /** Counts a row, so that worker 0 sees progress. */
     void advance() {
-        progress++;
+        rows++;
     }
 
-    public long progress() {
-        return progress;
+    /** Returns the number of rows that were written or read. */
+    public long rows() {
+        return rows;
     }
 
     /** Requests the body to end early. */

@@ -4,8 +4,8 @@ import dev.starling.distributed.group.Channels;
 import java.nio.ByteOrder;
 
 /**
- * Layout of the messages between workers and servers. All numbers are little-endian. A request's header is followed by
- * floats, or by keys and then floats. Messages that are neither requests nor replies have kinds from 20 on.
+ * Layout of the messages between workers and servers that carry weights and gradients; {@link SessionMessage} is the
+ * others. All numbers are little-endian. A request's header is followed by floats, or by keys and then floats.
  */
 public final class Message {
     /** The channel of these messages. */
@@ -21,7 +21,7 @@ public final class Message {
     public static final int PUSH = 2;
     /** Gradients of rows. */
     public static final int PUSH_ROWS = 3;
-    /** Requests the weights of a block if the flags are 0, else the slot of the rule's state that they number. */
+    /** Requests the weights of a block, or a slot of its rule's state. */
     public static final int PULL = 4;
     /** Requests rows. */
     public static final int PULL_ROWS = 5;
@@ -30,18 +30,12 @@ public final class Message {
     /** Requests a snapshot. Internal. */
     public static final int SNAPSHOT = 7;
 
-    /**
-     * One slot of the rule's state; the flags number it, from 1, and the rate field holds the number of steps taken.
-     * Precedes the weights of a block that has none.
-     */
+    /** One slot of the rule's state, with the number of steps taken. Precedes the weights of a block that has none. */
     public static final int KEPT = 8;
     /** Requests a cut of all rows. Internal. */
     public static final int CUT = 9;
     /** All rows of a checkpoint were read. Internal. */
     public static final int ROWS_READY = 10;
-
-    /** Flag: the last push of rows of this step. */
-    public static final int LAST = 1;
 
     public static final int KIND = 0;
     public static final int WORKER = 4;
@@ -51,10 +45,16 @@ public final class Message {
     public static final int UNIT = 24;
     /** Floats, or rows. */
     public static final int COUNT = 28;
+    /** Learning rate of a push. */
     public static final int RATE = 32;
+    /** Number of steps that led to a kept slot, in the place of the rate. */
+    public static final int STEPS = 32;
     /** Weight of the gradient in a sum over workers; unused without one. */
     public static final int WEIGHT = 40;
-    public static final int FLAGS = 48;
+    /** 1 in the last push of rows of a step. */
+    public static final int LAST = 48;
+    /** A slot of the rule's state, from 1, in pulls and kept slots; 0 for weights. */
+    public static final int SLOT = 52;
     public static final int HEADER = 56;
 
     // ---- replies ----
@@ -77,44 +77,10 @@ public final class Message {
     public static final int SERVER = 36;
     public static final int REPLY_HEADER = 40;
 
-    // ---- session and control messages: sender, fields; rest ----
-
-    /** Server to all members: kind, server number. Announces the server. */
-    public static final int ANNOUNCE = 20;
-    /** Worker: kind, worker, length of the plan, offset; part of the plan. Opens a session. */
-    public static final int HELLO = 21;
-    /**
-     * Server: kind, server, 1 if it continued with the contents of its directory, random number of its process; notes
-     * of the worker that is furthest ahead.
-     */
-    public static final int WELCOME = 22;
-    /** Server: kind, server; reason. */
-    public static final int REFUSED = 23;
-    /** Worker: kind, worker, round, count; doubles to be summed over workers. */
-    public static final int SUM = 24;
-    /** Server: kind, server, round, count; the sums. */
-    public static final int TOTAL = 25;
-    /** Worker: kind, worker, step; notes of its position in the run. */
-    public static final int NOTES = 26;
-    /** Worker: kind, worker. The worker is done. */
-    public static final int GOODBYE = 27;
-    /** Server: kind, server. Answers GOODBYE. */
-    public static final int FAREWELL = 28;
-    /** Worker 0: kind, worker, step; notes of the position at which the run starts. */
-    public static final int BEGIN = 29;
-    /** Server: kind, server. Answers BEGIN. */
-    public static final int BEGUN = 30;
-    /** Worker 0: kind, worker, id, request of {@code RowTask}; its arguments. */
-    public static final int TASK = 31;
-    /** Server: kind, server, id, state of {@code RowTask}, progress; result or error text. */
-    public static final int TASK_STATE = 32;
-    /** Server: kind, server. A task with rows makes progress; workers may have to wait for it. */
-    public static final int WORKING = 33;
-    /** Both: kind, number, lost rank, nanoseconds since it was last heard; reason why synchronous training ends. */
-    public static final int LOST = 34;
-
-    /** Worker: kind, worker. Confirms FAREWELL. */
-    public static final int FAREWELL_CONFIRMED = 35;
+    /** Returns whether workers may send requests of this kind. */
+    public static boolean isRequest(int kind) {
+        return kind >= JOIN && kind <= PULL_ROWS || kind == KEPT;
+    }
 
     private Message() {
     }

@@ -1,8 +1,8 @@
 package dev.starling.distributed.ps.wire;
 
 import dev.starling.distributed.ps.config.Consistency;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
@@ -29,12 +29,12 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
     /** Minimum number of elements in a part. */
     private static final int MIN_PART = 1024;
     private static final int ALIGNMENT = 16;
-    private static final int VERSION = 2;
+    private static final int VERSION = 3;
     /** Maximum number of elements stored for a row: three times those of a message, and one. */
     public static final int MAX_STRIDE = 1 << 17;
 
     /** A parameter. */
-    public record Dense(String name, long count, ServerOptimizer rule) { }
+    public record Dense(String name, long count, Rule rule) { }
 
     /**
      * A table of rows, found by 64-bit keys.
@@ -43,10 +43,10 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
      * @param rows capacity of one server
      * @param scale initial rows are uniform in ±scale
      */
-    public record Table(String name, int width, long rows, double scale, ServerOptimizer rule) {
+    public record Table(String name, int width, long rows, double scale, Rule rule) {
         /** Returns the number of elements stored for a row: weights, state of the rule, and number of updates. */
         public int stride() {
-            return width * (1 + rule.slots()) + 1;
+            return width * (1 + rule.slots().size()) + 1;
         }
     }
 
@@ -136,7 +136,7 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
             for (Dense d : dense) {
                 out.writeUTF(d.name);
                 out.writeLong(d.count);
-                d.rule.write(out);
+                RuleFormat.write(d.rule, out);
             }
             out.writeInt(tables.size());
             for (Table t : tables) {
@@ -144,7 +144,7 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
                 out.writeInt(t.width);
                 out.writeLong(t.rows);
                 out.writeDouble(t.scale);
-                t.rule.write(out);
+                RuleFormat.write(t.rule, out);
             }
         } catch (IOException e) {
             throw new AssertionError("writing to a byte array cannot fail", e);
@@ -154,7 +154,8 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
 
     public static Plan decode(byte[] bytes) throws IOException {
         DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes));
-        if (in.readInt() != VERSION) {
+        int version = in.readInt();
+        if (version != VERSION && version != 2) {
             throw new IOException("the plan has another version; use the same version of Starling everywhere");
         }
         int servers = in.readInt();
@@ -163,12 +164,12 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
         int bound = in.readInt();
         List<Dense> dense = new ArrayList<>();
         for (int i = in.readInt(); i > 0; i--) {
-            dense.add(new Dense(in.readUTF(), in.readLong(), ServerOptimizer.read(in)));
+            dense.add(new Dense(in.readUTF(), in.readLong(), RuleFormat.read(in, version)));
         }
         List<Table> tables = new ArrayList<>();
         for (int i = in.readInt(); i > 0; i--) {
             tables.add(new Table(in.readUTF(), in.readInt(), in.readLong(), in.readDouble(),
-                    ServerOptimizer.read(in)));
+                    RuleFormat.read(in, version)));
         }
         return new Plan(servers, workers, blockLength, bound == -1 ? new Consistency.Asynchronous()
                 : bound == -2 ? new Consistency.Synchronous() : new Consistency.Stale(bound), dense, tables);

@@ -1,18 +1,19 @@
 package dev.starling.distributed.ps.wire;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
+import dev.starling.distributed.encoding.LossReport;
+import dev.starling.distributed.group.Control;
 import dev.starling.distributed.group.Membership;
 import dev.starling.transport.Endpoint;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.function.Predicate;
-import org.agrona.DirectBuffer;
-import org.agrona.MutableDirectBuffer;
 
 /**
  * The members of a synchronous run: those of the membership epoch in which it started. The loss of any of them ends the
@@ -20,14 +21,13 @@ import org.agrona.MutableDirectBuffer;
  * the run. The first loss is the one reported.
  */
 public final class RunMembership implements AutoCloseable {
-    /** Bytes of rank and time, before the text. */
-    private static final int LOSS = 12;
-
     private final Membership group;
     private final View first;
     /** By rank; {@code null} for this process, and for members without a connection. */
     private final List<Endpoint> endpoints = new ArrayList<>();
-    private final Predicate<Endpoint> mayLeave;
+    private final Predicate<Member> mayLeave;
+    /** The workers' sub-group, if this process is one of them and all are there; otherwise {@code null}. */
+    private final Group workers;
     private final Runnable removeListener;
     private volatile View seen;
     /** When a new epoch first closed the connection to a member; 0 if none has. */
@@ -37,10 +37,11 @@ public final class RunMembership implements AutoCloseable {
     /**
      * Takes the group's present members. The caller holds the group's lock.
      *
-     * @param minSize number of members that the run needs
+     * @param workers number of workers that the run needs; the group must have no others
+     * @param servers number of servers that the run needs
      * @param mayLeave whether a member that closes its connection with a goodbye counts as done, not as lost
      */
-    public RunMembership(Membership group, int minSize, Predicate<Endpoint> mayLeave) {
+    public RunMembership(Membership group, int workers, int servers, Predicate<Member> mayLeave) {
         this.group = group;
         this.mayLeave = mayLeave;
         first = group.view();
@@ -48,11 +49,14 @@ public final class RunMembership implements AutoCloseable {
         for (Member member : first.members()) {
             endpoints.add(group.endpoint(member.id()));
         }
-        if (first.world() < minSize) {
-            failure = new DistributedException("synchronous training needs all of its " + minSize + " workers and "
-                    + "servers from the start, but membership epoch " + first.epoch() + " has only " + first.world()
-                    + " members; start training when all have joined");
+        long present = first.members().stream().filter(Member::isServer).count();
+        if (present < servers || first.world() - present != workers) {
+            fail(new DistributedException("synchronous training needs exactly its " + workers + " workers, and its "
+                    + servers + " servers, from the start, but membership epoch " + first.epoch() + " has "
+                    + (first.world() - present) + " workers and " + present + " servers; start training when all have "
+                    + "joined"));
         }
+        this.workers = failure != null || group.self().isServer() ? null : group.split(Member::isServer, false);
         update();
         removeListener = group.onChange(this::update);
     }
@@ -69,14 +73,14 @@ public final class RunMembership implements AutoCloseable {
     public void update() {
         seen = group.view();
         if (failure == null && group.isEnded()) {
-            failure = group.failure();
+            fail(group.failure());
         }
         Endpoint lost = null;
         for (int rank = 0; failure == null && rank < endpoints.size(); rank++) {
             Endpoint each = endpoints.get(rank);
             boolean alive = each == null || each.isConnected() || each.state() == Endpoint.State.CONNECTING;
-            if (!alive && !(each.receivedGoodbye() && mayLeave.test(each)) && !mayStillBeExplained(each)
-                    && (lost == null || each.lastReceivedNs() < lost.lastReceivedNs())) {
+            if (!alive && !(each.receivedGoodbye() && mayLeave.test(first.members().get(rank)))
+                    && !mayStillBeExplained(each) && (lost == null || each.lastReceivedNs() < lost.lastReceivedNs())) {
                 // Of several lost members report the one silent longest: the others may have ended because of it.
                 lost = each;
             }
@@ -123,30 +127,25 @@ public final class RunMembership implements AutoCloseable {
     }
 
     /** Handles a message in which another member names a loss. The caller holds the group's lock. */
-    public void onLossMessage(Endpoint from, DirectBuffer message, int offset, int length) {
-        if (length < LOSS) {
-            return;
-        }
-        int rank = message.getInt(offset, Message.ORDER);
-        long silentNs = message.getLong(offset + 4, Message.ORDER);
+    public void onLossMessage(Endpoint from, LossReport loss) {
         // Rank -1 is the coordinator. Messages of processes that joined later are ignored.
-        if (rank >= -1 && rank < endpoints.size() && silentNs >= 0 && rank(from) >= 0) {
-            fail(new PeerLostException(rank, Duration.ofNanos(silentNs), rank(from),
-                    message.getStringWithoutLengthUtf8(offset + LOSS, length - LOSS)));
+        if (loss.rank() >= -1 && loss.rank() < endpoints.size() && loss.silentNs() >= 0 && rank(from) >= 0) {
+            fail(loss.reportedBy(rank(from)));
         }
     }
 
-    /** Writes the body that {@link #onLossMessage} reads; returns the offset of its end. */
-    public static int write(PeerLostException loss, MutableDirectBuffer message, int offset) {
-        byte[] text = loss.getMessage().getBytes(StandardCharsets.UTF_8);
-        message.putInt(offset, loss.rank(), Message.ORDER);
-        message.putLong(offset + 4, loss.silentFor().toNanos(), Message.ORDER);
-        message.putBytes(offset + LOSS, text);
-        return offset + LOSS + text.length;
+    /** Returns the message that {@link #onLossMessage} handles. */
+    public SessionMessage message(PeerLostException loss) {
+        return new SessionMessage.RunLost(new Control.Lost(first.epoch(), LossReport.of(loss)));
     }
 
     private void fail(DistributedException loss) {
-        failure = failure == null ? loss : failure;
+        if (failure == null) {
+            failure = loss;
+            if (workers != null) {
+                workers.abort(loss.getMessage());
+            }
+        }
     }
 
     /** Returns a member's rank at the start of the run, or -1. */
@@ -154,14 +153,23 @@ public final class RunMembership implements AutoCloseable {
         return endpoints.indexOf(endpoint);
     }
 
-    /** Returns the connections to all other members of the run. The caller holds the group's lock. */
-    public List<Endpoint> others() {
-        return endpoints.stream().filter(each -> each != null).toList();
+    /** Returns the workers' sub-group, which ends with the run. Only on a worker, and if the run could start. */
+    public Group workers() {
+        return workers;
     }
 
-    /** Stops watching the group. */
+    /** Returns the connections to all other workers of the run. The caller holds the group's lock. */
+    public List<Endpoint> workerEndpoints() {
+        return first.members().stream().filter(member -> !member.isServer())
+                .map(member -> endpoints.get(member.rank())).filter(Objects::nonNull).toList();
+    }
+
+    /** Stops watching the group, and leaves the workers' sub-group. */
     @Override
     public void close() {
         removeListener.run();
+        if (workers != null) {
+            workers.close();
+        }
     }
 }

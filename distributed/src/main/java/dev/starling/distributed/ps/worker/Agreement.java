@@ -1,23 +1,37 @@
 package dev.starling.distributed.ps.worker;
 
+import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.SymmetricBuffer;
+import dev.starling.distributed.Work;
 import dev.starling.distributed.state.OwnRows;
+import dev.starling.distributed.state.RunNotes;
 import dev.starling.distributed.state.Throughput;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Share;
+import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import java.lang.System.Logger.Level;
-import java.util.stream.DoubleStream;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Predicate;
+import java.util.function.Supplier;
 
 /**
- * What synchronous workers agree on through server 0: sums of values, whether to stop, and the share of each batch that
- * a worker computes. Confined to the training thread.
+ * What synchronous workers agree on by the collectives of their sub-group: the start of the run, sums of values,
+ * whether to stop, and the share of each batch that a worker computes. Sums are taken in the order of the workers'
+ * numbers, whatever their ranks are. Confined to the training thread.
  */
-public final class Agreement {
+public final class Agreement implements AutoCloseable {
     /** Maximum number of values in one sum. */
     public static final int MAX_SUMMED = 1024;
 
@@ -26,44 +40,100 @@ public final class Agreement {
     private final Client client;
     private final int worker;
     private final int workers;
-    private final boolean proportional;
+    private final Collectives collectives;
+    /** The values of all workers, by rank. */
+    private final SymmetricBuffer values;
+    /** By number, the rank of a worker. */
+    private final int[] ranks;
     /** {@code null} if shares stay equal. */
     private final Throughput throughput;
+    private final Map<String, String> beginning;
     private Share share;
-    private boolean voting;
+    /** The votes in flight, or {@code null}. */
+    private Work voting;
     private boolean ending;
 
-    /** Starts with equal shares; they change only if {@code proportional}. */
-    public Agreement(Client client, int worker, int workers, boolean proportional) {
-        this.client = client;
-        this.worker = worker;
-        this.workers = workers;
-        this.proportional = proportional;
-        throughput = proportional && workers > 1 ? new Throughput(workers) : null;
-        share = Share.part(worker, workers);
-    }
+    /**
+     * What a worker tells the others at the start.
+     *
+     * @param notes of its position in the run
+     */
+    private record Start(int number, boolean proportional, boolean ownData, int rows, byte[] notes) {
+        byte[] encode() {
+            return ByteBuffer.allocate(10 + notes.length).putInt(number).put((byte) (proportional ? 1 : 0))
+                    .put((byte) (ownData ? 1 : 0)).putInt(rows).put(notes).array();
+        }
 
-    /** Checks that all workers divide batches in the same way; otherwise rows would be used twice or not at all. */
-    public void requireSameSettings(boolean ownData) {
-        double[] count = {proportional ? 1 : 0, ownData ? 1 : 0};
-        sum(count);
-        requireSameSetting(count[0], "proportional()", proportional);
-        requireSameSetting(count[1], "ownData()", ownData);
-    }
-
-    private void requireSameSetting(double count, String setting, boolean own) {
-        if (count > 0 && count < workers) {
-            throw new DistributedException((int) count + " of " + workers + " workers use " + setting + ", worker "
-                    + worker + (own ? " does" : " does not") + "; give all workers the same settings");
+        static Start decode(byte[] encoded) {
+            ByteBuffer in = ByteBuffer.wrap(encoded);
+            int number = in.getInt();
+            boolean proportional = in.get() != 0;
+            boolean ownData = in.get() != 0;
+            return new Start(number, proportional, ownData, in.getInt(), Arrays.copyOfRange(encoded, in.position(),
+                    encoded.length));
         }
     }
 
-    /** Divides batches in proportion to the number of rows that each worker has. */
-    public void divideOwnRows(int rows) {
-        double[] sizes = new double[workers];
-        sizes[worker] = rows;
-        sum(sizes);
-        share = OwnRows.share(worker, DoubleStream.of(sizes).mapToObj(size -> (int) size).toList());
+    /**
+     * Waits for all workers, and checks that they divide batches in the same way; otherwise rows would be used twice or
+     * not at all.
+     *
+     * @param ownData whether each worker has rows of its own; batches are then divided in proportion to their number
+     * @throws DistributedException if the settings of the workers differ
+     */
+    public Agreement(Client client, int worker, boolean proportional, boolean ownData, TrainingState state) {
+        this.client = client;
+        this.worker = worker;
+        collectives = client.peers().collectives();
+        workers = client.peers().world();
+        ranks = new int[workers];
+        Start own = new Start(worker, proportional, ownData, ownData ? state.rows() : 0,
+                RunNotes.encode(state.notes()));
+        byte[][] encoded = explained("for all workers to start", () -> collectives.exchange(own.encode()));
+        List<Start> starts = new ArrayList<>();
+        for (byte[] each : encoded) {
+            starts.add(Start.decode(each));
+        }
+        Start[] byNumber = new Start[workers];
+        for (int rank = 0; rank < workers; rank++) {
+            int number = starts.get(rank).number;
+            if (number < 0 || number >= workers || byNumber[number] != null) {
+                throw new DistributedException("two workers have the number " + number + ", or it is not below the "
+                        + "number of workers, " + workers + "; give each worker a number of its own");
+            }
+            byNumber[number] = starts.get(rank);
+            ranks[number] = rank;
+        }
+        requireSameSetting(starts, Start::proportional, "proportional()");
+        requireSameSetting(starts, Start::ownData, "ownData()");
+        throughput = proportional && workers > 1 ? new Throughput(workers) : null;
+        share = ownData ? OwnRows.share(worker, Arrays.stream(byNumber).map(Start::rows).toList())
+                : Share.part(worker, workers);
+        beginning = RunNotes.decode(byNumber[0].notes);
+        values = explained("for all workers to start", () -> collectives.symmetric((long) Double.BYTES * MAX_SUMMED
+                * workers));
+    }
+
+    private void requireSameSetting(List<Start> starts, Predicate<Start> isUsed, String setting) {
+        long count = starts.stream().filter(isUsed).count();
+        if (count > 0 && count < workers) {
+            boolean own = isUsed.test(starts.get(ranks[worker]));
+            throw new DistributedException(count + " of " + workers + " workers use " + setting + ", worker " + worker
+                    + (own ? " does" : " does not") + "; give all workers the same settings");
+        }
+    }
+
+    private <T> T explained(String what, Supplier<T> call) {
+        try {
+            return call.get();
+        } catch (DistributedException e) {
+            throw client.explain(e, what);
+        }
+    }
+
+    /** Returns the notes with which worker 0 has started. */
+    public Map<String, String> beginning() {
+        return beginning;
     }
 
     /** Returns this worker's share of each batch. */
@@ -99,8 +169,7 @@ public final class Agreement {
             if (throughput != null) {
                 votes[1 + worker] = throughput.rate();
             }
-            client.askSum(votes, 0, votes.length);
-            voting = true;
+            voting = gather(votes, 0, votes.length);
         }
         compute(0);
         return ending;
@@ -108,11 +177,13 @@ public final class Agreement {
 
     /** Waits for votes in flight. All workers call this at the same point of a step. */
     public void tally() {
-        if (!voting) {
+        if (voting == null) {
             return;
         }
-        voting = false;
-        double[] votes = client.total("for the votes of all workers");
+        client.await(voting, "for the votes of all workers");
+        voting = null;
+        double[] votes = new double[throughput == null ? 1 : 1 + workers];
+        add(votes, 0, votes.length);
         ending = votes[0] > 0;
         for (int w = 1; w < votes.length; w++) {
             throughput.rate(w - 1, (float) votes[w]);
@@ -128,21 +199,42 @@ public final class Agreement {
         try (Scope scope = Scope.open("settle")) {
             for (Parameter p : model.state().values()) {
                 if (p.isBuffer() && p.value().dtype().isFloating()) {
-                    double[] values = p.value().to(Device.cpu()).to(DType.F64).mul(weight).toDoubles();
-                    sum(values);
-                    p.set(Tensor.of(values, p.shape().dims()));
+                    double[] sums = p.value().to(Device.cpu()).to(DType.F64).mul(weight).toDoubles();
+                    sum(sums);
+                    p.set(Tensor.of(sums, p.shape().dims()));
                 }
             }
         }
     }
 
     /** Sums values over workers, in place. */
-    public void sum(double[] values) {
+    public void sum(double[] summed) {
         tally();
-        for (int from = 0; from < values.length; from += MAX_SUMMED) {
-            int n = Math.min(MAX_SUMMED, values.length - from);
-            client.askSum(values, from, n);
-            System.arraycopy(client.total("for a sum over workers"), 0, values, from, n);
+        for (int from = 0; from < summed.length; from += MAX_SUMMED) {
+            int n = Math.min(MAX_SUMMED, summed.length - from);
+            client.await(gather(summed, from, n), "for a sum over workers");
+            Arrays.fill(summed, from, from + n, 0);
+            add(summed, from, n);
         }
+    }
+
+    /** Starts to gather {@code n} values of each worker. */
+    private Work gather(double[] own, int from, int n) {
+        MemorySegment.copy(own, from, values.memory(), ValueLayout.JAVA_DOUBLE, (long) Double.BYTES * n
+                * ranks[worker], n);
+        return explained("for all workers", () -> collectives.allGather(values, 0, (long) n * workers, DType.F64));
+    }
+
+    private void add(double[] sums, int from, int n) {
+        for (int rank : ranks) {
+            for (int i = 0; i < n; i++) {
+                sums[from + i] += values.memory().getAtIndex(ValueLayout.JAVA_DOUBLE, (long) rank * n + i);
+            }
+        }
+    }
+
+    @Override
+    public void close() {
+        values.close();
     }
 }

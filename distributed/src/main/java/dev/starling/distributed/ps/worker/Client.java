@@ -1,19 +1,27 @@
 package dev.starling.distributed.ps.worker;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.Role;
+import dev.starling.distributed.View;
+import dev.starling.distributed.Work;
 import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
+import dev.starling.distributed.ps.wire.SessionMessage;
+import dev.starling.distributed.state.RunNotes;
 import dev.starling.transport.Endpoint;
+import java.io.IOException;
 import java.lang.System.Logger.Level;
-import java.nio.ByteBuffer;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.Arrays;
-import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
 
 /**
@@ -35,15 +43,14 @@ public final class Client {
     private final SecureRandom random;
     /** {@code null} before {@link #open}, and unless training is synchronous. */
     private volatile RunMembership membership;
+    /** The view in which the servers were looked up, if all were connected then. */
+    private View connected;
     private volatile int awaited;
     private volatile DistributedException failure;
     private volatile Map<String, String> furthest;
-    private volatile boolean awaitsNotes;
-    private volatile double[] total;
     private volatile RowJob job;
     /** When a server last reported progress of a task with rows, during which it may not reply. */
     private volatile long workingNs = Long.MIN_VALUE;
-    private long round;
 
     /** Creates a link for each server of a plan; the client sends nothing before {@link #open}. */
     public Client(Membership group, int worker, Plan plan, boolean synchronous, SecureRandom random) {
@@ -72,13 +79,25 @@ public final class Client {
 
     /** Starts to receive messages; in synchronous training after the membership epoch has started. */
     public void open() {
-        if (synchronous) {
-            group.await(() -> group.failure() == null || group.isEnded(), group.config().timeout());
+        boolean[] open = new boolean[1];
+        group.await(() -> {
+            group.locked(() -> open[0] = open[0] || begin());
+            return open[0];
+        }, group.config().timeout());
+        if (!open[0]) {
+            throw group.failure();
         }
-        group.locked(() -> {
-            membership = synchronous ? new RunMembership(group, workers + servers.length, _ -> true) : null;
-            group.channel(Message.CHANNEL, this::onMessage);
-        });
+    }
+
+    private boolean begin() {
+        if (synchronous) {
+            if (group.failure() != null && !group.isEnded()) {
+                return false;
+            }
+            membership = new RunMembership(group, workers, servers.length, _ -> true);
+        }
+        group.channel(Message.CHANNEL, this::onMessage);
+        return true;
     }
 
     /**
@@ -87,7 +106,8 @@ public final class Client {
      */
     public void close() {
         if (membership != null && membership.failure() instanceof PeerLostException loss && !group.isEnded()) {
-            group.await(() -> sendLoss(loss), CHECK_INTERVAL);
+            SessionMessage message = membership.message(loss);
+            group.await(() -> sendLoss(message), CHECK_INTERVAL);
         }
         group.channel(Message.CHANNEL, null);
         if (membership != null) {
@@ -96,7 +116,7 @@ public final class Client {
     }
 
     /** Sends a loss to all servers; returns whether each connected server accepted the message. */
-    private boolean sendLoss(PeerLostException loss) {
+    private boolean sendLoss(SessionMessage loss) {
         boolean[] sent = {true};
         group.locked(() -> {
             for (ServerLink server : servers) {
@@ -108,21 +128,21 @@ public final class Client {
 
     // ---- requests ----
 
-    /** Sends a request to server 0, which keeps the run's notes and computes sums over workers. */
-    public void askFirst(int kind, byte[] body) {
-        group.locked(() -> servers[0].ask(kind, body));
+    /** Sends server 0, which keeps the run's notes, a message that it answers. */
+    public void askFirst(SessionMessage message) {
+        group.locked(() -> servers[0].ask(message));
     }
 
     /** Sends server 0 a message that has no reply. */
-    public void notifyFirst(int kind, byte[] body) {
-        group.locked(() -> servers[0].send(kind, body));
+    public void notifyFirst(SessionMessage message) {
+        group.locked(() -> servers[0].send(message));
     }
 
-    /** Sends a request to every server. */
-    public void askServers(int kind) {
+    /** Notifies every server that this worker is done; each answers with a farewell. */
+    public void askForFarewell() {
         group.locked(() -> {
             for (ServerLink server : servers) {
-                server.ask(kind, new byte[0]);
+                server.ask(new SessionMessage.Goodbye());
             }
         });
     }
@@ -183,27 +203,6 @@ public final class Client {
         request.server.ask(request, kind);
     }
 
-    /** Requests the sum over workers of {@code n} values; {@link #total} waits for it. */
-    void askSum(double[] values, int from, int n) {
-        ByteBuffer body = ByteBuffer.allocate(12 + 8 * n).order(Message.ORDER).putLong(round).putInt(n);
-        for (int i = 0; i < n; i++) {
-            body.putDouble(values[from + i]);
-        }
-        group.locked(() -> {
-            total = null;
-            servers[0].ask(Message.SUM, body.array());
-            servers[0].pump();
-        });
-        group.wake();
-    }
-
-    /** Waits for the sum that {@link #askSum} requested. */
-    double[] total(String what) {
-        await(what);
-        round++;
-        return total;
-    }
-
     /** Returns the notes of the worker that is furthest ahead, or {@code null} if none have arrived. */
     public Map<String, String> furthest() {
         return furthest;
@@ -217,7 +216,7 @@ public final class Client {
             for (ServerLink server : servers) {
                 byte[] request = newJob.request(server.number);
                 if (request != null) {
-                    server.send(Message.TASK, request);
+                    server.send(new SessionMessage.Task(request));
                 }
             }
         });
@@ -225,13 +224,13 @@ public final class Client {
 
     // ---- waiting ----
 
-    /** Works until all servers have reached a state of a job, or one has failed. */
-    public void await(RowJob newJob, int state, String what) {
-        while (!newJob.hasReached(state)) {
+    /** Works until a job has reached a state. */
+    public void await(RowJob newJob, BooleanSupplier reached, String what) {
+        while (!reached.getAsBoolean()) {
             ask(newJob);
-            group.await(() -> newJob.hasReached(state) || failure != null || isOver(), JOB_INTERVAL);
+            group.await(() -> reached.getAsBoolean() || failure != null || isOver(), JOB_INTERVAL);
             throwIfOver();
-            if (isTimedOut(newJob.lastChangeNs()) && !newJob.hasReached(state)) {
+            if (isTimedOut(newJob.lastChangeNs()) && !reached.getAsBoolean()) {
                 throw timeout(what);
             }
         }
@@ -244,6 +243,32 @@ public final class Client {
     /** Returns whether the group's timeout has passed since a moment. */
     boolean isTimedOut(long sinceNs) {
         return nanoTime() - sinceNs > group.config().timeout().toNanos();
+    }
+
+    /** Returns the workers of a synchronous run. */
+    Group peers() {
+        return membership.workers();
+    }
+
+    /** Works until a collective of the workers is done; {@code what} completes "waited ..." in the error message. */
+    void await(Work work, String what) {
+        group.await(() -> {
+            group.locked(pumping);
+            return work.isDone() || isOver();
+        }, group.config().timeout());
+        throwIfOver();
+        try {
+            work.await(Duration.ZERO);
+        } catch (DistributedException e) {
+            throw explain(e, what);
+        }
+    }
+
+    /** Returns why the run ends, of which the failure of a collective may be a consequence. */
+    DistributedException explain(DistributedException failed, String what) {
+        group.await(this::isOver, group.transport().config().livenessTimeout());
+        throwIfOver();
+        return new DistributedException("worker " + worker + " waited " + what + ": " + failed.getMessage(), failed);
     }
 
     private void throwIfOver() {
@@ -260,16 +285,35 @@ public final class Client {
     }
 
     private void pump() {
+        boolean all = true;
         for (ServerLink server : servers) {
+            if (!server.isConnected() || group.view() != connected) {
+                connect(server);
+            }
+            all &= server.isConnected();
             if (membership != null && server.isMissed()) {
                 membership.reportMissing(server.endpoint);
             }
             server.pump();
         }
+        connected = all ? group.view() : null;
+    }
+
+    /** Connects to the member that is this server; of several, which one has replaced, the one that joined last. */
+    private void connect(ServerLink server) {
+        List<Member> members = group.view().members();
+        for (int rank = members.size() - 1; rank >= 0; rank--) {
+            Endpoint endpoint = group.endpoint(members.get(rank).id());
+            if (members.get(rank).role() instanceof Role.Server role && role.number() == server.number
+                    && endpoint != null && endpoint.isConnected()) {
+                server.connect(endpoint);
+                return;
+            }
+        }
     }
 
     private boolean isComplete() {
-        if (awaited > 0 || awaitsNotes && furthest == null) {
+        if (awaited > 0) {
             return false;
         }
         for (ServerLink server : servers) {
@@ -278,13 +322,6 @@ public final class Client {
             }
         }
         return true;
-    }
-
-    /** Works until servers have answered all requests and one has sent the notes of the run. */
-    public void awaitWithNotes(String what) {
-        awaitsNotes = true;
-        await(what);
-        awaitsNotes = false;
     }
 
     /** Works until servers have answered all requests; {@code what} completes "waited ..." in the error message. */
@@ -307,8 +344,7 @@ public final class Client {
     /** Rejoins the group if it continued without this worker, perhaps because the worker's process was stopped. */
     private void rejoinIfExcluded() {
         group.locked(() -> {
-            if (!synchronous && group.isCoordinatorLost() && Arrays.stream(servers).noneMatch(
-                    server -> server.endpoint != null && server.endpoint.isConnected())) {
+            if (!synchronous && Arrays.stream(servers).noneMatch(ServerLink::isConnected)) {
                 group.rejoin();
             }
         });
@@ -338,64 +374,59 @@ public final class Client {
     // ---- under the group's lock ----
 
     private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        int kind = length < 8 ? 0 : buffer.getInt(offset, Message.ORDER);
-        if (kind == Message.DONE || kind == Message.UNKNOWN_SESSION || kind == Message.NOT_FINITE) {
+        if (length < SessionMessage.HEADER) {
+            return;
+        }
+        int kind = buffer.getInt(offset + Message.STATUS, Message.ORDER);
+        if (kind < SessionMessage.MIN_KIND) {
             onReply(kind, buffer, offset, length);
             return;
         }
-        int number = length < 8 ? -1 : buffer.getInt(offset + 4, Message.ORDER);
+        int number = buffer.getInt(offset + SessionMessage.SENDER, Message.ORDER);
         if (number < 0 || number >= servers.length) {
             return;
         }
-        ServerLink server = servers[number];
-        switch (kind) {
-            case Message.ANNOUNCE -> server.connect(from);
-            case Message.WELCOME -> {
-                if (length >= 20) {
-                    if (server.hasLostState(buffer.getLong(offset + 12, Message.ORDER),
-                            buffer.getInt(offset + 8, Message.ORDER) != 0)) {
-                        LOG.log(Level.WARNING, "server {0} was restarted without its state, and updates that it had "
-                                + "acknowledged are lost: it continues with the weights of the first worker that "
-                                + "rejoins it; to make servers keep their state, give them a directory "
-                                + "(ServerConfig.in, or --server-data)", number);
-                    }
-                    readNotes(buffer.getStringWithoutLengthUtf8(offset + 20, length - 20));
-                    server.onWelcome();
-                }
-            }
-            case Message.REFUSED -> failure = new DistributedException("server " + number + " refused worker "
-                    + worker + ": " + buffer.getStringWithoutLengthUtf8(offset + 8, length - 8));
-            case Message.TOTAL -> {
-                int n = length < 20 ? -1 : buffer.getInt(offset + 16, Message.ORDER);
-                if (total == null && n >= 0 && length == 20 + 8L * n
-                        && buffer.getLong(offset + 8, Message.ORDER) == round) {
-                    double[] values = new double[n];
-                    for (int i = 0; i < n; i++) {
-                        values[i] = buffer.getDouble(offset + 20 + 8 * i, Message.ORDER);
-                    }
-                    total = values;
-                    server.onAnswer();
-                }
-            }
-            case Message.TASK_STATE -> {
-                RowJob present = job;
-                if (length >= 28 && present != null && buffer.getLong(offset + 8, Message.ORDER) == present.id) {
-                    present.onState(number, buffer.getInt(offset + 16, Message.ORDER),
-                            buffer.getLong(offset + 20, Message.ORDER),
-                            buffer.getStringWithoutLengthUtf8(offset + 28, length - 28));
-                }
-            }
-            case Message.LOST -> {
-                if (membership != null) {
-                    membership.onLossMessage(from, buffer, offset + 8, length - 8);
-                }
-            }
-            case Message.WORKING -> workingNs = nanoTime();
-            case Message.BEGUN -> server.onAnswer();
-            case Message.FAREWELL -> server.onFarewell();
-            default -> { }
+        try {
+            onMessage(from, servers[number], SessionMessage.decode(buffer, offset, length));
+        } catch (IOException e) {
+            LOG.log(Level.WARNING, "worker {0} refused a malformed message of server {1}: {2}", worker, number,
+                    e.getMessage());
         }
-        server.pump();
+        servers[number].pump();
+    }
+
+    private void onMessage(Endpoint from, ServerLink server, SessionMessage message) {
+        switch (message) {
+            case SessionMessage.Welcome m -> {
+                if (server.hasLostState(m.process(), m.continues())) {
+                    LOG.log(Level.WARNING, "server {0} was restarted without its state, and updates that it had "
+                            + "acknowledged are lost: it continues with the weights of the first worker that "
+                            + "rejoins it; to make servers keep their state, give them a directory "
+                            + "(ServerConfig.in, or --server-data)", server.number);
+                }
+                furthest = m.notes().length == 0 ? furthest : RunNotes.decode(m.notes());
+                server.onWelcome();
+            }
+            case SessionMessage.Refused m -> failure = new DistributedException("server " + server.number
+                    + " refused worker " + worker + ": " + m.reason());
+            case SessionMessage.TaskState m -> {
+                RowJob present = job;
+                if (present != null) {
+                    present.onReport(server.number, m.report());
+                }
+            }
+            case SessionMessage.RunLost m -> {
+                if (membership != null) {
+                    membership.onLossMessage(from, m.loss().loss());
+                }
+            }
+            case SessionMessage.Working _ -> workingNs = nanoTime();
+            case SessionMessage.Begun _ -> server.onAnswer();
+            case SessionMessage.Farewell _ -> server.onFarewell();
+            case SessionMessage.Hello _, SessionMessage.Notes _, SessionMessage.Begin _, SessionMessage.Goodbye _,
+                    SessionMessage.FarewellConfirmed _, SessionMessage.Task _ -> LOG.log(Level.WARNING,
+                    "worker {0} refused a message of a worker from server {1}", worker, server.number);
+        }
     }
 
     private void onReply(int kind, DirectBuffer buffer, int offset, int length) {
@@ -408,17 +439,6 @@ public final class Client {
                     + "that is not finite with Tape.detectAnomalies");
         } else {
             onUnitReply(buffer, offset, length);
-        }
-    }
-
-    private void readNotes(String text) {
-        if (!text.isEmpty()) {
-            Map<String, String> notes = new LinkedHashMap<>();
-            for (String line : text.split("\n")) {
-                int equals = line.indexOf('=');
-                notes.put(line.substring(0, Math.max(0, equals)), line.substring(equals + 1));
-            }
-            furthest = notes;
         }
     }
 

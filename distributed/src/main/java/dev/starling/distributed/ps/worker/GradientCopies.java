@@ -2,6 +2,7 @@ package dev.starling.distributed.ps.worker;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.state.DeviceCopies;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.DType;
@@ -12,7 +13,6 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.spi.PinnedMemory;
-import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
@@ -22,14 +22,13 @@ import java.util.List;
  * continues.
  */
 public final class GradientCopies implements AutoCloseable {
-    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final Update.Assign ASSIGN = new Update.Assign();
     private static final long LINE = 64;
 
     private final Membership group;
     private final Device device;
     private final Arena arena = Arena.ofShared();
-    private final PinnedMemory pinned;
+    private final DeviceCopies copies;
     /** By parameter. */
     private final PinnedMemory.Part[] parts;
     private final long[] addresses;
@@ -54,9 +53,9 @@ public final class GradientCopies implements AutoCloseable {
             bytes += (size(parameters.get(i)) + LINE - 1) / LINE * LINE;
         }
         MemorySegment memory = arena.allocate(bytes, 4096);
-        pinned = device.backend().pin(memory.address(), bytes);
+        copies = new DeviceCopies(device, memory, group.config().timeout());
         for (int i = 0; i < n; i++) {
-            parts[i] = pinned.part(addresses[i], size(parameters.get(i)));
+            parts[i] = copies.part(addresses[i], size(parameters.get(i)));
             addresses[i] += memory.address();
             Spec spec = new Spec(DType.F32, parameters.get(i).shape(), device);
             dense[i] = Scope.detached(() -> Tensor.allocate(spec));
@@ -116,26 +115,15 @@ public final class GradientCopies implements AutoCloseable {
 
     @Override
     public void close() {
-        try {
-            if (!PinnedMemory.awaitCopies(parts, group.config().timeout())) {
-                LOG.log(Level.ERROR, "{0} still copies gradients to the host after {1}: their memory is not released",
-                        device, group.config().timeout());
-                return;
+        if (copies.awaitLast()) {
+            try {
+                copies.close();
+            } finally {
+                for (Tensor each : dense) {
+                    each.close();
+                }
+                arena.close();
             }
-        } catch (TensorException e) {
-            // A failed device writes no more, so the memory can be released.
-            LOG.log(Level.WARNING, "{0}", e.getMessage());
-        }
-        try {
-            for (PinnedMemory.Part part : parts) {
-                part.close();
-            }
-            pinned.close();
-        } finally {
-            for (Tensor each : dense) {
-                each.close();
-            }
-            arena.close();
         }
     }
 

@@ -1,13 +1,13 @@
 package dev.starling.distributed.ps.worker;
 
+import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.store.CheckedFile;
-import dev.starling.distributed.ps.store.RowTask;
+import dev.starling.distributed.ps.store.RowRequest;
+import dev.starling.distributed.ps.store.RowState;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.checkpoint.Part;
 import dev.starling.nn.checkpoint.Parts;
-import java.io.ByteArrayOutputStream;
-import java.io.DataOutputStream;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.nio.file.Files;
@@ -31,7 +31,7 @@ public final class RowJob implements Parts {
     private static final String BEFORE = "put an intact copy back, or delete the manifest to resume from the previous "
             + "checkpoint";
 
-    final long id;
+    private final long id;
     private final Client client;
     private final String name;
     private final String remedy;
@@ -39,9 +39,7 @@ public final class RowJob implements Parts {
     private final byte[][] requests;
     private final Path[] files;
     private final byte[] query;
-    private final int[] states;
-    private final long[] counts;
-    private final String[] texts;
+    private final RowState[] states;
     /** Whether all servers have taken their cut: they are then only queried. */
     private volatile boolean started;
     private volatile long progress;
@@ -57,11 +55,9 @@ public final class RowJob implements Parts {
         int servers = client.servers.length;
         requests = new byte[servers][];
         files = new Path[servers];
-        states = new int[servers];
-        counts = new long[servers];
-        texts = new String[servers];
-        Arrays.fill(texts, "");
-        query = request(RowTask.QUERY, out -> { });
+        states = new RowState[servers];
+        Arrays.fill(states, new RowState.Unknown());
+        query = request(new RowRequest.Query());
         lastChangeNs = client.nanoTime();
     }
 
@@ -82,12 +78,9 @@ public final class RowJob implements Parts {
         for (int s = 0; s < job.files.length; s++) {
             Path file = shared.resolve(Part.name(step, (int) job.id, s));
             job.files[s] = file;
-            job.requests[s] = job.request(RowTask.SAVE, out -> {
-                out.writeUTF(file.toString());
-                out.writeLong(step);
-            });
+            job.requests[s] = job.request(new RowRequest.Save(file, step));
         }
-        client.await(job, RowTask.RUNNING, "for servers to take a cut of their rows");
+        client.await(job, job::hasBegun, "for servers to take a cut of their rows");
         job.started = true;
         return job;
     }
@@ -100,62 +93,55 @@ public final class RowJob implements Parts {
     public static void restore(Client client, RandomGenerator random, Checkpoint checkpoint) {
         RowJob job = new RowJob(client, random, "checkpoint " + checkpoint.path(), BEFORE);
         Path directory = checkpoint.path().toAbsolutePath().getParent();
-        byte[] request = job.request(RowTask.RESTORE, out -> {
-            out.writeInt(checkpoint.parts().size());
-            for (Part part : checkpoint.parts()) {
-                out.writeUTF(directory.resolve(part.file()).toString());
-                out.writeUTF(part.checksum());
-            }
-        });
-        Arrays.fill(job.requests, request);
-        client.await(job, RowTask.DONE, "for servers to read their rows");
+        List<RowRequest.Source> parts = new ArrayList<>();
+        for (Part part : checkpoint.parts()) {
+            parts.add(new RowRequest.Source(directory.resolve(part.file()), part.checksum()));
+        }
+        Arrays.fill(job.requests, job.request(new RowRequest.Restore(parts)));
+        client.await(job, job::isOver, "for servers to read their rows");
         job.throwIfFailed();
-        for (int s = 0; s < job.texts.length; s++) {
-            String[] lines = job.texts[s].split("\n", -1);
-            LOG.log(Level.INFO, "server {0} read {1} rows of {2}", s, lines[0], checkpoint.path());
-            if (!lines[1].isEmpty()) {
-                LOG.log(Level.WARNING, "server {0} starts with new rows of table {1}: {2} has none", s, lines[1],
-                        checkpoint.path());
+        for (int s = 0; s < job.states.length; s++) {
+            if (job.states[s] instanceof RowState.Restored(long rows, String missing)) {
+                LOG.log(Level.INFO, "server {0} read {1} rows of {2}", s, rows, checkpoint.path());
+                if (!missing.isEmpty()) {
+                    LOG.log(Level.WARNING, "server {0} starts with new rows of table {1}: {2} has none", s, missing,
+                            checkpoint.path());
+                }
             }
         }
     }
 
-    private interface Content {
-        void writeTo(DataOutputStream out) throws IOException;
-    }
-
-    private byte[] request(int what, Content content) {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        try (DataOutputStream out = new DataOutputStream(bytes)) {
-            out.writeLong(id);
-            out.writeInt(what);
-            content.writeTo(out);
-        } catch (IOException e) {
-            throw new AssertionError("writing to a byte array cannot fail", e);
-        }
-        return bytes.toByteArray();
+    private byte[] request(RowRequest.Action action) {
+        return RowRequest.CODEC.encode(new RowRequest(id, action));
     }
 
     /** Returns the message for a server, or {@code null} if the server has finished or failed. */
     synchronized byte[] request(int server) {
-        return states[server] >= RowTask.DONE ? null : started ? query : requests[server];
+        return states[server].isOver() ? null : started ? query : requests[server];
     }
 
-    /** Handles a server's report: the state of its {@link RowTask}, the rows processed, and the result or error. */
-    synchronized void onState(int server, int state, long count, String text) {
-        if (states[server] >= RowTask.DONE) {
+    /** Handles a server's report about this job, or an earlier one. */
+    synchronized void onReport(int server, byte[] encoded) {
+        RowState.Report report;
+        try {
+            report = RowState.Report.CODEC.decode(encoded);
+        } catch (IOException e) {
+            LOG.log(Level.WARNING, "ignored a malformed report of server {0}: {1}", server, e.getMessage());
             return;
         }
-        if (state == RowTask.UNKNOWN && started) {
+        RowState before = states[server];
+        if (report.id() != id || before.isOver()) {
+            return;
+        }
+        RowState now = report.state();
+        if (started && now instanceof RowState.Unknown) {
             lost = "server " + server + " was restarted";
         }
-        if (state != states[server] || count != counts[server]) {
+        if (!now.equals(before)) {
             lastChangeNs = client.nanoTime();
+            progress++;
         }
-        progress += Math.max(0, count - counts[server]);
-        states[server] = state;
-        counts[server] = count;
-        texts[server] = text;
+        states[server] = now;
         notifyAll();
     }
 
@@ -164,24 +150,24 @@ public final class RowJob implements Parts {
         return lastChangeNs;
     }
 
-    /** Returns whether all servers have reached a state, or one has failed. */
-    synchronized boolean hasReached(int state) {
-        boolean all = true;
-        for (int each : states) {
-            if (each == RowTask.FAILED) {
-                return true;
-            }
-            all &= each >= state;
-        }
-        return all;
+    /** Returns whether all servers have taken their cut or begun to read, or one has failed. */
+    synchronized boolean hasBegun() {
+        return hasFailed() || Arrays.stream(states).allMatch(RowState::hasBegun);
+    }
+
+    /** Returns whether all servers have written or read their rows, or one has failed. */
+    synchronized boolean isOver() {
+        return hasFailed() || Arrays.stream(states).allMatch(RowState::isOver);
+    }
+
+    private boolean hasFailed() {
+        return Arrays.stream(states).anyMatch(RowState.Failed.class::isInstance);
     }
 
     private synchronized void throwIfFailed() {
         for (int s = 0; s < states.length; s++) {
-            if (states[s] == RowTask.FAILED) {
-                String[] lines = texts[s].split("\n", 2);
-                throw new CheckpointException(Path.of(lines[0]), lines[1] + " (reported by server " + s + ")", remedy,
-                        null);
+            if (states[s] instanceof RowState.Failed(String file, String problem)) {
+                throw new CheckpointException(Path.of(file), problem + " (reported by server " + s + ")", remedy, null);
             }
         }
     }
@@ -208,10 +194,10 @@ public final class RowJob implements Parts {
     /** Waits until all servers are done or one has failed; returns why that cannot happen, or {@code null}. */
     public String awaitServers() {
         String reason = null;
-        while (reason == null && !hasReached(RowTask.DONE)) {
+        while (reason == null && !isOver()) {
             client.ask(this);
             awaitChange();
-            reason = hasReached(RowTask.DONE) ? null : reasonToAbandon();
+            reason = isOver() ? null : reasonToAbandon();
         }
         return reason;
     }
@@ -238,8 +224,10 @@ public final class RowJob implements Parts {
     private List<Part> parts() {
         List<Part> parts = new ArrayList<>();
         for (int s = 0; s < files.length; s++) {
-            String[] lines = texts[s].split("\n");
-            Part part = new Part(lines[0], Long.parseLong(lines[1]), lines[2]);
+            if (!(states[s] instanceof RowState.Saved(String file, long bytes, String checksum))) {
+                throw new DistributedException("server " + s + " was asked to save its rows, but reports " + states[s]);
+            }
+            Part part = new Part(file, bytes, checksum);
             try {
                 if (!Files.exists(files[s]) || Files.size(files[s]) != part.bytes()) {
                     throw new CheckpointException(files[s], "was written by server " + s + " but worker 0 does not "

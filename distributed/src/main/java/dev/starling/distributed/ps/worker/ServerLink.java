@@ -1,9 +1,8 @@
 package dev.starling.distributed.ps.worker;
 
-import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.ps.wire.Message;
-import dev.starling.distributed.ps.wire.RunMembership;
+import dev.starling.distributed.ps.wire.SessionMessage;
 import dev.starling.transport.Endpoint;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -14,6 +13,7 @@ import org.agrona.DirectBuffer;
 import org.agrona.ExpandableDirectByteBuffer;
 import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.NanoClock;
+import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * A worker's connection to one server. The server may be lost and return, even as another process; the link then
@@ -21,7 +21,6 @@ import org.agrona.concurrent.NanoClock;
  * Used under the group's lock.
  */
 public final class ServerLink {
-    private static final int PLAN_PART_BYTES = 16_000;
     private static final long RETRY_NS = 1_000_000_000L;
     private static final byte[] NOTHING = new byte[0];
 
@@ -30,6 +29,7 @@ public final class ServerLink {
     private final byte[] plan;
     private final NanoClock clock;
     private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
+    private final UnsafeBuffer control = new UnsafeBuffer(0, 0);
     private final Deque<BlockRequest> queue = new ArrayDeque<>();
     BlockRequest[] requests;
     public final List<TablePart> tables = new ArrayList<>();
@@ -55,7 +55,7 @@ public final class ServerLink {
         this.plan = plan;
     }
 
-    /** Connects to a process that has announced itself as this server. */
+    /** Connects to the process that is this server now. */
     public void connect(Endpoint to) {
         if (endpoint != to) {
             endpoint = to;
@@ -120,13 +120,9 @@ public final class ServerLink {
         }
     }
 
-    /** Sends a request, and repeats it until {@link #onAnswer}; the body follows kind and worker. */
-    public void ask(int kind, byte[] body) {
-        byte[] whole = new byte[Channels.HEADER + 8 + body.length];
-        int at = header(kind);
-        message.getBytes(0, whole, 0, at);
-        System.arraycopy(body, 0, whole, at, body.length);
-        question = whole;
+    /** Sends a message, and repeats it until {@link #onAnswer}. */
+    public void ask(SessionMessage what) {
+        question = what.encode(worker);
         questionUnsent = true;
     }
 
@@ -145,31 +141,26 @@ public final class ServerLink {
     }
 
     /** Sends a message once, or drops it if the link is not ready or has no room. */
-    void send(int kind, byte[] body) {
+    void send(SessionMessage what) {
         if (welcomed && isConnected()) {
-            int at = header(kind);
-            message.putBytes(at, body);
-            endpoint.send(message, 0, at + body.length);
+            offer(what.encode(worker));
         }
     }
 
     /** Sends a loss; returns false if the link has no room for it. */
-    boolean sendLoss(PeerLostException loss) {
-        return !isConnected() || endpoint.send(message, 0, RunMembership.write(loss, message, header(Message.LOST)))
-                != Endpoint.BACK_PRESSURED;
+    boolean sendLoss(SessionMessage loss) {
+        return !isConnected() || offer(loss.encode(worker)) != Endpoint.BACK_PRESSURED;
     }
 
-    private int header(int kind) {
-        message.putInt(0, Message.CHANNEL, Channels.ORDER);
-        message.putInt(Channels.HEADER, kind, Message.ORDER);
-        message.putInt(Channels.HEADER + 4, worker, Message.ORDER);
-        return Channels.HEADER + 8;
+    private int offer(byte[] encoded) {
+        control.wrap(encoded);
+        return endpoint.send(control, 0, encoded.length);
     }
 
     /** Sends as much as the link accepts. */
     void pump() {
         if (farewellReceived && (!isConnected()
-                || endpoint.send(message, 0, header(Message.FAREWELL_CONFIRMED)) == Endpoint.OK)) {
+                || offer(new SessionMessage.FarewellConfirmed().encode(worker)) == Endpoint.OK)) {
             farewellReceived = false;
             onAnswer();
         }
@@ -183,8 +174,7 @@ public final class ServerLink {
         if (question.length > 0 && !farewellReceived) {
             long now = clock.nanoTime();
             if (questionUnsent || now - triedNs > RETRY_NS) {
-                message.putBytes(0, question);
-                questionUnsent = endpoint.send(message, 0, question.length) != Endpoint.OK;
+                questionUnsent = offer(question) != Endpoint.OK;
                 triedNs = now;
             }
         }
@@ -201,12 +191,9 @@ public final class ServerLink {
             restartHello();
         }
         while (planBytesSent < plan.length) {
-            int n = Math.min(PLAN_PART_BYTES, plan.length - planBytesSent);
-            int at = header(Message.HELLO);
-            message.putInt(at, plan.length, Message.ORDER);
-            message.putInt(at + 4, planBytesSent, Message.ORDER);
-            message.putBytes(at + 8, plan, planBytesSent, n);
-            if (endpoint.send(message, 0, at + 8 + n) != Endpoint.OK) {
+            int n = Math.min(SessionMessage.MAX_PART_BYTES, plan.length - planBytesSent);
+            byte[] part = Arrays.copyOfRange(plan, planBytesSent, planBytesSent + n);
+            if (offer(new SessionMessage.Hello(plan.length, planBytesSent, part).encode(worker)) != Endpoint.OK) {
                 return;
             }
             planBytesSent += n;
@@ -219,29 +206,30 @@ public final class ServerLink {
         // Worker 0 provides the initial weights; so does any worker that rejoins a server without weights.
         boolean providesWeights = kind == Message.JOIN && (worker == 0 || request.next != 0);
         for (int k = 0; providesWeights && request.keptSteps > 0 && k < request.kept.length; k++) {
-            if (!send(request, Message.KEPT, request.kept[k], request.keptSteps, k + 1)) {
+            begin(Message.KEPT, request, request.kept[k]);
+            message.putLong(Channels.HEADER + Message.STEPS, request.keptSteps, Message.ORDER);
+            message.putInt(Channels.HEADER + Message.SLOT, k + 1, Message.ORDER);
+            if (!send(Channels.HEADER + Message.HEADER + request.bytes())) {
                 return false;
             }
         }
-        return switch (kind) {
-            case Message.PUSH -> send(request, kind, request.gradient, request.rate, 0);
-            case Message.PULL -> send(request, kind, null, 0, request.which);
-            default -> send(request, kind, providesWeights ? request.weights : null, 0, 0);
-        };
+        DirectBuffer payload = kind == Message.PUSH ? request.gradient : providesWeights ? request.weights : null;
+        begin(kind, request, payload);
+        message.putDouble(Channels.HEADER + Message.RATE, kind == Message.PUSH ? request.rate : 0, Message.ORDER);
+        message.putInt(Channels.HEADER + Message.SLOT, request.which, Message.ORDER);
+        return send(Channels.HEADER + Message.HEADER + (payload == null ? 0 : payload.capacity()));
     }
 
-    private boolean send(BlockRequest request, int kind, DirectBuffer payload, double rate, int flags) {
+    private void begin(int kind, BlockRequest request, DirectBuffer payload) {
         int bytes = payload == null ? 0 : payload.capacity();
-        begin(kind, request.session, request.sequence, request.number, bytes / 4, rate, flags);
-        int at = Channels.HEADER + Message.HEADER;
+        begin(kind, request.session, request.sequence, request.number, bytes / 4);
         if (bytes > 0) {
-            message.putBytes(at, payload, 0, bytes);
+            message.putBytes(Channels.HEADER + Message.HEADER, payload, 0, bytes);
         }
-        return send(at + bytes);
     }
 
-    /** Writes both headers of a request; returns the message, to which the caller adds the payload. */
-    MutableDirectBuffer begin(int kind, long session, long sequence, int unit, int count, double rate, int flags) {
+    /** Writes both headers of a request; returns the message, to which the caller adds other fields and the payload. */
+    MutableDirectBuffer begin(int kind, long session, long sequence, int unit, int count) {
         int at = Channels.HEADER;
         message.putInt(0, Message.CHANNEL, Channels.ORDER);
         message.putInt(at + Message.KIND, kind, Message.ORDER);
@@ -250,9 +238,10 @@ public final class ServerLink {
         message.putLong(at + Message.SEQUENCE, sequence, Message.ORDER);
         message.putInt(at + Message.UNIT, unit, Message.ORDER);
         message.putInt(at + Message.COUNT, count, Message.ORDER);
-        message.putDouble(at + Message.RATE, rate, Message.ORDER);
+        message.putDouble(at + Message.RATE, 0, Message.ORDER);
         message.putDouble(at + Message.WEIGHT, 1, Message.ORDER);
-        message.putLong(at + Message.FLAGS, flags, Message.ORDER);
+        message.putInt(at + Message.LAST, 0, Message.ORDER);
+        message.putInt(at + Message.SLOT, 0, Message.ORDER);
         return message;
     }
 

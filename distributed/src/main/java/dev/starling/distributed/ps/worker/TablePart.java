@@ -118,8 +118,9 @@ public final class TablePart {
         int per = asked == Message.JOIN ? 0 : pushing ? perPush : perPull;
         int from = sent * per;
         int n = Math.min(per, count - from);
-        MutableDirectBuffer message = server.begin(asked, session, base + sent, number, n, rate,
-                pushing && sent == messages - 1 ? Message.LAST : 0);
+        MutableDirectBuffer message = server.begin(asked, session, base + sent, number, n);
+        message.putDouble(Channels.HEADER + Message.RATE, rate, Message.ORDER);
+        message.putInt(Channels.HEADER + Message.LAST, pushing && sent == messages - 1 ? 1 : 0, Message.ORDER);
         int at = Channels.HEADER + Message.HEADER;
         for (int i = 0; i < n; i++) {
             message.putLong(at + 8 * i, keys[from + i], Message.ORDER);

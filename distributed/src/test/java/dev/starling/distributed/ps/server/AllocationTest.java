@@ -6,8 +6,8 @@ import com.sun.management.ThreadMXBean;
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.tensor.op.Rule;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -35,8 +35,8 @@ class AllocationTest {
 
     private void assertAllocatesNothing(Consistency consistency) throws InterruptedException {
         Plan plan = new Plan(1, 2, LENGTH, consistency, List.of(new Plan.Dense("p", LENGTH,
-                new ServerOptimizer.Adam(0.9, 0.999, 1e-8, 0, false))),
-                List.of(new Plan.Table("rows", 8, 1000, 0.1, new ServerOptimizer.Adagrad(1e-8, 0))));
+                new Rule.Adam(0.9, 0.999, 1e-8, 0, false))),
+                List.of(new Plan.Table("rows", 8, 1000, 0.1, new Rule.Adagrad(1e-8, 0, 0))));
         AtomicLong replies = new AtomicLong();
         ServerConfig config = new ServerConfig(directory.resolve(consistency.getClass().getSimpleName()), 1L << 40,
                 1 << 20, 64, Duration.ofSeconds(20));

@@ -4,7 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
-import dev.starling.distributed.ps.config.ServerOptimizer;
+import dev.starling.tensor.op.Rule;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -156,7 +156,7 @@ class ConsistencyTest {
             Random order = new Random(trial);
             try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(), ServerDriver.plan(workers,
                     new Consistency.Synchronous(),
-                    new ServerOptimizer.Adam(0.9, 0.999, 1e-8, 0.01, false), 50))) {
+                    new Rule.Adam(0.9, 0.999, 1e-8, 0.01, false), 50))) {
                 d.join(0, 100, 0, new float[50]);
                 for (int w = 1; w < workers; w++) {
                     d.join(w, 100 + w, 0);

@@ -6,10 +6,10 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.store.Journal;
 import dev.starling.distributed.ps.store.JournalReader;
 import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.tensor.op.Rule;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -116,11 +116,11 @@ class DurabilityTest {
 
     @Test
     void aRestartedServerHasTheBitsOfAnUninterruptedOne() throws IOException, InterruptedException {
-        for (ServerOptimizer rule : new ServerOptimizer[]{new ServerOptimizer.Sgd(0.9, 0, 0.01, false),
-            new ServerOptimizer.Adam(0.9, 0.999, 1e-8, 0, false), new ServerOptimizer.Adagrad(1e-8, 0)}) {
+        for (Rule rule : new Rule[] {new Rule.Sgd(0.9, 0, 0.01, false),
+            new Rule.Adam(0.9, 0.999, 1e-8, 0, false), new Rule.Adagrad(1e-8, 0, 0.5)}) {
             Plan plan = ServerDriver.plan(1, new Consistency.Asynchronous(), rule, 100);
             float[] unbroken = run(plan, null, 40, new int[0]);
-            assertThat(run(plan, directory.resolve("a" + rule.slots() + rule.hashCode()), 40, 3, 17, 18, 30))
+            assertThat(run(plan, directory.resolve("a" + rule.name()), 40, 3, 17, 18, 30))
                     .as("closed and killed in between, %s", rule).containsExactly(unbroken);
         }
     }

@@ -6,9 +6,10 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.store.EmbeddingRows;
+import dev.starling.distributed.ps.store.TrainedWeightsTest;
 import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.tensor.op.Rule;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.HashMap;
@@ -23,7 +24,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** Rows in a file that may be larger than memory. */
 @Timeout(120)
 class EmbeddingRowsTest {
-    private static final ServerOptimizer ADAM = new ServerOptimizer.Adam(0.9, 0.999, 1e-8, 0, false);
+    private static final Rule ADAM = new Rule.Adam(0.9, 0.999, 1e-8, 0, false);
     private static final int WIDTH = 5;
 
     @TempDir
@@ -54,7 +55,8 @@ class EmbeddingRowsTest {
                         rows.flush(0);
                     }
                     rows.step(key, g, 0, 0.01);
-                    ADAM.step(expected[0], expected[1], expected[2], g, WIDTH, 0.01, steps.merge(key, 1, Integer::sum));
+                    TrainedWeightsTest.stepAlone(ADAM, 0.01, steps.merge(key, 1, Integer::sum), expected[0], g,
+                            expected[1], expected[2]);
                 }
                 rows.flush(0);
                 assertThat(rows.size()).isEqualTo(oracle.size());
@@ -92,7 +94,7 @@ class EmbeddingRowsTest {
         }
 
         public static void main(String[] args) throws IOException {
-            Plan.Table table = new Plan.Table("rows", WIDE, ROWS, 0, new ServerOptimizer.Sgd(0, 0, 0, false));
+            Plan.Table table = new Plan.Table("rows", WIDE, ROWS, 0, new Rule.Sgd(0, 0, 0, false));
             float[] g = new float[WIDE];
             float[] row = new float[WIDE];
             try (EmbeddingRows rows = new EmbeddingRows(table, Path.of(args[0]), 4 << 20)) {

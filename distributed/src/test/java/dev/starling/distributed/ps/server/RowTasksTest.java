@@ -4,10 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
-import dev.starling.distributed.ps.store.RowTask;
+import dev.starling.distributed.ps.store.RowRequest;
+import dev.starling.distributed.ps.store.RowState;
 import dev.starling.distributed.ps.wire.Plan;
-import java.io.ByteArrayOutputStream;
-import java.io.DataOutputStream;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -24,6 +23,7 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(120)
 class RowTasksTest {
     private static final int WIDTH = 30;
+    private static final RowState UNKNOWN = new RowState.Unknown();
     private static final Plan PLAN = new Plan(1, 2, 64, new Consistency.Asynchronous(), List.of(),
             List.of(new Plan.Table("rows", WIDTH, 40_000, 0.5, ServerDriver.PLAIN)));
 
@@ -36,36 +36,28 @@ class RowTasksTest {
         checkpoints = Files.createDirectory(directory.resolve("checkpoints"));
     }
 
-    private static byte[] save(long id, Path file) throws IOException {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        DataOutputStream out = new DataOutputStream(bytes);
-        out.writeLong(id);
-        out.writeInt(RowTask.SAVE);
-        out.writeUTF(file.toString());
-        out.writeLong(3);
-        return bytes.toByteArray();
+    private static byte[] save(long id, Path file) {
+        return RowRequest.CODEC.encode(new RowRequest(id, new RowRequest.Save(file, 3)));
     }
 
-    private static byte[] restore(long id, Path file, String checksum) throws IOException {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        DataOutputStream out = new DataOutputStream(bytes);
-        out.writeLong(id);
-        out.writeInt(RowTask.RESTORE);
-        out.writeInt(1);
-        out.writeUTF(file.toString());
-        out.writeUTF(checksum);
-        return bytes.toByteArray();
+    private static byte[] restore(long id, Path file, String checksum) {
+        RowRequest.Source part = new RowRequest.Source(file, checksum);
+        return RowRequest.CODEC.encode(new RowRequest(id, new RowRequest.Restore(List.of(part))));
+    }
+
+    private static byte[] query(long id) {
+        return RowRequest.CODEC.encode(new RowRequest(id, new RowRequest.Query()));
     }
 
     /** Repeats a request until its task has ended; returns the final state. */
-    private static int finish(RowTasks tasks, ServerCore core, byte[] request) throws IOException,
+    private static RowState finish(RowTasks tasks, ServerCore core, byte[] request) throws IOException,
             InterruptedException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
         do {
             assertThat(System.nanoTime()).isLessThan(end);
             tasks.onRequest(core, request);
             Thread.sleep(5);
-        } while (tasks.state() < RowTask.DONE);
+        } while (!tasks.state().isOver());
         return tasks.state();
     }
 
@@ -104,7 +96,8 @@ class RowTasksTest {
         Path live = directory.resolve("live");
         try (ServerDriver d = new ServerDriver(ServerDriver.config(live), PLAN)) {
             fresh = row(d, 5);
-            assertThat(finish(new RowTasks(), d.core, restore(1, part(1), checksum))).isEqualTo(RowTask.DONE);
+            assertThat(finish(new RowTasks(), d.core, restore(1, part(1), checksum)))
+                    .isEqualTo(new RowState.Restored(50, ""));
             assertThat(row(d, 5)).isEqualTo(fresh - 1);
             killed = copy(live, directory.resolve("killed"));
         }
@@ -115,9 +108,8 @@ class RowTasksTest {
             d.join(1, 8, 0);
             d.join(0, 7, 0);
             push(d, 10, 0);
-            RowTasks tasks = new RowTasks();
-            assertThat(finish(tasks, d.core, restore(2, part(1), checksum))).isEqualTo(RowTask.DONE);
-            assertThat(tasks.text()).as("rows that were read").isEqualTo("0\n");
+            assertThat(finish(new RowTasks(), d.core, restore(2, part(1), checksum)))
+                    .isEqualTo(new RowState.Restored(0, ""));
             assertThat(row(d, 5)).isEqualTo(fresh - 2);
         }
     }
@@ -132,9 +124,11 @@ class RowTasksTest {
         float fresh;
         try (ServerDriver d = new ServerDriver(ServerDriver.config(live), PLAN)) {
             fresh = row(d, 5);
-            RowTasks tasks = new RowTasks();
-            assertThat(finish(tasks, d.core, restore(1, part(1), checksum))).isEqualTo(RowTask.FAILED);
-            assertThat(tasks.text()).startsWith(part(1) + "\nis damaged");
+            assertThat(finish(new RowTasks(), d.core, restore(1, part(1), checksum)))
+                    .isInstanceOfSatisfying(RowState.Failed.class, failed -> {
+                        assertThat(failed.file()).isEqualTo(part(1).toString());
+                        assertThat(failed.problem()).startsWith("is damaged");
+                    });
             assertThat(row(d, 5)).as("it has been read").isEqualTo(fresh - 1);
         }
         try (ServerDriver d = new ServerDriver(ServerDriver.config(live), PLAN)) {
@@ -147,10 +141,13 @@ class RowTasksTest {
         try (ServerDriver d = new ServerDriver(ServerDriver.config(directory.resolve("first")), PLAN)) {
             d.join(0, 7, 0);
             push(d, rows, 0);
-            RowTasks tasks = new RowTasks();
-            assertThat(finish(tasks, d.core, save(1, part(1)))).as(tasks.text()).isEqualTo(RowTask.DONE);
-            return tasks.text().split("\n")[2];
+            return checksum(finish(new RowTasks(), d.core, save(1, part(1))));
         }
+    }
+
+    private static String checksum(RowState state) {
+        assertThat(state).isInstanceOf(RowState.Saved.class);
+        return ((RowState.Saved) state).checksum();
     }
 
     @Test
@@ -169,27 +166,20 @@ class RowTasksTest {
             d.join(0, 7, 0);
             push(d, 4_000, 0);
             RowTasks tasks = new RowTasks();
-            while (tasks.state() == RowTask.UNKNOWN) {
+            while (tasks.state().equals(UNKNOWN)) {
                 tasks.onRequest(d.core, save(1, part(1)));
             }
-            assertThat(finish(tasks, d.core, save(2, part(2)))).as(tasks.text()).isEqualTo(RowTask.DONE);
-            assertThat(tasks.requested()).isEqualTo(2);
+            assertThat(finish(tasks, d.core, save(2, part(2)))).isInstanceOf(RowState.Saved.class);
+            assertThat(tasks.pollReport().id()).isEqualTo(2);
+            assertThat(tasks.pollReport()).as("a second report of the same state").isNull();
             assertThat(Files.size(part(2))).isGreaterThan(4_000 * 4 * WIDTH);
             // The state of the first task is no longer known.
             tasks.onRequest(d.core, query(1));
-            assertThat(tasks.state()).isEqualTo(RowTask.UNKNOWN);
+            assertThat(tasks.state()).isEqualTo(UNKNOWN);
             try (Stream<Path> files = Files.list(checkpoints)) {
                 assertThat(files.map(Path::toString).filter(name -> name.endsWith(".tmp"))).isEmpty();
             }
         }
-    }
-
-    private static byte[] query(long id) throws IOException {
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        DataOutputStream out = new DataOutputStream(bytes);
-        out.writeLong(id);
-        out.writeInt(RowTask.QUERY);
-        return bytes.toByteArray();
     }
 
     @Test
@@ -198,7 +188,7 @@ class RowTasksTest {
             RowTasks tasks = new RowTasks();
             for (String name : List.of("notes.txt", "step-1-0123abcd.safetensors", "step-1-0123abcd-0.rows.tmp")) {
                 tasks.onRequest(d.core, save(1, checkpoints.resolve(name)));
-                assertThat(tasks.state()).isEqualTo(RowTask.UNKNOWN);
+                assertThat(tasks.state()).isEqualTo(UNKNOWN);
             }
             d.join(0, 7, 0);
             assertThat(checkpoints).isEmptyDirectory();
@@ -213,12 +203,11 @@ class RowTasksTest {
             push(d, 50, 0);
             RowTasks tasks = new RowTasks();
             tasks.onRequest(d.core, save(1, part(1)));
-            assertThat(tasks.state()).as(tasks.text()).isEqualTo(RowTask.DONE);
-            String checksum = tasks.text().split("\n")[2];
+            String checksum = checksum(tasks.state());
             try (ServerDriver other = new ServerDriver(config.directory(directory.resolve("other")), PLAN)) {
                 RowTasks reading = new RowTasks();
                 reading.onRequest(other.core, restore(2, part(1), checksum));
-                assertThat(reading.text()).isEqualTo("50\n");
+                assertThat(reading.state()).isEqualTo(new RowState.Restored(50, ""));
                 assertThat(row(other, 7)).isEqualTo(row(d, 7));
             }
         }

@@ -2,8 +2,8 @@ package dev.starling.distributed.ps.server;
 
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.tensor.op.Rule;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -13,7 +13,7 @@ import java.util.concurrent.TimeUnit;
 
 /** A server core driven by a test instead of a network. */
 public final class ServerDriver implements AutoCloseable {
-    public static final ServerOptimizer PLAIN = new ServerOptimizer.Sgd(0, 0, 0, false);
+    public static final Rule PLAIN = new Rule.Sgd(0, 0, 0, false);
 
     public final ServerCore core;
     final RawRequest request = new RawRequest();
@@ -24,7 +24,7 @@ public final class ServerDriver implements AutoCloseable {
                 replies.add(RawReply.of(buffer, 0, length)));
     }
 
-    public static Plan plan(int workers, Consistency consistency, ServerOptimizer rule, long... counts) {
+    public static Plan plan(int workers, Consistency consistency, Rule rule, long... counts) {
         List<Plan.Dense> dense = java.util.stream.IntStream.range(0, counts.length)
                 .mapToObj(i -> new Plan.Dense("p" + i, counts[i], rule)).toList();
         return new Plan(1, workers, 64, consistency, dense, List.of());

@@ -5,8 +5,8 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.distributed.ps.config.Consistency;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.tensor.op.Rule;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -29,11 +29,11 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Files of rows: their contents while rows change, and how other servers restore them. */
 @Timeout(120)
 class RowSavingTest {
-    private static final ServerOptimizer ADAM = new ServerOptimizer.Adam(0.9, 0.999, 1e-8, 0, false);
+    private static final Rule ADAM = new Rule.Adam(0.9, 0.999, 1e-8, 0, false);
     private static final int WIDTH = 3;
     private static final int ROWS = 20_000;
     private static final Plan.Table TABLE = new Plan.Table("rows", WIDTH, ROWS, 0.5, ADAM);
-    private static final Plan.Table OTHER = new Plan.Table("others", 2, 500, 0, new ServerOptimizer.Adagrad(1e-8, 0));
+    private static final Plan.Table OTHER = new Plan.Table("others", 2, 500, 0, new Rule.Adagrad(1e-8, 0, 0.25));
 
     @TempDir
     Path directory;
@@ -70,7 +70,7 @@ class RowSavingTest {
             float[] first = Arrays.copyOfRange(all, WIDTH, 2 * WIDTH);
             float[] second = Arrays.copyOfRange(all, 2 * WIDTH, 3 * WIDTH);
             float[] g = {random.nextFloat(), random.nextFloat() - 1, random.nextFloat() - 0.5f};
-            ADAM.step(p, first, second, g, WIDTH, 0.01, (long) ++all[3 * WIDTH]);
+            TrainedWeightsTest.stepAlone(ADAM, 0.01, (long) ++all[3 * WIDTH], p, g, first, second);
             System.arraycopy(p, 0, all, 0, WIDTH);
             System.arraycopy(first, 0, all, WIDTH, WIDTH);
             System.arraycopy(second, 0, all, 2 * WIDTH, WIDTH);
@@ -155,12 +155,12 @@ class RowSavingTest {
                 RowTask task = new RowTask(cut, file);
                 new RowSaver(task, file, cut, true).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
                         twin.sequence);
-                while (!task.isOver()) {
+                while (!task.state().isOver()) {
                     twin.steps(10, ROWS);
                     changes += 10;
                 }
                 task.join();
-                assertThat(task.state()).as(task.text()).isEqualTo(RowTask.DONE);
+                assertThat(task.state()).isInstanceOf(RowState.Saved.class);
                 assertSame(read(file), expected);
             }
             assertThat(changes).as("rows that changed meanwhile").isGreaterThan(300);
@@ -179,11 +179,11 @@ class RowSavingTest {
             }
             RowTask task = new RowTask(1, to);
             new RowSaver(task, to, 7, false).begin(plan, server, new EmbeddingRows[] {rows, others}, 1);
-            assertThat(task.state()).as(task.text()).isEqualTo(RowTask.DONE);
-            String[] lines = task.text().split("\n");
-            assertThat(lines[0]).isEqualTo(to.getFileName().toString());
-            assertThat(Long.parseLong(lines[1])).isEqualTo(Files.size(to));
-            return lines[2];
+            assertThat(task.state()).isInstanceOf(RowState.Saved.class);
+            RowState.Saved saved = (RowState.Saved) task.state();
+            assertThat(saved.file()).isEqualTo(to.getFileName().toString());
+            assertThat(saved.bytes()).isEqualTo(Files.size(to));
+            return saved.checksum();
         }
     }
 
@@ -222,10 +222,10 @@ class RowSavingTest {
     @CsvSource({"1, 1", "1, 3", "3, 1", "2, 4", "4, 2", "4, 6", "2, 3"})
     void eachServerFindsItsRowsWhateverTheNumberOfParts(int servers, int serversNext) throws IOException {
         Plan before = plan(servers, TABLE, OTHER);
-        List<RowRestorer.Source> parts = new ArrayList<>();
+        List<RowRequest.Source> parts = new ArrayList<>();
         for (int s = 0; s < servers; s++) {
             Path part = directory.resolve("part-" + s);
-            parts.add(new RowRestorer.Source(part, write(before, s, 40, part)));
+            parts.add(new RowRequest.Source(part, write(before, s, 40, part)));
         }
         // The tables have another order.
         Plan after = plan(serversNext, OTHER, TABLE);
@@ -235,7 +235,7 @@ class RowSavingTest {
                     EmbeddingRows rows = new EmbeddingRows(TABLE, directory.resolve("d" + s), 10_000)) {
                 RowTask task = new RowTask(1, file);
                 task.begin(new RowRestorer(after, s, new EmbeddingRows[] {others, rows}, parts, () -> { }), null);
-                assertThat(task.state()).as(task.text()).isEqualTo(RowTask.DONE);
+                assertThat(task.state()).isEqualTo(new RowState.Restored(2 * rows.size(), ""));
                 assertThat(rows.size()).isEqualTo(others.size());
                 for (long key = 0; key < 40; key++) {
                     if (after.serverOf(key) == s) {
@@ -243,7 +243,6 @@ class RowSavingTest {
                         assertWritten(rows, others, key);
                     }
                 }
-                assertThat(task.text()).isEqualTo(2 * rows.size() + "\n");
             }
         }
         assertThat(found).containsOnly(1);
@@ -252,9 +251,9 @@ class RowSavingTest {
     /** Takes one more step on a row, which shows whether the state of the rule was restored, too. */
     private static void assertWritten(EmbeddingRows rows, EmbeddingRows others, long key) throws IOException {
         float[] p = new float[2];
-        float[] sums = new float[2];
-        OTHER.rule().step(p, sums, null, new float[] {2, key}, 2, 0.1, 1);
-        OTHER.rule().step(p, sums, null, new float[] {1, 1}, 2, 0.1, 2);
+        float[] sums = {0.25f, 0.25f};
+        TrainedWeightsTest.stepAlone(OTHER.rule(), 0.1, 1, p, new float[] {2, key}, sums);
+        TrainedWeightsTest.stepAlone(OTHER.rule(), 0.1, 2, p, new float[] {1, 1}, sums);
         int at = others.step(key, new float[] {1, 1}, 0, 0.1);
         assertThat(Arrays.copyOfRange(others.changed(), at, at + 5)).containsExactly(p[0], p[1], sums[0], sums[1], 2);
         float[] w = new float[WIDTH];
@@ -264,7 +263,7 @@ class RowSavingTest {
             long bits = Plan.mix(Plan.mix(key) + i);
             w[i] = (float) (TABLE.scale() * (2 * ((bits >>> 11) * 0x1p-53) - 1)) + 0f;
         }
-        ADAM.step(w, first, second, new float[] {key, 1, -1}, WIDTH, 0.1, 1);
+        TrainedWeightsTest.stepAlone(ADAM, 0.1, 1, w, new float[] {key, 1, -1}, first, second);
         float[] read = new float[WIDTH];
         rows.read(key, read, 0);
         assertThat(read).containsExactly(w);
@@ -273,19 +272,19 @@ class RowSavingTest {
     @Test
     void rowsOfAnotherRuleKeepTheirWeightsAndNewTablesAreNamed() throws IOException {
         String checksum = write(plan(1, TABLE, OTHER), 0, 40, file);
-        Plan.Table plain = new Plan.Table("others", 2, 500, 0, new ServerOptimizer.Sgd(0.9, 0, 0, false));
+        Plan.Table changed = new Plan.Table("others", 2, 500, 0, ADAM);
         Plan.Table another = new Plan.Table("more", 2, 500, 0, ADAM);
         try (EmbeddingRows rows = new EmbeddingRows(TABLE, directory.resolve("c"), 10_000);
-                EmbeddingRows others = new EmbeddingRows(plain, directory.resolve("d"), 10_000);
+                EmbeddingRows others = new EmbeddingRows(changed, directory.resolve("d"), 10_000);
                 EmbeddingRows more = new EmbeddingRows(another, directory.resolve("e"), 10_000)) {
             RowTask task = new RowTask(1, file);
-            task.begin(new RowRestorer(plan(1, TABLE, plain, another), 0, new EmbeddingRows[] {rows, others, more},
-                    List.of(new RowRestorer.Source(file, checksum)), () -> { }), null);
-            assertThat(task.text()).isEqualTo("80\nmore");
+            task.begin(new RowRestorer(plan(1, TABLE, changed, another), 0, new EmbeddingRows[] {rows, others, more},
+                    List.of(new RowRequest.Source(file, checksum)), () -> { }), null);
+            assertThat(task.state()).isEqualTo(new RowState.Restored(80, "more"));
             int at = others.step(5, new float[] {0, 0}, 0, 1);
             float[] p = new float[2];
-            OTHER.rule().step(p, new float[2], null, new float[] {2, 5}, 2, 0.1, 1);
-            assertThat(Arrays.copyOfRange(others.changed(), at, at + 5)).containsExactly(p[0], p[1], 0, 0, 1);
+            TrainedWeightsTest.stepAlone(OTHER.rule(), 0.1, 1, p, new float[] {2, 5}, new float[] {0.25f, 0.25f});
+            assertThat(Arrays.copyOfRange(others.changed(), at, at + 7)).containsExactly(p[0], p[1], 0, 0, 0, 0, 1);
         }
     }
 
@@ -308,11 +307,13 @@ class RowSavingTest {
                 EmbeddingRows others = new EmbeddingRows(plan.tables().get(1), at.resolve("others"), 10_000)) {
             RowTask task = new RowTask(1, file);
             task.begin(new RowRestorer(plan, server, new EmbeddingRows[] {rows, others},
-                    List.of(new RowRestorer.Source(from, checksum)), () -> {
+                    List.of(new RowRequest.Source(from, checksum)), () -> {
                         throw new AssertionError("rows that do not fit are used");
                     }), null);
-            assertThat(task.state()).isEqualTo(RowTask.FAILED);
-            assertThat(task.text()).startsWith(from + "\n").contains(message);
+            assertThat(task.state()).isInstanceOfSatisfying(RowState.Failed.class, failed -> {
+                assertThat(failed.file()).isEqualTo(from.toString());
+                assertThat(failed.problem()).contains(message);
+            });
         }
     }
 
@@ -329,8 +330,8 @@ class RowSavingTest {
                     twin.sequence);
             twin.steps(1000, ROWS);
             task.join();
-            assertThat(task.state()).isEqualTo(RowTask.FAILED);
-            assertThat(task.text()).contains("No space left");
+            assertThat(task.state()).isInstanceOfSatisfying(RowState.Failed.class,
+                    failed -> assertThat(failed.problem()).contains("No space left"));
             assertThat(file).doesNotExist();
             assertThat(CheckedFile.draft(file)).doesNotExist();
             twin.steps(1000, ROWS);

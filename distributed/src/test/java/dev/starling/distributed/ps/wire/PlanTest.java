@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.ps.config.Consistency;
-import dev.starling.distributed.ps.config.ServerOptimizer;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Rule;
 import java.io.IOException;
 import java.util.BitSet;
 import java.util.List;
@@ -18,10 +18,10 @@ class PlanTest {
 
     private static Plan plan(int servers) {
         List<Plan.Dense> dense = java.util.Arrays.stream(COUNTS)
-                .mapToObj(n -> new Plan.Dense("p" + n, n, new ServerOptimizer.Adam(0.9, 0.99, 1e-8, 0, false)))
+                .mapToObj(n -> new Plan.Dense("p" + n, n, new Rule.Adam(0.9, 0.99, 1e-8, 0, false)))
                 .toList();
         return new Plan(servers, 3, 4096, new Consistency.Stale(4), dense,
-                List.of(new Plan.Table("users", 16, 1000, 0.5, new ServerOptimizer.Adagrad(1e-8, 0))));
+                List.of(new Plan.Table("users", 16, 1000, 0.5, new Rule.Adagrad(1e-8, 0, 0))));
     }
 
     @ParameterizedTest

@@ -48,7 +48,7 @@ final class SearchCommand implements Callable<Integer> {
     private Map<String, String> over = new LinkedHashMap<>();
 
     @Option(names = "--random", paramLabel = "N", description = "Combinations to draw (default: all).")
-    private int random;
+    private Integer random;
 
     @Option(names = "--halving", paramLabel = "N", defaultValue = "3",
             description = "Train one of N further and stop the "
@@ -93,7 +93,7 @@ final class SearchCommand implements Callable<Integer> {
         Search search = Search.of(new ModelDescription(factory, settings), Choices.loss(loss)::make).epochs(epochs)
                 .seed(seed).listener(this::show);
         over.forEach((name, values) -> search.over(name, values.split("/")));
-        if (random > 0) {
+        if (random != null) {
             search.random(random);
         }
         if (halving > 0) {

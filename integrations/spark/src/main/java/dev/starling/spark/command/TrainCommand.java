@@ -65,7 +65,7 @@ final class TrainCommand implements Callable<Integer> {
 
     @Option(names = "--pretraining", paramLabel = "N", description = "First train each machine of a deep belief "
             + "network for so many epochs (default: no pre-training).")
-    private int pretraining;
+    private Integer pretraining;
 
     @Option(names = "--pretraining-rate", paramLabel = "R", defaultValue = "0.005",
             description = "Learning rate at the start of each machine (default: ${DEFAULT-VALUE}).")
@@ -92,7 +92,7 @@ final class TrainCommand implements Callable<Integer> {
 
     @Option(names = "--workers", paramLabel = "N", description = "Tasks that train (default: one a partition, as far "
             + "as there are slots).")
-    private int workers;
+    private Integer workers;
 
     @Option(names = "--checkpoints", paramLabel = "URI", description = "Where to save each epoch, and to resume from.")
     private String checkpoints;
@@ -105,7 +105,7 @@ final class TrainCommand implements Callable<Integer> {
 
     @Override
     public Integer call() throws Exception {
-        boolean belief = pretraining > 0;
+        boolean belief = pretraining != null;
         if (factory == null) {
             settings.putIfAbsent("sizes", "2,64,64,2");
         }
@@ -123,7 +123,7 @@ final class TrainCommand implements Callable<Integer> {
             trainer = belief ? trainer.pretraining(pretraining) : trainer;
             trainer = elastic ? trainer.elastic() : trainer;
             trainer = heldOut != null ? trainer.heldOut(session.read(spark, heldOut)) : trainer;
-            trainer = workers > 0 ? trainer.workers(workers) : trainer;
+            trainer = workers != null ? trainer.workers(workers) : trainer;
             trainer = checkpoints != null ? trainer.checkpoints(checkpoints) : trainer;
             long begin = System.nanoTime();
             TrainedModel trained = trainer.fit(rows);

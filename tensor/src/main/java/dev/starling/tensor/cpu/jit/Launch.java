@@ -1,7 +1,7 @@
 package dev.starling.tensor.cpu.jit;
 
-import dev.starling.tensor.cpu.Parallel;
-import dev.starling.tensor.cpu.RangeTask;
+import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import java.util.Arrays;
 
 /**

@@ -1,7 +1,7 @@
 package dev.starling.tensor.cpu.onednn;
 
-import dev.starling.tensor.cpu.Parallel;
-import dev.starling.tensor.cpu.RangeTask;
+import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 
 /**
  * A convolution and its backward passes on data with any strides. Channels-last source and destination (with the

@@ -1,7 +1,7 @@
 package dev.starling.tensor.cpu.onednn;
 
-import dev.starling.tensor.cpu.Parallel;
-import dev.starling.tensor.cpu.RangeTask;
+import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 
 /**
  * A matrix product {@code C = A B + bias [+ C]}, {@code A [batch…, M, K]}, {@code B [batch…, K, N]},

@@ -4,7 +4,7 @@
  * <p>The package knows no tensor. A request ({@link dev.starling.tensor.cpu.onednn.Matmul},
  * {@link dev.starling.tensor.cpu.onednn.Convolution}) describes shapes and strides once, and runs on addresses that the
  * caller owns. It cuts the work into slices of rows, columns or batch and runs them on the pool of
- * {@link dev.starling.tensor.cpu.Parallel}; each slice is a single-threaded primitive, so that oneDNN's own threads,
+ * {@link dev.starling.tensor.host.Parallel}; each slice is a single-threaded primitive, so that oneDNN's own threads,
  * which spin, are never started.
  *
  * <p>Flow of a call: request → {@code Session} (borrowed; owns a stream, scratch memory and compiled primitives) →

@@ -1,0 +1,2 @@
+/** The settings of the backend. */
+package dev.starling.cuda.config;

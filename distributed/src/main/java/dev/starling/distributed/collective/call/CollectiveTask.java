@@ -1,0 +1,37 @@
+package dev.starling.distributed.collective.call;
+
+import java.util.function.BooleanSupplier;
+
+/** A collective on elements in registered memory. */
+public final class CollectiveTask extends Task {
+    public final CollectiveCall call;
+    /** Memory that contains the elements; {@code null} for a barrier. */
+    public final SymmetricMemory memory;
+    /** Offset of the elements, in bytes. */
+    public final long offset;
+    /** Returns whether the elements have arrived in memory; {@code null} if they have when the task is started. */
+    private final BooleanSupplier ready;
+
+    public CollectiveTask(Runner runner, CollectiveCall call, SymmetricMemory memory, long offset,
+            BooleanSupplier ready) {
+        super(runner);
+        this.call = call;
+        this.memory = memory;
+        this.offset = offset;
+        this.ready = ready;
+    }
+
+    public boolean isReady() {
+        return ready == null || ready.getAsBoolean();
+    }
+
+    /** Returns whether elements may arrive after the task is started. */
+    public boolean awaitsElements() {
+        return ready != null;
+    }
+
+    @Override
+    public String toString() {
+        return call.toString();
+    }
+}

@@ -1,0 +1,194 @@
+package dev.starling.distributed.encoding;
+
+import dev.starling.distributed.DistributedException;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.lang.reflect.Constructor;
+import java.lang.reflect.Method;
+import java.lang.reflect.ParameterizedType;
+import java.lang.reflect.RecordComponent;
+import java.lang.reflect.Type;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Encodes messages that are rare and not large: records, and sealed interfaces of which all implementations are
+ * records. Components are again such types, or numbers, booleans, texts, paths, bytes, lists, and maps. Sender and
+ * receiver must have the same version of a type. The constructor of a record can refuse what a peer has sent.
+ */
+public final class RecordCodec<T> {
+    private final Class<T> type;
+
+    private RecordCodec(Class<T> type) {
+        this.type = type;
+    }
+
+    /** Returns the codec of a type. */
+    public static <T> RecordCodec<T> of(Class<T> type) {
+        return new RecordCodec<>(type);
+    }
+
+    /** Encodes a message. */
+    public byte[] encode(T message) {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        try (DataOutputStream out = new DataOutputStream(bytes)) {
+            write(out, type, message);
+        } catch (IOException | ReflectiveOperationException e) {
+            throw new IllegalStateException("cannot encode " + message, e);
+        }
+        return bytes.toByteArray();
+    }
+
+    /**
+     * Decodes a message.
+     *
+     * @throws IOException if the bytes are not a message of this type
+     */
+    public T decode(byte[] encoded) throws IOException {
+        DataInputStream in = new DataInputStream(new ByteArrayInputStream(encoded));
+        T message;
+        try {
+            message = type.cast(read(in, type));
+        } catch (ReflectiveOperationException | RuntimeException e) {
+            throw new IOException("malformed message: " + (e.getCause() == null ? e : e.getCause()), e);
+        }
+        if (in.available() > 0) {
+            throw new IOException("malformed message: " + in.available() + " bytes too long");
+        }
+        return message;
+    }
+
+    /**
+     * Decodes what a rank has sent.
+     *
+     * @throws DistributedException if the bytes are not a message of this type
+     */
+    public T decode(int rank, byte[] encoded) {
+        try {
+            return decode(encoded);
+        } catch (IOException e) {
+            throw new DistributedException("rank " + rank + " sent a malformed " + type.getSimpleName()
+                    + "; use the same version of this library on all ranks", e);
+        }
+    }
+
+    private static void write(DataOutputStream out, Type type, Object value) throws IOException,
+            ReflectiveOperationException {
+        switch (value) {
+            case Integer i -> out.writeInt(i);
+            case Long l -> out.writeLong(l);
+            case Double d -> out.writeDouble(d);
+            case Boolean b -> out.writeBoolean(b);
+            case byte[] bytes -> write(out, bytes);
+            case String text -> write(out, text.getBytes(StandardCharsets.UTF_8));
+            case Path path -> write(out, path.toString().getBytes(StandardCharsets.UTF_8));
+            case List<?> list -> {
+                out.writeInt(list.size());
+                for (Object each : list) {
+                    write(out, argument(type, 0), each);
+                }
+            }
+            case Map<?, ?> map -> {
+                out.writeInt(map.size());
+                for (Map.Entry<?, ?> each : map.entrySet()) {
+                    write(out, argument(type, 0), each.getKey());
+                    write(out, argument(type, 1), each.getValue());
+                }
+            }
+            case Object _ when ((Class<?>) type).isSealed() -> {
+                Class<?>[] kinds = ((Class<?>) type).getPermittedSubclasses();
+                int kind = 0;
+                while (!kinds[kind].isInstance(value)) {
+                    kind++;
+                }
+                out.writeByte(kind);
+                write(out, kinds[kind], value);
+            }
+            default -> {
+                for (RecordComponent each : ((Class<?>) type).getRecordComponents()) {
+                    Method accessor = each.getAccessor();
+                    accessor.setAccessible(true);
+                    write(out, each.getGenericType(), accessor.invoke(value));
+                }
+            }
+        }
+    }
+
+    private static void write(DataOutputStream out, byte[] bytes) throws IOException {
+        out.writeInt(bytes.length);
+        out.write(bytes);
+    }
+
+    private static Type argument(Type type, int number) {
+        return ((ParameterizedType) type).getActualTypeArguments()[number];
+    }
+
+    private static Object read(DataInputStream in, Type type) throws IOException, ReflectiveOperationException {
+        if (type instanceof ParameterizedType generic) {
+            return generic.getRawType() == Map.class ? readMap(in, type) : readList(in, type);
+        }
+        Class<?> plain = (Class<?>) type;
+        if (plain.isSealed()) {
+            return read(in, plain.getPermittedSubclasses()[in.readUnsignedByte()]);
+        }
+        return switch (plain.getSimpleName()) {
+            case "int", "Integer" -> in.readInt();
+            case "long", "Long" -> in.readLong();
+            case "double" -> in.readDouble();
+            case "boolean" -> in.readBoolean();
+            case "byte[]" -> readBytes(in);
+            case "String" -> new String(readBytes(in), StandardCharsets.UTF_8);
+            case "Path" -> Path.of(new String(readBytes(in), StandardCharsets.UTF_8));
+            default -> readRecord(in, plain);
+        };
+    }
+
+    private static byte[] readBytes(DataInputStream in) throws IOException {
+        int length = in.readInt();
+        byte[] bytes = in.readNBytes(length);
+        if (bytes.length < length) {
+            throw new EOFException("a text or array of " + length + " bytes is cut off");
+        }
+        return bytes;
+    }
+
+    private static List<Object> readList(DataInputStream in, Type type) throws IOException,
+            ReflectiveOperationException {
+        List<Object> list = new ArrayList<>();
+        for (int n = in.readInt(); n > 0; n--) {
+            list.add(read(in, argument(type, 0)));
+        }
+        return list;
+    }
+
+    private static Map<Object, Object> readMap(DataInputStream in, Type type) throws IOException,
+            ReflectiveOperationException {
+        Map<Object, Object> map = new LinkedHashMap<>();
+        for (int n = in.readInt(); n > 0; n--) {
+            map.put(read(in, argument(type, 0)), read(in, argument(type, 1)));
+        }
+        return map;
+    }
+
+    private static Object readRecord(DataInputStream in, Class<?> type) throws IOException,
+            ReflectiveOperationException {
+        RecordComponent[] components = type.getRecordComponents();
+        Class<?>[] types = new Class<?>[components.length];
+        Object[] values = new Object[components.length];
+        for (int i = 0; i < components.length; i++) {
+            types[i] = components[i].getType();
+            values[i] = read(in, components[i].getGenericType());
+        }
+        Constructor<?> constructor = type.getDeclaredConstructor(types);
+        constructor.setAccessible(true);
+        return constructor.newInstance(values);
+    }
+}

@@ -1,0 +1,2 @@
+/** Encodings that several packages use. */
+package dev.starling.distributed.encoding;

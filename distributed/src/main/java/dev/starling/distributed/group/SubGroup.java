@@ -1,0 +1,177 @@
+package dev.starling.distributed.group;
+
+import dev.starling.distributed.Collectives;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Member;
+import dev.starling.distributed.MembershipChangedException;
+import dev.starling.distributed.View;
+import dev.starling.distributed.collective.Engine;
+import dev.starling.transport.Endpoint;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
+import java.util.function.Function;
+import org.agrona.DirectBuffer;
+
+/**
+ * Some members of a group. It uses the connections and the thread of the whole group and has an {@link Engine} of its
+ * own. It changes under the group's lock.
+ */
+final class SubGroup implements Group {
+    private final Membership group;
+    private final Function<Member, ?> colour;
+    /** Whether a process of the same colour that joins ends the epoch. */
+    private final boolean admits;
+    private volatile View view;
+    private volatile Member self;
+    private volatile Engine engine;
+    private volatile GroupCollectives collectives;
+    /** What ended the present epoch, or {@code null}. */
+    private volatile DistributedException failure;
+
+    SubGroup(Membership group, Function<Member, ?> colour, boolean admits) {
+        this.group = group;
+        this.colour = colour;
+        this.admits = admits;
+    }
+
+    /** Returns the members of a whole group that have the colour of one of them, with their ranks in the sub-group. */
+    List<Member> membersOf(View whole, Member own) {
+        Object mine = colour.apply(own);
+        List<Member> members = new ArrayList<>();
+        for (Member each : whole.members()) {
+            if (Objects.equals(colour.apply(each), mine)) {
+                members.add(new Member(each.id(), members.size(), each.address(), each.host(), each.role()));
+            }
+        }
+        return members;
+    }
+
+    private static List<Long> ids(List<Member> members) {
+        return members.stream().map(Member::id).toList();
+    }
+
+    void begin(View newView, long ownId, Engine newEngine) {
+        if (engine != null) {
+            engine.close();
+        }
+        view = newView;
+        self = newView.byId(ownId);
+        engine = newEngine;
+        collectives = new GroupCollectives(group, newEngine, collectives);
+        failure = null;
+    }
+
+    /** Returns why a new view of the whole group ends this epoch, or {@code null} if it does not. */
+    DistributedException change(View whole, long ownId, Links links) {
+        if (ownId != self.id()) {
+            return new MembershipChangedException("this process has joined the group again");
+        }
+        for (Member each : view.members()) {
+            if (whole.byId(each.id()) == null) {
+                return links.absence(each.id());
+            }
+        }
+        return !admits || ids(membersOf(whole, self)).equals(ids(view.members())) ? null
+                : new MembershipChangedException("epoch " + whole.epoch() + " has other members of this sub-group");
+    }
+
+    void fail(DistributedException why) {
+        if (failure == null) {
+            failure = why;
+            engine.fail(why);
+        }
+    }
+
+    Engine engine() {
+        return engine;
+    }
+
+    /** Returns the rank of a member of the whole group, or -1. */
+    int rankOf(Endpoint endpoint) {
+        Member member = endpoint.attachment() instanceof Long id ? view.byId(id) : null;
+        return member == null ? -1 : member.rank();
+    }
+
+    void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        int rank = rankOf(from);
+        if (rank >= 0) {
+            engine.onMessage(rank, buffer, offset, length);
+        }
+    }
+
+    private void check() {
+        if (failure != null) {
+            throw failure;
+        }
+    }
+
+    @Override
+    public GroupConfig config() {
+        return group.config();
+    }
+
+    @Override
+    public int rank() {
+        return self.rank();
+    }
+
+    @Override
+    public int world() {
+        return view.world();
+    }
+
+    @Override
+    public long epoch() {
+        return view.epoch();
+    }
+
+    @Override
+    public View view() {
+        return view;
+    }
+
+    @Override
+    public Collectives collectives() {
+        check();
+        return collectives;
+    }
+
+    @Override
+    public Group split(Function<Member, ?> inner) {
+        check();
+        return group.split(member -> Arrays.asList(colour.apply(member), inner.apply(member)));
+    }
+
+    @Override
+    public int doWork() {
+        return group.doWork();
+    }
+
+    @Override
+    public void reform(Duration atMost) {
+        group.reform(atMost);
+        group.locked(() -> group.subGroups().form(this));
+    }
+
+    @Override
+    public void abort(String reason) {
+        group.locked(() -> group.subGroups().end(this, new DistributedException(reason)));
+    }
+
+    /** Ends the sub-group for this process. The whole group remains. */
+    @Override
+    public void close() {
+        group.locked(() -> group.subGroups().close(this));
+    }
+
+    /** Frees the memory of the collectives. */
+    void release() {
+        engine.close();
+        collectives.close();
+    }
+}

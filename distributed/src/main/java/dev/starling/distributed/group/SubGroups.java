@@ -1,0 +1,198 @@
+package dev.starling.distributed.group;
+
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Member;
+import dev.starling.distributed.MembershipChangedException;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.View;
+import dev.starling.distributed.collective.Engine;
+import dev.starling.distributed.collective.call.EpochMessages;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.Transport;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.agrona.DirectBuffer;
+import org.agrona.collections.ArrayUtil;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * The sub-groups of a group to which this process belongs. Messages of a sub-group carry a number that is a function of
+ * its members, so changes of other members do not concern it. Used under the group's lock.
+ */
+final class SubGroups {
+    private static final int MAX_EARLY = 1024;
+
+    private final Membership group;
+    private final Transport transport;
+    private final Links links;
+    /** All that are not closed. */
+    private final List<SubGroup> open = new ArrayList<>();
+    /** Those whose present epoch has not ended. Other threads read it. */
+    private volatile SubGroup[] running = {};
+    private final Map<Long, SubGroup> byNumber = new HashMap<>();
+    /** How many sub-groups were formed of the same members. */
+    private final Map<Long, Integer> formed = new HashMap<>();
+    /** Messages of members that have formed a sub-group earlier than this process. */
+    private final Deque<Early> early = new ArrayDeque<>();
+
+    private record Early(long number, Endpoint from, byte[] body) { }
+
+    SubGroups(Membership group, Transport transport, Links links) {
+        this.group = group;
+        this.transport = transport;
+        this.links = links;
+    }
+
+    /** Begins an epoch of a sub-group, with its members of the group's present epoch. */
+    void form(SubGroup part) {
+        group.check();
+        end(part, new MembershipChangedException("the sub-group continues in epoch " + group.epoch()));
+        Member own = group.self();
+        View view = new View(group.epoch(), part.membersOf(group.view(), own));
+        long number = number(view);
+        part.begin(view, own.id(), new Engine(new EpochFabric(number, view, own.id(), links.all(), transport),
+                group, Channels.SUB_GROUPS));
+        byNumber.put(number, part);
+        open.remove(part);
+        open.add(part);
+        running = ArrayUtil.add(running, part);
+        for (Early each : List.copyOf(early)) {
+            if (each.number == number) {
+                early.remove(each);
+                part.onMessage(each.from, new UnsafeBuffer(each.body), 0, each.body.length);
+            }
+        }
+    }
+
+    /** Returns a positive number of 62 bits that all members of a sub-group compute. */
+    private long number(View view) {
+        long members = view.world();
+        for (Member each : view.members()) {
+            members = mix(members ^ each.id());
+        }
+        return mix(members + formed.merge(members, 1, Integer::sum)) >>> 2;
+    }
+
+    /** Mixes the bits of a number. (Steele, Lea and Flood, 2014) */
+    private static long mix(long value) {
+        long z = value + 0x9E3779B97F4A7C15L;
+        z = (z ^ z >>> 30) * 0xBF58476D1CE4E5B9L;
+        z = (z ^ z >>> 27) * 0x94D049BB133111EBL;
+        return z ^ z >>> 31;
+    }
+
+    /** Ends the present epoch of a sub-group, if it has not ended. */
+    void end(SubGroup part, DistributedException why) {
+        if (byNumber.values().remove(part)) {
+            running = ArrayUtil.remove(running, part);
+            part.fail(why);
+        }
+    }
+
+    void endAll(DistributedException why) {
+        for (SubGroup part : running) {
+            end(part, why);
+        }
+    }
+
+    void close(SubGroup part) {
+        end(part, new DistributedException("the sub-group is closed"));
+        if (open.remove(part)) {
+            part.release();
+        }
+    }
+
+    void close() {
+        List.copyOf(open).forEach(this::close);
+    }
+
+    /** Returns whether a sub-group has pending work. Any thread may call this. */
+    boolean isBusy() {
+        for (SubGroup part : running) {
+            if (part.engine().isBusy()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Returns whether the pending work of a sub-group needs no network. */
+    boolean worksDirectly() {
+        for (SubGroup part : running) {
+            if (part.engine().worksDirectly()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    int doWork() {
+        int work = 0;
+        for (SubGroup part : running) {
+            work += part.engine().doWork();
+        }
+        return work;
+    }
+
+    /** Returns whether a collective of a sub-group needs a member. */
+    boolean awaits(Endpoint member) {
+        for (SubGroup part : running) {
+            int rank = part.rankOf(member);
+            if (rank >= 0 && part.engine().awaits(rank)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        if (length < EpochMessages.HEADER - Channels.HEADER) {
+            return;
+        }
+        long number = EpochMessages.epoch(buffer, offset);
+        SubGroup part = byNumber.get(number);
+        if (part != null) {
+            part.onMessage(from, buffer, offset, length);
+            return;
+        }
+        if (early.size() == MAX_EARLY) {
+            early.remove();
+        }
+        byte[] body = new byte[length];
+        buffer.getBytes(offset, body);
+        early.add(new Early(number, from, body));
+    }
+
+    void onPut(Endpoint from, long immediate) {
+        for (SubGroup part : running) {
+            int rank = part.rankOf(from);
+            if (rank >= 0) {
+                part.engine().onPut(rank, immediate);
+            }
+        }
+    }
+
+    /** Ends the sub-groups to which a lost member belongs. */
+    void onLost(Endpoint endpoint, PeerLostException loss) {
+        for (SubGroup part : running) {
+            if (part.rankOf(endpoint) >= 0) {
+                end(part, loss);
+            }
+        }
+    }
+
+    /** Ends the sub-groups whose members a new view of the whole group changes; {@link Links} has the last view. */
+    void onNewView(View view, long ownId) {
+        early.removeIf(each -> !each.from.isConnected());
+        for (SubGroup part : running) {
+            DistributedException why = part.change(view, ownId, links);
+            if (why != null) {
+                end(part, why);
+            }
+        }
+    }
+}

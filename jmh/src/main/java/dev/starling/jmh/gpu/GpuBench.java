@@ -1,0 +1,296 @@
+package dev.starling.jmh.gpu;
+
+import dev.starling.jmh.Case;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import java.util.regex.Pattern;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+
+/**
+ * Measures operations and training steps on a GPU, alternately with PyTorch on the same card, and prints a line for
+ * each. Its exit code is 1 if a measurement fails or misses its goal.
+ */
+@Command(name = "gpu", mixinStandardHelpOptions = true, description = "Compares the speed of operations and training "
+        + "steps on a GPU with that of PyTorch for Python, in alternating runs. The exit code is 1 if one fails or "
+        + "misses its goal.")
+public final class GpuBench implements Callable<Integer> {
+    /** Compiling a network takes PyTorch a minute or two. */
+    private static final Duration ANSWER_TIMEOUT = Duration.ofMinutes(4);
+
+    /** Warm-up time in rounds. */
+    private static final int WARM_ROUNDS = 3;
+
+    /** A step's Java code is interpreted, then compiled twice, which takes seconds. */
+    private static final int WARM_TRAINING_ROUNDS = 17;
+
+    private static final int WARM_HOST_ROUNDS = 20;
+
+    /** Captured workloads run their first step eagerly; then the step is captured, planned, and made a graph. */
+    private static final int STEPS = 4;
+
+    @Option(names = "--device", defaultValue = "cuda", description = "The device (default: cuda).")
+    private String device;
+
+    @Option(names = "--index", defaultValue = "0", description = "Its index (default: 0).")
+    private int index;
+
+    @Option(names = "--python", defaultValue = "python3",
+            description = "A Python with PyTorch; none measures without PyTorch (default: python3).")
+    private String python;
+
+    @Option(names = "--only", defaultValue = "", description = "Regular expression: only the cases that match it.")
+    private Pattern only;
+
+    @Option(names = "--json", description = "A file for the results, one object a line.")
+    private Path json;
+
+    @Option(names = "--tiny", description = "Sizes for an emulator.")
+    private boolean tiny;
+
+    @Option(names = "--tf32",
+            description = "Both multiply f32 as TF32; Starling needs -Dstarling.cuda.tf32=true, too.")
+    private boolean tf32;
+
+    @Option(names = "--no-goals", description = "Without goals: only what cannot be measured fails.")
+    private boolean ignoresGoals;
+
+    @Option(names = "--rounds", defaultValue = "5", description = "Rounds; results are medians (default: 5).")
+    private int rounds;
+
+    @Option(names = "--millis", defaultValue = "150", description = "Milliseconds of a round (default: 150).")
+    private double millis;
+
+    @Option(names = "--once", description = "Runs each case a few times and measures nothing, as to compile kernels.")
+    private boolean once;
+
+    private PrintStream out = System.out;
+    private PyTorchProcess peer;
+    /** The higher copy rate of the two, from the last copy case. */
+    private double copyRate = Double.NaN;
+    /** The seconds of first runs, in which kernels are compiled and libraries plan. */
+    private double firstRuns;
+
+    /** Called by picocli. */
+    public GpuBench() {
+    }
+
+    /** Runs the command and ends the process with its exit code. */
+    public static void main(String[] arguments) {
+        System.exit(run(System.out, arguments));
+    }
+
+    /** Runs the command and returns its exit code: 0 if all cases were measured and reach their goals. */
+    public static int run(PrintStream out, String... arguments) {
+        GpuBench bench = new GpuBench();
+        bench.out = out;
+        return new CommandLine(bench).execute(arguments);
+    }
+
+    @Override
+    public Integer call() {
+        Device chosen = Device.of(device, index);
+        try {
+            chosen.backend();
+        } catch (TensorException e) {
+            out.println(e.getMessage());
+            return CommandLine.ExitCode.USAGE;
+        }
+        return Device.with(chosen, () -> once ? runOnce() : run()) ? 0 : 1;
+    }
+
+    /** Runs every case until it does nothing new, and returns whether none has failed. */
+    private boolean runOnce() {
+        boolean complete = true;
+        for (GpuWorkload workload : GpuWorkload.all(tiny)) {
+            try (Case work = GpuCases.of(workload)) {
+                for (int i = 0; i < STEPS; i++) {
+                    work.run();
+                }
+            } catch (RuntimeException e) {
+                out.println(workload.order() + " did not run on " + device + ": " + e.getMessage());
+                complete = false;
+            }
+        }
+        return complete;
+    }
+
+    private boolean run() {
+        List<GpuFinding> findings = new ArrayList<>();
+        try {
+            startPeer();
+            out.println(GpuFinding.heading());
+            for (GpuWorkload workload : GpuWorkload.all(tiny)) {
+                if (only.matcher(workload.order()).find()) {
+                    findings.add(compare(ignoresGoals ? workload.withoutGoal() : workload));
+                    out.println(findings.getLast());
+                    write(findings.getLast());
+                }
+            }
+        } finally {
+            if (peer != null) {
+                peer.close();
+            }
+        }
+        out.printf(Locale.ROOT, "the first runs took %.1f s, in which kernels are compiled and libraries plan%n",
+                firstRuns);
+        long held = findings.stream().filter(f -> f.verdict() == GpuFinding.Verdict.HELD).count();
+        long alone = findings.stream().filter(f -> f.verdict() == GpuFinding.Verdict.ALONE).count();
+        long below = findings.size() - held - alone;
+        out.println(held + " passed, " + below + " failed of " + findings.size()
+                + (alone > 0 ? ", " + alone + " with nothing to compare them with" : ""));
+        return below == 0 && !findings.isEmpty();
+    }
+
+    private void startPeer() {
+        if (python.equals("none")) {
+            return;
+        }
+        try {
+            Path errors = json == null ? Files.createTempFile("starling-peer", ".err")
+                    : Path.of(json + ".err");
+            peer = new PyTorchProcess(python, device.equals("cuda") ? "cuda" : "cpu", tf32, errors,
+                    ANSWER_TIMEOUT);
+            out.println("compared with " + peer.describe());
+        } catch (PyTorchProcess.Failure | UncheckedIOException e) {
+            out.println("PyTorch is not available: " + e.getMessage());
+            peer = null;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Measures alternately; if one of the two fails, the other is still measured. */
+    private GpuFinding compare(GpuWorkload workload) {
+        String note = "";
+        boolean theirs = false;
+        try {
+            if (peer != null && !workload.isHostTime()) {
+                peer.prepare(workload);
+                theirs = true;
+            }
+        } catch (PyTorchProcess.Failure e) {
+            note = "PyTorch: " + e.getMessage();
+        }
+        double[] times = {Double.NaN, Double.NaN};
+        try (Case ours = GpuCases.of(workload)) {
+            firstRuns += time(ours, 1);
+            int warm = workload.isTraining() ? WARM_TRAINING_ROUNDS : WARM_ROUNDS;
+            note += workload.isHostTime() ? hostTime(ours, times) : rounds(ours, theirs, warm, times);
+        } catch (RuntimeException | LinkageError e) {
+            note += String.valueOf(e.getMessage()).lines().findFirst().orElse(e.toString());
+            e.printStackTrace();
+        }
+        if (theirs) {
+            peer.release();
+        }
+        Device.current().backend().memory().trim();
+        if (workload.order().startsWith("copy")) {
+            copyRate = Math.max(workload.rate(times[0]), Double.isNaN(times[1]) ? 0 : workload.rate(times[1]));
+        }
+        double ofCopy = workload.isElementwise() ? workload.rate(times[0]) / copyRate : Double.NaN;
+        return new GpuFinding(workload, times[0], times[1], ofCopy, note);
+    }
+
+    /** Stores how long a run keeps the host busy, and returns an empty note. */
+    private String hostTime(Case ours, double[] times) {
+        int runs = repeats(n -> time(ours, n), WARM_ROUNDS);
+        // Warms up until the JIT compiler is done, which takes some ten thousand runs.
+        for (double seconds = 0; seconds < WARM_HOST_ROUNDS * millis / 1e3;) {
+            seconds += runs * HostTime.of(ours, runs);
+        }
+        double[] busy = new double[rounds];
+        Arrays.setAll(busy, round -> HostTime.of(ours, runs));
+        Arrays.sort(busy);
+        times[0] = busy[rounds / 2];
+        return "";
+    }
+
+    /** Stores the median times, and returns the error of PyTorch, if any. */
+    private String rounds(Case ours, boolean theirs, int warm, double[] times) {
+        int ourRepeats = repeats(n -> time(ours, n), warm);
+        String note = "";
+        int theirRepeats = 0;
+        try {
+            theirRepeats = theirs ? repeats(peer::time, warm) : 0;
+        } catch (PyTorchProcess.Failure e) {
+            note = "PyTorch: " + e.getMessage();
+        }
+        double[] mine = new double[rounds];
+        double[] other = new double[rounds];
+        for (int round = 0; round < rounds; round++) {
+            mine[round] = time(ours, ourRepeats) / ourRepeats;
+            other[round] = theirRepeats == 0 ? Double.NaN : peer.time(theirRepeats) / theirRepeats;
+        }
+        Arrays.sort(mine);
+        Arrays.sort(other);
+        times[0] = mine[rounds / 2];
+        times[1] = other[rounds / 2];
+        return note;
+    }
+
+    private interface Timed {
+        /** Returns the seconds of a number of runs. */
+        double time(int runs);
+    }
+
+    /** Warms up for the time of {@code warm} rounds, and returns the number of runs in a round. */
+    private int repeats(Timed work, int warm) {
+        int runs = 1;
+        double seconds = 0;
+        double last = work.time(1);
+        double round = millis / 1e3;
+        while (seconds < warm * round && seconds + last < 40 * round) {
+            last = work.time(runs);
+            seconds += last;
+            if (last < round / 2) {
+                runs *= 2;
+            }
+        }
+        return Math.max(1, (int) Math.round(runs * round / Math.max(last, 1e-9)));
+    }
+
+    private static double time(Case work, int runs) {
+        synchronize();
+        long start = System.nanoTime();
+        for (int i = 0; i < runs; i++) {
+            work.run();
+        }
+        synchronize();
+        return (System.nanoTime() - start) / 1e9;
+    }
+
+    /** Waits for all work queued on the device. */
+    private static void synchronize() {
+        try (Scope scope = Scope.open("synchronize")) {
+            Tensor.zeros(1).item();
+        }
+    }
+
+    private void write(GpuFinding finding) {
+        if (json == null) {
+            return;
+        }
+        try {
+            Files.writeString(json, finding.json() + "\n", StandardOpenOption.CREATE,
+                    StandardOpenOption.APPEND);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}

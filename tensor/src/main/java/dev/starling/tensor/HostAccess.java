@@ -1,0 +1,78 @@
+package dev.starling.tensor;
+
+import dev.starling.tensor.host.HostMemory;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
+import java.util.List;
+
+/** How the host reads elements. All methods wait until the device has computed them. */
+public sealed interface HostAccess permits Tensor {
+    private Tensor self() {
+        return (Tensor) this;
+    }
+
+    /**
+     * Returns the elements' memory without a copy; valid while the tensor is open.
+     *
+     * @throws TensorException if the tensor is not in host memory or not contiguous
+     */
+    default MemorySegment segment() {
+        Tensor self = self();
+        self.notifyRead();
+        if (!self.isContiguous() || !self.device().backend().hostVisible()) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, "segment", List.of(self.spec()),
+                    "the tensor must be contiguous and in host memory", "call to(Device.cpu()).contiguous() first");
+        }
+        return HostMemory.ALL.asSlice(self.address(), self.spec().bytes());
+    }
+
+    /** Returns the only element as a double. */
+    default double item() {
+        return HostMemory.getDouble(self().dtype(), only().address());
+    }
+
+    /** Returns the only element as a long. */
+    default long itemLong() {
+        return HostMemory.getLong(self().dtype(), only().address());
+    }
+
+    private Tensor only() {
+        if (self().count() != 1) {
+            throw new TensorException(TensorException.Problem.SHAPE, "item", List.of(self().spec()),
+                    "needs exactly one element", "index or reduce first");
+        }
+        return self().onHost();
+    }
+
+    /** Returns the elements in row-major order, converted to float. */
+    default float[] toFloats() {
+        float[] out = new float[HostMemory.arrayLength("array", self().count(), Float.BYTES)];
+        Tensor host = self().onHost();
+        DType dtype = host.dtype();
+        if (dtype == DType.F32) {
+            MemorySegment.copy(HostMemory.ALL, ValueLayout.JAVA_FLOAT_UNALIGNED, host.address(), out, 0, out.length);
+        } else {
+            for (int i = 0; i < out.length; i++) {
+                out[i] = (float) HostMemory.getDouble(dtype, host.address() + (long) i * dtype.bytes());
+            }
+        }
+        return out;
+    }
+
+    /** Returns the elements in row-major order, converted to double. */
+    default double[] toDoubles() {
+        double[] out = new double[HostMemory.arrayLength("array", self().count(), Double.BYTES)];
+        Tensor host = self().onHost();
+        Arrays.setAll(out, i -> HostMemory.getDouble(host.dtype(), host.address() + (long) i * host.dtype().bytes()));
+        return out;
+    }
+
+    /** Returns the elements in row-major order, converted to long. */
+    default long[] toLongs() {
+        long[] out = new long[HostMemory.arrayLength("array", self().count(), Long.BYTES)];
+        Tensor host = self().onHost();
+        Arrays.setAll(out, i -> HostMemory.getLong(host.dtype(), host.address() + (long) i * host.dtype().bytes()));
+        return out;
+    }
+}

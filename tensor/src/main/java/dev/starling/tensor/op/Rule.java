@@ -1,0 +1,210 @@
+package dev.starling.tensor.op;
+
+import static dev.starling.tensor.op.scalar.Scalar.operand;
+import static dev.starling.tensor.op.scalar.Scalar.parameter;
+
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Scalar;
+import java.util.List;
+
+/**
+ * The rule of an optimiser: its settings except the learning rate, the state that it keeps, and its arithmetic. It is
+ * defined here only: local optimisers, their checkpoints, the kernels of all devices and parameter servers read state
+ * and formula from the record. {@link Update.Step} applies it to tensors. The names of the records and of their
+ * components are part of the formats of files and messages; a component that is added later must mean by 0 what the
+ * rule did before.
+ */
+public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
+    /** Returns the names of the state's tensors, each of the parameter's shape. */
+    List<String> slots();
+
+    /**
+     * Returns the new elements of the parameter and of the state, in their order. Operands are the parameter, its
+     * gradient and the state.
+     */
+    Formula formula();
+
+    /**
+     * Returns the value of a parameter of the formula in one step. Rates and decays are such parameters, so that a
+     * schedule needs no new kernel.
+     *
+     * @param rate learning rate
+     * @param step number of the step, from 1
+     */
+    double coefficient(int parameter, double rate, long step);
+
+    /** Returns whether no setting is infinite or NaN; one that is would spoil all elements. */
+    boolean isFinite();
+
+    /** Returns whether the parameters of the formula depend on the number of the step. */
+    default boolean countsSteps() {
+        return false;
+    }
+
+    /** Returns the value of all elements of the state before the first step. */
+    default double initial() {
+        return 0;
+    }
+
+    /** Returns the operation of a step; see {@link Update.Step}. */
+    default Update.Step step(double rate, long step) {
+        return new Update.Step(this, rate, step);
+    }
+
+    /** Returns the name of the rule, by which messages and files name it. */
+    default String name() {
+        return getClass().getSimpleName();
+    }
+
+    /**
+     * Gradient descent: {@code g += weightDecay·p; v = momentum·v + (1 - dampening)·g; p -= rate·(nesterov ? g +
+     * momentum·v : v)}. Without momentum there is no velocity. (Sutskever et al., 2013)
+     *
+     * @param momentum 0 for none
+     * @param dampening of the gradient in the velocity
+     * @param weightDecay L2 penalty
+     * @param nesterov whether to use Nesterov momentum
+     */
+    record Sgd(double momentum, double dampening, double weightDecay, boolean nesterov) implements Rule {
+        private static final List<String> VELOCITY = List.of("velocity");
+        private static final Scalar DECAYED = operand(0).fma(parameter(1), operand(1));
+        private static final Formula DESCENT = Formula.of(DECAYED.fma(parameter(0), operand(0)));
+        private static final Formula MOMENTUM = withVelocity(false);
+        private static final Formula NESTEROV = withVelocity(true);
+
+        private static Formula withVelocity(boolean nesterov) {
+            Scalar velocity = DECAYED.fma(parameter(3), operand(2).mul(parameter(2)));
+            Scalar step = nesterov ? velocity.fma(parameter(2), DECAYED) : velocity;
+            return Formula.of(step.fma(parameter(0), operand(0)), velocity);
+        }
+
+        @Override
+        public List<String> slots() {
+            return momentum == 0 ? List.of() : VELOCITY;
+        }
+
+        @Override
+        public Formula formula() {
+            return momentum == 0 ? DESCENT : nesterov ? NESTEROV : MOMENTUM;
+        }
+
+        @Override
+        public double coefficient(int parameter, double rate, long step) {
+            return switch (parameter) {
+                case 0 -> -rate;
+                case 1 -> weightDecay;
+                case 2 -> momentum;
+                default -> 1 - dampening;
+            };
+        }
+
+        @Override
+        public boolean isFinite() {
+            return Double.isFinite(momentum + dampening + weightDecay);
+        }
+    }
+
+    /**
+     * {@code m = β₁m + (1-β₁)g; v = β₂v + (1-β₂)g²; p -= rate·(m/(1-β₁ᵗ))/(√(v/(1-β₂ᵗ)) + ε)}. Weight decay is added
+     * to the gradient or, decoupled, shrinks the parameter by {@code rate·weightDecay} first. (Kingma and Ba, 2014;
+     * Loshchilov and Hutter, 2017)
+     *
+     * @param beta1 decay of the mean
+     * @param beta2 decay of the square
+     * @param epsilon avoids division by 0
+     * @param weightDecay strength of the decay
+     * @param decoupled whether the decay is decoupled, as in AdamW
+     */
+    record Adam(double beta1, double beta2, double epsilon, double weightDecay, boolean decoupled) implements Rule {
+        private static final List<String> MOMENTS = List.of("mean", "square");
+        private static final Formula PLAIN = formula(false);
+        private static final Formula DECOUPLED = formula(true);
+
+        /**
+         * Weight decay either shrinks the parameter or is added to the gradient. One formula for both would add 0 times
+         * the parameter to the gradient, which is NaN for a parameter that is not finite. One of the bias corrections
+         * is part of the rate, the other is a factor of the root.
+         */
+        private static Formula formula(boolean decoupled) {
+            Scalar p = operand(0);
+            Scalar shrunk = decoupled ? p.mul(parameter(0)) : p;
+            Scalar g = decoupled ? operand(1) : p.fma(parameter(0), operand(1));
+            Scalar mean = g.fma(parameter(2), operand(2).mul(parameter(1)));
+            Scalar square = g.square().fma(parameter(4), operand(3).mul(parameter(3)));
+            Scalar root = square.sqrt().fma(parameter(6), parameter(7));
+            return Formula.of(mean.div(root).fma(parameter(5), shrunk), mean, square);
+        }
+
+        @Override
+        public List<String> slots() {
+            return MOMENTS;
+        }
+
+        @Override
+        public Formula formula() {
+            return decoupled ? DECOUPLED : PLAIN;
+        }
+
+        @Override
+        public double coefficient(int parameter, double rate, long step) {
+            return switch (parameter) {
+                case 0 -> decoupled ? 1 - rate * weightDecay : weightDecay;
+                case 1 -> beta1;
+                case 2 -> 1 - beta1;
+                case 3 -> beta2;
+                case 4 -> 1 - beta2;
+                case 5 -> -rate / (1 - StrictMath.pow(beta1, step));
+                case 6 -> 1 / Math.sqrt(1 - StrictMath.pow(beta2, step));
+                default -> epsilon;
+            };
+        }
+
+        @Override
+        public boolean isFinite() {
+            return Double.isFinite(beta1 + beta2 + epsilon + weightDecay);
+        }
+
+        @Override
+        public boolean countsSteps() {
+            return true;
+        }
+    }
+
+    /**
+     * {@code g += weightDecay·p; s += g²; p -= rate·g/(√s + ε)}. (Duchi, Hazan and Singer, 2011)
+     *
+     * @param epsilon avoids division by 0
+     * @param weightDecay L2 penalty
+     * @param initial the sum before the first step
+     */
+    record Adagrad(double epsilon, double weightDecay, double initial) implements Rule {
+        private static final List<String> SUM = List.of("sum");
+        private static final Formula FORMULA = divided();
+
+        private static Formula divided() {
+            Scalar g = operand(0).fma(parameter(1), operand(1));
+            Scalar sum = g.fma(g, operand(2));
+            return Formula.of(g.div(sum.sqrt().add(parameter(2))).fma(parameter(0), operand(0)), sum);
+        }
+
+        @Override
+        public List<String> slots() {
+            return SUM;
+        }
+
+        @Override
+        public Formula formula() {
+            return FORMULA;
+        }
+
+        @Override
+        public double coefficient(int parameter, double rate, long step) {
+            return parameter == 0 ? -rate : parameter == 1 ? weightDecay : epsilon;
+        }
+
+        @Override
+        public boolean isFinite() {
+            return Double.isFinite(epsilon + weightDecay + initial);
+        }
+    }
+}
