@@ -2,6 +2,7 @@ package dev.starling.transport.tcp;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Queue;
 
@@ -27,6 +28,11 @@ final class Buffers implements AutoCloseable {
 
     MemorySegment acquireLarge() {
         return acquire(large, LARGE);
+    }
+
+    /** Returns a byte buffer over native memory that others manage. */
+    static ByteBuffer view(long address, int length) {
+        return MemorySegment.ofAddress(address).reinterpret(length).asByteBuffer();
     }
 
     private MemorySegment acquire(Queue<MemorySegment> free, int length) {

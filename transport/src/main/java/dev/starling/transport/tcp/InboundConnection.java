@@ -1,6 +1,5 @@
 package dev.starling.transport.tcp;
 
-import dev.starling.transport.tcp.Registrations.Registered;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
@@ -13,16 +12,12 @@ import java.nio.channels.SocketChannel;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * A connection that a peer's link has opened: delivers its messages and writes its data into registered memory. Until
- * its peer is proven it has a small buffer, may not write, and is in the care of the {@link Gate}.
+ * A connection that a peer's link has opened: delivers its messages. Until its peer is proven it has a small buffer and
+ * is in the care of the {@link Gate}.
  */
 final class InboundConnection {
-    /** Data of a write from this length on are read straight into registered memory. */
-    private static final int MIN_DIRECT = 16 << 10;
     /** Bytes that are moved rather than left at the end of the buffer. */
     private static final int MOVED = 4 << 10;
-    /** An interceptor gets a multiple of this, except at the end. */
-    private static final int LINE = 64;
     private static final int MAX_READS = 8;
 
     private static final System.Logger LOG = System.getLogger(InboundConnection.class.getName());
@@ -44,12 +39,6 @@ final class InboundConnection {
     private boolean delayed;
     private long lastReadNs;
 
-    /** The memory that is being written, or {@code null} if the data are dropped. */
-    private Registered target;
-    private long offset;
-    private long remaining;
-    private int padding;
-
     InboundConnection(TcpWire wire, SocketChannel channel) throws IOException {
         this.wire = wire;
         this.channel = channel;
@@ -62,7 +51,7 @@ final class InboundConnection {
     private void use(MemorySegment newMemory) {
         memory = newMemory;
         buffer.wrap(memory.address(), (int) memory.byteSize());
-        in = Registrations.bytes(memory.address(), memory.byteSize());
+        in = Buffers.view(memory.address(), buffer.capacity());
     }
 
     void register(Selector selector) throws IOException {
@@ -115,8 +104,7 @@ final class InboundConnection {
         int work = 0;
         process();
         for (int i = 0; i < MAX_READS && !closed && !delayed; i++) {
-            boolean direct = isDirect();
-            ByteBuffer into = direct ? target.at(offset, remaining) : free();
+            ByteBuffer into = free();
             int room = into.remaining();
             int length = read(into);
             if (length <= 0) {
@@ -124,12 +112,7 @@ final class InboundConnection {
             }
             work++;
             lastReadNs = wire.nowNs();
-            if (direct) {
-                offset += length;
-                remaining -= length;
-            } else {
-                limit += length;
-            }
+            limit += length;
             process();
             if (length < room) {
                 break;
@@ -152,11 +135,6 @@ final class InboundConnection {
         }
     }
 
-    private boolean isDirect() {
-        return remaining >= MIN_DIRECT && position == limit && target != null && !target.isIntercepted()
-                && !target.isClosed();
-    }
-
     /** Returns the free end of the buffer. */
     private ByteBuffer free() {
         boolean grows = proven && memory.byteSize() == Buffers.SMALL;
@@ -166,11 +144,9 @@ final class InboundConnection {
             if (grows) {
                 use(wire.buffers().acquireLarge());
             }
-            // Data keep their alignment.
-            int to = position % Unit.ALIGNMENT;
-            MemorySegment.copy(old, position, memory, to, left);
-            position = to;
-            limit = to + left;
+            MemorySegment.copy(old, position, memory, 0, left);
+            position = 0;
+            limit = left;
             if (grows) {
                 wire.buffers().release(old);
             }
@@ -182,15 +158,7 @@ final class InboundConnection {
         delayed = false;
         boolean progress = true;
         while (progress && !closed) {
-            if (remaining > 0) {
-                progress = write();
-            } else if (padding > 0) {
-                progress = skip();
-            } else if (!greeted) {
-                progress = greet();
-            } else {
-                progress = beginUnit();
-            }
+            progress = greeted ? message() : greet();
         }
     }
 
@@ -222,25 +190,14 @@ final class InboundConnection {
         return false;
     }
 
-    private boolean beginUnit() {
+    private boolean message() {
         if (limit - position < Unit.MESSAGE_HEADER) {
             return false;
         }
-        switch (Unit.kind(buffer, position)) {
-            case Unit.MESSAGE -> {
-                return message();
-            }
-            case Unit.WRITE -> {
-                return beginWrite();
-            }
-            default -> {
-                refuse("it sent a unit of an unknown kind");
-                return false;
-            }
+        if (Unit.kind(buffer, position) != Unit.MESSAGE) {
+            refuse("it sent a unit of an unknown kind");
+            return false;
         }
-    }
-
-    private boolean message() {
         int length = Unit.messageLength(buffer, position);
         if (length < 0 || length > (proven ? TcpWire.MAX_MESSAGE : TcpWire.MAX_UNPROVEN_MESSAGE)) {
             refuse("it announced a message of " + length + " bytes");
@@ -258,65 +215,6 @@ final class InboundConnection {
         position += unit;
         wire.deliver(this, buffer, at, length);
         return true;
-    }
-
-    private boolean beginWrite() {
-        if (!proven) {
-            refuse("it began to write before it was proven");
-            return false;
-        }
-        if (limit - position < Unit.WRITE_HEADER) {
-            return false;
-        }
-        long number = Unit.registration(buffer, position);
-        target = wire.registrations().get(number, Unit.token(buffer, position));
-        offset = Unit.offset(buffer, position);
-        long length = Unit.writeLength(buffer, position);
-        // This side may have closed the memory before the peer could know.
-        boolean allowed = target == null ? wire.registrations().wasClosed(number) : target.contains(offset, length);
-        if (!allowed || length < 0) {
-            refuse("it wrote outside of registered memory");
-            return false;
-        }
-        remaining = length;
-        padding = Unit.padding(length);
-        position += Unit.WRITE_HEADER;
-        return true;
-    }
-
-    private boolean write() {
-        int length = (int) Math.min(limit - position, remaining);
-        if (length < remaining) {
-            length -= length % LINE;
-        }
-        if (length == 0) {
-            return false;
-        }
-        long from = buffer.addressOffset() + position;
-        long to = offset;
-        position += length;
-        offset += length;
-        remaining -= length;
-        if (target != null && !target.isClosed()) {
-            boolean written = false;
-            try {
-                target.write(to, from, length);
-                written = true;
-            } finally {
-                if (!written) {
-                    // An interceptor has failed: the data may not have been stored anywhere.
-                    close();
-                }
-            }
-        }
-        return true;
-    }
-
-    private boolean skip() {
-        int length = Math.min(padding, limit - position);
-        position += length;
-        padding -= length;
-        return length > 0;
     }
 
     private void refuse(String why) {

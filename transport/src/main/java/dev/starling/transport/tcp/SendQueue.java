@@ -1,6 +1,5 @@
 package dev.starling.transport.tcp;
 
-import dev.starling.transport.tcp.Registrations.Registered;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
@@ -9,16 +8,18 @@ import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
- * What a link has yet to write to its connection, in order: bytes that were copied into the queue, and registered
- * memory that the socket reads where it lies. Both kinds leave in one system call.
+ * What a link has yet to write to its connection, in order: bytes that were copied into the queue, and native memory
+ * that the socket reads where it lies. Both kinds leave in one system call.
  */
 final class SendQueue {
     /** Bytes that can wait; the longest message fits. */
     private static final int CAPACITY = Buffers.LARGE;
-    /** Pieces of registered memory that can wait. */
+    /** Pieces of memory that can wait. */
     private static final int MAX_PIECES = 16;
     private static final int SEGMENTS = 2 * MAX_PIECES + 1;
     private static final int GATHERED = 8;
+    /** Windows begin at its multiples, and are longer by a message. */
+    private static final long WINDOW = 1 << 30;
 
     private final UnsafeBuffer bytes;
     private final Segment[] segments = new Segment[SEGMENTS];
@@ -27,41 +28,41 @@ final class SendQueue {
     private int count;
     private int tail;
     private int copied;
-    private long piecesAdded;
-    private long piecesSent;
+    private int pieces;
 
-    /** Some bytes of the queue, or of registered memory. */
+    /** Some bytes of the queue, or of memory elsewhere. */
     private static final class Segment {
         private final ByteBuffer queue;
-        private Registered source;
-        private long at;
-        private long left;
+        /** Memory around a piece: pieces of one region share the window, so that it is created once. */
         private ByteBuffer window;
-        private Registered windowOf;
-        private int windowNumber;
+        private long windowAddress;
+        /** Called when the memory has been read; {@code null} for bytes of the queue. */
+        private Runnable release;
+        /** Offset in the queue, or address. */
+        private long at;
+        private int left;
 
         Segment(ByteBuffer queue) {
             this.queue = queue;
         }
 
         ByteBuffer bytes() {
-            if (source == null) {
-                return queue.clear().position((int) at).limit((int) (at + left));
+            if (release == null) {
+                return queue.clear().position((int) at).limit((int) at + left);
             }
-            int number = Registrations.window(at);
-            if (windowOf != source || windowNumber != number) {
-                window = source.newWindow(number);
-                windowOf = source;
-                windowNumber = number;
+            if (window == null || at < windowAddress || at + left > windowAddress + window.capacity()) {
+                windowAddress = at & -WINDOW;
+                window = Buffers.view(windowAddress, (int) WINDOW + TcpWire.MAX_MESSAGE);
             }
-            return Registrations.narrowed(window, at, left);
+            int from = (int) (at - windowAddress);
+            return window.clear().position(from).limit(from + left);
         }
     }
 
     SendQueue(MemorySegment memory) {
         bytes = new UnsafeBuffer(memory.address(), CAPACITY);
         for (int i = 0; i < SEGMENTS; i++) {
-            segments[i] = new Segment(Registrations.bytes(memory.address(), CAPACITY));
+            segments[i] = new Segment(Buffers.view(memory.address(), CAPACITY));
         }
     }
 
@@ -69,18 +70,9 @@ final class SendQueue {
         return count == 0;
     }
 
-    /** Returns how many pieces of registered memory were added. */
-    long piecesAdded() {
-        return piecesAdded;
-    }
-
-    /** Returns how many of them were written to the connection completely. */
-    long piecesSent() {
-        return piecesSent;
-    }
-
+    /** Returns whether a piece of memory can be appended. */
     boolean hasRoomForPiece() {
-        return piecesAdded - piecesSent < MAX_PIECES;
+        return pieces < MAX_PIECES;
     }
 
     /** Returns where in {@link #bytes} a number of bytes can be written before {@link #append}, or -1. */
@@ -100,7 +92,7 @@ final class SendQueue {
         tail = copied;
         for (int i = 0; i < count; i++) {
             Segment segment = segment(i);
-            segment.at -= segment.source == null ? head : 0;
+            segment.at -= segment.release == null ? head : 0;
         }
     }
 
@@ -108,28 +100,28 @@ final class SendQueue {
         return bytes;
     }
 
-    /** Adds the next bytes, which have been written where {@link #reserve} said. */
+    /** Appends the next bytes, which have been written where {@link #reserve} said. */
     void append(int length) {
         Segment last = count == 0 ? null : segment(count - 1);
-        if (last == null || last.source != null) {
-            last = add(null, tail);
+        if (last == null || last.release != null) {
+            last = add(tail, null);
         }
         last.left += length;
         tail += length;
         copied += length;
     }
 
-    /** Adds a piece of registered memory, if there {@linkplain #hasRoomForPiece is room}. */
-    void append(Registered source, long offset, long length) {
-        add(source, offset).left = length;
-        piecesAdded++;
+    /** Appends a piece of memory, for which there {@linkplain #hasRoomForPiece is room}. */
+    void append(long address, int length, Runnable release) {
+        add(address, release).left = length;
+        pieces++;
     }
 
-    private Segment add(Registered source, long at) {
+    private Segment add(long at, Runnable release) {
         Segment added = segment(count++);
-        added.source = source;
         added.at = at;
         added.left = 0;
+        added.release = release;
         return added;
     }
 
@@ -159,19 +151,37 @@ final class SendQueue {
         long left = written;
         while (count > 0) {
             Segment segment = segment(0);
-            long some = Math.min(left, segment.left);
+            int some = (int) Math.min(left, segment.left);
             segment.at += some;
             segment.left -= some;
             left -= some;
-            copied -= segment.source == null ? (int) some : 0;
+            copied -= segment.release == null ? some : 0;
             if (segment.left > 0) {
                 return;
             }
-            piecesSent += segment.source == null ? 0 : 1;
-            segment.source = null;
-            first = (first + 1) % SEGMENTS;
-            count--;
+            removeFirst();
         }
         tail = 0;
+    }
+
+    private void removeFirst() {
+        Segment segment = segment(0);
+        Runnable release = segment.release;
+        segment.release = null;
+        first = (first + 1) % SEGMENTS;
+        count--;
+        if (release != null) {
+            pieces--;
+            release.run();
+        }
+    }
+
+    /** Drops everything; the memory elsewhere is not read any more. */
+    void clear() {
+        while (count > 0) {
+            removeFirst();
+        }
+        tail = 0;
+        copied = 0;
     }
 }

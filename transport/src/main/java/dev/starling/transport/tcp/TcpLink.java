@@ -2,9 +2,7 @@ package dev.starling.transport.tcp;
 
 import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.Link;
-import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
-import dev.starling.transport.tcp.Registrations.Registered;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.net.InetSocketAddress;
@@ -13,7 +11,6 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.SocketChannel;
 import java.util.concurrent.TimeUnit;
 import org.agrona.DirectBuffer;
-import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
 /**
@@ -29,15 +26,11 @@ final class TcpLink implements Link {
     private static final long CLOSE_NS = TimeUnit.MILLISECONDS.toNanos(500);
     /** How long to wait for the last messages of a peer whose connection broke. */
     private static final long LAST_MESSAGES_NS = TimeUnit.SECONDS.toNanos(1);
-    /** Data of a write from this length on are sent from where they lie. */
-    private static final int MIN_UNCOPIED = 16 << 10;
 
     private final TcpWire wire;
     private final InetSocketAddress peer;
     private final ByteBuffer answer = ByteBuffer.allocateDirect(Unit.REPLY);
     private final UnsafeBuffer answerView = new UnsafeBuffer(answer);
-    private final UnsafeBuffer small = new UnsafeBuffer(0, 0);
-    private final PendingWrites writes = new PendingWrites();
     private State state = State.APART;
     private SocketChannel channel;
     private SelectionKey key;
@@ -81,19 +74,57 @@ final class TcpLink implements Link {
             return unavailable();
         }
         int length = headerLength + bodyLength;
-        if (length > TcpWire.MAX_MESSAGE) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "a message must have at most "
-                    + TcpWire.MAX_MESSAGE + " bytes, got " + length, "");
-        }
+        checkLength(length);
         int unit = Unit.messageUnit(length);
         int at = queue.reserve(unit);
         if (at < 0) {
             return Wire.BACK_PRESSURED;
         }
-        putMessage(at, header, headerOffset, headerLength, body, bodyOffset, bodyLength);
+        putHeader(at, length, header, headerOffset, headerLength);
+        if (bodyLength > 0) {
+            queue.bytes().putBytes(at + Unit.MESSAGE_HEADER + headerLength, body, bodyOffset, bodyLength);
+        }
+        queue.bytes().setMemory(at + Unit.MESSAGE_HEADER + length, Unit.padding(length), (byte) 0);
         queue.append(unit);
         sendUnlessPolled();
         return Wire.SENT;
+    }
+
+    @Override
+    public int offerInPlace(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
+            int bodyLength, Runnable release) {
+        if (state != State.CONNECTED) {
+            return unavailable();
+        }
+        int length = headerLength + bodyLength;
+        checkLength(length);
+        int before = Unit.MESSAGE_HEADER + headerLength;
+        int padding = Unit.padding(length);
+        int at = queue.hasRoomForPiece() ? queue.reserve(before + padding) : -1;
+        if (at < 0) {
+            return Wire.BACK_PRESSURED;
+        }
+        putHeader(at, length, header, headerOffset, headerLength);
+        queue.bytes().setMemory(at + before, padding, (byte) 0);
+        queue.append(before);
+        queue.append(body.addressOffset() + bodyOffset, bodyLength, release);
+        if (padding > 0) {
+            queue.append(padding);
+        }
+        sendUnlessPolled();
+        return Wire.SENT;
+    }
+
+    private static void checkLength(int length) {
+        if (length > TcpWire.MAX_MESSAGE) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, "a message must have at most "
+                    + TcpWire.MAX_MESSAGE + " bytes, got " + length, "");
+        }
+    }
+
+    private void putHeader(int at, int length, DirectBuffer header, int headerOffset, int headerLength) {
+        Unit.putMessageHeader(queue.bytes(), at, length);
+        queue.bytes().putBytes(at + Unit.MESSAGE_HEADER, header, headerOffset, headerLength);
     }
 
     private int unavailable() {
@@ -241,9 +272,9 @@ final class TcpLink implements Link {
             channel = null;
         }
         if (queue != null) {
-            writes.breakOff(queue.piecesSent());
-            wire.buffers().release(memory);
+            queue.clear();
             queue = null;
+            wire.buffers().release(memory);
         }
         blocked = false;
         turnedAway = false;
@@ -251,7 +282,7 @@ final class TcpLink implements Link {
 
     /** Does what is due; returns the amount of work done. */
     int work(long now) {
-        int work = writes.complete(queue == null ? 0 : queue.piecesSent());
+        int work = 0;
         switch (state) {
             case APART -> {
                 if (now >= deadlineNs) {
@@ -283,7 +314,7 @@ final class TcpLink implements Link {
 
     /** Returns whether the link was closed and nothing of it remains to be done. */
     boolean isOver() {
-        return state == State.OVER && writes.isEmpty();
+        return state == State.OVER;
     }
 
     /** Gives up what has not been sent. */
@@ -312,97 +343,5 @@ final class TcpLink implements Link {
             end();
         }
         wire.forget(this);
-    }
-
-    RemoteWrites.Target attach(RegistrationKey target) {
-        if (state != State.CONNECTED) {
-            throw new TransportException(TransportException.Problem.LOST, "the link to " + peer + " is not connected",
-                    "attach a key after the peer has sent it and this link has sent a message");
-        }
-        return new Target(target);
-    }
-
-    /** Memory that the peer registered. */
-    private final class Target implements RemoteWrites.Target {
-        private final RegistrationKey target;
-
-        Target(RegistrationKey target) {
-            this.target = target;
-        }
-
-        @Override
-        public int put(long offset, MemorySegment source, RemoteWrites.Completion completion, long tag) {
-            return write(target, offset, source, completion, tag, null, 0, -1);
-        }
-
-        @Override
-        public int putAndSend(long offset, MemorySegment source, RemoteWrites.Completion completion, long tag,
-                DirectBuffer message, int messageOffset, int messageLength) {
-            return write(target, offset, source, completion, tag, message, messageOffset, messageLength);
-        }
-
-        @Override
-        public boolean isOrdered() {
-            return true;
-        }
-
-        @Override
-        public void close() { }
-    }
-
-    /** Sends a write and, if its length is not negative, a message. */
-    private int write(RegistrationKey target, long offset, MemorySegment source, RemoteWrites.Completion completion,
-            long tag, DirectBuffer message, int messageOffset, int messageLength) {
-        long length = source.byteSize();
-        target.check(offset, length);
-        if (state != State.CONNECTED) {
-            int code = unavailable();
-            return code == Wire.NOT_CONNECTED ? Wire.BACK_PRESSURED : code;
-        }
-        boolean copies = length < MIN_UNCOPIED;
-        int padding = Unit.padding(length);
-        int behind = padding + (messageLength < 0 ? 0 : Unit.messageUnit(messageLength));
-        int at = writes.isFull() || !copies && !queue.hasRoomForPiece() ? -1
-                : queue.reserve(Unit.WRITE_HEADER + (copies ? (int) length : 0) + behind);
-        if (at < 0) {
-            return Wire.BACK_PRESSURED;
-        }
-        MutableDirectBuffer bytes = queue.bytes();
-        Unit.putWriteHeader(bytes, at, target, offset, length);
-        queue.append(Unit.WRITE_HEADER);
-        at += Unit.WRITE_HEADER;
-        if (copies) {
-            small.wrap(source.address(), (int) length);
-            bytes.putBytes(at, small, 0, (int) length);
-            queue.append((int) length);
-            at += (int) length;
-        } else {
-            Registered registered = wire.registrations().containing(source);
-            queue.append(registered, registered.offset(source.address()), length);
-        }
-        bytes.setMemory(at, padding, (byte) 0);
-        at += padding;
-        if (messageLength >= 0) {
-            putMessage(at, message, messageOffset, messageLength, null, 0, 0);
-        }
-        if (behind > 0) {
-            queue.append(behind);
-        }
-        writes.add(completion, tag, copies ? 0 : queue.piecesAdded());
-        sendUnlessPolled();
-        return Wire.SENT;
-    }
-
-    private void putMessage(int at, DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body,
-            int bodyOffset, int bodyLength) {
-        MutableDirectBuffer bytes = queue.bytes();
-        int length = headerLength + bodyLength;
-        Unit.putMessageHeader(bytes, at, length);
-        int to = at + Unit.MESSAGE_HEADER;
-        bytes.putBytes(to, header, headerOffset, headerLength);
-        if (bodyLength > 0) {
-            bytes.putBytes(to + headerLength, body, bodyOffset, bodyLength);
-        }
-        bytes.setMemory(to + length, Unit.padding(length), (byte) 0);
     }
 }

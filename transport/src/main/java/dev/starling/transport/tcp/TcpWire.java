@@ -6,11 +6,9 @@ import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
-import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
-import java.lang.foreign.MemorySegment;
 import java.net.BindException;
 import java.net.Inet6Address;
 import java.net.InetAddress;
@@ -36,7 +34,7 @@ import org.agrona.concurrent.UnsafeBuffer;
  * A wire over non-blocking sockets that {@link #poll} drives. Each link is a connection of its own, over which only its
  * owner sends.
  */
-final class TcpWire implements Wire, RemoteWrites {
+final class TcpWire implements Wire {
     static final int MAX_MESSAGE = (128 << 10) - Unit.MESSAGE_HEADER;
     /** Longer than any message of a handshake. */
     static final int MAX_UNPROVEN_MESSAGE = Buffers.SMALL - Unit.MESSAGE_HEADER;
@@ -54,7 +52,6 @@ final class TcpWire implements Wire, RemoteWrites {
     private final Selector selector;
     private final Gate gate;
     private final Buffers buffers = new Buffers();
-    private final Registrations registrations = new Registrations();
     private final ByteBuffer preamble = ByteBuffer.allocateDirect(Unit.PREAMBLE);
     private final ByteBuffer reply = ByteBuffer.allocateDirect(Unit.REPLY);
     private final ByteBuffer busy = ByteBuffer.allocateDirect(1).put(0, Unit.BUSY);
@@ -163,6 +160,11 @@ final class TcpWire implements Wire, RemoteWrites {
     /** Returns whether a peer runs on this machine, judging by its address. */
     private boolean isLocal(InetSocketAddress peer) {
         return peer.getAddress().isLoopbackAddress() || peer.getAddress().equals(settings.bind().getAddress());
+    }
+
+    @Override
+    public boolean sendsInPlace() {
+        return true;
     }
 
     @Override
@@ -319,10 +321,6 @@ final class TcpWire implements Wire, RemoteWrites {
         return buffers;
     }
 
-    Registrations registrations() {
-        return registrations;
-    }
-
     ByteBuffer preamble() {
         return preamble.clear();
     }
@@ -333,22 +331,6 @@ final class TcpWire implements Wire, RemoteWrites {
 
     ByteBuffer busy() {
         return busy.clear();
-    }
-
-    @Override
-    public Registration register(MemorySegment memory) {
-        checkOpen();
-        if (!memory.isNative() || memory.byteSize() == 0) {
-            throw new TransportException(Problem.ARGUMENT, "only native memory of at least 1 byte can be registered, "
-                    + "got " + memory, "");
-        }
-        return registrations.register(memory);
-    }
-
-    @Override
-    public Target attach(Link link, byte[] key) {
-        checkOpen();
-        return ((TcpLink) link).attach(RegistrationKey.decode(key));
     }
 
     @Override

@@ -11,7 +11,6 @@ import org.agrona.MutableDirectBuffer;
  * <pre>
  * from the link       PREAMBLE  magic i64, wire i64
  *                     MESSAGE   kind i32, length i32, message, padding
- *                     WRITE     kind i32, 0 i32, registration i64, token i64, offset i64, length i64, data, padding
  * from the receiver   REPLY     magic i64, wire i64
  *                     BUSY      u8, before it closes a connection whose peer is unproven: the link may try again
  * </pre>
@@ -23,18 +22,16 @@ final class Unit {
 
     static final int MESSAGE = 1;
     static final int MESSAGE_HEADER = 8;
-    static final int WRITE = 2;
-    static final int WRITE_HEADER = 40;
 
-    static final int ALIGNMENT = 8;
+    private static final int ALIGNMENT = 8;
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final long PREAMBLE_MAGIC = 0x0131_7063_742d_7473L;
     private static final long REPLY_MAGIC = 0x0132_7063_742d_7473L;
 
     private Unit() { }
 
-    static int padding(long length) {
-        return (int) (-length & ALIGNMENT - 1);
+    static int padding(int length) {
+        return -length & ALIGNMENT - 1;
     }
 
     /** Returns the length of the unit that carries a message. */
@@ -76,30 +73,5 @@ final class Unit {
 
     static int messageLength(DirectBuffer buffer, int at) {
         return buffer.getInt(at + 4, ORDER);
-    }
-
-    static void putWriteHeader(MutableDirectBuffer buffer, int at, RegistrationKey key, long offset, long length) {
-        buffer.putInt(at, WRITE, ORDER);
-        buffer.putInt(at + 4, 0, ORDER);
-        buffer.putLong(at + 8, key.number(), ORDER);
-        buffer.putLong(at + 16, key.token(), ORDER);
-        buffer.putLong(at + 24, offset, ORDER);
-        buffer.putLong(at + 32, length, ORDER);
-    }
-
-    static long registration(DirectBuffer buffer, int at) {
-        return buffer.getLong(at + 8, ORDER);
-    }
-
-    static long token(DirectBuffer buffer, int at) {
-        return buffer.getLong(at + 16, ORDER);
-    }
-
-    static long offset(DirectBuffer buffer, int at) {
-        return buffer.getLong(at + 24, ORDER);
-    }
-
-    static long writeLength(DirectBuffer buffer, int at) {
-        return buffer.getLong(at + 32, ORDER);
     }
 }

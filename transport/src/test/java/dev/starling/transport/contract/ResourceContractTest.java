@@ -100,12 +100,10 @@ class ResourceContractTest {
             Traffic traffic = new Traffic(c);
             // A message and its echo, a put and its completion in each round. UCX's Java binding creates an object of
             // 128 bytes for each send; Aeron's driver creates iterators until it is compiled, which may take minutes on
-            // a busy machine; over tcp a put creates the slice that describes its source; the other wires create
-            // nothing. Periodic work may allocate a little.
+            // a busy machine; the other wires create nothing. Periodic work may allocate a little.
             long each = switch (setting.provider()) {
                 case "ucx" -> 6 * 128;
                 case "aeron" -> 200;
-                case "tcp" -> 64;
                 default -> 1;
             };
             List<Long> tooMuch = new ArrayList<>();

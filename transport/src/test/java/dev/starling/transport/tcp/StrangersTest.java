@@ -127,7 +127,6 @@ class StrangersTest {
         assertThat(answerUntilClosed(stranger(preamble(), unit(Unit.MESSAGE, -1, 0)))).hasSize(16);
         assertThat(answerUntilClosed(stranger(preamble(), unit(Unit.MESSAGE, TcpWire.MAX_UNPROVEN_MESSAGE + 1, 0))))
                 .hasSize(16);
-        assertThat(answerUntilClosed(stranger(preamble(), unit(Unit.WRITE, 0, 32)))).hasSize(16);
         assertThat(answerUntilClosed(stranger(preamble(), unit(77, 0, 0)))).hasSize(16);
         SplittableRandom random = new SplittableRandom(3);
         for (int i = 0; i < 50; i++) {

@@ -1,7 +1,6 @@
 package dev.starling.transport.tcp;
 
 import static dev.starling.transport.spi.Wires.await;
-import static dev.starling.transport.spi.Wires.drive;
 import static dev.starling.transport.spi.Wires.offer;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
@@ -10,15 +9,14 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.Link;
-import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.Wires;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.net.InetSocketAddress;
 import java.net.Socket;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.function.UnaryOperator;
@@ -100,107 +98,69 @@ class TcpWireTest {
     }
 
     @Test
-    void writesAndSendsThroughSmallSocketBuffers() {
+    void sendsInPlaceThroughSmallSocketBuffers() {
         UnaryOperator<TransportConfig> small = c -> c.option("sendBuffer", "4k").option("receiveBuffer", "4k");
         try (Arena arena = Arena.ofShared(); TcpWire from = open(small); TcpWire to = open(small)) {
-            long bytes = 3_000_001;
-            MemorySegment source = arena.allocate(bytes + 16);
+            int max = from.maxMessageLength() - Wires.HEADER;
+            int[] lengths = {1, 8, 100, 16 << 10, 40_003, 70_001, max - 1, max};
+            MemorySegment source = arena.allocate(2L * max);
             SplittableRandom random = new SplittableRandom(1);
-            for (long i = 0; i < bytes; i++) {
+            for (long i = 0; i < source.byteSize(); i++) {
                 source.set(ValueLayout.JAVA_BYTE, i, (byte) random.nextInt());
             }
             Link link = proven(from, to);
-            for (boolean registered : new boolean[] {true, false}) {
-                RemoteWrites.Registration sources = registered ? from.register(source) : null;
-                MemorySegment memory = arena.allocate(bytes);
-                RemoteWrites.Target target = from.attach(link, to.register(memory).key());
-                List<Long> order = new ArrayList<>();
-                UnsafeBuffer message = new UnsafeBuffer(new byte[12]);
-                long[] lengths = {0, 1, 8, 100, 16 << 10, 40_003, 70_000, bytes - 200_000};
-                long[] sent = new long[2];
-                List<Long> completed = new ArrayList<>();
-                await(() -> {
-                    while (sent[0] < lengths.length) {
-                        int index = (int) sent[0];
-                        message.putLong(0, sent[1] + lengths[index]);
-                        int code = target.putAndSend(sent[1], source.asSlice(sent[1], lengths[index]),
-                                (tag, written) -> completed.add(written ? tag : -1), index, message, 0, 12);
-                        if (code != Wire.SENT) {
-                            assertThat(code).isEqualTo(Wire.BACK_PRESSURED);
-                            break;
-                        }
-                        sent[1] += lengths[index];
-                        sent[0]++;
-                    }
-                    to.poll((buffer, offset, length) -> {
-                        assertThat(length).isEqualTo(12);
-                        long end = buffer.getLong(offset);
-                        assertThat(MemorySegment.mismatch(source, 0, end, memory, 0, end)).isEqualTo(-1);
-                        order.add(end);
-                    }, 16);
-                    return order.size() == lengths.length && completed.size() == lengths.length;
-                }, from);
-                assertThat(order).isSorted();
-                assertThat(completed).containsExactly(0L, 1L, 2L, 3L, 4L, 5L, 6L, 7L);
-                if (sources != null) {
-                    sources.close();
-                }
-            }
-        }
-    }
-
-    @Test
-    void breaksALinkThatWritesWithAForgedKey() {
-        try (Arena arena = Arena.ofShared(); TcpWire from = open(); TcpWire to = open()) {
-            MemorySegment memory = arena.allocate(64);
-            MemorySegment source = arena.allocate(64).fill((byte) 1);
-            RegistrationKey key = RegistrationKey.decode(to.register(memory).key());
-            Link honest = proven(from, to);
-            for (RegistrationKey forged : List.of(new RegistrationKey(key.number(), key.token() + 1, 64),
-                    new RegistrationKey(key.number() + 1, key.token(), 64),
-                    new RegistrationKey(key.number(), key.token(), 128))) {
-                Link link = proven(from, to);
-                RemoteWrites.Target target = from.attach(link, forged.encode());
-                target.put(forged.length() - 64, source, (tag, written) -> { }, 0);
-                await(() -> offer(link, new byte[4]) == Wire.CLOSED, from, to);
-            }
-            assertThat(memory.mismatch(arena.allocate(64))).isEqualTo(-1);
-            assertThat(offer(honest, new byte[4])).isEqualTo(Wire.SENT);
-            assertThatThrownBy(() -> from.attach(honest, new byte[7])).isInstanceOf(TransportException.class);
-        }
-    }
-
-    @Test
-    void dropsWritesIntoMemoryThatHasBeenClosed() {
-        try (Arena arena = Arena.ofShared(); TcpWire from = open(); TcpWire to = open()) {
-            MemorySegment memory = arena.allocate(100_000);
-            MemorySegment source = arena.allocate(100_000).fill((byte) 1);
-            RemoteWrites.Registration registration = to.register(memory);
-            Link link = proven(from, to);
-            RemoteWrites.Target target = from.attach(link, registration.key());
-            registration.close();
-            boolean[] notified = new boolean[1];
-            assertThat(target.putAndSend(0, source, (tag, written) -> { }, 0, new UnsafeBuffer(new byte[5]), 0, 5))
-                    .isEqualTo(Wire.SENT);
+            int count = 60;
+            int[] sent = new int[1];
+            int[] received = new int[1];
+            int[] released = new int[1];
+            UnsafeBuffer header = new UnsafeBuffer(new byte[Wires.HEADER]);
+            UnsafeBuffer body = new UnsafeBuffer(0, 0);
             await(() -> {
-                to.poll((buffer, offset, length) -> notified[0] = length == 5, 16);
-                return notified[0];
+                while (sent[0] < count) {
+                    int index = sent[0];
+                    int length = lengths[index % lengths.length];
+                    header.putLong(0, index);
+                    body.wrap(source.address() + index, length);
+                    int code = index % 3 == 2 ? link.offer(header, 0, Wires.HEADER, body, 0, length)
+                            : link.offerInPlace(header, 0, Wires.HEADER, body, 0, length, () -> released[0]++);
+                    if (code != Wire.SENT) {
+                        assertThat(code).isEqualTo(Wire.BACK_PRESSURED);
+                        break;
+                    }
+                    sent[0]++;
+                }
+                to.poll((buffer, offset, length) -> {
+                    int index = received[0]++;
+                    assertThat(buffer.getLong(offset)).isEqualTo(index);
+                    assertThat(length - Wires.HEADER).isEqualTo(lengths[index % lengths.length]);
+                    MemorySegment came = MemorySegment.ofAddress(buffer.addressOffset() + offset + Wires.HEADER)
+                            .reinterpret(length - Wires.HEADER);
+                    assertThat(came.mismatch(source.asSlice(index, length - Wires.HEADER))).isEqualTo(-1);
+                }, 16);
+                return received[0] == count;
             }, from);
-            assertThat(memory.mismatch(arena.allocate(100_000))).isEqualTo(-1);
+            assertThat(released[0]).isEqualTo(count - count / 3);
         }
     }
 
     @Test
-    void endsTheConnectionOfAnInterceptorThatFails() {
+    void releasesTheMemoryOfALinkThatEnds() {
         try (Arena arena = Arena.ofShared(); TcpWire from = open(); TcpWire to = open()) {
-            RemoteWrites.Registration registration = to.register(arena.allocate(1000));
-            registration.onWrite((offset, address, bytes) -> {
-                throw new IllegalStateException("the interceptor");
-            });
             Link link = proven(from, to);
-            from.attach(link, registration.key()).put(0, arena.allocate(1000), (tag, written) -> { }, 0);
-            assertThatThrownBy(() -> await(() -> drive(from) < 0, to)).hasMessage("the interceptor");
-            await(() -> offer(link, new byte[4]) == Wire.CLOSED, from, to);
+            int length = from.maxMessageLength() - Wires.HEADER;
+            UnsafeBuffer body = new UnsafeBuffer(arena.allocate(length).address(), length);
+            int[] pending = new int[1];
+            UnsafeBuffer header = new UnsafeBuffer(new byte[Wires.HEADER]);
+            int code;
+            do {
+                code = link.offerInPlace(header, 0, Wires.HEADER, body, 0, length, () -> pending[0]--);
+                pending[0] += code == Wire.SENT ? 1 : 0;
+            } while (code == Wire.SENT);
+            assertThat(code).isEqualTo(Wire.BACK_PRESSURED);
+            assertThat(pending[0]).isPositive();
+            to.close();
+            await(() -> offer(link, new byte[4]) == Wire.CLOSED, from);
+            assertThat(pending[0]).isZero();
         }
     }
 
