@@ -72,10 +72,10 @@ import java.util.function.IntConsumer;
 import java.util.stream.Stream;
 
 /**
- * The backend of one GPU. Each family of operations has its kernels in a class of its own; where libraries compute some
- * of them, or operands may be too large, the family has a {@link KernelChain}. Work is queued and runs in the order of
- * the calls. A kernel's error shows at a later call, a bad index at the thread's next download; a synchronous device
- * waits until each operation is done.
+ * The backend of one GPU. Each family of operations has its kernels in a class of its own; those that libraries may
+ * compute, or that need temporary memory, form a {@link KernelChain}. Work is queued and runs in the order of the
+ * calls. A kernel's error shows at a later call, a bad index at the thread's next download; a synchronous device waits
+ * until each operation is done.
  */
 final class CudaBackend implements Backend {
     private final Device device;
@@ -90,11 +90,11 @@ final class CudaBackend implements Backend {
     private final SideCopies copies;
     private final PinnedCopies pinned;
     private final MovementKernels movement;
-    private final RandomKernels random;
     private final UpdateKernels update;
-    private final PoolingKernels pooling;
-    private final SortingKernels sorting;
-    private final SelectionKernels selection;
+    private final KernelChain<Random> random;
+    private final KernelChain<Pooling> pooling;
+    private final KernelChain<Sorting> sorting;
+    private final KernelChain<Selection> selection;
     private final KernelChain<Contraction> contraction;
     private final KernelChain<Recurrence> recurrence;
     private final KernelChain<Convolution> convolution;
@@ -128,12 +128,13 @@ final class CudaBackend implements Backend {
         ReductionKernels sums = new ReductionKernels(launcher);
         this.libraries = libraries.of(launcher, workspaces, sums, config);
         movement = new MovementKernels(launcher);
-        random = new RandomKernels(launcher);
         update = new UpdateKernels(launcher);
-        pooling = new PoolingKernels(launcher);
-        sorting = new SortingKernels(launcher);
-        selection = new SelectionKernels(launcher, sorting);
         HostFallback host = new HostFallback(this, launcher);
+        random = chain(List.of(), new RandomKernels(launcher), host);
+        pooling = chain(List.of(), new PoolingKernels(launcher), host);
+        SortingKernels sorts = new SortingKernels(launcher);
+        sorting = chain(List.of(), sorts, host);
+        selection = chain(List.of(), new SelectionKernels(launcher, sorts), host);
         List<Products> products = Stream.concat(this.libraries.products().stream(),
                 Stream.of(new ProductKernels(launcher))).toList();
         contraction = new KernelChain<>(products.stream().map(p -> new ContractionKernels(launcher, sums, p)).toList(),
@@ -235,11 +236,11 @@ final class CudaBackend implements Backend {
             case Elementwise e -> launcher.elementwise().run(e, inputs, outputs[0]);
             case Movement m -> movement.run(m, inputs, outputs[0]);
             case Fill f -> launcher.fill().run(f, outputs[0]);
-            case Random r -> random.run(r, inputs, outputs[0]);
+            case Random r -> random.run(r, inputs, outputs);
             case Update u -> update.run(u, inputs);
             case Pooling p -> pooling.run(p, inputs, outputs);
-            case Selection s -> selection.run(s, inputs, outputs[0]);
-            case Sorting s -> sorting.run(s, inputs[0], outputs);
+            case Selection s -> selection.run(s, inputs, outputs);
+            case Sorting s -> sorting.run(s, inputs, outputs);
             case Contraction c -> contraction.run(c, inputs, outputs);
             case Convolution c -> convolution.run(c, inputs, outputs);
             case Reduction r -> reduction.run(r, inputs, outputs);
@@ -270,7 +271,7 @@ final class CudaBackend implements Backend {
     @Override
     public synchronized DeviceCollectives collectives() {
         if (collectives == null) {
-            collectives = Optional.ofNullable(libraries.collectives().apply(submissions.queueing()));
+            collectives = Optional.ofNullable(libraries.collectives().apply(submissions));
         }
         return collectives.orElse(null);
     }

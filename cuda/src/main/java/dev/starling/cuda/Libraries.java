@@ -8,6 +8,7 @@ import dev.starling.cuda.dnn.Cudnn;
 import dev.starling.cuda.dnn.CudnnAttention;
 import dev.starling.cuda.dnn.CudnnConvolution;
 import dev.starling.cuda.dnn.CudnnRecurrence;
+import dev.starling.cuda.gpu.Submissions;
 import dev.starling.cuda.kernels.Kernels;
 import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.Products;
@@ -19,7 +20,6 @@ import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.spi.DeviceCollectives;
 import java.util.List;
 import java.util.Set;
-import java.util.concurrent.locks.Lock;
 import java.util.function.Function;
 
 /**
@@ -30,13 +30,13 @@ import java.util.function.Function;
  * @param attention ways to compute attention
  * @param recurrence ways to compute recurrent layers
  * @param open opens those that are not open yet: opening one may block, which is not allowed during a capture
- * @param collectives sums over several GPUs, or {@code null}; they hold the given lock while they queue work
+ * @param collectives sums over several GPUs, or {@code null}; they queue work through the given entry
  */
 record Libraries(List<Products> products, List<Kernels<Convolution>> convolution, List<Kernels<Attention>> attention,
-        List<CudnnRecurrence> recurrence, Runnable open, Function<Lock, DeviceCollectives> collectives) {
+        List<CudnnRecurrence> recurrence, Runnable open, Function<Submissions, DeviceCollectives> collectives) {
     /** Starling's own kernels compute everything. */
     static final Source NONE = (launcher, memory, sums, config) -> new Libraries(List.of(), List.of(), List.of(),
-            List.of(), () -> { }, queueing -> null);
+            List.of(), () -> { }, submissions -> null);
 
     /** Makes the libraries of a device. */
     @FunctionalInterface
@@ -62,6 +62,6 @@ record Libraries(List<Products> products, List<Kernels<Convolution>> convolution
                     if (!families.isEmpty()) {
                         cudnn.isOpen("Starling's own kernels compute instead, which are slower");
                     }
-                }, queueing -> Nccl.open(launcher.gpu(), launcher.stream(), queueing));
+                }, submissions -> Nccl.open(launcher.gpu(), launcher.stream(), submissions));
     }
 }

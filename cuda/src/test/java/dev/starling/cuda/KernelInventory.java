@@ -15,7 +15,6 @@ import dev.starling.cuda.kernels.ConvolutionKernels;
 import dev.starling.cuda.kernels.Kernels;
 import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.Multiplication;
-import dev.starling.cuda.kernels.OperandCopies;
 import dev.starling.cuda.kernels.Product;
 import dev.starling.cuda.kernels.ReductionKernels;
 import dev.starling.cuda.kernels.SignBits;
@@ -32,6 +31,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.Threads;
 import dev.starling.tensor.conformance.Conformance;
@@ -72,20 +72,18 @@ public final class KernelInventory {
     /** Libraries that do nothing and report success, but read the operands that the real ones read. */
     private static final Libraries.Source IDLE = (launcher, memory, sums, config) -> new Libraries(
             List.of(product -> multiply(launcher, product)), List.of(new IdleConvolution(launcher, sums)), List.of(),
-            List.of(), () -> { }, queueing -> null);
+            List.of(), () -> { }, submissions -> null);
 
     private static Answer multiply(Launcher launcher, Multiplication m) {
         Product product = m.product(m.a(), m.b());
-        try (OperandCopies copies = new OperandCopies(launcher)) {
-            for (Tensor copied : new Tensor[] {MatrixCall.supportsA(product) ? null : m.a(),
-                MatrixCall.supportsB(product) ? null : m.b()}) {
-                if (copied != null) {
-                    copies.copied(copied);
-                }
-            }
-            if (m.after() == ProductEpilogue.RELU_GRADIENT) {
-                copies.add(SignBits.of(launcher, m.side(), MatrixCall.sideBits(product.n())));
-            }
+        if (!MatrixCall.supportsA(product)) {
+            launcher.copied(m.a());
+        }
+        if (!MatrixCall.supportsB(product)) {
+            launcher.copied(m.b());
+        }
+        if (m.after() == ProductEpilogue.RELU_GRADIENT) {
+            SignBits.of(launcher, m.side(), MatrixCall.sideBits(product.n()));
         }
         return Answer.HANDLED;
     }
@@ -93,16 +91,14 @@ public final class KernelInventory {
     private record IdleConvolution(Launcher launcher, ReductionKernels sums) implements Kernels<Convolution> {
         @Override
         public Tensor[] allocate(Convolution op, Tensor[] in, Spec[] outputs) {
-            Tensor first = Tensor.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()));
-            return outputs.length == 1 ? new Tensor[] {first} : new Tensor[] {first, Tensor.allocate(outputs[1])};
+            Tensor first = Storage.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()));
+            return outputs.length == 1 ? new Tensor[] {first} : new Tensor[] {first, Storage.allocate(outputs[1])};
         }
 
         @Override
         public Answer compute(Convolution op, Tensor[] in, Tensor[] out) {
-            try (OperandCopies copies = new OperandCopies(launcher)) {
-                copies.channelsLast(in[0]);
-                copies.channelsLast(in[1]);
-            }
+            launcher.channelsLast(in[0]);
+            launcher.channelsLast(in[1]);
             return op instanceof Convolution.ConvWeightGradient gradient
                     ? ConvolutionKernels.biasGradient(sums, gradient, in[1], out) : Answer.HANDLED;
         }

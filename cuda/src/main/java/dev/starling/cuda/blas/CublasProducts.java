@@ -4,7 +4,6 @@ import dev.starling.cuda.config.ProductEpilogue;
 import dev.starling.cuda.kernels.Answer;
 import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.Multiplication;
-import dev.starling.cuda.kernels.OperandCopies;
 import dev.starling.cuda.kernels.Product;
 import dev.starling.cuda.kernels.Products;
 import dev.starling.cuda.kernels.SignBits;
@@ -35,17 +34,15 @@ public final class CublasProducts implements Products {
         if (product.k() == 0 || numbers && !MatrixCall.supportsSide(product)) {
             return product.k() == 0 ? NO_SUMMANDS : NARROW_SIDE;
         }
-        try (OperandCopies copies = new OperandCopies(launcher)) {
-            Tensor a = fits(product, MatrixCall.supportsA(product)) ? m.a() : copies.copied(m.a());
-            Tensor b = fits(product, MatrixCall.supportsB(product)) ? m.b() : copies.copied(m.b());
-            Tensor bias = m.bias() == null ? null : copies.aligned(m.bias());
-            Tensor side = switch (m.after()) {
-                case RELU_GRADIENT -> copies.add(SignBits.of(launcher, m.side(), MatrixCall.sideBits(product.n())));
-                case GELU_GRADIENT -> copies.aligned(m.side());
-                case NOTHING, RELU, GELU, GELU_KEPT, COLUMN_SUMS -> m.side();
-            };
-            return queue(new Multiplication(a, b, m.layer(), bias, m.after(), side, m.y()));
-        }
+        Tensor a = fits(product, MatrixCall.supportsA(product)) ? m.a() : launcher.copied(m.a());
+        Tensor b = fits(product, MatrixCall.supportsB(product)) ? m.b() : launcher.copied(m.b());
+        Tensor bias = m.bias() == null ? null : launcher.aligned(m.bias());
+        Tensor side = switch (m.after()) {
+            case RELU_GRADIENT -> SignBits.of(launcher, m.side(), MatrixCall.sideBits(product.n()));
+            case GELU_GRADIENT -> launcher.aligned(m.side());
+            case NOTHING, RELU, GELU, GELU_KEPT, COLUMN_SUMS -> m.side();
+        };
+        return queue(new Multiplication(a, b, m.layer(), bias, m.after(), side, m.y()));
     }
 
     /** Returns whether an operand can stay where it is: the library has one batch dimension; copies merge several. */

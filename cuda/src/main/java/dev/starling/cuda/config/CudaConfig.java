@@ -42,10 +42,8 @@ public record CudaConfig(Set<CudnnFamily> cudnn, boolean tf32, boolean nondeterm
                 throw invalid(name, "does not exist", names(NAMES));
             }
         }
-        CudaConfig config = of(System::getProperty);
-        return "1".equals(System.getenv("CUDA_LAUNCH_BLOCKING")) ? new CudaConfig(config.cudnn, config.tf32,
-                config.nondeterministic, config.omittedEpilogues, config.autotune, config.autotuneLimit, true,
-                config.cache, config.nvtx) : config;
+        boolean blocking = "1".equals(System.getenv("CUDA_LAUNCH_BLOCKING"));
+        return of(name -> blocking && name.equals(PREFIX + "synchronous") ? "true" : System.getProperty(name));
     }
 
     /**

@@ -10,10 +10,10 @@ import dev.starling.cuda.kernels.AttentionCall;
 import dev.starling.cuda.kernels.AttentionKernels;
 import dev.starling.cuda.kernels.Kernels;
 import dev.starling.cuda.kernels.Launcher;
-import dev.starling.cuda.kernels.OperandCopies;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
 import java.util.Optional;
@@ -78,10 +78,9 @@ public final class CudnnAttention implements Kernels<Attention> {
         if (!cudnn.isOpen(FALLBACK) || !isUsable(call.get(), true) && !(backward && isUsable(call.get(), false))) {
             return FAULTY;
         }
-        try (AdditiveMask added = mask == null ? null : AdditiveMask.of(launcher, mask, call.get())) {
-            Tensor bias = added == null ? null : added.added();
-            return backward ? backward(call.get(), bias, in, out) : forward(call.get(), added, in, out);
-        }
+        AdditiveMask added = mask == null ? null : AdditiveMask.of(launcher, mask, call.get());
+        return backward ? backward(call.get(), added == null ? null : added.added(), in, out)
+                : forward(call.get(), added, in, out);
     }
 
     /** Returns whether no known fault affects a call. */
@@ -106,30 +105,27 @@ public final class CudnnAttention implements Kernels<Attention> {
     private Answer backward(AttentionCall call, Tensor mask, Tensor[] in, Tensor[] out) {
         boolean padded = LibraryFaults.find(LibraryFault.Remedy.PAD, LibraryFault.Library.CUDNN, cudnn.version(),
                 query(call, false)) != null;
-        try (OperandCopies copies = new OperandCopies(launcher)) {
-            Tensor logs = copies.dense(in[5]);
-            Tensor sums = copies.add(Tensor.allocate(logs.spec()));
-            Tensor slopes = copies.add(Tensor.allocate(logs.spec().with(
-                    logs.shape().concat(Shape.of(call.width())))));
-            Tensor queries = padded ? copies.add(lengths(call, call.queries(), logs)) : null;
-            Tensor keys = padded ? copies.add(lengths(call, call.keys(), logs)) : null;
-            Tensor log = mask == null ? logs : copies.add(AdditiveMask.negated(launcher, logs));
-            Answer answer = FAULTY;
-            for (boolean exact : new boolean[] {!nondeterministic, nondeterministic}) {
-                if (!answer.isHandled() && isUsable(call, exact)) {
-                    answer = graphs.run(new Backward(call, exact, padded), exact ? DETERMINISTIC : NONDETERMINISTIC,
-                            () -> AttentionGraph.backward(call, exact, padded),
-                            CudnnGraphs.addresses(in[1], in[2], in[3], in[4], log, in[0], out[0], out[1], out[2], sums,
-                                    exact ? null : slopes, mask, queries, keys));
-                }
+        Tensor logs = launcher.dense(in[5]);
+        Tensor sums = Storage.allocate(logs.spec());
+        Tensor slopes = Storage.allocate(logs.spec().with(logs.shape().concat(Shape.of(call.width()))));
+        Tensor queries = padded ? lengths(call, call.queries(), logs) : null;
+        Tensor keys = padded ? lengths(call, call.keys(), logs) : null;
+        Tensor log = mask == null ? logs : AdditiveMask.negated(launcher, logs);
+        Answer answer = FAULTY;
+        for (boolean exact : new boolean[] {!nondeterministic, nondeterministic}) {
+            if (!answer.isHandled() && isUsable(call, exact)) {
+                answer = graphs.run(new Backward(call, exact, padded), exact ? DETERMINISTIC : NONDETERMINISTIC,
+                        () -> AttentionGraph.backward(call, exact, padded),
+                        CudnnGraphs.addresses(in[1], in[2], in[3], in[4], log, in[0], out[0], out[1], out[2], sums,
+                                exact ? null : slopes, mask, queries, keys));
             }
-            return answer;
         }
+        return answer;
     }
 
     /** Returns the lengths of all sequences, none of which is padded. */
     private Tensor lengths(AttentionCall call, long length, Tensor like) {
-        Tensor lengths = Tensor.allocate(new Spec(DType.I32, Shape.of(call.batch()), like.device()));
+        Tensor lengths = Storage.allocate(new Spec(DType.I32, Shape.of(call.batch()), like.device()));
         launcher.fill(lengths, length);
         return lengths;
     }

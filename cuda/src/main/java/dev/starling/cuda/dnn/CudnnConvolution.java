@@ -8,11 +8,11 @@ import dev.starling.cuda.kernels.Answer;
 import dev.starling.cuda.kernels.ConvolutionKernels;
 import dev.starling.cuda.kernels.Kernels;
 import dev.starling.cuda.kernels.Launcher;
-import dev.starling.cuda.kernels.OperandCopies;
 import dev.starling.cuda.kernels.ReductionKernels;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
@@ -60,8 +60,8 @@ public final class CudnnConvolution implements Kernels<Convolution> {
 
     @Override
     public Tensor[] allocate(Convolution op, Tensor[] in, Spec[] outputs) {
-        Tensor first = Tensor.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()));
-        return outputs.length == 1 ? new Tensor[] {first} : new Tensor[] {first, Tensor.allocate(outputs[1])};
+        Tensor first = Storage.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()));
+        return outputs.length == 1 ? new Tensor[] {first} : new Tensor[] {first, Storage.allocate(outputs[1])};
     }
 
     @Override
@@ -75,18 +75,16 @@ public final class CudnnConvolution implements Kernels<Convolution> {
         if (!cudnn.isOpen(FALLBACK)) {
             return NOT_OPEN;
         }
-        try (OperandCopies copies = new OperandCopies(launcher)) {
-            Tensor a = copies.channelsLast(in[0]);
-            Tensor b = copies.channelsLast(in[1]);
-            return switch (op) {
-                case Convolution.Conv c -> run(c, a, b, out[0], in.length == 3 ? copies.aligned(in[2]) : null);
-                case Convolution.ConvInputGradient c -> run(c, out[0], b, a, null);
-                case Convolution.ConvWeightGradient c -> {
-                    Answer answer = run(c, a, out[0], b, null);
-                    yield answer.isHandled() ? ConvolutionKernels.biasGradient(sums, c, in[1], out) : answer;
-                }
-            };
-        }
+        Tensor a = launcher.channelsLast(in[0]);
+        Tensor b = launcher.channelsLast(in[1]);
+        return switch (op) {
+            case Convolution.Conv c -> run(c, a, b, out[0], in.length == 3 ? launcher.aligned(in[2]) : null);
+            case Convolution.ConvInputGradient c -> run(c, out[0], b, a, null);
+            case Convolution.ConvWeightGradient c -> {
+                Answer answer = run(c, a, out[0], b, null);
+                yield answer.isHandled() ? ConvolutionKernels.biasGradient(sums, c, in[1], out) : answer;
+            }
+        };
     }
 
     private static boolean fits(Tensor x) {

@@ -13,13 +13,13 @@ import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.cuda.kernels.Answer;
 import dev.starling.cuda.kernels.Kernels;
 import dev.starling.cuda.kernels.Launcher;
-import dev.starling.cuda.kernels.OperandCopies;
 import dev.starling.cuda.kernels.RecurrenceKernels;
 import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.cuda.memory.LruMap;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.spi.Allocator;
@@ -151,22 +151,19 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         if (call.isEmpty() || !kept && (gradient || op instanceof Recurrence.Forward f && f.keeps())) {
             return UNSUPPORTED;
         }
-        try (OperandCopies copies = new OperandCopies(launcher)) {
-            Tensor[] dense = new Tensor[in.length];
-            Arrays.setAll(dense, i -> copies.dense(in[i]));
-            return switch (op) {
-                case Recurrence.Forward f -> forward(call.get(), f, dense, out, kept ? reserve : null, copies);
-                case Recurrence.Gradient g -> gradients(call.get(), g, dense, out, copies);
-            };
-        }
+        Tensor[] dense = new Tensor[in.length];
+        Arrays.setAll(dense, i -> launcher.dense(in[i]));
+        return switch (op) {
+            case Recurrence.Forward f -> forward(call.get(), f, dense, out, kept ? reserve : null);
+            case Recurrence.Gradient g -> gradients(call.get(), g, dense, out);
+        };
     }
 
     /** Computes a layer; for a reversed one the steps are reversed in copies. */
-    private Answer forward(RecurrenceCall call, Recurrence.Forward op, Tensor[] in, Tensor[] out, Tensor reserve,
-            OperandCopies copies) {
+    private Answer forward(RecurrenceCall call, Recurrence.Forward op, Tensor[] in, Tensor[] out, Tensor reserve) {
         Recurrence.Operands<Tensor> given = op.operands(in);
-        Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x(), copies));
-        Tensor[] results = {op.reverse() ? copies.add(Tensor.allocate(out[0].spec())) : out[0], out[1],
+        Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x()));
+        Tensor[] results = {op.reverse() ? Storage.allocate(out[0].spec()) : out[0], out[1],
             states(op) == 1 ? null : out[2]};
         synchronized (cudnn) {
             State state = state(call);
@@ -183,14 +180,13 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
     }
 
     /** Computes gradients, unless the forward pass was computed otherwise. */
-    private Answer gradients(RecurrenceCall call, Recurrence.Gradient op, Tensor[] in, Tensor[] out,
-            OperandCopies copies) {
+    private Answer gradients(RecurrenceCall call, Recurrence.Gradient op, Tensor[] in, Tensor[] out) {
         int states = states(op);
         Recurrence.Operands<Tensor> given = op.operands(in);
-        Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x(), copies));
-        Tensor[] incoming = {inOrder(op, in[0], copies), in[1], states == 1 ? null : in[2]};
-        Tensor y = inOrder(op, in[states + 1], copies);
-        Tensor dx = op.reverse() || !op.input() ? copies.add(Tensor.allocate(given.x().spec())) : out[0];
+        Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x()));
+        Tensor[] incoming = {inOrder(op, in[0]), in[1], states == 1 ? null : in[2]};
+        Tensor y = inOrder(op, in[states + 1]);
+        Tensor dx = op.reverse() || !op.input() ? Storage.allocate(given.x().spec()) : out[0];
         Recurrence.Operands<Tensor> to = with(op.forward(true).operands(out), dx);
         synchronized (cudnn) {
             State state = state(call);
@@ -218,8 +214,8 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
     }
 
     /** Returns a tensor whose steps are in the layer's order: itself, or a reversed copy. */
-    private static Tensor inOrder(Recurrence op, Tensor x, OperandCopies copies) {
-        return op.reverse() ? copies.copied(reversed(x)) : x;
+    private Tensor inOrder(Recurrence op, Tensor x) {
+        return op.reverse() ? launcher.copied(reversed(x)) : x;
     }
 
     /** Copies a result whose steps are reversed. */

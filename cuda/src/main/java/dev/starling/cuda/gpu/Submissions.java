@@ -3,7 +3,6 @@ package dev.starling.cuda.gpu;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.TensorException;
 import java.util.List;
-import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.Supplier;
 
@@ -12,8 +11,6 @@ import java.util.function.Supplier;
  * Systems, and an error of the device becomes one that names the work. Safe for use by several threads.
  */
 public final class Submissions {
-    private static final Supplier<List<Spec>> NO_OPERANDS = List::of;
-
     private final String device;
     private final boolean synchronous;
     /** {@code null} without ranges. */
@@ -42,14 +39,12 @@ public final class Submissions {
         return synchronous;
     }
 
-    /** Returns the lock that is held while work is queued. */
-    public Lock queueing() {
-        return order.readLock();
-    }
-
     /** Queues work without operands. */
-    public <T> T queue(String work, Supplier<T> body) {
-        return queue(work, work, NO_OPERANDS, body);
+    public void queue(String work, Runnable body) {
+        queue(work, work, List::of, () -> {
+            body.run();
+            return null;
+        });
     }
 
     /**
@@ -83,7 +78,6 @@ public final class Submissions {
                 throw new GpuException("copies through the host cannot be captured in a graph");
             }
             copy.run();
-            return null;
         });
     }
 

@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.spi.Strides;
@@ -43,8 +44,8 @@ public final class AttentionKernels implements Kernels<Attention> {
         Tensor[] out = new Tensor[outputs.length];
         for (int i = 0; i < out.length; i++) {
             boolean likeQueries = i == 0 && op instanceof Attention.ScaledDotProduct;
-            out[i] = likeQueries ? Tensor.allocate(outputs[0], Strides.like(in[0], outputs[0].shape()))
-                    : Tensor.allocate(outputs[i]);
+            out[i] = likeQueries ? Storage.allocate(outputs[0], Strides.like(in[0], outputs[0].shape()))
+                    : Storage.allocate(outputs[i]);
         }
         return out;
     }
@@ -79,19 +80,17 @@ public final class AttentionKernels implements Kernels<Attention> {
             }
             return;
         }
-        try (OperandCopies copies = new OperandCopies(launcher)) {
-            Tensor rows = copies.dense(logs);
-            Tensor dots = copies.add(Tensor.allocate(logs.spec()));
-            dots(dots, g, y);
-            long width = Math.max(in.q.size(-1), in.v.size(-1));
-            int chunks = chunks(width);
-            Layout heads = in.heads(g);
-            slopes(launch("query_gradients", g.dtype(), chunks, in), g, rows, dots).tensor(gradients[0])
-                    .layout(heads, 5).grid(tiles(in.q), heads(heads), blocks(in.q.size(-1), chunks), TILE_THREADS);
-            slopes(launch("key_gradients", g.dtype(), chunks, in), g, rows, dots).tensor(gradients[1])
-                    .tensor(gradients[2]).layout(heads, 5)
-                    .grid(tiles(in.k), heads(heads), blocks(width, chunks), TILE_THREADS);
-        }
+        Tensor rows = launcher.dense(logs);
+        Tensor dots = Storage.allocate(logs.spec());
+        dots(dots, g, y);
+        long width = Math.max(in.q.size(-1), in.v.size(-1));
+        int chunks = chunks(width);
+        Layout heads = in.heads(g);
+        slopes(launch("query_gradients", g.dtype(), chunks, in), g, rows, dots).tensor(gradients[0])
+                .layout(heads, 5).grid(tiles(in.q), heads(heads), blocks(in.q.size(-1), chunks), TILE_THREADS);
+        slopes(launch("key_gradients", g.dtype(), chunks, in), g, rows, dots).tensor(gradients[1])
+                .tensor(gradients[2]).layout(heads, 5)
+                .grid(tiles(in.k), heads(heads), blocks(width, chunks), TILE_THREADS);
     }
 
     private void dots(Tensor dots, Tensor g, Tensor y) {

@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Convolution;
@@ -40,7 +41,7 @@ public final class ConvolutionKernels implements Kernels<Convolution> {
     @Override
     public Tensor[] allocate(Convolution op, Tensor[] in, Spec[] outputs) {
         return op instanceof Convolution.ConvWeightGradient ? Kernels.super.allocate(op, in, outputs)
-                : new Tensor[] {Tensor.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()))};
+                : new Tensor[] {Storage.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()))};
     }
 
     @Override
@@ -94,13 +95,11 @@ public final class ConvolutionKernels implements Kernels<Convolution> {
         long shares = Math.clamp(4L * launcher.gpu().processors() / blocks, 1, Math.ceilDiv(pixels, MIN_SHARE));
         long share = Math.ceilDiv(pixels, shares);
         shares = Math.ceilDiv(pixels, share);
-        DType wide = w.dtype() == DType.F64 ? DType.F64 : DType.F32;
-        Tensor parts = Tensor.allocate(new Spec(wide, Shape.of(shares, w.count()), w.device()));
+        Tensor parts = Storage.allocate(new Spec(Types.sums(w.dtype()), Shape.of(shares, w.count()), w.device()));
         Launch launch = launch("weight_gradient", w.dtype(), false).tensor(parts).tensor(x).tensor(g);
         tiles(problem(launch, op.geometry(), x, w, g).i64(share), rows, columns * groups, groups, (int) shares);
         problem(launch("add_shares", w.dtype(), false).tensor(w).tensor(parts).i32((int) shares), op.geometry(), x, w,
                 g).threads(w.count());
-        parts.close();
     }
 
     private Launch launch(String function, DType type, boolean relu) {
@@ -114,35 +113,8 @@ public final class ConvolutionKernels implements Kernels<Convolution> {
 
     /** Appends the struct {@code Problem}. */
     private static Launch problem(Launch launch, Convolution.Geometry g, Tensor x, Tensor w, Tensor y) {
-        launch.align(8).i32(size(x, 0)).i32(g.groups()).i32(size(w, 1)).i32(size(w, 0) / g.groups());
-        sizes(launch, x);
-        sizes(launch, y);
-        sizes(launch, w);
-        geometry(launch, g.stride(), 1);
-        geometry(launch, g.padding(), 0);
-        geometry(launch, g.dilation(), 1);
-        for (Tensor t : new Tensor[] {x, w, y}) {
-            launch.i64(t.strides()[0]).i64(t.strides()[1]);
-            for (int d = t.rank() - 3; d < t.rank(); d++) {
-                launch.i64(d < 2 ? 0 : t.strides()[d]);
-            }
-        }
-        return launch;
-    }
-
-    private static int size(Tensor x, int axis) {
-        return Math.toIntExact(x.size(axis));
-    }
-
-    private static void sizes(Launch launch, Tensor x) {
-        for (int d = x.rank() - 3; d < x.rank(); d++) {
-            launch.i32(d < 2 ? 1 : size(x, d));
-        }
-    }
-
-    private static void geometry(Launch launch, int[] values, int missing) {
-        for (int d = values.length - 3; d < values.length; d++) {
-            launch.i32(d < 0 ? missing : values[d]);
-        }
+        return launch.align(8).size(x, 0).i32(g.groups()).size(w, 1).i32(Math.toIntExact(w.size(0) / g.groups()))
+                .spatialSizes(x).spatialSizes(y).spatialSizes(w).spatial(g.stride(), 1).spatial(g.padding(), 0)
+                .spatial(g.dilation(), 1).imageStrides(x).imageStrides(w).imageStrides(y);
     }
 }

@@ -46,7 +46,6 @@ public final class CrossEntropyKernels implements Kernels<CrossEntropy> {
         launch.tensor(losses).tensor(kept).tensor(x);
         end(launch, target, x, op.smoothing(), op.ignored());
         rows.launch(launch.fault(fault), target.count());
-        close(x, logits);
     }
 
     private void gradient(CrossEntropy.Gradient op, Tensor[] in, Tensor dx) {
@@ -60,8 +59,6 @@ public final class CrossEntropyKernels implements Kernels<CrossEntropy> {
         launch.tensor(dx).tensor(g).i64(g.strides()[0]).tensor(x).tensor(kept);
         end(launch, target, x, op.smoothing(), op.ignored());
         rows.launch(launch.fault(fault), target.count());
-        close(x, in[1]);
-        close(kept, in[2]);
     }
 
     private static Rows rows(Tensor x) {
@@ -71,11 +68,5 @@ public final class CrossEntropyKernels implements Kernels<CrossEntropy> {
     private static void end(Launch launch, Tensor target, Tensor x, double smoothing, long ignored) {
         launch.tensor(target).i64(target.strides()[0]).i32((int) x.size(0)).i32((int) x.size(1))
                 .f64(smoothing / x.size(1)).f64(1 - smoothing).i64(ignored);
-    }
-
-    private static void close(Tensor copy, Tensor original) {
-        if (copy != original) {
-            copy.close();
-        }
     }
 }

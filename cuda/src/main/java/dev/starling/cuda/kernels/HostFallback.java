@@ -3,6 +3,7 @@ package dev.starling.cuda.kernels;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.spi.Backend;
@@ -33,36 +34,21 @@ public final class HostFallback implements Kernels<Op> {
                     Arrays.stream(in).map(Tensor::spec).toList());
         }
         Tensor[] hosts = new Tensor[in.length];
-        Tensor[] results = {};
-        try {
-            Arrays.setAll(hosts, i -> download(in[i]));
-            Spec[] specs = new Spec[out.length];
-            Arrays.setAll(specs, i -> new Spec(out[i].dtype(), out[i].shape(), Device.reference()));
-            results = Device.reference().backend().run(op, hosts, specs);
-            for (int i = 0; i < out.length; i++) {
-                upload(results[i], out[i]);
-            }
-            return Answer.HANDLED;
-        } finally {
-            close(hosts);
-            close(results);
+        Arrays.setAll(hosts, i -> download(in[i]));
+        Spec[] specs = new Spec[out.length];
+        Arrays.setAll(specs, i -> new Spec(out[i].dtype(), out[i].shape(), Device.reference()));
+        Tensor[] results = Device.reference().backend().run(op, hosts, specs);
+        for (int i = 0; i < out.length; i++) {
+            upload(results[i], out[i]);
         }
+        return Answer.HANDLED;
     }
 
     private void upload(Tensor from, Tensor to) {
-        Tensor dense = to.isContiguous() ? to : Tensor.allocate(to.spec());
+        Tensor dense = to.isContiguous() ? to : Storage.allocate(to.spec());
         backend.upload(from.address(), dense.address(), to.spec().bytes());
         if (dense != to) {
             launcher.assign(to, dense);
-            dense.close();
-        }
-    }
-
-    private static void close(Tensor[] tensors) {
-        for (Tensor t : tensors) {
-            if (t != null) {
-                t.close();
-            }
         }
     }
 
@@ -70,7 +56,7 @@ public final class HostFallback implements Kernels<Op> {
     private Tensor download(Tensor x) {
         long bytes = extent(x);
         Spec spec = new Spec(x.dtype(), Shape.of(bytes / x.dtype().bytes()), Device.reference());
-        Tensor memory = Tensor.allocate(spec);
+        Tensor memory = Storage.allocate(spec);
         backend.download(first(x), memory.address(), bytes);
         return memory.storage().view(spec.with(x.shape()), x.strides(),
                 (x.address() - first(x)) / x.dtype().bytes());

@@ -1,5 +1,6 @@
 package dev.starling.cuda.kernels;
 
+import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
@@ -8,7 +9,8 @@ import java.util.List;
 /**
  * The kernels of a family in the order in which they are tried: libraries, Starling's own, the host. Results are
  * allocated once, in the layout that the first kernels prefer: while a program runs, each of its allocations has a
- * fixed place.
+ * fixed place. Other tensors that kernels allocate are freed when the operation is queued: its kernels run before
+ * those of later operations.
  *
  * @param <O> the family
  */
@@ -32,10 +34,17 @@ public final class KernelChain<O extends Op> {
     /** Returns the results. */
     public Tensor[] run(O op, Tensor[] in, Spec[] outputs) {
         Tensor[] out = links.getFirst().allocate(op, in, outputs);
+        try (Scope temporaries = Scope.open("temporaries")) {
+            compute(op, in, out);
+        }
+        return out;
+    }
+
+    private void compute(O op, Tensor[] in, Tensor[] out) {
         for (Kernels<O> link : links) {
             switch (link.compute(op, in, out)) {
                 case Answer.Handled _ -> {
-                    return out;
+                    return;
                 }
                 case Answer.Declined(String reason) -> {
                     if (LOG.isLoggable(System.Logger.Level.DEBUG)) {
@@ -46,6 +55,5 @@ public final class KernelChain<O extends Op> {
             }
         }
         host.compute(op, in, out);
-        return out;
     }
 }

@@ -119,6 +119,36 @@ final class Launch {
         return this;
     }
 
+    /** Appends the size of a dimension as a 32-bit integer. */
+    Launch size(Tensor x, int axis) {
+        return i32(Math.toIntExact(x.size(axis)));
+    }
+
+    /** Appends one 32-bit integer for each of three spatial dimensions, {@code missing} for those that are absent. */
+    Launch spatial(int[] values, int missing) {
+        for (int d = values.length - 3; d < values.length; d++) {
+            i32(d < 0 ? missing : values[d]);
+        }
+        return this;
+    }
+
+    /** Appends the sizes of three spatial dimensions of images or weights, 1 for those that are absent. */
+    Launch spatialSizes(Tensor x) {
+        for (int d = x.rank() - 3; d < x.rank(); d++) {
+            i32(d < 2 ? 1 : Math.toIntExact(x.size(d)));
+        }
+        return this;
+    }
+
+    /** Appends the strides of images or weights with three spatial dimensions, 0 for those that are absent. */
+    Launch imageStrides(Tensor x) {
+        i64(x.strides()[0]).i64(x.strides()[1]);
+        for (int d = x.rank() - 3; d < x.rank(); d++) {
+            i64(d < 2 ? 0 : x.strides()[d]);
+        }
+        return this;
+    }
+
     /** Appends a struct {@code Fault}, with a number from {@link Faults#register}. */
     Launch fault(int number) {
         return i64(launcher.faults().address()).i32(number).i32(0);

@@ -3,13 +3,17 @@ package dev.starling.cuda.kernels;
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /** A device's kernels and the stream that all of its work is queued on. Safe for use by several threads. */
 public final class Launcher {
     private static final double[] NO_PARAMETERS = {};
+    /** Libraries read vectors of this size. */
+    private static final int ALIGNMENT = 16;
 
     private final Gpu gpu;
     private final Gpu.Stream stream;
@@ -92,14 +96,29 @@ public final class Launcher {
         }
     }
 
-    /** Returns the tensor itself if its elements lie in row-major order, else a copy for the caller to close. */
-    Tensor dense(Tensor x) {
+    /** Returns the tensor itself if its elements lie in row-major order, else a copy. */
+    public Tensor dense(Tensor x) {
         return x.isContiguous() ? x : copied(x);
     }
 
-    /** Returns a row-major copy for the caller to close. */
+    /** Returns the tensor itself if it is row-major, at an address that libraries read vectors from, else a copy. */
+    public Tensor aligned(Tensor x) {
+        return x.isContiguous() && x.address() % ALIGNMENT == 0 ? x : copied(x);
+    }
+
+    /** Returns the tensor itself if it is channels last and aligned for libraries, else a copy. */
+    public Tensor channelsLast(Tensor x) {
+        if (ChannelsLast.holds(x) && x.address() % ALIGNMENT == 0) {
+            return x;
+        }
+        Tensor y = Storage.allocate(x.spec(), ChannelsLast.strides(x.shape()));
+        assign(y, x);
+        return y;
+    }
+
+    /** Returns a row-major copy. */
     public Tensor copied(Tensor x) {
-        Tensor y = Tensor.allocate(x.spec());
+        Tensor y = Storage.allocate(x.spec());
         assign(y, x);
         return y;
     }

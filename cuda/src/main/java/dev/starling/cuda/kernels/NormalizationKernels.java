@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Epilogue;
@@ -33,7 +34,7 @@ public final class NormalizationKernels implements Kernels<Normalization> {
 
         @Override
         public int partBytes() {
-            return 2 * wide(type).bytes();
+            return 2 * Types.sums(type).bytes();
         }
 
         @Override
@@ -62,18 +63,14 @@ public final class NormalizationKernels implements Kernels<Normalization> {
         this.launcher = launcher;
     }
 
-    private static DType wide(DType type) {
-        return type == DType.F64 ? DType.F64 : DType.F32;
-    }
-
     @Override
     public Tensor[] allocate(Normalization op, Tensor[] in, Spec[] outputs) {
         if (!isBatch(op)) {
             return Kernels.super.allocate(op, in, outputs);
         }
         Tensor[] x = {in[op instanceof Normalization.BatchNorm ? 0 : 1]};
-        return new Tensor[] {Tensor.allocate(outputs[0], ElementwiseKernels.strides(x, outputs[0].shape())),
-            Tensor.allocate(outputs[1]), Tensor.allocate(outputs[2])};
+        return new Tensor[] {Storage.allocate(outputs[0], ElementwiseKernels.strides(x, outputs[0].shape())),
+            Storage.allocate(outputs[1]), Storage.allocate(outputs[2])};
     }
 
     private static boolean isBatch(Normalization op) {
@@ -87,18 +84,12 @@ public final class NormalizationKernels implements Kernels<Normalization> {
         for (int i = 0; i < in.length; i++) {
             dense[i] = batch && in[i].rank() > 1 ? in[i] : launcher.dense(in[i]);
         }
-        Answer answer = switch (op) {
+        return switch (op) {
             case Normalization.BatchNorm o -> batch(o, dense, out);
             case Normalization.BatchNormGradient o -> batchGradient(o.epilogue() == Epilogue.RELU, dense, out);
             case Normalization.LayerNorm o -> layer(o, dense, out);
             case Normalization.LayerNormGradient _ -> layerGradient(dense, out);
         };
-        for (int i = 0; i < in.length; i++) {
-            if (dense[i] != in[i]) {
-                dense[i].close();
-            }
-        }
-        return answer;
     }
 
     private Answer batch(Normalization.BatchNorm op, Tensor[] in, Tensor[] results) {
@@ -108,7 +99,7 @@ public final class NormalizationKernels implements Kernels<Normalization> {
             return Answer.HANDLED;
         }
         boolean relu = op.epilogue() == Epilogue.RELU;
-        Tensor table = Tensor.allocate(new Spec(wide(x.dtype()), Shape.of(2, channels), x.device()));
+        Tensor table = Storage.allocate(new Spec(Types.sums(x.dtype()), Shape.of(2, channels), x.device()));
         Answer answer = Fold.run(launcher, new Sums("Moments", x.dtype(), in[1].dtype(), false), others(x), results[1],
                 l -> l.tensor(x).tensor(in[1]).tensor(in[2]).tensor(results[1]).tensor(results[2]).tensor(table)
                         .i64(x.strides()[1]).i64(channels).i64(x.count() / channels).f64(op.epsilon()), x);
@@ -117,7 +108,6 @@ public final class NormalizationKernels implements Kernels<Normalization> {
             launcher.elementwise().apply(expression, NONE, results[0], x, alongChannels(table, 0, x),
                     alongChannels(table, channels, x));
         }
-        table.close();
         return answer;
     }
 
@@ -131,7 +121,7 @@ public final class NormalizationKernels implements Kernels<Normalization> {
             launcher.fill(results[2], 0);
             return Answer.HANDLED;
         }
-        Tensor table = Tensor.allocate(new Spec(wide(x.dtype()), Shape.of(3, channels), x.device()));
+        Tensor table = Storage.allocate(new Spec(Types.sums(x.dtype()), Shape.of(3, channels), x.device()));
         Tensor[] folded = relu ? new Tensor[] {g, x, y} : new Tensor[] {g, x};
         Answer answer = Fold.run(launcher, new Sums("BatchSums", x.dtype(), in[2].dtype(), relu), others(x), results[1],
                 l -> l.tensor(g).tensor(x).tensor(y).tensor(in[2]).tensor(in[4]).tensor(in[5]).tensor(results[1])
@@ -143,7 +133,6 @@ public final class NormalizationKernels implements Kernels<Normalization> {
             Layout.of(x.shape(), operands).inPieces(Layout.MAX_COUNT,
                     (layout, offsets) -> batchGradient(relu, operands, layout, offsets));
         }
-        table.close();
         return answer;
     }
 

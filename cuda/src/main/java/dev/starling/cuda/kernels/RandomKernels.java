@@ -2,12 +2,11 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
-import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Random;
 
 /** {@link Random} operations, which generate the same bits as on every other device. */
-public final class RandomKernels {
+public final class RandomKernels implements Kernels<Random> {
     private final Launcher launcher;
 
     private record RandomKernel(String distribution, DType type) implements Kernel {
@@ -22,9 +21,10 @@ public final class RandomKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results, row-major: random numbers are counted in that order. */
-    public Tensor[] run(Random op, Tensor[] inputs, Spec output) {
-        Tensor y = Tensor.allocate(output);
+    /** The results are row-major: random numbers are counted in that order. */
+    @Override
+    public Answer compute(Random op, Tensor[] in, Tensor[] out) {
+        Tensor y = out[0];
         switch (op) {
             case Random.Uniform u -> begin(u, "uniform", y).f32((float) u.low()).f32((float) (u.high() - u.low()))
                     .f32(Math.nextDown((float) u.high())).threads(pairs(y));
@@ -34,18 +34,14 @@ public final class RandomKernels {
                     .threads(pairs(y));
             case Random.Integers i -> begin(i, "integers", y).i64(i.low()).i64(i.high() - i.low())
                     .threads(pairs(y));
-            case Random.Dropout d -> drop(d, inputs[0], y);
+            case Random.Dropout d -> {
+                // A copy is a launch of its own, so it comes first.
+                Tensor x = launcher.dense(in[0]);
+                begin(d, "dropout", y).f32((float) d.probability()).f64(1 / (1 - d.probability())).tensor(x)
+                        .threads(pairs(y));
+            }
         }
-        return new Tensor[] {y};
-    }
-
-    private void drop(Random.Dropout op, Tensor input, Tensor y) {
-        Tensor x = launcher.dense(input);
-        begin(op, "dropout", y).f32((float) op.probability()).f64(1 / (1 - op.probability())).tensor(x)
-                .threads(pairs(y));
-        if (x != input) {
-            x.close();
-        }
+        return Answer.HANDLED;
     }
 
     /** Returns the number of threads: each generates two blocks. */

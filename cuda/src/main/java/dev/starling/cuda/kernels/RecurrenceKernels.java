@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Recurrence;
@@ -53,21 +54,26 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
         if (!fits(given.x().shape(), given.h().shape())) {
             return Answer.TOO_LARGE;
         }
-        try (OperandCopies copies = new OperandCopies(launcher)) {
-            Tensor[] dense = new Tensor[in.length];
-            for (int i = 0; i < dense.length; i++) {
-                dense[i] = in[i] == given.lengths() ? copies.dense(in[i], DType.I64) : copies.dense(in[i]);
+        Tensor[] dense = new Tensor[in.length];
+        for (int i = 0; i < dense.length; i++) {
+            dense[i] = in[i] == given.lengths() && in[i].dtype() != DType.I64 ? cast(in[i]) : launcher.dense(in[i]);
+        }
+        Layer layer = new Layer(op, op.operands(dense));
+        switch (op) {
+            case Recurrence.Forward _ -> {
+                Tensor reserve = out[out.length - 1];
+                forward(layer, out, belongsToLibrary(reserve) || reserve.count() == 0 ? null : reserve);
             }
-            Layer layer = new Layer(op, op.operands(dense));
-            switch (op) {
-                case Recurrence.Forward _ -> {
-                    Tensor reserve = out[out.length - 1];
-                    forward(layer, out, belongsToLibrary(reserve) || reserve.count() == 0 ? null : reserve);
-                }
-                case Recurrence.Gradient g -> gradients(layer, g, dense, out);
-            }
+            case Recurrence.Gradient g -> gradients(layer, g, dense, out);
         }
         return Answer.HANDLED;
+    }
+
+    /** Returns lengths in i64. */
+    private Tensor cast(Tensor lengths) {
+        Tensor wide = Storage.allocate(lengths.spec().with(DType.I64));
+        launcher.assign(wide, lengths);
+        return wide;
     }
 
     /** Returns whether kernels can index all sequences and units. */
@@ -104,7 +110,7 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
         }
 
         Tensor allocate(long... dims) {
-            return Tensor.allocate(in.x().spec().with(Shape.of(dims)));
+            return Storage.allocate(in.x().spec().with(Shape.of(dims)));
         }
 
         /** Appends the struct {@code Sizes}. */
@@ -115,16 +121,6 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
 
     private Launch launch(String function, Layer layer) {
         return launcher.launch(new RecurrenceKernel(function, layer.in.x().dtype(), layer.op.cell()));
-    }
-
-    private static DType wide(DType type) {
-        return type == DType.F64 ? DType.F64 : DType.F32;
-    }
-
-    private static void close(Tensor copy, Tensor original) {
-        if (copy != original) {
-            copy.close();
-        }
     }
 
     private static Tensor matrix(Tensor x, long rows, long columns, long from) {
@@ -142,8 +138,8 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
             backward(layer, op, all, out);
         } else {
             // Only the library can read its reserve, so the layer is computed again.
-            try (Tensor y = Tensor.allocate(all[0].spec()); Tensor h = Tensor.allocate(in.h().spec());
-                    Tensor c = in.c() == null ? null : Tensor.allocate(in.c().spec());
+            try (Tensor y = Storage.allocate(all[0].spec()); Tensor h = Storage.allocate(in.h().spec());
+                    Tensor c = in.c() == null ? null : Storage.allocate(in.c().spec());
                     Tensor reserve = layer.allocate(layer.steps(), in.h().size(0),
                             op.cell().reserved() * in.h().size(1))) {
                 forward(layer, new Tensor[] {y, h, c}, op.cell().reserved() == 0 ? null : reserve);
@@ -188,8 +184,8 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
      * enough.
      */
     private Tensor state(Tensor from, Tensor to) {
-        DType type = wide(to.dtype());
-        Tensor state = to.dtype() == type ? to : Tensor.allocate(new Spec(type, to.shape(), to.device()));
+        DType type = Types.sums(to.dtype());
+        Tensor state = to.dtype() == type ? to : Storage.allocate(new Spec(type, to.shape(), to.device()));
         launcher.assign(state, from);
         return state;
     }
@@ -219,7 +215,6 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
             Tensor x = present(layer);
             multiply(transposed(slopes, layer.rows(), layer.gates()),
                     matrix(x, layer.rows(), x.size(2), 0), out[states + 1]);
-            close(x, in.x());
             multiply(transposed(recurrent, layer.rows(), layer.gates()), before, out[states + 2]);
             if (in.bias() != null) {
                 sums.compute(OVER_ROWS, slopes, out[states + 3]);
@@ -230,7 +225,6 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
                 }
             }
         }
-        close(carried, dh);
         if (dc != null && dc != out[2]) {
             launcher.assign(out[2], dc);
             dc.close();
@@ -243,7 +237,7 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
         if (layer.in.lengths() == null || x.count() == 0) {
             return x;
         }
-        Tensor copy = Tensor.allocate(x.spec());
+        Tensor copy = Storage.allocate(x.spec());
         layer.sizes(launch("present", layer).tensor(copy).tensor(x).tensor(layer.in.lengths())
                 .i32(Math.toIntExact(x.size(2))).align(4)).threads(x.count());
         return copy;

@@ -5,6 +5,7 @@ import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.TensorException.Problem;
@@ -17,7 +18,7 @@ import java.util.List;
 /**
  * {@link Selection} operations. The kernels check indices and report bad ones to {@link Faults}.
  */
-public final class SelectionKernels {
+public final class SelectionKernels implements Kernels<Selection> {
     private static final int CHUNK = 1024;
     private static final int THREADS = 256;
     private static final int VECTOR_BYTES = 16;
@@ -40,22 +41,22 @@ public final class SelectionKernels {
         this.sorting = sorting;
     }
 
-    /** Returns the results. */
-    public Tensor[] run(Selection op, Tensor[] in, Spec output) {
-        return new Tensor[] {switch (op) {
-            case Selection.Take o -> take(o, in[0], in[1], output);
-            case Selection.TakeGradient o -> takeGradient(o, in[0], in[1], output);
-            case Selection.Gather o -> gather(o, in[0], in[1], output);
-            case Selection.Scatter o -> scatter(o, o.axis(), false, in, output);
-            case Selection.ScatterAdd o -> scatter(o, o.axis(), true, in, output);
-            case Selection.Nonzero o -> nonzero(o, in[0], output);
-        }};
+    @Override
+    public Answer compute(Selection op, Tensor[] in, Tensor[] out) {
+        switch (op) {
+            case Selection.Take o -> take(o, in[0], in[1], out[0]);
+            case Selection.TakeGradient o -> takeGradient(o, in[0], in[1], out[0]);
+            case Selection.Gather o -> gather(o, in[0], in[1], out[0]);
+            case Selection.Scatter o -> scatter(o, o.axis(), false, in, out[0]);
+            case Selection.ScatterAdd o -> scatter(o, o.axis(), true, in, out[0]);
+            case Selection.Nonzero o -> nonzero(o, in[0], out[0]);
+        }
+        return Answer.HANDLED;
     }
 
-    private Tensor take(Selection.Take op, Tensor x, Tensor index, Spec output) {
-        Tensor y = Tensor.allocate(output);
+    private void take(Selection.Take op, Tensor x, Tensor index, Tensor y) {
         if (index.count() == 0) {
-            return y;
+            return;
         }
         Tensor from = launcher.dense(x);
         Tensor indices = launcher.dense(index);
@@ -71,13 +72,9 @@ public final class SelectionKernels {
                     .tensor(indices).i64(count).i32(Math.toIntExact(index.count())).i64(x.size(axis))
                     .i32(Math.toIntExact(bytes / word)).fault(fault).threads(count);
         }
-        close(from, x);
-        close(indices, index);
-        return y;
     }
 
-    private Tensor gather(Selection.Gather op, Tensor x, Tensor index, Spec output) {
-        Tensor y = Tensor.allocate(output);
+    private void gather(Selection.Gather op, Tensor x, Tensor index, Tensor y) {
         int axis = op.axis();
         long[] strides = x.strides().clone();
         strides[axis] = 0;
@@ -90,17 +87,15 @@ public final class SelectionKernels {
                         .i64(index.address() + offsets[1] * index.dtype().bytes())
                         .i64(x.address() + offsets[2] * bytes).i64(x.size(axis)).i64(x.strides()[axis])
                         .fault(fault).layout(layout, 3).threads(layout.count()));
-        return y;
     }
 
-    private Tensor scatter(Op op, int axis, boolean add, Tensor[] in, Spec output) {
+    private void scatter(Op op, int axis, boolean add, Tensor[] in, Tensor y) {
         Tensor base = in[0];
         Tensor index = in[1];
         Tensor source = in[2];
-        Tensor y = Tensor.allocate(output);
         launcher.assign(y, base);
         if (index.count() == 0) {
-            return y;
+            return;
         }
         Tensor keys = fromFront(op, index, axis, base.size(axis), in);
         Tensor places = sorting.places(keys, 1, false);
@@ -109,16 +104,12 @@ public final class SelectionKernels {
                 .tensor(source).tensor(keys).tensor(places).i64(index.count()).i32((int) index.size(axis))
                 .i64(y.strides()[axis]).i64(source.strides()[axis])
                 .layout(Layout.rowMajor(index.shape().without(axis).dims(), strides), 2).threads(index.count());
-        places.close();
-        keys.close();
-        return y;
     }
 
-    private Tensor takeGradient(Selection.TakeGradient op, Tensor g, Tensor index, Spec output) {
-        Tensor y = Tensor.allocate(output);
+    private void takeGradient(Selection.TakeGradient op, Tensor g, Tensor index, Tensor y) {
         launcher.fill(y, 0);
         if (index.count() == 0) {
-            return y;
+            return;
         }
         Tensor indices = launcher.dense(index);
         Tensor line = Relabelled.view(indices, Shape.of(index.count()), new long[] {1}, indices.offset());
@@ -132,17 +123,12 @@ public final class SelectionKernels {
             launcher.launch(new SelectionKernel("take_gradient", Types.of(y.dtype()), DType.I64, true)).tensor(y)
                     .tensor(from).tensor(keys).tensor(places).i64(g.count()).i32((int) index.count()).i64(op.size())
                     .i32(inner).bool(vectors).threads(vectors ? g.count() / width : g.count());
-            close(from, g);
-            places.close();
         }
-        keys.close();
-        close(indices, index);
-        return y;
     }
 
     private void check(Op op, Tensor index, long size, Tensor... operands) {
         Tensor line = Relabelled.view(index, Shape.of(index.count()), new long[] {1}, index.offset());
-        fromFront(op, line, 0, size, operands).close();
+        fromFront(op, line, 0, size, operands);
     }
 
     /**
@@ -150,7 +136,7 @@ public final class SelectionKernels {
      */
     private Tensor fromFront(Op op, Tensor index, int axis, long size, Tensor... operands) {
         int n = Math.toIntExact(index.size(axis));
-        Tensor keys = Tensor.allocate(new Spec(DType.I64, Shape.of(index.count() / n, n), index.device()));
+        Tensor keys = Storage.allocate(new Spec(DType.I64, Shape.of(index.count() / n, n), index.device()));
         int fault = launcher.faults().register(op, size, operands);
         launcher.launch(new SelectionKernel("from_front", "u8", index.dtype(), false)).tensor(keys).tensor(index)
                 .i64(index.count()).i32(n).i64(size).i64(index.strides()[axis])
@@ -159,11 +145,10 @@ public final class SelectionKernels {
         return keys;
     }
 
-    private Tensor nonzero(Selection.Nonzero op, Tensor x, Spec output) {
-        Tensor y = Tensor.allocate(output);
+    private void nonzero(Selection.Nonzero op, Tensor x, Tensor y) {
         long chunks = Math.ceilDiv(x.count(), (long) CHUNK);
         Tensor from = launcher.dense(x);
-        Tensor counts = Tensor.allocate(new Spec(DType.I64, Shape.of(chunks), x.device()));
+        Tensor counts = Storage.allocate(new Spec(DType.I64, Shape.of(chunks), x.device()));
         String type = Types.of(x.dtype());
         long found = launcher.faults().answer();
         launcher.launch(new SelectionKernel("count_nonzero", type, DType.I64, false)).tensor(counts).tensor(from)
@@ -177,15 +162,12 @@ public final class SelectionKernels {
         }
         launch.threads(chunks * 32);
         Waits.synchronize(launcher.gpu(), launcher.stream(), "size of a selection");
-        counts.close();
-        close(from, x);
         long actual = MemorySegment.ofAddress(found).reinterpret(Long.BYTES).get(ValueLayout.JAVA_LONG, 0);
         if (actual != op.count()) {
             throw new TensorException(Problem.ARGUMENT, op.name(), List.of(x.spec()),
                     actual + " elements are not 0, the operation expects " + op.count(),
                     "count them first, or use the method nonzero");
         }
-        return y;
     }
 
     /** Returns a type of the given size, for elements that are only moved. */
@@ -196,11 +178,5 @@ public final class SelectionKernels {
             case 4 -> "i32";
             default -> "i64";
         };
-    }
-
-    private static void close(Tensor copy, Tensor original) {
-        if (copy != original) {
-            copy.close();
-        }
     }
 }

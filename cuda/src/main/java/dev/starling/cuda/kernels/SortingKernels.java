@@ -4,11 +4,12 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Sorting;
 
 /** {@link Sorting} operations; all sort whole lines, even if only a few elements are needed. */
-public final class SortingKernels {
+public final class SortingKernels implements Kernels<Sorting> {
     private static final int MIN_RUN = 64;
     private static final int MAX_RUN = 2048;
 
@@ -27,10 +28,11 @@ public final class SortingKernels {
         this.launcher = launcher;
     }
 
-    /** Returns the results. */
-    public Tensor[] run(Sorting op, Tensor x, Spec[] outputs) {
-        Tensor values = Tensor.allocate(outputs[0]);
-        Tensor indices = Tensor.allocate(outputs[1]);
+    @Override
+    public Answer compute(Sorting op, Tensor[] in, Tensor[] out) {
+        Tensor x = in[0];
+        Tensor values = out[0];
+        Tensor indices = out[1];
         if (values.count() > 0) {
             boolean descending = switch (op) {
                 case Sorting.Sort o -> o.descending();
@@ -44,29 +46,28 @@ public final class SortingKernels {
                     .tensor(indices).tensor(x).tensor(places).i64(values.count()).i32(n).i32(k)
                     .i64(x.strides()[axis]).i64(values.strides()[axis]).i64(indices.strides()[axis])
                     .layout(lines(axis, x, values, indices), 3).threads(values.count());
-            places.close();
         }
-        return new Tensor[] {values, indices};
+        return Answer.HANDLED;
     }
 
     /**
      * Returns, for each line of {@code x} along a dimension, the positions of its elements in sorted order.
      *
-     * @return i32 {@code [lines, size]}, for the caller to close
+     * @return i32 {@code [lines, size]}
      */
     Tensor places(Tensor x, int axis, boolean descending) {
         int n = Math.toIntExact(x.size(axis));
         int run = run(n);
         int runs = Math.ceilDiv(n, run);
         long lines = x.count() / n;
-        Tensor keys = Tensor.allocate(new Spec(DType.I64, Shape.of(lines, n), x.device()));
-        Tensor places = Tensor.allocate(keys.spec().with(DType.I32));
+        Tensor keys = Storage.allocate(new Spec(DType.I64, Shape.of(lines, n), x.device()));
+        Tensor places = Storage.allocate(keys.spec().with(DType.I32));
         launcher.launch(new SortingKernel("sort_runs", x.dtype(), run, descending)).tensor(keys).tensor(places)
                 .tensor(x).i32(n).i64(x.strides()[axis]).layout(lines(axis, x), 1)
                 .blocks(lines * runs, run / 2);
         if (runs > 1) {
-            Tensor otherKeys = Tensor.allocate(keys.spec());
-            Tensor otherPlaces = Tensor.allocate(places.spec());
+            Tensor otherKeys = Storage.allocate(keys.spec());
+            Tensor otherPlaces = Storage.allocate(places.spec());
             for (long length = run; length < n; length *= 2) {
                 launcher.launch(new SortingKernel("merge_runs", x.dtype(), run, descending)).tensor(otherKeys)
                         .tensor(otherPlaces).tensor(keys).tensor(places).i64(keys.count()).i32(n).i32((int) length)
@@ -78,10 +79,7 @@ public final class SortingKernels {
                 places = otherPlaces;
                 otherPlaces = swap;
             }
-            otherKeys.close();
-            otherPlaces.close();
         }
-        keys.close();
         return places;
     }
 

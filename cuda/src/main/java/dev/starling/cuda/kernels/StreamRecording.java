@@ -4,7 +4,9 @@ import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.Submissions;
 import dev.starling.tensor.spi.Recording;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.function.IntConsumer;
 
 /**
@@ -17,7 +19,7 @@ public final class StreamRecording implements Recording {
     private final IntConsumer part;
     /** For each part the index of its first kernel, and at the end the number of all kernels. */
     private final int[] first;
-    private Runnable release;
+    private final List<Runnable> releases = new ArrayList<>();
     private Gpu.Graph graph;
     private int next;
 
@@ -26,7 +28,7 @@ public final class StreamRecording implements Recording {
         this.submissions = submissions;
         this.part = part;
         first = new int[parts + 1];
-        release = launcher.faults().hold();
+        releases.add(launcher.faults().hold());
     }
 
     /**
@@ -60,7 +62,7 @@ public final class StreamRecording implements Recording {
             begun = true;
         } finally {
             if (!begun) {
-                release.run();
+                releases.forEach(Runnable::run);
             }
         }
     }
@@ -80,21 +82,14 @@ public final class StreamRecording implements Recording {
             }
         } finally {
             if (graph == null) {
-                release.run();
+                releases.forEach(Runnable::run);
             }
         }
     }
 
     /** Adds an action that runs when this recording is closed. */
     public void onClose(Runnable action) {
-        Runnable before = release;
-        release = () -> {
-            try {
-                before.run();
-            } finally {
-                action.run();
-            }
-        };
+        releases.add(action);
     }
 
     /** Runs a part's host code again and gives its captured kernels the new arguments. */
@@ -134,10 +129,7 @@ public final class StreamRecording implements Recording {
 
     @Override
     public void run() {
-        submissions.queue("program", () -> {
-            graph.launch(launcher.stream());
-            return null;
-        });
+        submissions.queue("program", () -> graph.launch(launcher.stream()));
     }
 
     /** Closes the graph and releases what it used. */
@@ -147,7 +139,7 @@ public final class StreamRecording implements Recording {
             try {
                 graph.close();
             } finally {
-                release.run();
+                releases.forEach(Runnable::run);
             }
             return null;
         });

@@ -2,7 +2,7 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.tensor.DType;
 
-/** The names of element types in the kernels' sources. */
+/** Element types in the kernels' sources. */
 final class Types {
     private Types() { }
 
@@ -18,5 +18,10 @@ final class Types {
             case F64 -> "f64";
             case I64, I32, I8, U8, BOOL -> "i64";
         };
+    }
+
+    /** Returns the type in which floating-point numbers are added up. */
+    static DType sums(DType type) {
+        return type == DType.F64 ? DType.F64 : DType.F32;
     }
 }

@@ -9,12 +9,12 @@ import static org.bytedeco.cuda.global.nccl.ncclSuccess;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.gpu.Submissions;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.DeviceCollectives;
 import dev.starling.tensor.spi.DeviceGroup;
 import java.lang.foreign.Arena;
 import java.util.List;
-import java.util.concurrent.locks.Lock;
 import org.bytedeco.cuda.nccl.ncclUniqueId;
 
 /** NVIDIA's NCCL, which sums over GPUs through their links, on a stream of its own beside a device's kernels. */
@@ -24,23 +24,23 @@ public final class Nccl implements DeviceCollectives {
 
     private final Gpu gpu;
     private final Gpu.Stream compute;
-    private final Lock queueing;
+    private final Submissions submissions;
     /** The stream of sums, created at the first {@link #join}. */
     private Gpu.Stream sums;
 
-    private Nccl(Gpu gpu, Gpu.Stream compute, Lock queueing) {
+    private Nccl(Gpu gpu, Gpu.Stream compute, Submissions submissions) {
         this.gpu = gpu;
         this.compute = compute;
-        this.queueing = queueing;
+        this.submissions = submissions;
     }
 
     /**
      * Returns the library for a device, or {@code null} if it is missing or too old.
      *
      * @param compute the stream of the kernels
-     * @param queueing lock to hold while work is queued on {@code compute}
+     * @param submissions the entry to the device
      */
-    public static DeviceCollectives open(Gpu gpu, Gpu.Stream compute, Lock queueing) {
+    public static DeviceCollectives open(Gpu gpu, Gpu.Stream compute, Submissions submissions) {
         System.Logger log = System.getLogger("dev.starling.cuda");
         try {
             int version = version();
@@ -49,7 +49,7 @@ public final class Nccl implements DeviceCollectives {
                         + "{1}", text(version), Redist.remedy("NCCL 2.14 or newer", "-nccl"));
                 return null;
             }
-            return new Nccl(gpu, compute, queueing);
+            return new Nccl(gpu, compute, submissions);
         } catch (LinkageError | TensorException e) {
             log.log(System.Logger.Level.INFO, "NCCL cannot be loaded, gradients pass through host memory: "
                     + Redist.remedy("NCCL 2 for CUDA 13", "-nccl"), e);
@@ -104,7 +104,7 @@ public final class Nccl implements DeviceCollectives {
         if (sums == null) {
             sums = gpu.stream();
         }
-        return new NcclGroup(gpu, compute, queueing, sums, identifier, rank, world);
+        return new NcclGroup(gpu, compute, submissions, sums, identifier, rank, world);
     }
 
     static void check(int status, String call, String detail) {

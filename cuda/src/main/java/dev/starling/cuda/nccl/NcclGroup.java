@@ -20,9 +20,9 @@ import static org.bytedeco.cuda.global.nccl.ncclSuccess;
 import static org.bytedeco.cuda.global.nccl.ncclSum;
 
 import dev.starling.cuda.gpu.Gpu;
-import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.RawPointer;
+import dev.starling.cuda.gpu.Submissions;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
@@ -30,7 +30,6 @@ import dev.starling.tensor.spi.DeviceGroup;
 import java.lang.foreign.Arena;
 import java.time.Duration;
 import java.util.List;
-import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.LockSupport;
 import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.cuda.nccl.ncclComm;
@@ -43,12 +42,13 @@ import org.bytedeco.cuda.nccl.ncclUniqueId;
  * {@link #await} makes later kernels wait for the sums.
  */
 final class NcclGroup implements DeviceGroup {
+    private static final String NAME = "all-reduce";
     private static final long POLL_NS = 20_000;
     private static final long LEAVE_TIMEOUT_NS = 10_000_000_000L;
 
     private final Gpu gpu;
     private final Gpu.Stream compute;
-    private final Lock queueing;
+    private final Submissions submissions;
     private final Gpu.Stream sums;
     private final CUstream_st handle;
     /** Recorded on the kernels' stream before a sum. */
@@ -60,11 +60,12 @@ final class NcclGroup implements DeviceGroup {
     private ncclComm comm = new ncclComm();
     private boolean closed;
 
-    /** Begins to join. Code that queues work on {@code compute} holds {@code queueing}. */
-    NcclGroup(Gpu gpu, Gpu.Stream compute, Lock queueing, Gpu.Stream sums, byte[] identifier, int rank, int world) {
+    /** Begins to join. */
+    NcclGroup(Gpu gpu, Gpu.Stream compute, Submissions submissions, Gpu.Stream sums, byte[] identifier, int rank,
+            int world) {
         this.gpu = gpu;
         this.compute = compute;
-        this.queueing = queueing;
+        this.submissions = submissions;
         this.sums = sums;
         handle = NvidiaGpu.handle(sums);
         before = gpu.event();
@@ -116,23 +117,19 @@ final class NcclGroup implements DeviceGroup {
     }
 
     private static TensorException left() {
-        return new TensorException(TensorException.Problem.CLOSED, "all-reduce", List.of(),
+        return new TensorException(TensorException.Problem.CLOSED, NAME, List.of(),
                 "this process has left the group of GPUs", "join a new group");
     }
 
     @Override
     public boolean isDone() {
-        try {
-            return isSettled() && gpu.isDone(end);
-        } catch (GpuException e) {
-            throw named(e);
-        }
+        return submissions.named(NAME, () -> isSettled() && gpu.isDone(end));
     }
 
     @Override
     public void allReduce(Tensor x, Duration timeout) {
         long begin = System.nanoTime();
-        queue(() -> {
+        submissions.queue(NAME, () -> {
             gpu.record(before, compute);
             gpu.await(before, sums);
         });
@@ -147,37 +144,18 @@ final class NcclGroup implements DeviceGroup {
         // The sum is on the stream once the library has settled; at the first sum that includes making links.
         while (!isSettled()) {
             if (System.nanoTime() - begin > timeout.toNanos()) {
-                throw new TensorException(TensorException.Problem.DEVICE, "all-reduce", List.of(x.spec()),
+                throw new TensorException(TensorException.Problem.DEVICE, NAME, List.of(x.spec()),
                         "NCCL did not start the sum within " + timeout,
                         "set NCCL_DEBUG=INFO to see which links it makes, or sum gradients through the host");
             }
             LockSupport.parkNanos(POLL_NS);
         }
-        queue(() -> gpu.record(end, sums));
+        submissions.queue(NAME, () -> gpu.record(end, sums));
     }
 
     @Override
     public void await() {
-        queue(() -> gpu.await(end, compute));
-    }
-
-    private void queue(Runnable body) {
-        queueing.lock();
-        try {
-            body.run();
-        } catch (GpuException e) {
-            throw named(e);
-        } finally {
-            queueing.unlock();
-        }
-    }
-
-    private static TensorException named(GpuException e) {
-        TensorException named = new TensorException(TensorException.Problem.DEVICE, "all-reduce", List.of(),
-                "the GPU reports " + e.getMessage(),
-                "set CUDA_LAUNCH_BLOCKING=1 to find the operation that failed: it may be an earlier one");
-        named.initCause(e);
-        return named;
+        submissions.queue(NAME, () -> gpu.await(end, compute));
     }
 
     private static int type(DType type) {
@@ -188,7 +166,7 @@ final class NcclGroup implements DeviceGroup {
             case BF16 -> ncclBfloat16;
             case I32 -> ncclInt32;
             case I64 -> ncclInt64;
-            default -> throw TensorException.argument("all-reduce", "NCCL cannot sum " + type + " over GPUs",
+            default -> throw TensorException.argument(NAME, "NCCL cannot sum " + type + " over GPUs",
                     "convert it to f32 or i64");
         };
     }
@@ -212,7 +190,7 @@ final class NcclGroup implements DeviceGroup {
         closed = true;
         leave();
         // After this, memory of sums may be reused even if they failed: kernels wait for the end of the stream.
-        queue(() -> {
+        submissions.queue(NAME, () -> {
             gpu.record(end, sums);
             gpu.await(end, compute);
         });
