@@ -14,6 +14,7 @@ module dev.starling.transport {
     provides dev.starling.transport.spi.WireProvider with dev.starling.transport.aeron.AeronWireProvider,
             dev.starling.transport.local.LocalWireProvider,
             dev.starling.transport.simulated.SimulatedWireProvider,
+            dev.starling.transport.tcp.TcpWireProvider,
             dev.starling.transport.ucx.UcxWireProvider;
 
     uses dev.starling.transport.spi.WireProvider;

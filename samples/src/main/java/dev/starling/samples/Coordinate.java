@@ -37,7 +37,7 @@ public final class Coordinate implements Callable<Integer> {
     private int fewest;
 
     @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
-            description = "Transport of the members: aeron or ucx (default: ${DEFAULT-VALUE}).")
+            description = "Transport of the members: aeron, tcp or ucx (default: ${DEFAULT-VALUE}).")
     private String transport;
 
     @Option(names = "--silence", paramLabel = "S", defaultValue = "10",

@@ -202,7 +202,8 @@ final class Network {
     private static Finding transport(String name, WireProvider provider) {
         String subject = "Transport " + name;
         return switch (provider.availability()) {
-            case WireProvider.Availability.Ready r when name.equals("aeron") -> roundTrips(name, r.description());
+            case WireProvider.Availability.Ready r when name.equals("aeron") || name.equals("tcp") -> roundTrips(name,
+                    r.description());
             case WireProvider.Availability.Ready r -> new Finding(subject, Verdict.OK, r.description(), "");
             case WireProvider.Availability.Missing m -> new Finding(subject, Verdict.NOTE, m.reason(), m.remedy());
         };

@@ -35,7 +35,7 @@ public final class Run implements Callable<Integer> {
     private boolean elastic;
 
     @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
-            description = "Transport to the coordinator: aeron or ucx (default: ${DEFAULT-VALUE}).")
+            description = "Transport to the coordinator: aeron, tcp or ucx (default: ${DEFAULT-VALUE}).")
     private String transport;
 
     @Option(names = "--grace", paramLabel = "S", defaultValue = "5",

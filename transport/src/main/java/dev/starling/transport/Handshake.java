@@ -110,6 +110,11 @@ final class Handshake {
         return greeting;
     }
 
+    /** Returns whether the peer has proven that it has the secret. */
+    boolean isProven() {
+        return state == State.PROVING || state == State.WELCOMING || state == State.COMPLETE;
+    }
+
     long beganNs() {
         return beganNs;
     }

@@ -264,6 +264,9 @@ public final class Transport implements Agent, AutoCloseable {
             refusals.unknownSession();
         } else if (endpoint.receive(head, at, body, bodyOffset, bodyLength)) {
             counters.received++;
+            if (endpoint.handshake.isProven()) {
+                wire.onProof();
+            }
         }
     }
 

@@ -9,7 +9,8 @@ import java.util.Map;
 /**
  * Configuration of a transport. Immutable: every method returns a new configuration and leaves this one as it is.
  *
- * @param provider name of the wire: {@code local}, {@code aeron}, {@code ucx} or {@code simulated}
+ * @param provider name of the wire: {@code local}, {@code aeron}, {@code tcp}, {@code ucx} or {@code
+ *     simulated}
  * @param secret shared by all members of the cluster, which prove to each other that they have it; 16 bytes or more
  * @param host name or address at which peers reach this process
  * @param port to listen on, 0 for any free port

@@ -98,10 +98,11 @@ class FaultTest {
         return strategy.equals("ring") ? OnLoss.END : OnLoss.REFORM;
     }
 
-    @Test
-    void trainsOverUcx() throws Exception {
-        assumeTrue(Transport.providers().get("ucx").availability() instanceof Availability.Ready, "no UCX here");
-        try (Launch launch = started(training("ring", "ucx", 2, LIVENESS_TIMEOUT, TIMEOUT).start())) {
+    @ParameterizedTest
+    @ValueSource(strings = {"tcp", "ucx"})
+    void trainsOver(String transport) throws Exception {
+        assumeTrue(Transport.providers().get(transport).availability() instanceof Availability.Ready, "not here");
+        try (Launch launch = started(training("ring", transport, 2, LIVENESS_TIMEOUT, TIMEOUT).start())) {
             eventually(() -> steps(0) > 100);
             assertSucceeds(launch);
             assertFinishedEqual(2, 0, 1);

@@ -149,6 +149,12 @@ class BadNetworkTest {
         trainByRingOverALossyNetwork("ucx");
     }
 
+    @Test
+    @Tag("stress")
+    void trainsByRingOverTcpWithPacketLoss() throws Exception {
+        trainByRingOverALossyNetwork("tcp");
+    }
+
     private void trainByRingOverALossyNetwork(String provider) throws Exception {
         for (int host = 0; host < WORLD; host++) {
             network.lose(host, 1);
@@ -241,6 +247,12 @@ class BadNetworkTest {
     @Tag("stress")
     void reportsTheIsolatedRankOverUcx() throws Exception {
         reportTheIsolatedRank("ucx");
+    }
+
+    @Test
+    @Tag("stress")
+    void reportsTheIsolatedRankOverTcp() throws Exception {
+        reportTheIsolatedRank("tcp");
     }
 
     private void reportTheIsolatedRank(String provider) throws Exception {

@@ -141,7 +141,7 @@ class TwoClustersTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"local", "aeron", "ucx"})
+    @ValueSource(strings = {"local", "aeron", "tcp", "ucx"})
     void refusesMembersOfTheOther(String wire) throws Exception {
         try (TrainingCluster one = new TrainingCluster(wire,
                 "elastic"); TrainingCluster other = new TrainingCluster(wire, "gossip")) {

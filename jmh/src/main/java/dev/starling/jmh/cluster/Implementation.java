@@ -195,7 +195,7 @@ enum Implementation {
     }
 
     private static List<Variant> networks() {
-        return List.of("aeron", "ucx").stream()
+        return List.of("aeron", "tcp", "ucx").stream()
             .filter(name -> Transport.providers().get(name) instanceof WireProvider provider
                 && provider.availability() instanceof WireProvider.Availability.Ready)
             .map(Variant::of).toList();

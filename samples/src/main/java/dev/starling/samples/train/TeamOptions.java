@@ -27,7 +27,7 @@ final class TeamOptions {
     Strategy strategy;
 
     @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
-            description = "aeron or ucx between processes, or local for threads (default: ${DEFAULT-VALUE}).")
+            description = "aeron, tcp or ucx between processes, or local for threads (default: ${DEFAULT-VALUE}).")
     String transport;
 
     @Option(names = "--elastic",

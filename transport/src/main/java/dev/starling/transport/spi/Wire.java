@@ -65,6 +65,12 @@ public interface Wire extends AutoCloseable {
      */
     int poll(Inbox inbox, int limit);
 
+    /**
+     * Called within {@link Inbox#onMessage} if the message proves that its sender has the secret. A wire may grant the
+     * connection on which it arrived more than it grants to strangers.
+     */
+    default void onProof() { }
+
     /** Returns the clock by which all deadlines are measured. */
     default NanoClock clock() {
         return System::nanoTime;

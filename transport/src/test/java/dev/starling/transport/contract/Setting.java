@@ -37,6 +37,8 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
                 new Setting("aeron", "aeron", true, Map.of()),
                 new Setting("aeron over UDP", "aeron", false, QUICK),
                 new Setting("aeron over UDP in small datagrams", "aeron", false, with(QUICK, "mtu", "1408")),
+                new Setting("tcp", "tcp", true, Map.of()),
+                new Setting("tcp without shared memory", "tcp", false, Map.of()),
                 new Setting("ucx", "ucx", true, Map.of()),
                 new Setting("ucx over TCP", "ucx", false, Map.of("tls", "tcp")));
     }

@@ -81,6 +81,11 @@ final class Tap implements Wire {
     }
 
     @Override
+    public void onProof() {
+        wire.onProof();
+    }
+
+    @Override
     public NanoClock clock() {
         return wire.clock();
     }

@@ -52,6 +52,8 @@ class WireContractTest {
         return Stream.of(new WireOptions("aeron", Map.of("ipc", "true")),
                 new WireOptions("aeron", Map.of("ipc", "false", "linger", "10000")),
                 new WireOptions("aeron", Map.of("ipc", "false", "mtu", "1408", "linger", "10000")),
+                new WireOptions("tcp", Map.of()),
+                new WireOptions("tcp", Map.of("sendBuffer", "256k", "receiveBuffer", "256k")),
                 new WireOptions("ucx", Map.of("tls", "tcp")),
                 new WireOptions("ucx", Map.of("tls", "sm,self")), new WireOptions("ucx", Map.of("tls", "all")));
     }
@@ -106,6 +108,7 @@ class WireContractTest {
                     sent[0]++;
                 }
                 to.poll((buffer, offset, length) -> {
+                    to.onProof();
                     if (length == HEADER + bytes) {
                         byte[] arrived = new byte[bytes];
                         buffer.getBytes(offset + HEADER, arrived);
@@ -138,6 +141,7 @@ class WireContractTest {
                 buffer.getBytes(offset + HEADER, body);
                 assertThat(body).isEqualTo(message(received[0], from.maxMessageLength()));
                 received[0]++;
+                to.onProof();
             };
             int[] sent = {0};
             await(() -> {
@@ -192,7 +196,10 @@ class WireContractTest {
             boolean[] last = {false};
             await(() -> {
                 last[0] = last[0] || offer(link, body) == Wire.SENT;
-                to.poll((buffer, offset, length) -> received[0] += length == body.length + HEADER ? 1 : 0, 16);
+                to.poll((buffer, offset, length) -> {
+                    to.onProof();
+                    received[0] += length == body.length + HEADER ? 1 : 0;
+                }, 16);
                 return last[0] && received[0] == expected;
             }, from);
         }

@@ -21,7 +21,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The network algorithms over real networks: UDP packets, and writes by UCX over TCP. */
+/** The network algorithms over real networks: UDP packets, and writes over TCP, by UCX and without it. */
 @Timeout(60)
 class WiresCollectivesTest {
     private static final Duration SOON = Duration.ofSeconds(20);
@@ -38,14 +38,14 @@ class WiresCollectivesTest {
 
     /** Sizes for the gather, for halving between three or more ranks, and for the ring, with a short last piece. */
     @ParameterizedTest
-    @CsvSource({"aeron, 3", "aeron, 4", "ucx, 2", "ucx, 3", "ucx, 4"})
+    @CsvSource({"aeron, 3", "aeron, 4", "tcp, 2", "tcp, 3", "ucx, 2", "ucx, 3", "ucx, 4"})
     void runsAllKinds(String provider, int world) {
         NetworkCollectivesTest.runAllKinds(cluster(provider, world), world, 7, HalvingDoubling.MAX_BYTES / 4 - 3,
                 (PIECES - 1) * world * (Ring.PIECE / 4) + 33 * world + 1);
     }
 
     @ParameterizedTest
-    @CsvSource({"aeron, 3", "ucx, 3", "ucx, 4"})
+    @CsvSource({"aeron, 3", "tcp, 3", "ucx, 3", "ucx, 4"})
     void roundsSumsOfShortFloatsOnce(String provider, int world) {
         NetworkCollectivesTest.roundOnce(cluster(provider, world), world,
                 ((PIECES - 1) * (Ring.PIECE / 4) + 33) * world);
@@ -53,7 +53,7 @@ class WiresCollectivesTest {
 
     /** Pieces arrive before a rank begins and while it works; some are written to slots, others reduced directly. */
     @ParameterizedTest
-    @CsvSource({"aeron, 3", "ucx, 2", "ucx, 3"})
+    @CsvSource({"aeron, 3", "tcp, 2", "ucx, 2", "ucx, 3"})
     void reducesPiecesThatArriveBeforeARankBegins(String provider, int world) {
         cluster(provider, world).run(group -> {
             SplittableRandom random = new SplittableRandom(group.rank());
@@ -74,7 +74,7 @@ class WiresCollectivesTest {
 
     /** A rank stalls, and its predecessors must hold back pieces for which it has no slots. */
     @ParameterizedTest
-    @CsvSource({"aeron, 3", "ucx, 3", "ucx, 4"})
+    @CsvSource({"aeron, 3", "tcp, 3", "ucx, 3", "ucx, 4"})
     void holdsBackPiecesWithoutSlots(String provider, int world) {
         cluster(provider, world).run(group -> {
             int chunk = 4 * PIECES * (Ring.PIECE / 4);

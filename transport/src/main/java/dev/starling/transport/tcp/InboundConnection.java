@@ -1,0 +1,240 @@
+package dev.starling.transport.tcp;
+
+import java.io.IOException;
+import java.lang.System.Logger.Level;
+import java.lang.foreign.MemorySegment;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.SocketChannel;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * A connection that a peer's link has opened: delivers its messages. Until its peer is proven it has a small buffer and
+ * is in the care of the {@link Gate}.
+ */
+final class InboundConnection {
+    /** Bytes that are moved rather than left at the end of the buffer. */
+    private static final int MOVED = 4 << 10;
+    private static final int MAX_READS = 8;
+
+    private static final System.Logger LOG = System.getLogger(InboundConnection.class.getName());
+
+    private final TcpWire wire;
+    private final SocketChannel channel;
+    private final InetSocketAddress peer;
+    private final long sinceNs;
+    private final UnsafeBuffer buffer = new UnsafeBuffer(0, 0);
+    private MemorySegment memory;
+    private ByteBuffer in;
+    /** The bytes of the buffer from {@code position} to {@code limit} have yet to be processed. */
+    private int position;
+    private int limit;
+    private long peerWire;
+    private boolean greeted;
+    private boolean proven;
+    private boolean closed;
+    private boolean delayed;
+    private long lastReadNs;
+
+    InboundConnection(TcpWire wire, SocketChannel channel) throws IOException {
+        this.wire = wire;
+        this.channel = channel;
+        peer = (InetSocketAddress) channel.getRemoteAddress();
+        sinceNs = wire.nowNs();
+        lastReadNs = sinceNs;
+        use(wire.buffers().acquireSmall());
+    }
+
+    private void use(MemorySegment newMemory) {
+        memory = newMemory;
+        buffer.wrap(memory.address(), (int) memory.byteSize());
+        in = Buffers.view(memory.address(), buffer.capacity());
+    }
+
+    void register(Selector selector) throws IOException {
+        channel.register(selector, SelectionKey.OP_READ, this);
+    }
+
+    /** Stops the selection by a selector. */
+    void deregister(Selector selector) {
+        channel.keyFor(selector).cancel();
+    }
+
+    InetAddress host() {
+        return peer.getAddress();
+    }
+
+    /** Returns when the connection was accepted. */
+    long sinceNs() {
+        return sinceNs;
+    }
+
+    long lastReadNs() {
+        return lastReadNs;
+    }
+
+    boolean isProven() {
+        return proven;
+    }
+
+    boolean isClosed() {
+        return closed;
+    }
+
+    /** Returns whether messages have arrived that wait until the wire may deliver more. */
+    boolean isDelayed() {
+        return delayed;
+    }
+
+    /** Returns whether the wire of this number opened this connection. */
+    boolean isFrom(long number) {
+        return greeted && peerWire == number;
+    }
+
+    /** Notes that the peer has proven that it has the secret. */
+    void prove() {
+        proven = true;
+    }
+
+    /** Reads what has arrived and processes it; returns the amount of work done. */
+    int receive() {
+        int work = 0;
+        process();
+        for (int i = 0; i < MAX_READS && !closed && !delayed; i++) {
+            ByteBuffer into = free();
+            int room = into.remaining();
+            int length = read(into);
+            if (length <= 0) {
+                break;
+            }
+            work++;
+            lastReadNs = wire.nowNs();
+            limit += length;
+            process();
+            if (length < room) {
+                break;
+            }
+        }
+        return work;
+    }
+
+    private int read(ByteBuffer into) {
+        try {
+            int length = channel.read(into);
+            if (length < 0) {
+                close();
+            }
+            return length;
+        } catch (IOException e) {
+            LOG.log(Level.DEBUG, "the connection from {0} broke: {1}", peer, e.getMessage());
+            close();
+            return -1;
+        }
+    }
+
+    /** Returns the free end of the buffer. */
+    private ByteBuffer free() {
+        boolean grows = proven && memory.byteSize() == Buffers.SMALL;
+        int left = limit - position;
+        if (grows || left < MOVED || limit == buffer.capacity()) {
+            MemorySegment old = memory;
+            if (grows) {
+                use(wire.buffers().acquireLarge());
+            }
+            MemorySegment.copy(old, position, memory, 0, left);
+            position = 0;
+            limit = left;
+            if (grows) {
+                wire.buffers().release(old);
+            }
+        }
+        return in.clear().position(limit);
+    }
+
+    private void process() {
+        delayed = false;
+        boolean progress = true;
+        while (progress && !closed) {
+            progress = greeted ? message() : greet();
+        }
+    }
+
+    private boolean greet() {
+        if (limit - position < Unit.PREAMBLE) {
+            return false;
+        }
+        if (!Unit.isPreamble(buffer, position)) {
+            refuse("it does not speak the protocol of this wire");
+            return false;
+        }
+        peerWire = Unit.wire(buffer, position);
+        position += Unit.PREAMBLE;
+        greeted = true;
+        return send(wire.reply());
+    }
+
+    /** Sends a few bytes to the peer; only one that does not read leaves no room for them. */
+    private boolean send(ByteBuffer bytes) {
+        try {
+            int length = bytes.remaining();
+            if (channel.write(bytes) == length) {
+                return true;
+            }
+            refuse("it does not read");
+        } catch (IOException e) {
+            close();
+        }
+        return false;
+    }
+
+    private boolean message() {
+        if (limit - position < Unit.MESSAGE_HEADER) {
+            return false;
+        }
+        if (Unit.kind(buffer, position) != Unit.MESSAGE) {
+            refuse("it sent a unit of an unknown kind");
+            return false;
+        }
+        int length = Unit.messageLength(buffer, position);
+        if (length < 0 || length > (proven ? TcpWire.MAX_MESSAGE : TcpWire.MAX_UNPROVEN_MESSAGE)) {
+            refuse("it announced a message of " + length + " bytes");
+            return false;
+        }
+        int unit = Unit.messageUnit(length);
+        if (limit - position < unit) {
+            return false;
+        }
+        if (!wire.hasRoom()) {
+            delayed = true;
+            return false;
+        }
+        int at = position + Unit.MESSAGE_HEADER;
+        position += unit;
+        wire.deliver(this, buffer, at, length);
+        return true;
+    }
+
+    private void refuse(String why) {
+        LOG.log(Level.DEBUG, "closed the connection from {0}: {1}", peer, why);
+        close();
+    }
+
+    /** Closes the connection of a peer that is unproven, which may try again later. */
+    void turnAway() {
+        if (!greeted || send(wire.busy())) {
+            close();
+        }
+    }
+
+    void close() {
+        if (!closed) {
+            closed = true;
+            TcpWire.close(channel);
+            wire.buffers().release(memory);
+            wire.forget(this);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+package dev.starling.transport.tcp;
+
+import dev.starling.transport.TransportException;
+import dev.starling.transport.TransportException.Problem;
+import dev.starling.transport.address.HostPort;
+import dev.starling.transport.spi.Backoff;
+import dev.starling.transport.spi.Inbox;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Wire;
+import java.io.IOException;
+import java.lang.System.Logger.Level;
+import java.net.BindException;
+import java.net.Inet6Address;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ProtocolFamily;
+import java.net.StandardProtocolFamily;
+import java.net.StandardSocketOptions;
+import java.nio.ByteBuffer;
+import java.nio.channels.ClosedSelectorException;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
+
+/**
+ * A wire over non-blocking sockets that {@link #poll} drives. Each link is a connection of its own, over which only its
+ * owner sends.
+ */
+final class TcpWire implements Wire {
+    static final int MAX_MESSAGE = (128 << 10) - Unit.MESSAGE_HEADER;
+    /** Longer than any message of a handshake. */
+    static final int MAX_UNPROVEN_MESSAGE = Buffers.SMALL - Unit.MESSAGE_HEADER;
+
+    private static final System.Logger LOG = System.getLogger(TcpWire.class.getName());
+    /** If this process was stopped, its peers get this much of the time as theirs. */
+    private static final long MAX_STEP_NS = TimeUnit.MILLISECONDS.toNanos(100);
+    private static final long UPKEEP_NS = TimeUnit.MILLISECONDS.toNanos(100);
+    private static final long CLOSE_NS = TimeUnit.MILLISECONDS.toNanos(500);
+    private static final int UNPROVEN_SHARE = 4;
+    private static final Consumer<SelectionKey> IGNORED = key -> { };
+
+    private final TcpSettings settings;
+    private final String address;
+    private final Selector selector;
+    private final Gate gate;
+    private final Buffers buffers = new Buffers();
+    private final ByteBuffer preamble = ByteBuffer.allocateDirect(Unit.PREAMBLE);
+    private final ByteBuffer reply = ByteBuffer.allocateDirect(Unit.REPLY);
+    private final ByteBuffer busy = ByteBuffer.allocateDirect(1).put(0, Unit.BUSY);
+    /** Connections whose peers are proven. */
+    private final List<InboundConnection> inbound = new ArrayList<>();
+    private final List<TcpLink> links = new ArrayList<>();
+    private final List<TcpLink> closing = new ArrayList<>();
+    private final Consumer<SelectionKey> onReady = this::onReady;
+    private Backoff backoff = Backoff.forThreads(1);
+    private Inbox inbox;
+    /** The connection of the message that is being delivered. */
+    private InboundConnection delivering;
+    private int room;
+    private int work;
+    private boolean polling;
+    private boolean closed;
+    private long realNs = System.nanoTime();
+    private long nowNs;
+    private long nextUpkeepNs;
+
+    private TcpWire(TcpSettings settings, ServerSocketChannel listener) throws IOException {
+        this.settings = settings;
+        long number = new SecureRandom().nextLong();
+        Unit.putPreamble(new UnsafeBuffer(preamble), 0, number);
+        Unit.putReply(new UnsafeBuffer(reply), 0, number);
+        address = HostPort.format(settings.host(), ((InetSocketAddress) listener.getLocalAddress()).getPort());
+        selector = Selector.open();
+        gate = new Gate(this, listener, settings.timeToProveNs());
+    }
+
+    static TcpWire open(TcpSettings settings) {
+        ServerSocketChannel listener = null;
+        try {
+            listener = ServerSocketChannel.open(family(settings.bind().getAddress()));
+            listener.configureBlocking(false);
+            if (settings.receiveBuffer() > 0) {
+                listener.setOption(StandardSocketOptions.SO_RCVBUF, settings.receiveBuffer());
+            }
+            listener.bind(settings.bind(), Gate.BACKLOG);
+            return new TcpWire(settings, listener);
+        } catch (IOException e) {
+            if (listener != null) {
+                close(listener);
+            }
+            throw failure(settings.bind(), e);
+        }
+    }
+
+    private static TransportException failure(InetSocketAddress bind, IOException e) {
+        String host = bind.getAddress().getHostAddress();
+        if (!(e instanceof BindException)) {
+            return new TransportException(Problem.UNAVAILABLE, "cannot listen at " + bind + ": " + e,
+                    "allow this process to use the network, and to open more files (ulimit -n)", e);
+        }
+        return String.valueOf(e.getMessage()).contains("assign")
+                ? new TransportException(Problem.ARGUMENT, host + " is not an address of this machine",
+                        "use one at which peers reach it, or name one of this machine with the option bind", e)
+                : new TransportException(Problem.IN_USE, "port " + bind.getPort() + " is in use at " + host,
+                        "choose another port, or 0 for any that is free", e);
+    }
+
+    static ProtocolFamily family(InetAddress address) {
+        return address instanceof Inet6Address ? StandardProtocolFamily.INET6 : StandardProtocolFamily.INET;
+    }
+
+    /** Closes a channel or a selector, which must not be used any more. */
+    static void close(AutoCloseable resource) {
+        try {
+            resource.close();
+        } catch (Exception e) {
+            LOG.log(Level.DEBUG, "cannot close {0}: {1}", resource, e.getMessage());
+        }
+    }
+
+    /** Sets the options of a connection. */
+    void configure(SocketChannel channel) throws IOException {
+        channel.configureBlocking(false);
+        channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+        if (settings.sendBuffer() > 0) {
+            channel.setOption(StandardSocketOptions.SO_SNDBUF, settings.sendBuffer());
+        }
+        if (settings.receiveBuffer() > 0) {
+            channel.setOption(StandardSocketOptions.SO_RCVBUF, settings.receiveBuffer());
+        }
+    }
+
+    @Override
+    public String address() {
+        return address;
+    }
+
+    @Override
+    public int maxMessageLength() {
+        return MAX_MESSAGE;
+    }
+
+    @Override
+    public Link open(String peer) {
+        checkOpen();
+        TcpLink link = new TcpLink(this, HostPort.parse(peer));
+        links.add(link);
+        backoff = Backoff.forThreads(1 + (int) links.stream().filter(each -> isLocal(each.peer())).count());
+        return link;
+    }
+
+    /** Returns whether a peer runs on this machine, judging by its address. */
+    private boolean isLocal(InetSocketAddress peer) {
+        return peer.getAddress().isLoopbackAddress() || peer.getAddress().equals(settings.bind().getAddress());
+    }
+
+    @Override
+    public boolean sendsInPlace() {
+        return true;
+    }
+
+    @Override
+    public boolean opensImmediately(String peer) {
+        return HostPort.isNumeric(peer);
+    }
+
+    @Override
+    public int poll(Inbox to, int limit) {
+        checkOpen();
+        advanceClock();
+        inbox = to;
+        work = 0;
+        polling = true;
+        try {
+            room = (limit + UNPROVEN_SHARE - 1) / UNPROVEN_SHARE;
+            int used = room;
+            work += gate.poll(nowNs);
+            used -= room;
+            room = limit - used;
+            receiveDelayed();
+            selector.selectNow(onReady);
+            upkeep();
+        } catch (IOException e) {
+            throw new TransportException(Problem.UNAVAILABLE, "cannot poll sockets: " + e.getMessage(), "", e);
+        } finally {
+            polling = false;
+            delivering = null;
+        }
+        work += tendLinks();
+        return work;
+    }
+
+    /** Advances this wire's clock, which hardly moves while the process is stopped. */
+    private void advanceClock() {
+        long now = System.nanoTime();
+        nowNs += Math.min(now - realNs, MAX_STEP_NS);
+        realNs = now;
+    }
+
+    private void onReady(SelectionKey key) {
+        if (key.attachment() instanceof InboundConnection connection) {
+            work += connection.receive();
+        } else if (key.attachment() instanceof TcpLink link) {
+            work += link.onReady();
+        }
+    }
+
+    private void receiveDelayed() {
+        for (int i = 0; i < inbound.size(); i++) {
+            if (inbound.get(i).isDelayed()) {
+                work += inbound.get(i).receive();
+            }
+        }
+    }
+
+    private void upkeep() {
+        if (nowNs < nextUpkeepNs) {
+            return;
+        }
+        nextUpkeepNs = nowNs + UPKEEP_NS;
+        for (int i = inbound.size() - 1; i >= 0; i--) {
+            if (nowNs - inbound.get(i).lastReadNs() > settings.silenceNs()) {
+                inbound.get(i).close();
+            }
+        }
+    }
+
+    private int tendLinks() {
+        int done = 0;
+        for (int i = 0; i < links.size(); i++) {
+            done += links.get(i).work(nowNs);
+        }
+        for (int i = closing.size() - 1; i >= 0; i--) {
+            done += closing.get(i).work(nowNs);
+            if (closing.get(i).isOver()) {
+                closing.remove(i);
+            }
+        }
+        return done;
+    }
+
+    /** Returns whether this poll may deliver another message. */
+    boolean hasRoom() {
+        return room > 0;
+    }
+
+    /** Delivers a message that a connection has received. */
+    void deliver(InboundConnection from, DirectBuffer buffer, int offset, int length) {
+        room--;
+        work++;
+        delivering = from;
+        inbox.onMessage(buffer, offset, length);
+    }
+
+    @Override
+    public void onProof() {
+        InboundConnection proven = delivering;
+        if (proven == null || proven.isProven() || proven.isClosed()) {
+            return;
+        }
+        try {
+            proven.prove();
+            gate.release(proven);
+            inbound.add(proven);
+            proven.register(selector);
+        } catch (IOException e) {
+            proven.close();
+        }
+    }
+
+    /** Removes a connection that is closed. */
+    void forget(InboundConnection connection) {
+        if (!inbound.remove(connection)) {
+            gate.forget(connection);
+        }
+    }
+
+    /** Removes a link that was closed; what it still has to send is sent by {@link #poll}. */
+    void forget(TcpLink link) {
+        if (links.remove(link)) {
+            closing.add(link);
+        }
+    }
+
+    /** Returns the number of connections whose peers are unproven. */
+    int unproven() {
+        return gate.size();
+    }
+
+    /** Returns whether more may arrive from the wire of a number. */
+    boolean isConnectedFrom(long number) {
+        for (int i = 0; i < inbound.size(); i++) {
+            if (inbound.get(i).isFrom(number)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    boolean isPolling() {
+        return polling;
+    }
+
+    long nowNs() {
+        return nowNs;
+    }
+
+    Selector selector() {
+        return selector;
+    }
+
+    Buffers buffers() {
+        return buffers;
+    }
+
+    ByteBuffer preamble() {
+        return preamble.clear();
+    }
+
+    ByteBuffer reply() {
+        return reply.clear();
+    }
+
+    ByteBuffer busy() {
+        return busy.clear();
+    }
+
+    @Override
+    public void idle(long idleNs) {
+        try {
+            if (backoff.shouldSleep(idleNs)) {
+                selector.select(IGNORED, 1);
+                return;
+            }
+        } catch (IOException | ClosedSelectorException e) {
+            LOG.log(Level.DEBUG, "cannot wait for sockets: {0}", e.getMessage());
+        }
+        backoff.pause(idleNs);
+    }
+
+    @Override
+    public void close() {
+        if (closed) {
+            return;
+        }
+        List.copyOf(links).forEach(TcpLink::close);
+        long begin = System.nanoTime();
+        while (tendLinks() >= 0 && !closing.isEmpty() && System.nanoTime() - begin < CLOSE_NS) {
+            advanceClock();
+            closing.forEach(TcpLink::retry);
+            backoff.pause(System.nanoTime() - begin);
+        }
+        closed = true;
+        closing.forEach(TcpLink::end);
+        List.copyOf(inbound).forEach(InboundConnection::close);
+        gate.close();
+        close(selector);
+        buffers.close();
+    }
+
+    private void checkOpen() {
+        if (closed) {
+            throw new TransportException(Problem.CLOSED, "the tcp wire is closed", "");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+package dev.starling.transport.tcp;
+
+import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.WireConfig;
+import dev.starling.transport.spi.WireProvider;
+
+/**
+ * Wires over TCP, in Java alone: for large data between hosts. Addresses have the form {@code host:port}, where the
+ * host may be a name, an IPv4 address, or an IPv6 address in brackets. Options:
+ *
+ * <table>
+ * <caption>Options</caption>
+ * <tr><td>{@code bind}</td><td>address of this machine on which to listen, if it is not the one at which peers reach
+ * this process; nothing listens on an address that was not named</td></tr>
+ * <tr><td>{@code sendBuffer}, {@code receiveBuffer}</td><td>size of each socket's buffers, such as {@code 4m}; by
+ * default the system chooses</td></tr>
+ * </table>
+ */
+public final class TcpWireProvider implements WireProvider {
+    @Override
+    public String name() {
+        return "tcp";
+    }
+
+    @Override
+    public Availability availability() {
+        return Availability.readyWithFlag("TCP by java.nio");
+    }
+
+    @Override
+    public Wire open(WireConfig config) {
+        return TcpWire.open(TcpSettings.of(config));
+    }
+}

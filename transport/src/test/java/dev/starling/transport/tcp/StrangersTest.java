@@ -1,0 +1,243 @@
+package dev.starling.transport.tcp;
+
+import static dev.starling.transport.spi.Wires.await;
+import static dev.starling.transport.spi.Wires.drive;
+import static dev.starling.transport.spi.Wires.offer;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Wire;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** What processes without the secret can do to a wire that has a peer. */
+@Timeout(60)
+class StrangersTest {
+    private final TcpWire wire = open(Duration.ofSeconds(30));
+    private final TcpWire peer = open(Duration.ofSeconds(30));
+    private final List<SocketChannel> sockets = new ArrayList<>();
+    private Link fromPeer;
+    private int received;
+
+    private static TcpWire open(Duration liveness) {
+        return TcpWire.open(TcpSettings.of(TransportConfig.of("tcp", Secret.random()).livenessTimeout(liveness)
+                .wire()));
+    }
+
+    @BeforeEach
+    void connect() {
+        fromPeer = peer.open(wire.address());
+        await(() -> offer(fromPeer, new byte[4]) == Wire.SENT, peer, wire);
+        boolean[] arrived = new boolean[1];
+        await(() -> {
+            wire.poll((buffer, offset, length) -> {
+                wire.onProof();
+                arrived[0] = true;
+            }, 16);
+            return arrived[0] || wire.unproven() == 0;
+        });
+    }
+
+    @AfterEach
+    void close() throws IOException {
+        for (SocketChannel socket : sockets) {
+            socket.close();
+        }
+        peer.close();
+        wire.close();
+    }
+
+    private void checkThePeer() {
+        int before = received;
+        await(() -> offer(fromPeer, new byte[4]) == Wire.SENT, peer);
+        await(() -> {
+            wire.poll((buffer, offset, length) -> received++, 16);
+            return received > before;
+        }, peer);
+    }
+
+    private SocketChannel stranger(byte[]... texts) throws IOException {
+        int colon = wire.address().indexOf(':');
+        SocketChannel socket = SocketChannel.open();
+        sockets.add(socket);
+        socket.configureBlocking(false);
+        socket.connect(new InetSocketAddress(wire.address().substring(0, colon),
+                Integer.parseInt(wire.address().substring(colon + 1))));
+        await(() -> {
+            try {
+                return socket.finishConnect();
+            } catch (IOException e) {
+                throw new AssertionError(e);
+            }
+        }, wire);
+        for (byte[] text : texts) {
+            socket.write(ByteBuffer.wrap(text));
+        }
+        return socket;
+    }
+
+    private static byte[] preamble() {
+        UnsafeBuffer buffer = new UnsafeBuffer(new byte[Unit.PREAMBLE]);
+        Unit.putPreamble(buffer, 0, 4711);
+        return buffer.byteArray();
+    }
+
+    private static byte[] unit(int kind, int length, int bytes) {
+        UnsafeBuffer buffer = new UnsafeBuffer(new byte[Unit.MESSAGE_HEADER + bytes]);
+        Unit.putMessageHeader(buffer, 0, length);
+        buffer.putInt(0, kind);
+        return buffer.byteArray();
+    }
+
+    /** Returns the bytes that the wire answers until it closes the connection. */
+    private byte[] answerUntilClosed(SocketChannel socket) {
+        ByteBuffer answer = ByteBuffer.allocate(Unit.REPLY + 2);
+        await(() -> {
+            try {
+                return socket.read(answer) < 0;
+            } catch (IOException e) {
+                return true;
+            }
+        }, wire);
+        byte[] bytes = new byte[answer.flip().remaining()];
+        answer.get(bytes);
+        return bytes;
+    }
+
+    @Test
+    void areCutOffWhenTheySendSomethingElse() throws IOException {
+        assertThat(answerUntilClosed(stranger("GET / HTTP/1.1\r\n\r\n".getBytes(StandardCharsets.US_ASCII)))).isEmpty();
+        assertThat(answerUntilClosed(stranger(preamble(), unit(Unit.MESSAGE, Integer.MAX_VALUE, 0)))).hasSize(16);
+        assertThat(answerUntilClosed(stranger(preamble(), unit(Unit.MESSAGE, -1, 0)))).hasSize(16);
+        assertThat(answerUntilClosed(stranger(preamble(), unit(Unit.MESSAGE, TcpWire.MAX_UNPROVEN_MESSAGE + 1, 0))))
+                .hasSize(16);
+        assertThat(answerUntilClosed(stranger(preamble(), unit(77, 0, 0)))).hasSize(16);
+        SplittableRandom random = new SplittableRandom(3);
+        for (int i = 0; i < 50; i++) {
+            byte[] noise = new byte[16 + random.nextInt(2000)];
+            random.nextBytes(noise);
+            answerUntilClosed(i % 2 == 0 ? stranger(noise) : stranger(preamble(), noise));
+        }
+        assertThat(wire.unproven()).isZero();
+        checkThePeer();
+    }
+
+    @Test
+    void mayConnectByTheThousandWithoutHarm() throws IOException {
+        List<SocketChannel> later = new ArrayList<>();
+        for (int i = 0; i < 1_000; i++) {
+            SocketChannel socket = switch (i % 4) {
+                case 0 -> stranger();
+                case 1 -> stranger(new byte[] {1, 2, 3});
+                case 2 -> stranger(preamble());
+                default -> stranger(preamble(), unit(Unit.MESSAGE, 1000, 10));
+            };
+            later.add(socket);
+            if (i % 10 == 0) {
+                wire.poll((buffer, offset, length) -> received++, 16);
+                assertThat(wire.unproven()).isLessThanOrEqualTo(Gate.MAX_OF_ADDRESS);
+            }
+            if (later.size() > 600) {
+                later.removeFirst().close();
+            }
+            if (i % 200 == 0) {
+                checkThePeer();
+            }
+        }
+        checkThePeer();
+        assertThat(wire.unproven()).isLessThanOrEqualTo(Gate.MAX_OF_ADDRESS);
+        // A process that comes now gets in.
+        try (TcpWire late = open(Duration.ofSeconds(30))) {
+            Link link = late.open(wire.address());
+            int before = received;
+            await(() -> {
+                offer(link, new byte[4]);
+                wire.poll((buffer, offset, length) -> received++, 16);
+                return received > before;
+            }, late);
+        }
+    }
+
+    @Test
+    void ofOneAddressDoNotPushOutThoseOfAnother() throws IOException {
+        SocketChannel elsewhere = SocketChannel.open();
+        elsewhere.bind(new InetSocketAddress(InetAddress.getByAddress(new byte[] {127, 0, 0, 9}), 0));
+        int port = Integer.parseInt(wire.address().substring(wire.address().indexOf(':') + 1));
+        elsewhere.connect(new InetSocketAddress("127.0.0.1", port));
+        sockets.add(elsewhere);
+        elsewhere.write(ByteBuffer.wrap(preamble()));
+        elsewhere.configureBlocking(false);
+        await(() -> wire.unproven() == 1, wire);
+        SocketChannel first = stranger(preamble());
+        awaitReply(first);
+        for (int i = 0; i < Gate.MAX_OF_ADDRESS + 20; i++) {
+            stranger(preamble());
+        }
+        await(() -> wire.unproven() == Gate.MAX_OF_ADDRESS + 1, wire);
+        awaitReply(elsewhere);
+        // The oldest of the crowded address was told that it may come again.
+        assertThat(answerUntilClosed(first)).containsExactly(Unit.BUSY);
+        checkThePeer();
+    }
+
+    private void awaitReply(SocketChannel socket) {
+        ByteBuffer reply = ByteBuffer.allocate(Unit.REPLY);
+        await(() -> {
+            try {
+                assertThat(socket.read(reply)).isNotNegative();
+                return !reply.hasRemaining();
+            } catch (IOException e) {
+                throw new AssertionError(e);
+            }
+        }, wire);
+    }
+
+    @Test
+    void areCutOffWhenTheyProveNothingInTime() throws IOException {
+        try (TcpWire strict = open(Duration.ofMillis(1))) {
+            Link link = wire.open(strict.address());
+            long begin = System.nanoTime();
+            await(() -> strict.unproven() == 1, strict, wire);
+            await(() -> strict.unproven() == 0, strict);
+            assertThat(Duration.ofNanos(System.nanoTime() - begin)).isBetween(Duration.ofMillis(900),
+                    Duration.ofSeconds(15));
+            // The wire that was turned away comes again by itself.
+            boolean[] again = new boolean[1];
+            await(() -> {
+                offer(link, new byte[4]);
+                strict.poll((buffer, offset, length) -> again[0] = true, 4);
+                return again[0];
+            }, wire);
+        }
+    }
+
+    @Test
+    void cannotMakeALinkOfAProcessThatAnswersWrongly() throws IOException {
+        try (var server = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
+            Link link = wire.open("127.0.0.1:" + server.getLocalPort());
+            drive(wire);
+            try (var socket = server.accept()) {
+                socket.getOutputStream().write(new byte[64]);
+                await(() -> link.obstacle().contains("something else listens there"), wire);
+                assertThat(offer(link, new byte[4])).isEqualTo(Wire.NOT_CONNECTED);
+            }
+            link.close();
+        }
+    }
+}

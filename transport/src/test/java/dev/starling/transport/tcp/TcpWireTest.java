@@ -1,0 +1,188 @@
+package dev.starling.transport.tcp;
+
+import static dev.starling.transport.spi.Wires.await;
+import static dev.starling.transport.spi.Wires.offer;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.Wires;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.function.UnaryOperator;
+import org.agrona.concurrent.UnsafeBuffer;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(60)
+class TcpWireTest {
+    private static TcpWire open() {
+        return open(c -> c);
+    }
+
+    private static TcpWire open(UnaryOperator<TransportConfig> change) {
+        return TcpWire.open(TcpSettings.of(change.apply(TransportConfig.of("tcp", Secret.random())).wire()));
+    }
+
+    private static int port(Wire wire) {
+        return Integer.parseInt(wire.address().substring(wire.address().lastIndexOf(':') + 1));
+    }
+
+    private static boolean isReachable(String host, int port) {
+        try (Socket socket = new Socket()) {
+            socket.connect(new InetSocketAddress(host, port), 1000);
+            return true;
+        } catch (IOException e) {
+            return false;
+        }
+    }
+
+    /** Opens a link and sends a message that counts as a proof. */
+    private static Link proven(Wire from, Wire to) {
+        Link link = from.open(to.address());
+        boolean[] arrived = new boolean[1];
+        boolean[] sent = new boolean[1];
+        await(() -> {
+            sent[0] = sent[0] || offer(link, new byte[4]) == Wire.SENT;
+            to.poll((buffer, offset, length) -> {
+                to.onProof();
+                arrived[0] = true;
+            }, 16);
+            return arrived[0];
+        }, from);
+        return link;
+    }
+
+    @Test
+    void listensAtTheNamedAddressAndNowhereElse() {
+        try (Wire wire = open()) {
+            assertThat(isReachable("127.0.0.1", port(wire))).isTrue();
+            assertThat(isReachable("127.0.0.2", port(wire))).isFalse();
+        }
+        try (Wire wire = open(c -> c.option("bind", "127.0.0.2"))) {
+            assertThat(wire.address()).startsWith("127.0.0.1:");
+            assertThat(isReachable("127.0.0.1", port(wire))).isFalse();
+            assertThat(isReachable("127.0.0.2", port(wire))).isTrue();
+        }
+    }
+
+    @Test
+    void refusesToAdvertiseAnAddressThatIsNone() {
+        for (String host : List.of("0.0.0.0", "::")) {
+            assertThatThrownBy(() -> open(c -> c.at(host, 0))).isInstanceOf(TransportException.class)
+                    .hasMessageContaining(host).hasMessageContaining("bind");
+        }
+        assertThatThrownBy(() -> open(c -> c.option("colour", "red"))).isInstanceOf(TransportException.class)
+                .hasMessageContaining("colour").hasMessageContaining("sendBuffer");
+        assertThatThrownBy(() -> open(c -> c.option("sendBuffer", "much"))).isInstanceOf(TransportException.class)
+                .hasMessageContaining("much");
+    }
+
+    @Test
+    void carriesMessagesOverIpv6() {
+        try (Wire from = open(c -> c.at("[::1]", 0)); Wire to = open(c -> c.at("::1", 0))) {
+            assertThat(to.address()).startsWith("[::1]:");
+            assertThat(to.opensImmediately(from.address())).isTrue();
+            proven(from, to);
+        }
+    }
+
+    @Test
+    void sendsInPlaceThroughSmallSocketBuffers() {
+        UnaryOperator<TransportConfig> small = c -> c.option("sendBuffer", "4k").option("receiveBuffer", "4k");
+        try (Arena arena = Arena.ofShared(); TcpWire from = open(small); TcpWire to = open(small)) {
+            int max = from.maxMessageLength() - Wires.HEADER;
+            int[] lengths = {1, 8, 100, 16 << 10, 40_003, 70_001, max - 1, max};
+            MemorySegment source = arena.allocate(2L * max);
+            SplittableRandom random = new SplittableRandom(1);
+            for (long i = 0; i < source.byteSize(); i++) {
+                source.set(ValueLayout.JAVA_BYTE, i, (byte) random.nextInt());
+            }
+            Link link = proven(from, to);
+            int count = 60;
+            int[] sent = new int[1];
+            int[] received = new int[1];
+            int[] released = new int[1];
+            UnsafeBuffer header = new UnsafeBuffer(new byte[Wires.HEADER]);
+            UnsafeBuffer body = new UnsafeBuffer(0, 0);
+            await(() -> {
+                while (sent[0] < count) {
+                    int index = sent[0];
+                    int length = lengths[index % lengths.length];
+                    header.putLong(0, index);
+                    body.wrap(source.address() + index, length);
+                    int code = index % 3 == 2 ? link.offer(header, 0, Wires.HEADER, body, 0, length)
+                            : link.offerInPlace(header, 0, Wires.HEADER, body, 0, length, () -> released[0]++);
+                    if (code != Wire.SENT) {
+                        assertThat(code).isEqualTo(Wire.BACK_PRESSURED);
+                        break;
+                    }
+                    sent[0]++;
+                }
+                to.poll((buffer, offset, length) -> {
+                    int index = received[0]++;
+                    assertThat(buffer.getLong(offset)).isEqualTo(index);
+                    assertThat(length - Wires.HEADER).isEqualTo(lengths[index % lengths.length]);
+                    MemorySegment came = MemorySegment.ofAddress(buffer.addressOffset() + offset + Wires.HEADER)
+                            .reinterpret(length - Wires.HEADER);
+                    assertThat(came.mismatch(source.asSlice(index, length - Wires.HEADER))).isEqualTo(-1);
+                }, 16);
+                return received[0] == count;
+            }, from);
+            assertThat(released[0]).isEqualTo(count - count / 3);
+        }
+    }
+
+    @Test
+    void releasesTheMemoryOfALinkThatEnds() {
+        try (Arena arena = Arena.ofShared(); TcpWire from = open(); TcpWire to = open()) {
+            Link link = proven(from, to);
+            int length = from.maxMessageLength() - Wires.HEADER;
+            UnsafeBuffer body = new UnsafeBuffer(arena.allocate(length).address(), length);
+            int[] pending = new int[1];
+            UnsafeBuffer header = new UnsafeBuffer(new byte[Wires.HEADER]);
+            int code;
+            do {
+                code = link.offerInPlace(header, 0, Wires.HEADER, body, 0, length, () -> pending[0]--);
+                pending[0] += code == Wire.SENT ? 1 : 0;
+            } while (code == Wire.SENT);
+            assertThat(code).isEqualTo(Wire.BACK_PRESSURED);
+            assertThat(pending[0]).isPositive();
+            to.close();
+            await(() -> offer(link, new byte[4]) == Wire.CLOSED, from);
+            assertThat(pending[0]).isZero();
+        }
+    }
+
+    @Test
+    void deliversThePeersLastMessagesBeforeItReportsThatThePeerIsGone() {
+        try (TcpWire here = open()) {
+            TcpWire there = open();
+            Link out = proven(here, there);
+            Link back = proven(there, here);
+            int count = 200;
+            for (int i = 0; i < count; i++) {
+                assertThat(offer(back, new byte[100])).isEqualTo(Wire.SENT);
+            }
+            there.close();
+            int[] received = new int[1];
+            await(() -> {
+                int code = offer(out, new byte[4]);
+                here.poll((buffer, offset, length) -> received[0]++, 3);
+                assertThat(code == Wire.CLOSED).as("after %d messages", received[0]).isIn(false, received[0] >= count);
+                return code == Wire.CLOSED;
+            });
+            assertThat(received[0]).isEqualTo(count);
+        }
+    }
+}
