@@ -111,11 +111,13 @@ class SubGroupTest {
     @Test
     void reformsWhileTheOtherSubGroupContinues() {
         TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5));
+        CountDownLatch begun = new CountDownLatch(5);
         CountDownLatch reformed = new CountDownLatch(2);
         CyclicBarrier turn = new CyclicBarrier(2);
         new Cluster(transport, 5, OnLoss.REFORM).servers(2).run(group -> {
             Group part = group.split(Member::isServer);
             reduce(part, 1);
+            begun.countDown();
             if (group.self().isServer()) {
                 boolean more = true;
                 while (more) {
@@ -128,6 +130,7 @@ class SubGroupTest {
                 return null;
             }
             if (group.rank() == 2) {
+                assertThat(begun.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
                 group.locked(() -> group.transport().close());
                 return null;
             }

@@ -311,10 +311,17 @@ public final class ServerNode {
         int kind = buffer.getInt(offset + Message.KIND, Message.ORDER);
         int worker = buffer.getInt(offset + SessionMessage.SENDER, Message.ORDER);
         boolean known = worker >= 0 && worker < workers.length && workers[worker].endpoint() == from;
-        if (known && kind < SessionMessage.KIND) {
+        if (kind < SessionMessage.KIND && known) {
             onRequest(kind, buffer, offset, length);
-            return;
+        } else if (kind < SessionMessage.KIND) {
+            logStranger(from, worker);
+        } else {
+            onSessionMessage(from, worker, known, buffer, offset, length);
         }
+    }
+
+    private void onSessionMessage(Endpoint from, int worker, boolean known, DirectBuffer buffer, int offset,
+            int length) {
         try {
             SessionMessage received = SessionMessage.decode(buffer, offset, length);
             if (received instanceof SessionMessage.Hello hello) {
@@ -322,13 +329,17 @@ public final class ServerNode {
             } else if (known) {
                 onMessage(from, worker, received);
             } else {
-                LOG.log(Level.DEBUG, "server {0} refused a message: its sender at {1} is not worker {2}", number,
-                        from.address(), worker);
+                logStranger(from, worker);
             }
         } catch (IOException e) {
             LOG.log(Level.WARNING, "server {0} refused a malformed message from {1}: {2}", number, from.address(),
                     e.getMessage());
         }
+    }
+
+    private void logStranger(Endpoint from, int worker) {
+        LOG.log(Level.DEBUG, "server {0} refused a message: its sender at {1} is not worker {2}", number,
+                from.address(), worker);
     }
 
     private void onRequest(int kind, DirectBuffer buffer, int offset, int length) {
