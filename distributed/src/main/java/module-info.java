@@ -1,6 +1,5 @@
 /** Groups of processes, collectives, strategies of distributed training, and a launcher. */
 module dev.starling.distributed {
-    requires static jdk.incubator.vector;
     requires transitive dev.starling.nn;
     requires transitive dev.starling.transport;
     requires com.lmax.disruptor;

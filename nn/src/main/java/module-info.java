@@ -1,5 +1,6 @@
 /** Layers, losses, optimisers, data loading and training. */
 module dev.starling.nn {
+    requires static transitive org.jspecify;
     requires transitive dev.starling.autograd;
     requires com.lmax.disruptor;
     requires java.net.http;

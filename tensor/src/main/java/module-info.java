@@ -5,6 +5,7 @@
  */
 @SuppressWarnings("module") // The module of a qualified export is compiled later.
 module dev.starling.tensor {
+    requires static transitive org.jspecify;
     requires static jdk.incubator.vector;
     requires jdk.management;
     requires org.bytedeco.dnnl;

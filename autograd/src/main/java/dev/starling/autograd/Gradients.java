@@ -3,6 +3,7 @@ package dev.starling.autograd;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** The gradients of a result with respect to watched tensors. They belong to the scope in which they were computed. */
 public final class Gradients {
@@ -15,7 +16,7 @@ public final class Gradients {
     }
 
     /** Returns the gradient with respect to {@code watched}, or {@code null} if the result does not depend on it. */
-    public Tensor get(Tensor watched) {
+    public @Nullable Tensor get(Tensor watched) {
         int variable = variables.get(watched.id());
         return variable < 0 || variable >= gradients.length ? null : gradients[variable];
     }

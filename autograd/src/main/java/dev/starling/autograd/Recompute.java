@@ -8,6 +8,7 @@ import dev.starling.tensor.op.Backward;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Gradient checkpointing: stores only the result of a stage and recomputes its intermediate results in the backward
@@ -26,7 +27,7 @@ public final class Recompute {
      * @param generator what the stage draws random numbers from, reset to its state at this call for the second run;
      *     may be {@code null}
      */
-    public static Tensor checkpoint(Function<Tensor, Tensor> stage, Tensor input, Generator generator) {
+    public static Tensor checkpoint(Function<Tensor, Tensor> stage, Tensor input, @Nullable Generator generator) {
         if (!(Recorder.current() instanceof Tape tape)) {
             return stage.apply(input);
         }

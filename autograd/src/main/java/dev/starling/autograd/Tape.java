@@ -16,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Reverse-mode differentiation: records the operations that depend on watched tensors and walks them backwards.
@@ -44,7 +45,7 @@ public final class Tape implements Recorder {
     private int variableCount;
     private Recorder outer = Recorder.NONE;
     private boolean anomalies;
-    private Map<Long, UnaryOperator<Tensor>> hooks;
+    private @Nullable Map<Long, UnaryOperator<Tensor>> hooks;
     // Scratch arrays of the backward pass, indexed by variable.
     private Tensor[] gradients = new Tensor[64];
     private int[] firstUse = new int[64];
@@ -389,7 +390,7 @@ public final class Tape implements Recorder {
      * the gradient before that epilogue in its own kernel. This requires that no other operation contributes to the
      * operand's gradient and that no hook, check or recorder reads it.
      */
-    private Epilogue.Applied fusedProducer(Tensor operand) {
+    private Epilogue.@Nullable Applied fusedProducer(Tensor operand) {
         int v = variables.get(operand.id());
         boolean exclusive = v >= watchedCount && uses[v] == 1 && gradients[v] == null && !anomalies
                 && Recorder.current() == Recorder.NONE && (hooks == null || !hooks.containsKey(operand.id()));
@@ -397,7 +398,7 @@ public final class Tape implements Recorder {
                 ? producer.applied(outputs[makers[v]]) : null;
     }
 
-    private void accumulate(Tensor[] in, Tensor[] products, Scope scope) {
+    private void accumulate(Tensor[] in, Tensor[] products, @Nullable Scope scope) {
         for (int k = 0; k < in.length; k++) {
             Tensor g = products[k];
             int v = g == null ? -1 : variables.get(in[k].id());
@@ -418,7 +419,7 @@ public final class Tape implements Recorder {
     }
 
     /** Lets the gradient's slot hold the tensor's memory if this backward pass allocated it. */
-    private static Tensor adopt(Tensor g, Scope scope) {
+    private static Tensor adopt(Tensor g, @Nullable Scope scope) {
         if (scope != null && (scope.owns(g) || g.storage().holds() > 0)) {
             scope.keep(g);
             g.storage().hold();

@@ -31,6 +31,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.Threads;
 import dev.starling.tensor.conformance.Conformance;
@@ -90,8 +91,8 @@ public final class KernelInventory {
     private record IdleConvolution(Launcher launcher, ReductionKernels sums) implements Kernels<Convolution> {
         @Override
         public Tensor[] allocate(Convolution op, Tensor[] in, Spec[] outputs) {
-            Tensor first = Tensor.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()));
-            return outputs.length == 1 ? new Tensor[] {first} : new Tensor[] {first, Tensor.allocate(outputs[1])};
+            Tensor first = Storage.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()));
+            return outputs.length == 1 ? new Tensor[] {first} : new Tensor[] {first, Storage.allocate(outputs[1])};
         }
 
         @Override

@@ -8,6 +8,7 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.spi.PinnedMemory;
@@ -62,7 +63,7 @@ class PinnedMemoryTest {
         try (Scope scope = Scope.open(); PinnedMemory memory = DEVICE.backend().pin(host.address(), PARTS * BYTES)) {
             for (int p = 0; p < PARTS; p++) {
                 parts[p] = memory.part(p * BYTES, BYTES);
-                on[p] = Tensor.allocate(new Spec(DType.F32, Shape.of(COUNT), DEVICE));
+                on[p] = Storage.allocate(new Spec(DType.F32, Shape.of(COUNT), DEVICE));
             }
             for (int round = 1; round <= 5; round++) {
                 float[][] expected = new float[PARTS][];

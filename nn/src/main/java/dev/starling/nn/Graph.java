@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
 import java.util.function.UnaryOperator;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Layers that branch and join, written as a function of nodes:
@@ -26,7 +27,8 @@ import java.util.function.UnaryOperator;
  * result, the layer computes it in the same pass.
  */
 public final class Graph implements Layer {
-    private record Step(String name, Layer layer, int[] from, Function<Tensor[], Tensor> compute) { }
+    private record Step(@Nullable String name, @Nullable Layer layer, int[] from, Function<Tensor[],
+            Tensor> compute) { }
 
     private final List<Step> steps;
     private final int result;

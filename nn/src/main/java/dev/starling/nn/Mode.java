@@ -3,6 +3,7 @@ package dev.starling.nn;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.TensorException;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Whether layers are in training mode. In training mode dropout drops elements, and batch normalisation uses the
@@ -13,9 +14,9 @@ public final class Mode {
     private static final ScopedValue<Mode> CURRENT = ScopedValue.newInstance();
     private static final Mode INFERENCE = new Mode(null);
 
-    private final Generator generator;
+    private final @Nullable Generator generator;
 
-    private Mode(Generator generator) {
+    private Mode(@Nullable Generator generator) {
         this.generator = generator;
     }
 

@@ -10,6 +10,7 @@ import java.util.IdentityHashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The type in which layers compute. Weights, running statistics and the optimiser's state keep their type, usually f32.
@@ -152,7 +153,7 @@ public final class Precision {
          * The recorder for which the copies were made. Another recorder, as in a recomputation, must record the
          * conversion itself.
          */
-        private Recorder recorder;
+        private @Nullable Recorder recorder;
 
         private Pass(Precision precision) {
             this.precision = precision;

@@ -7,6 +7,7 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Convolution and transposed convolution over 1, 2 or 3 spatial dimensions. {@link Convolution} documents the shapes; a
@@ -17,31 +18,33 @@ public final class Convolutions {
     }
 
     /** Convolution: {@code x [N, C, L]}, {@code weight [O, C/groups, kernel]}, {@code bias [O]}. */
-    public static Tensor conv1d(Tensor x, Tensor weight, Tensor bias, int stride, int padding, int dilation,
+    public static Tensor conv1d(Tensor x, Tensor weight, @Nullable Tensor bias, int stride, int padding, int dilation,
             int groups) {
         return conv(x, weight, bias, Geometry.of(1, stride, padding, dilation, groups), Epilogue.NONE);
     }
 
     /** Convolution: {@code x [N, C, H, W]}, {@code weight [O, C/groups, kH, kW]}, {@code bias [O]}. */
-    public static Tensor conv2d(Tensor x, Tensor weight, Tensor bias, int stride, int padding, int dilation,
+    public static Tensor conv2d(Tensor x, Tensor weight, @Nullable Tensor bias, int stride, int padding, int dilation,
             int groups) {
         return conv(x, weight, bias, Geometry.of(2, stride, padding, dilation, groups), Epilogue.NONE);
     }
 
     /** Convolution with separate values for height and width. */
-    public static Tensor conv2d(Tensor x, Tensor weight, Tensor bias, int[] stride, int[] padding, int[] dilation,
+    public static Tensor conv2d(Tensor x, Tensor weight, @Nullable Tensor bias, int[] stride, int[] padding,
+            int[] dilation,
             int groups) {
         return conv(x, weight, bias, geometry(2, stride, padding, dilation, groups), Epilogue.NONE);
     }
 
     /** Convolution: {@code x [N, C, D, H, W]}, {@code weight [O, C/groups, kD, kH, kW]}, {@code bias [O]}. */
-    public static Tensor conv3d(Tensor x, Tensor weight, Tensor bias, int stride, int padding, int dilation,
+    public static Tensor conv3d(Tensor x, Tensor weight, @Nullable Tensor bias, int stride, int padding, int dilation,
             int groups) {
         return conv(x, weight, bias, Geometry.of(3, stride, padding, dilation, groups), Epilogue.NONE);
     }
 
     /** Convolution with separate values for depth, height and width. */
-    public static Tensor conv3d(Tensor x, Tensor weight, Tensor bias, int[] stride, int[] padding, int[] dilation,
+    public static Tensor conv3d(Tensor x, Tensor weight, @Nullable Tensor bias, int[] stride, int[] padding,
+            int[] dilation,
             int groups) {
         return conv(x, weight, bias, geometry(3, stride, padding, dilation, groups), Epilogue.NONE);
     }
@@ -56,7 +59,7 @@ public final class Convolutions {
      * @param epilogue applied to the result in the same pass
      * @return {@code [N, O, *out]}
      */
-    public static Tensor conv(Tensor x, Tensor weight, Tensor bias, Geometry geometry, Epilogue epilogue) {
+    public static Tensor conv(Tensor x, Tensor weight, @Nullable Tensor bias, Geometry geometry, Epilogue epilogue) {
         Convolution.Conv op = new Convolution.Conv(geometry, epilogue);
         return bias == null ? Tensor.compute(op, x, weight) : Tensor.compute(op, x, weight, bias);
     }
@@ -73,26 +76,26 @@ public final class Convolutions {
         if (weight.rank() < 3 || !weight.device().backend().convolvesChannelsLast() || ChannelsLast.holds(weight)) {
             return weight;
         }
-        Tensor copy = Tensor.allocate(weight.spec(), ChannelsLast.strides(weight.shape()));
+        Tensor copy = Storage.allocate(weight.spec(), ChannelsLast.strides(weight.shape()));
         Tensor.apply(new Update.Assign(), copy, weight);
         return copy;
     }
 
     /** Transposed convolution: {@code x [N, C, L]}, {@code weight [C, O/groups, kernel]}, {@code bias [O]}. */
-    public static Tensor convTranspose1d(Tensor x, Tensor weight, Tensor bias, int stride, int padding,
+    public static Tensor convTranspose1d(Tensor x, Tensor weight, @Nullable Tensor bias, int stride, int padding,
             int outputPadding, int dilation, int groups) {
         return convTranspose(x, weight, bias, Geometry.of(1, stride, padding, dilation, groups), outputPadding);
     }
 
     /** Transposed convolution: {@code x [N, C, H, W]}, {@code weight [C, O/groups, kH, kW]}, {@code bias [O]}. */
-    public static Tensor convTranspose2d(Tensor x, Tensor weight, Tensor bias, int stride, int padding,
+    public static Tensor convTranspose2d(Tensor x, Tensor weight, @Nullable Tensor bias, int stride, int padding,
             int outputPadding, int dilation, int groups) {
         return convTranspose(x, weight, bias, Geometry.of(2, stride, padding, dilation, groups), outputPadding,
                 outputPadding);
     }
 
     /** Transposed convolution: {@code x [N, C, D, H, W]}, {@code weight [C, O/groups, kD, kH, kW]}. */
-    public static Tensor convTranspose3d(Tensor x, Tensor weight, Tensor bias, int stride, int padding,
+    public static Tensor convTranspose3d(Tensor x, Tensor weight, @Nullable Tensor bias, int stride, int padding,
             int outputPadding, int dilation, int groups) {
         return convTranspose(x, weight, bias, Geometry.of(3, stride, padding, dilation, groups), outputPadding,
                 outputPadding, outputPadding);
@@ -109,7 +112,8 @@ public final class Convolutions {
      *     the stride rounds to one input size
      * @return {@code [N, O, *out]}
      */
-    public static Tensor convTranspose(Tensor x, Tensor weight, Tensor bias, Geometry geometry, int... outputPadding) {
+    public static Tensor convTranspose(Tensor x, Tensor weight, @Nullable Tensor bias, Geometry geometry,
+            int... outputPadding) {
         int rank = geometry.rank();
         List<Spec> operands = List.of(x.spec(), weight.spec());
         if (x.rank() != rank + 2 || weight.rank() != rank + 2) {

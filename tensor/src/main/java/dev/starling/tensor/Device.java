@@ -12,6 +12,7 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A processor that holds tensors and runs operations. There is one instance per device; its backend opens at first use.
@@ -25,7 +26,7 @@ public final class Device {
     private final String type;
     private final int index;
     private final String text;
-    private volatile Backend backend;
+    private volatile @Nullable Backend backend;
 
     private Device(String type, int index) {
         this.type = type;

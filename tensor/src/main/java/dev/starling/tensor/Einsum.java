@@ -3,6 +3,7 @@ package dev.starling.tensor;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Sums of products in Einstein notation: {@code einsum("bij,bjk->bik", a, b)}. A letter names a dimension. Dimensions
@@ -174,7 +175,7 @@ public final class Einsum {
     }
 
     /** Sums over the dimensions that only this operand has. */
-    private Term reduced(Term term, int i, Term before) {
+    private Term reduced(Term term, int i, @Nullable Term before) {
         List<Integer> dropped = term.labels.stream()
                 .filter(l -> !later(l, i) && (before == null || !before.labels.contains(l))).toList();
         return sum(term, dropped);

@@ -4,6 +4,7 @@ import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Random;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Neural operations that are not methods of {@link Tensor}: dense layers, embedding, dropout, attention. Convolutions,
@@ -22,18 +23,18 @@ public final class Functions {
      * @param bias {@code [out]}, or {@code null}
      * @return {@code [.., out]}
      */
-    public static Tensor linear(Tensor x, Tensor weight, Tensor bias) {
+    public static Tensor linear(Tensor x, Tensor weight, @Nullable Tensor bias) {
         return linear(x, weight, bias, Epilogue.NONE);
     }
 
     /** Dense layer followed by {@code max(·, 0)}, in one pass; operands as in
      * {@link #linear(Tensor, Tensor, Tensor)}. */
-    public static Tensor linearRelu(Tensor x, Tensor weight, Tensor bias) {
+    public static Tensor linearRelu(Tensor x, Tensor weight, @Nullable Tensor bias) {
         return linear(x, weight, bias, Epilogue.RELU);
     }
 
     /** Dense layer followed by an activation, in one pass; operands as in {@link #linear(Tensor, Tensor, Tensor)}. */
-    public static Tensor linear(Tensor x, Tensor weight, Tensor bias, Epilogue epilogue) {
+    public static Tensor linear(Tensor x, Tensor weight, @Nullable Tensor bias, Epilogue epilogue) {
         boolean keeps = epilogue == Epilogue.GELU && Recorder.current() != Recorder.NONE;
         Contraction.Linear op = new Contraction.Linear(epilogue, keeps);
         return bias == null ? Tensor.compute(op, x, weight) : Tensor.compute(op, x, weight, bias);
@@ -89,8 +90,8 @@ public final class Functions {
      * @param generator for dropout; may be {@code null} without dropout
      * @return {@code [.., L, V]}
      */
-    public static Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, Tensor mask, boolean causal,
-            double dropout, double scale, Generator generator) {
+    public static Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, @Nullable Tensor mask, boolean causal,
+            double dropout, double scale, @Nullable Generator generator) {
         if (dropout != 0) {
             return dropout(Attention.weights(q, k, mask, causal, scale), dropout, generator).matmul(v);
         }

@@ -2,6 +2,7 @@ package dev.starling.tensor;
 
 import dev.starling.tensor.op.Op;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Sees each operation of one thread below every {@link Recorder}, even while recording is paused, and may choose the
@@ -17,7 +18,7 @@ public interface Interceptor {
     void onOperation(Op op, Tensor[] inputs, Tensor[] outputs);
 
     /** Returns the tensor to use in place of a new allocation, or {@code null} to allocate. */
-    default Tensor allocate(Spec spec, long[] strides) {
+    default @Nullable Tensor allocate(Spec spec, long[] strides) {
         return null;
     }
 

@@ -1,6 +1,7 @@
 package dev.starling.tensor;
 
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Reports memory that no scope owned and that was freed only by the garbage collector. Off by default, because it takes
@@ -8,7 +9,7 @@ import java.util.function.Consumer;
  * on.
  */
 public final class Leaks {
-    private static volatile Consumer<Leak> listener = Boolean.getBoolean("starling.leaks")
+    private static volatile @Nullable Consumer<Leak> listener = Boolean.getBoolean("starling.leaks")
             ? leak -> System.getLogger("dev.starling.tensor").log(System.Logger.Level.WARNING,
                     "a tensor of " + leak.bytes() + " bytes was never closed; allocated here", leak.madeAt())
             : null;
@@ -25,15 +26,15 @@ public final class Leaks {
     public record Leak(long bytes, Throwable madeAt) { }
 
     /** Calls {@code listener}, on a thread of its own, for every leak from now on; {@code null} turns detection off. */
-    public static void listen(Consumer<Leak> listener) {
+    public static void listen(@Nullable Consumer<Leak> listener) {
         Leaks.listener = listener;
     }
 
-    static Throwable stack() {
+    static @Nullable Throwable stack() {
         return listener == null ? null : new Throwable("allocated here");
     }
 
-    static void report(long bytes, Throwable stack) {
+    static void report(long bytes, @Nullable Throwable stack) {
         Consumer<Leak> l = listener;
         if (l != null && stack != null) {
             l.accept(new Leak(bytes, stack));

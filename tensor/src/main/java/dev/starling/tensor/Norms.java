@@ -4,6 +4,7 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Normalisation to mean 0 and variance 1, followed by a learned scale {@code gamma} and shift {@code beta}. Both may be
@@ -35,12 +36,13 @@ public final class Norms {
      * @param beta {@code [C]}, or {@code null} for zeros
      * @param epsilon added to the variance
      */
-    public static Batch batchNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon) {
+    public static Batch batchNorm(Tensor x, @Nullable Tensor gamma, @Nullable Tensor beta, double epsilon) {
         return batchNorm(x, gamma, beta, epsilon, Epilogue.NONE);
     }
 
     /** Batch normalisation for training, with an epilogue applied to {@code y} in the same pass. */
-    public static Batch batchNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Epilogue epilogue) {
+    public static Batch batchNorm(Tensor x, @Nullable Tensor gamma, @Nullable Tensor beta, double epsilon,
+            Epilogue epilogue) {
         requireChannels("batchNorm", x);
         Spec channels = x.spec().with(Shape.of(x.size(1)));
         Tensor[] r = Tensor.apply(new Normalization.BatchNorm(epsilon, epilogue), x,
@@ -59,7 +61,8 @@ public final class Norms {
      * @param epsilon added to the variance
      * @return shaped like {@code x}
      */
-    public static Tensor batchNorm(Tensor x, Tensor mean, Tensor variance, Tensor gamma, Tensor beta, double epsilon) {
+    public static Tensor batchNorm(Tensor x, Tensor mean, Tensor variance, @Nullable Tensor gamma,
+            @Nullable Tensor beta, double epsilon) {
         requireChannels("batchNorm", x);
         requireEpsilon("batchNorm", epsilon);
         Tensor scale = variance.add(epsilon).rsqrt();
@@ -79,7 +82,7 @@ public final class Norms {
      * @param epsilon added to the variance
      * @return shaped like {@code x}
      */
-    public static Tensor layerNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon) {
+    public static Tensor layerNorm(Tensor x, Tensor gamma, @Nullable Tensor beta, double epsilon) {
         return Tensor.compute(new Normalization.LayerNorm(epsilon), x, gamma, beta == null ? gamma.zerosLike() : beta);
     }
 
@@ -94,7 +97,8 @@ public final class Norms {
      * @param epsilon added to the variance
      * @return shaped like {@code x}
      */
-    public static Tensor groupNorm(Tensor x, int groups, Tensor gamma, Tensor beta, double epsilon) {
+    public static Tensor groupNorm(Tensor x, int groups, @Nullable Tensor gamma, @Nullable Tensor beta,
+            double epsilon) {
         requireChannels("groupNorm", x);
         if (groups <= 0 || x.size(1) % groups != 0) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "groupNorm", List.of(x.spec()),
@@ -112,7 +116,7 @@ public final class Norms {
     }
 
     /** Instance normalisation: {@link #groupNorm} with one group per channel. (Ulyanov et al., 2016) */
-    public static Tensor instanceNorm(Tensor x, Tensor gamma, Tensor beta, double epsilon) {
+    public static Tensor instanceNorm(Tensor x, @Nullable Tensor gamma, @Nullable Tensor beta, double epsilon) {
         requireChannels("instanceNorm", x);
         return groupNorm(x, Math.toIntExact(x.size(1)), gamma, beta, epsilon);
     }

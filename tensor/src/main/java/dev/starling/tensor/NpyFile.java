@@ -160,7 +160,7 @@ public final class NpyFile {
         Device target = Device.current();
         Spec spec = new Spec(header.dtype(), header.stored(), target.backend().hostVisible() ? target : Device.cpu());
         try (Scope scope = Scope.open("read")) {
-            Tensor raw = Tensor.allocate(spec);
+            Tensor raw = Storage.allocate(spec);
             MemorySegment elements = raw.segment();
             for (long at = 0; at < elements.byteSize(); at += CHUNK) {
                 readAll(source, in, elements.asSlice(at, Math.min(CHUNK, elements.byteSize() - at)).asByteBuffer());

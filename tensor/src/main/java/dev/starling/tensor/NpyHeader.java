@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The header of an NPY file: the literal of a Python dictionary with exactly the keys {@code descr},
@@ -26,7 +27,7 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
     private static final int ALIGNMENT = 64;
 
     /** Returns NumPy's name of a type in little-endian order, or {@code null} if NumPy lacks the type. */
-    static String descr(DType dtype) {
+    static @Nullable String descr(DType dtype) {
         return switch (dtype) {
             case F32 -> "<f4";
             case F64 -> "<f8";

@@ -3,6 +3,7 @@ package dev.starling.tensor;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Update;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** Checks on operands before anything runs. */
 final class Operands {
@@ -20,7 +21,7 @@ final class Operands {
     }
 
     /** Checks the operands of many updates, and their guard, which may be {@code null}. */
-    static void check(Update[] ops, Tensor[][] operands, Tensor guard) {
+    static void check(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {
         if (ops.length != operands.length) {
             throw TensorException.argument("applyAll", "needs operands for each of " + ops.length + " operations, got "
                     + operands.length, "give one array of operands for each operation");

@@ -4,6 +4,7 @@ import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.op.Pooling.Window;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** Pooling over 1, 2 or 3 spatial dimensions: {@code [N, C, *in]} to {@code [N, C, *out]}. */
 public final class Pools {
@@ -100,7 +101,7 @@ public final class Pools {
     }
 
     /** Returns the window that divides each dimension into equal parts, or {@code null} if a size is not divisible. */
-    private static Window evenWindow(String op, Tensor x, int[] out) {
+    private static @Nullable Window evenWindow(String op, Tensor x, int[] out) {
         int rank = out.length;
         if (rank < 1 || rank > 3 || x.rank() != rank + 2) {
             throw new TensorException(TensorException.Problem.SHAPE, op, List.of(x.spec()),

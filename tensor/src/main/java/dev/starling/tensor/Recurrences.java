@@ -4,6 +4,7 @@ import dev.starling.tensor.op.Recurrence;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Recurrent layers over whole sequences: T steps of a batch of N, with I inputs and H units. A weight stacks the rows
@@ -20,7 +21,7 @@ public final class Recurrences {
      * @param h the state after the last step, {@code [N, H]}
      * @param c the cell after the last step, {@code [N, H]}; {@code null} for layers without one
      */
-    public record States(Tensor y, Tensor h, Tensor c) { }
+    public record States(Tensor y, Tensor h, @Nullable Tensor c) { }
 
     /**
      * The weights of a layer whose cell has G gates.
@@ -30,7 +31,7 @@ public final class Recurrences {
      * @param bias {@code [G·H]}; {@code null} if both biases are absent
      * @param recurrentBias {@code [G·H]}; {@code null} if both biases are absent
      */
-    public record Weights(Tensor input, Tensor recurrent, Tensor bias, Tensor recurrentBias) {
+    public record Weights(Tensor input, Tensor recurrent, @Nullable Tensor bias, @Nullable Tensor recurrentBias) {
         /** Checks that both biases are present or both absent. */
         public Weights {
             if ((bias == null) != (recurrentBias == null)) {
@@ -51,7 +52,8 @@ public final class Recurrences {
      * @param lengths {@code [N]}, i32 or i64, or {@code null}: results are 0 past a sequence's length, its last state
      *     is the one at its length, and a reversed layer begins there
      */
-    public static States lstm(Tensor x, Tensor h, Tensor c, Weights w, boolean reverse, Tensor lengths) {
+    public static States lstm(Tensor x, @Nullable Tensor h, @Nullable Tensor c, Weights w, boolean reverse,
+            @Nullable Tensor lengths) {
         Tensor[] r = Tensor.apply(new Recurrence.Lstm(reverse, recording()),
                 operands(x, w, lengths, orZeros(h, x, w), orZeros(c, x, w)));
         return new States(r[0], r[1], r[2]);
@@ -62,7 +64,7 @@ public final class Recurrences {
      * with the recurrent weight and its bias, as in cuDNN. G is 3; the other parameters are those of {@link #lstm}.
      * (Cho et al., 2014)
      */
-    public static States gru(Tensor x, Tensor h, Weights w, boolean reverse, Tensor lengths) {
+    public static States gru(Tensor x, @Nullable Tensor h, Weights w, boolean reverse, @Nullable Tensor lengths) {
         Tensor[] r = Tensor.apply(new Recurrence.Gru(reverse, recording()), operands(x, w, lengths, orZeros(h, x, w)));
         return new States(r[0], r[1], null);
     }
@@ -73,7 +75,8 @@ public final class Recurrences {
      *
      * @param rectified whether to use {@code max(·, 0)} in place of tanh
      */
-    public static States rnn(Tensor x, Tensor h, Weights w, boolean rectified, boolean reverse, Tensor lengths) {
+    public static States rnn(Tensor x, @Nullable Tensor h, Weights w, boolean rectified, boolean reverse,
+            @Nullable Tensor lengths) {
         Tensor[] r = Tensor.apply(new Recurrence.Rnn(rectified, reverse, recording()),
                 operands(x, w, lengths, orZeros(h, x, w)));
         return new States(r[0], r[1], null);
@@ -87,14 +90,14 @@ public final class Recurrences {
      * Returns zeros for an absent state. Where their shape cannot be derived, returns {@code x}: the operation then
      * reports what is wrong.
      */
-    private static Tensor orZeros(Tensor state, Tensor x, Weights w) {
+    private static Tensor orZeros(@Nullable Tensor state, Tensor x, Weights w) {
         if (state != null || x.rank() != 3 || w.recurrent.rank() != 2) {
             return state != null ? state : x;
         }
         return Tensor.full(x.spec().with(Shape.of(x.size(1), w.recurrent.size(1))), 0);
     }
 
-    private static Tensor[] operands(Tensor x, Weights w, Tensor lengths, Tensor... states) {
+    private static Tensor[] operands(Tensor x, Weights w, @Nullable Tensor lengths, Tensor... states) {
         List<Tensor> all = new ArrayList<>(9);
         all.add(x);
         Collections.addAll(all, states);

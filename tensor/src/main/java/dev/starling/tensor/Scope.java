@@ -3,6 +3,7 @@ package dev.starling.tensor;
 import java.util.Arrays;
 import java.util.List;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Owns the memory of the tensors that its thread makes while it is the innermost open scope. Closing the scope frees
@@ -20,7 +21,7 @@ import java.util.function.Supplier;
  */
 public final class Scope implements AutoCloseable {
     private final String name;
-    private final Scope parent;
+    private final @Nullable Scope parent;
     private final ThreadState thread;
     private Storage[] owned = new Storage[32];
     private int count;

@@ -1,6 +1,7 @@
 package dev.starling.tensor;
 
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /** The sizes of a tensor's dimensions, outermost first. Immutable; a scalar has rank 0 and one element. */
 public final class Shape {
@@ -151,7 +152,7 @@ public final class Shape {
     }
 
     /** Returns the shape to which both broadcast by NumPy's rules, or {@code null} if there is none. */
-    public static Shape broadcast(Shape a, Shape b) {
+    public static @Nullable Shape broadcast(Shape a, Shape b) {
         if (a == b || a.equals(b)) {
             return a;
         }

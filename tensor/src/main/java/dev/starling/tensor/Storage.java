@@ -5,6 +5,8 @@ import dev.starling.tensor.spi.Block;
 import java.lang.ref.Cleaner;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The memory behind a tensor and its views: one allocation, one owner. Its methods are meant for backends and for code
@@ -15,24 +17,24 @@ public final class Storage {
     private static final Cleaner CLEANER = Cleaner.create();
 
     private final Device device;
-    private final Allocator allocator;
-    private Block block;
+    private final @Nullable Allocator allocator;
+    private @Nullable Block block;
     private final long bytes;
     /** Keeps foreign memory reachable for as long as this storage is; {@code null} if Starling allocated the memory. */
-    private final Object foreign;
+    private final @Nullable Object foreign;
     /**
      * The storage that this one borrows from in a captured program, or {@code null}. Closing a borrower does nothing.
      */
-    private Storage lender;
-    Scope scope;
+    private @Nullable Storage lender;
+    @Nullable Scope scope;
     int slot;
     int version;
     private int holds;
-    String closedBy;
-    private Cleaner.Cleanable backstop;
-    private Backstop backstopState;
+    @Nullable String closedBy;
+    private @Nullable Backstop backstop;
 
-    private Storage(Device device, Allocator allocator, Block block, long bytes, Object foreign) {
+    private Storage(Device device, @Nullable Allocator allocator, @Nullable Block block, long bytes,
+            @Nullable Object foreign) {
         this.device = device;
         this.allocator = allocator;
         this.block = block;
@@ -40,11 +42,25 @@ public final class Storage {
         this.foreign = foreign;
     }
 
-    static Storage allocate(Device device, long bytes, ThreadState state) {
-        Allocator allocator = device.backend().memory();
-        Storage storage = new Storage(device, allocator, allocator.allocate(bytes), bytes, null);
-        storage.own(state.scope);
-        return storage;
+    /** Allocates a row-major tensor with undefined content in the current scope. */
+    public static Tensor allocate(Spec spec) {
+        return allocate(spec, spec.shape().contiguousStrides());
+    }
+
+    /** Allocates a tensor with undefined content and these dense strides in elements, checked. */
+    public static Tensor allocate(Spec spec, long[] strides) {
+        if (strides != spec.shape().contiguousStrides()) {
+            require("allocate", spec, strides, 0, spec.bytes());
+        }
+        ThreadState thread = ThreadState.current();
+        Tensor lent = thread.interceptor.allocate(spec, strides);
+        if (lent != null) {
+            return lent;
+        }
+        Allocator allocator = spec.device().backend().memory();
+        Storage storage = new Storage(spec.device(), allocator, allocator.allocate(spec.bytes()), spec.bytes(), null);
+        storage.own(thread.scope);
+        return new Tensor(storage, spec, strides, 0, thread);
     }
 
     static Storage foreign(Device device, Block block, Object keeper) {
@@ -78,7 +94,7 @@ public final class Storage {
         }
         require("lend", spec, strides, 0, spec.bytes());
         Storage storage = new Storage(device, null, null, spec.bytes(), null);
-        storage.borrow(this, block.address());
+        storage.borrow(this, address());
         return new Tensor(storage, spec, strides, 0, ThreadState.current());
     }
 
@@ -163,7 +179,7 @@ public final class Storage {
     }
 
     /** Moves the storage to the scope {@code owner}, or leaves it to the garbage collector if that is {@code null}. */
-    void own(Scope owner) {
+    void own(@Nullable Scope owner) {
         if (lender != null) {
             return;
         }
@@ -172,20 +188,16 @@ public final class Storage {
         }
         scope = owner;
         if (owner != null) {
-            if (backstop != null) {
-                backstopState.block = null;
-                backstop.clean();
-                backstop = null;
-            }
+            disarm();
             owner.add(this);
-        } else if (allocator != null && backstop == null) {
-            backstopState = new Backstop(allocator, block, Leaks.stack());
-            backstop = CLEANER.register(this, backstopState);
+        } else if (allocator != null && block != null && backstop == null) {
+            backstop = new Backstop(this, allocator, block);
         }
     }
 
+    /** Returns the address of the memory, which must be open. */
     long address() {
-        return block.address();
+        return Objects.requireNonNull(block).address();
     }
 
     boolean isClosed() {
@@ -204,10 +216,7 @@ public final class Storage {
             scope.remove(this);
             scope = null;
         }
-        if (backstop != null) {
-            backstopState.block = null;
-            backstop.clean();
-        }
+        disarm();
         if (allocator != null) {
             allocator.free(b);
         }
@@ -219,15 +228,25 @@ public final class Storage {
         close(by);
     }
 
+    private void disarm() {
+        if (backstop != null) {
+            backstop.block = null;
+            backstop.registration.clean();
+            backstop = null;
+        }
+    }
+
+    /** Frees the block when the storage has become unreachable. */
     private static final class Backstop implements Runnable {
         private final Allocator allocator;
-        private final Throwable stack;
-        private volatile Block block;
+        private final @Nullable Throwable stack = Leaks.stack();
+        private final Cleaner.Cleanable registration;
+        private volatile @Nullable Block block;
 
-        Backstop(Allocator allocator, Block block, Throwable stack) {
+        Backstop(Storage storage, Allocator allocator, Block block) {
             this.allocator = allocator;
             this.block = block;
-            this.stack = stack;
+            registration = CLEANER.register(storage, this);
         }
 
         @Override

@@ -12,6 +12,7 @@ import dev.starling.tensor.spi.Block;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Reference;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * An n-dimensional array: a strided window on device memory that a {@link Scope} owns. Operations return new tensors;
@@ -33,7 +34,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     private final long[] strides;
     private final long offset;
     private final long id;
-    private String name;
+    private @Nullable String name;
 
     Tensor(Storage storage, Spec spec, long[] strides, long offset, ThreadState thread) {
         this.storage = storage;
@@ -44,22 +45,6 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     }
 
     // ---- factories ----
-
-    /** Allocates a row-major tensor with undefined content in the current scope. For backends. */
-    public static Tensor allocate(Spec spec) {
-        return allocate(spec, spec.shape().contiguousStrides());
-    }
-
-    /** Allocates a tensor with undefined content and these dense strides in elements, checked. For backends. */
-    public static Tensor allocate(Spec spec, long[] strides) {
-        if (strides != spec.shape().contiguousStrides()) {
-            Storage.require("allocate", spec, strides, 0, spec.bytes());
-        }
-        ThreadState thread = ThreadState.current();
-        Tensor lent = thread.interceptor.allocate(spec, strides);
-        return lent != null ? lent
-                : new Tensor(Storage.allocate(spec.device(), spec.bytes(), thread), spec, strides, 0, thread);
-    }
 
     /**
      * Makes a tensor over memory of the caller, without a copy: each side sees what the other writes. The segment must
@@ -91,7 +76,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             Tensor host = Device.with(Device.cpu(), () -> copyOf(source, dtype, shape));
             return host.to(spec.device());
         }
-        Tensor tensor = allocate(spec);
+        Tensor tensor = Storage.allocate(spec);
         MemorySegment.copy(source, 0, HostMemory.ALL, tensor.address(), spec.bytes());
         return tensor;
     }
@@ -279,7 +264,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      *     update changes anything and no error is reported: the caller reads the guard. The host need not wait for it
      * @throws TensorException if operands do not fit, are on different devices, or are closed; nothing is changed then
      */
-    public static void applyAll(Update[] ops, Tensor[][] operands, Tensor guard) {
+    public static void applyAll(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {
         Operands.check(ops, operands, guard);
         if (ops.length == 0) {
             return;
@@ -422,7 +407,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     }
 
     /** Returns the name set with {@link #named}, or {@code null}. */
-    public String name() {
+    public @Nullable String name() {
         return name;
     }
 
@@ -449,7 +434,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     private Tensor transfer(Spec target) {
         Tensor source = contiguous();
-        Tensor result = allocate(target);
+        Tensor result = Storage.allocate(target);
         if (!target.device().backend().hostVisible() && !device().backend().hostVisible()) {
             return source.to(Device.cpu()).transfer(target);
         }

@@ -309,7 +309,7 @@ class BadInputTest {
                 shape(() -> view(Shape.of(2), new long[0], 0), "view", "strides"),
                 shape(() -> new View.Slice(new long[] {9}, new long[] {1}, new long[] {2}).view(ones(4)), "view",
                         "4 elements"),
-                shape(() -> Tensor.allocate(square, new long[] {5, 1}), "allocate", "4 elements"),
+                shape(() -> Storage.allocate(square, new long[] {5, 1}), "allocate", "4 elements"),
                 argument(() -> Tensor.wrap(MemorySegment.ofArray(new float[4]), DType.F32, 4), "wrap", "native"),
                 argument(() -> Tensor.wrap(Arena.ofAuto().allocate(16).asReadOnly(), DType.F32, 4), "wrap", "writable"),
                 argument(() -> Tensor.wrap(closed(), DType.F32, 4), "wrap", "open"));

@@ -234,22 +234,18 @@ public final class Endpoint implements AutoCloseable {
 
     /** Opens memory that the peer registered with the wire, or returns {@code null} if the wire cannot write there. */
     RemoteWrites.Target target(RegionKey regionKey) {
-        return regionKey.remote().length > 0 && context.wire() instanceof RemoteWrites wire
-                ? wire.attach(link, regionKey.remote()) : null;
+        RemoteWrites remote = context.wire().remoteWrites();
+        return regionKey.remote().length > 0 && remote != null ? remote.attach(link, regionKey.remote()) : null;
     }
 
     /** Sends a frame under the session's key; bytes of {@link #head} behind the common header must be in place. */
     int frame(byte type, int headLength, DirectBuffer body, int offset, int length) {
-        return checked(session.send(type, headLength, body, offset, length));
+        return frame(type, headLength, body, offset, length, null);
     }
 
-    /** Writes into the peer's memory and sends {@link #head} as a frame that arrives after the data. */
-    int frameBehind(RemoteWrites.Target target, long offset, MemorySegment source, RemoteWrites.Completion completion,
-            long tag, byte type, int headLength) {
-        return checked(session.sendBehind(target, offset, source, completion, tag, type, headLength));
-    }
-
-    private int checked(int code) {
+    /** Sends a frame. If {@code source}, in which its body lies, is not null, the wire may read it there for longer. */
+    int frame(byte type, int headLength, DirectBuffer body, int offset, int length, MemoryRegion source) {
+        int code = session.send(type, headLength, body, offset, length, source);
         if (code == Wire.CLOSED) {
             lose(session.failure());
         }
@@ -308,20 +304,20 @@ public final class Endpoint implements AutoCloseable {
     }
 
     /** Processes a frame of this session; returns whether it was accepted. */
-    boolean receive(byte type, DirectBuffer buffer, int offset, int length) {
-        if (Handshake.includes(type)) {
-            boolean accepted = handshake.receive(type, buffer, offset, length);
+    boolean receive(DirectBuffer head, int at, DirectBuffer body, int bodyOffset, int bodyLength) {
+        if (Handshake.includes(Frame.type(head, at))) {
+            boolean accepted = handshake.receive(Frame.type(head, at), head, at, Frame.HEADER + bodyLength);
             followHandshake();
             return accepted;
         }
-        if (!session.isSealed(buffer, offset, length)) {
+        if (!session.isSealed(head, at, body, bodyOffset, bodyLength)) {
             return context.refusals().checksum(address);
         }
         if (state != State.CONNECTING && state != State.CONNECTED) {
             // The peer does not know yet that this side has given it up.
             return context.refusals().late();
         }
-        long sequence = Frame.sequence(buffer, offset);
+        long sequence = Frame.sequence(head, at);
         long expected = session.expected();
         if (sequence != expected) {
             context.refusals().replay(address, sequence, expected);
@@ -336,21 +332,19 @@ public final class Endpoint implements AutoCloseable {
             handshake.onSealedFrame();
             followHandshake();
         }
-        onFrame(type, buffer, offset, length);
+        onFrame(head, at, body, bodyOffset, bodyLength);
         return true;
     }
 
-    private void onFrame(byte type, DirectBuffer buffer, int offset, int length) {
-        int body = offset + Frame.HEADER;
-        int bodyLength = length - Frame.HEADER;
-        switch (type) {
-            case Frame.MESSAGE -> context.handlers().messages.onMessage(this, buffer, body, bodyLength);
-            case Frame.PUT -> puts.receive(buffer, offset, length);
-            case Frame.PUT_DONE -> puts.acknowledged(buffer.getLong(body, Frame.ORDER));
+    private void onFrame(DirectBuffer head, int at, DirectBuffer body, int bodyOffset, int bodyLength) {
+        switch (Frame.type(head, at)) {
+            case Frame.MESSAGE -> context.handlers().messages.onMessage(this, body, bodyOffset, bodyLength);
+            case Frame.PUT -> puts.receive(head, at, body, bodyOffset, bodyLength);
+            case Frame.PUT_DONE -> puts.acknowledged(body.getLong(bodyOffset, Frame.ORDER));
             case Frame.GOODBYE -> {
                 receivedGoodbye = bodyLength == 0;
                 lose(receivedGoodbye ? address + " closed the connection" : address + " ended the connection: "
-                        + buffer.getStringWithoutLengthAscii(body, bodyLength));
+                        + body.getStringWithoutLengthAscii(bodyOffset, bodyLength));
             }
             default -> { }
         }

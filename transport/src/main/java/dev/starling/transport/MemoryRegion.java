@@ -20,7 +20,8 @@ public final class MemoryRegion implements AutoCloseable {
     private final AutoCloseable storage;
     private final RemoteWrites.Registration registration;
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
-    private RemoteWrites.Interceptor interceptor = (_, _, _) -> false;
+    private Interceptor interceptor = (_, _, _) -> false;
+    private final Runnable release = this::drop;
     /** Number of writes by the wire that still read from this region. */
     private int inFlight;
     private boolean closed;
@@ -70,11 +71,21 @@ public final class MemoryRegion implements AutoCloseable {
      * into memory that both map, writes that the network performs by itself, or data that had to be reassembled from
      * fragments.
      */
-    public void onWrite(RemoteWrites.Interceptor newInterceptor) {
+    public void onWrite(Interceptor newInterceptor) {
         interceptor = newInterceptor;
-        if (registration != null) {
-            registration.onWrite(newInterceptor);
-        }
+    }
+
+    /** Is called with data that are about to be written; it may consume them in place, which saves a copy. */
+    @FunctionalInterface
+    public interface Interceptor {
+        /**
+         * Offers all or part of the data of a write, in the order of arrival.
+         *
+         * @param offset in the region, in bytes; {@code bytes} bytes from there lie within it
+         * @param address of the data, valid until this method returns
+         * @return whether the interceptor consumed the data: then they are not written
+         */
+        boolean consume(long offset, long address, int bytes);
     }
 
     /** Checks that a range lies within a region of a given size. */
@@ -118,6 +129,11 @@ public final class MemoryRegion implements AutoCloseable {
     /** Keeps the memory until {@link #drop}, even if the region is closed meanwhile. */
     void hold() {
         inFlight++;
+    }
+
+    /** Returns {@link #drop} as an object that exists once. */
+    Runnable release() {
+        return release;
     }
 
     void drop() {

@@ -18,6 +18,8 @@ final class PutQueue {
     private static final int MAX_WRITES_BEGUN = 16;
     private static final int UNACKNOWLEDGED = SLOTS / 4;
     private static final long NONE = 0;
+    /** Shorter pieces are copied: that takes less time than to keep book of them. */
+    private static final int MIN_IN_PLACE = 16 << 10;
 
     private final Endpoint endpoint;
     private final TransportContext context;
@@ -88,7 +90,6 @@ final class PutQueue {
 
     int doWork() {
         int work = 0;
-        long before = sent;
         if (awaited > acknowledged || received - acknowledged >= UNACKNOWLEDGED) {
             answer.putLong(0, received, Frame.ORDER);
             if (endpoint.frame(Frame.PUT_DONE, Frame.HEADER, answer, 0, Long.BYTES) == Endpoint.OK) {
@@ -100,40 +101,25 @@ final class PutQueue {
         while (begins && begun < added && begun < sent + MAX_WRITES_BEGUN) {
             begins = begin(ring[(int) (begun % SLOTS)]);
         }
-        work += (int) (sent - before);
         while (sent < begun && work < MAX_PIECES_PER_TURN && sendPiece(ring[(int) (sent % SLOTS)])) {
             work++;
         }
         return work;
     }
 
-    /**
-     * Lets the wire perform the write, if it can; otherwise there is nothing to begin. An ordered target notifies the
-     * peer in the same operation, which therefore waits until all earlier puts are sent. Returns false if there is no
-     * room.
-     */
+    /** Lets the network perform the write, if it can; otherwise nothing begins here. Returns false without room. */
     private boolean begin(Put put) {
         RemoteWrites.Target target = put.bytes == put.done || put.source == null ? null : put.remote.target();
-        if (target == null) {
-            begun++;
-            return true;
+        if (target != null) {
+            MemorySegment source = put.source.memory().asSlice(put.sourceOffset, put.bytes);
+            if (target.put(put.targetOffset, source, written, begun) != Wire.SENT) {
+                return false;
+            }
+            put.done = put.bytes;
+            put.held = put.source;
+            put.held.hold();
         }
-        boolean ordered = target.isOrdered();
-        if (ordered && sent < begun) {
-            return false;
-        }
-        MemorySegment source = put.source.memory().asSlice(put.sourceOffset, put.bytes);
-        put.done = put.bytes;
-        int code = ordered ? endpoint.frameBehind(target, put.targetOffset, source, written, begun, Frame.PUT,
-                head(put, true)) : target.put(put.targetOffset, source, written, begun);
-        if (code != Wire.SENT) {
-            put.done = 0;
-            return false;
-        }
-        put.held = put.source;
-        put.held.hold();
         begun++;
-        sent += ordered ? 1 : 0;
         return true;
     }
 
@@ -152,11 +138,13 @@ final class PutQueue {
         }
         int length = (int) Math.min(put.bytes - put.done, context.pieceLength());
         boolean last = put.done + length == put.bytes;
-        int headLength = head(put, last);
+        boolean inPlace = length >= MIN_IN_PLACE && context.wire().sendsInPlace();
+        int headLength = head(put, last, inPlace);
         if (length > 0) {
             piece.wrap(put.source.memory().address() + put.sourceOffset + put.done, length);
         }
-        if (endpoint.frame(Frame.PUT, headLength, length > 0 ? piece : null, 0, length) != Endpoint.OK) {
+        if (endpoint.frame(Frame.PUT, headLength, length > 0 ? piece : null, 0, length, inPlace ? put.source : null)
+                != Endpoint.OK) {
             return false;
         }
         put.done += length;
@@ -167,25 +155,25 @@ final class PutQueue {
     }
 
     /** Writes the header of a put's frame and returns its length. */
-    private int head(Put put, boolean last) {
+    private int head(Put put, boolean last, boolean bare) {
         UnsafeBuffer head = endpoint.head();
         head.putLong(Frame.PUT_REGION, put.target.region(), Frame.ORDER);
         head.putLong(Frame.PUT_TOKEN, put.target.token(), Frame.ORDER);
         head.putLong(Frame.PUT_OFFSET, put.targetOffset + put.done, Frame.ORDER);
         head.putLong(Frame.PUT_VALUE, put.notify ? put.immediate : NONE, Frame.ORDER);
         head.putInt(Frame.PUT_OPERATION, 0, Frame.ORDER);
-        head.putInt(Frame.PUT_FLAGS, last ? Frame.PUT_LAST | (put.notify ? Frame.PUT_IMMEDIATE : 0)
-                | (put.completion != null ? Frame.PUT_AWAITED : 0) : 0, Frame.ORDER);
+        head.putInt(Frame.PUT_FLAGS, (bare ? Frame.PUT_BARE : 0) | (last ? Frame.PUT_LAST
+                | (put.notify ? Frame.PUT_IMMEDIATE : 0) | (put.completion != null ? Frame.PUT_AWAITED : 0) : 0),
+                Frame.ORDER);
         return Frame.PUT_HEADER;
     }
 
     /** Writes the data of a peer's put into the region. A put outside of the region ends the connection. */
-    void receive(DirectBuffer buffer, int offset, int length) {
-        long number = buffer.getLong(offset + Frame.PUT_REGION, Frame.ORDER);
-        long token = buffer.getLong(offset + Frame.PUT_TOKEN, Frame.ORDER);
-        long to = buffer.getLong(offset + Frame.PUT_OFFSET, Frame.ORDER);
-        int flags = buffer.getInt(offset + Frame.PUT_FLAGS, Frame.ORDER);
-        int bytes = length - Frame.PUT_HEADER;
+    void receive(DirectBuffer head, int at, DirectBuffer data, int dataOffset, int bytes) {
+        long number = head.getLong(at + Frame.PUT_REGION, Frame.ORDER);
+        long token = head.getLong(at + Frame.PUT_TOKEN, Frame.ORDER);
+        long to = head.getLong(at + Frame.PUT_OFFSET, Frame.ORDER);
+        int flags = head.getInt(at + Frame.PUT_FLAGS, Frame.ORDER);
         MemoryRegion region = context.regions().get(number);
         if (region == null && context.regions().hasExisted(number)) {
             // This side closed the region before the peer could know.
@@ -201,11 +189,11 @@ final class PutQueue {
             return;
         }
         if (bytes > 0) {
-            region.write(to, buffer, offset + Frame.PUT_HEADER, bytes);
+            region.write(to, data, dataOffset, bytes);
         }
         count(flags);
         if ((flags & Frame.PUT_IMMEDIATE) != 0) {
-            context.handlers().puts.onPut(endpoint, buffer.getLong(offset + Frame.PUT_VALUE, Frame.ORDER));
+            context.handlers().puts.onPut(endpoint, head.getLong(at + Frame.PUT_VALUE, Frame.ORDER));
         }
     }
 

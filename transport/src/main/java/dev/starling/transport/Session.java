@@ -2,9 +2,7 @@ package dev.starling.transport;
 
 import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Link;
-import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
-import java.lang.foreign.MemorySegment;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 
@@ -79,25 +77,18 @@ final class Session {
     int offer(byte type, byte[] body) {
         handshakeBody.wrap(body);
         Frame.seal(context.bodies(), head, Frame.HEADER, type, peer, 0, key, handshakeBody, 0, body.length);
-        return offer(Frame.HEADER, handshakeBody, 0, body.length);
+        return offer(Frame.HEADER, handshakeBody, 0, body.length, null);
     }
 
     /** Sends a frame; bytes of {@link #head} behind the common header must be in place. */
     int send(byte type, int headLength, DirectBuffer body, int offset, int length) {
+        return send(type, headLength, body, offset, length, null);
+    }
+
+    /** Sends a frame. If {@code source}, in which its body lies, is not null, the wire may read it there for longer. */
+    int send(byte type, int headLength, DirectBuffer body, int offset, int length, MemoryRegion source) {
         Frame.seal(context.bodies(), head, headLength, type, peer, sent + 1, key, body, offset, length);
-        return sent(offer(headLength, body, offset, length));
-    }
-
-    /** Writes into the peer's memory and sends {@link #head} as a frame that arrives after the data. */
-    int sendBehind(RemoteWrites.Target target, long offset, MemorySegment source, RemoteWrites.Completion completion,
-            long tag, byte type, int headLength) {
-        Frame.seal(context.bodies(), head, headLength, type, peer, sent + 1, key, null, 0, 0);
-        int code = target.putAndSend(offset, source, completion, tag, head, 0, headLength);
-        failure = code == Wire.CLOSED ? closedLink() : failure;
-        return sent(code);
-    }
-
-    private int sent(int code) {
+        int code = offer(headLength, body, offset, length, source);
         if (code == Wire.SENT) {
             sent++;
             lastSentNs = context.now();
@@ -107,24 +98,28 @@ final class Session {
     }
 
     /** A failure of one link, such as a lack of room, ends this connection and no other. */
-    private int offer(int headLength, DirectBuffer body, int offset, int length) {
-        try {
-            int code = link.offer(head, 0, headLength, body, offset, length);
-            failure = code == Wire.CLOSED ? closedLink() : failure;
-            return code;
-        } catch (TransportException e) {
-            failure = e.getMessage();
-            return Wire.CLOSED;
+    private int offer(int headLength, DirectBuffer body, int offset, int length, MemoryRegion source) {
+        int code;
+        if (source != null) {
+            source.hold();
         }
-    }
-
-    private String closedLink() {
-        return "the link to " + address + " closed";
+        try {
+            code = source == null ? link.offer(head, 0, headLength, body, offset, length)
+                    : link.offerInPlace(head, 0, headLength, body, offset, length, source.release());
+            failure = code == Wire.CLOSED ? "the link to " + address + " closed" : failure;
+        } catch (TransportException e) {
+            code = Wire.CLOSED;
+            failure = e.getMessage();
+        }
+        if (source != null && code != Wire.SENT) {
+            source.drop();
+        }
+        return code;
     }
 
     /** Returns whether a frame is sealed with the agreed key. */
-    boolean isSealed(DirectBuffer buffer, int offset, int length) {
-        return key != NONE && Frame.isSealed(context.bodies(), buffer, offset, length, key);
+    boolean isSealed(DirectBuffer frame, int at, DirectBuffer body, int bodyOffset, int bodyLength) {
+        return key != NONE && Frame.isSealed(context.bodies(), frame, at, body, bodyOffset, bodyLength, key);
     }
 
     /** Returns the number that the next frame of the peer must have. */

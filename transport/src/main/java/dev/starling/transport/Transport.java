@@ -3,7 +3,6 @@ package dev.starling.transport;
 import dev.starling.transport.frame.BodyChecksum;
 import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Inbox;
-import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.WireProvider;
 import java.time.Duration;
@@ -64,7 +63,7 @@ public final class Transport implements Agent, AutoCloseable {
     /** Endpoints of peers that began the connection, by the identity of the HELLO; not those that have ended. */
     private final Map<String, Endpoint> hellos = new HashMap<>();
     private final List<Endpoint> endpoints = new ArrayList<>();
-    private final Inbox inbox = this::onFrame;
+    private final Inbox inbox = new Frames();
     private long nextUpkeepNs;
     private boolean closed;
     private long closedNs;
@@ -179,7 +178,7 @@ public final class Transport implements Agent, AutoCloseable {
         if (bytes < 0) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "bytes >= 0 must hold, got " + bytes, "");
         }
-        return regions.register(bytes, context.mapsMemory(), wire instanceof RemoteWrites writes ? writes : null);
+        return regions.register(bytes, context.mapsMemory(), wire.remoteWrites());
     }
 
     /** Receives what has arrived and continues pending work; returns the amount of work done, 0 if idle. */
@@ -233,20 +232,37 @@ public final class Transport implements Agent, AutoCloseable {
         wire.idle(idleNs);
     }
 
-    private void onFrame(DirectBuffer buffer, int offset, int length) {
-        if (!Frame.isFrame(buffer, offset, length)) {
-            refusals.malformed(length + " bytes that are not a frame of this version");
-            return;
+    /** Finds the endpoint of each frame. */
+    private final class Frames implements Inbox {
+        @Override
+        public void onMessage(DirectBuffer buffer, int offset, int length) {
+            if (!Frame.isFrame(buffer, offset, length)) {
+                refusals.malformed(length + " bytes that are not a frame of this version");
+            } else if (Frame.type(buffer, offset) == Frame.HELLO) {
+                onHello(buffer, offset, length);
+            } else {
+                int head = Frame.headLength(Frame.type(buffer, offset));
+                onFrame(buffer, offset, buffer, offset + head, length - head);
+            }
         }
-        byte type = Frame.type(buffer, offset);
-        if (type == Frame.HELLO) {
-            onHello(buffer, offset, length);
-            return;
+
+        @Override
+        public void onParts(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
+                int bodyLength) {
+            if (headerLength == Frame.PUT_HEADER && Frame.type(header, headerOffset) == Frame.PUT
+                    && Frame.isFrame(header, headerOffset, headerLength + bodyLength)) {
+                onFrame(header, headerOffset, body, bodyOffset, bodyLength);
+            } else {
+                refusals.malformed(headerLength + bodyLength + " bytes in two parts that are not a put");
+            }
         }
-        Endpoint endpoint = endpointsBySession.get(Frame.session(buffer, offset));
+    }
+
+    private void onFrame(DirectBuffer head, int at, DirectBuffer body, int bodyOffset, int bodyLength) {
+        Endpoint endpoint = endpointsBySession.get(Frame.session(head, at));
         if (endpoint == null) {
             refusals.unknownSession();
-        } else if (endpoint.receive(type, buffer, offset, length)) {
+        } else if (endpoint.receive(head, at, body, bodyOffset, bodyLength)) {
             counters.received++;
         }
     }

@@ -32,7 +32,9 @@ record TransportContext(TransportConfig config, Wire wire, CachedNanoClock clock
 
     /** Returns how many bytes of a put one frame carries. */
     int pieceLength() {
-        return wire.bulkMessageLength() - Frame.PUT_HEADER;
+        // Where the data of a piece lie apart from its header, they have the length that suits the wire.
+        return wire.sendsInPlace() ? Math.min(wire.bulkMessageLength(), maxMessageLength())
+                : wire.bulkMessageLength() - Frame.PUT_HEADER;
     }
 
     /** Returns whether peers may map this process's memory, and this process theirs. */

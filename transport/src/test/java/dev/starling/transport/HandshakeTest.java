@@ -93,6 +93,11 @@ class HandshakeTest {
         public void close() { }
     }
 
+    private static boolean isSealed(Side side, byte[] frame) {
+        UnsafeBuffer buffer = new UnsafeBuffer(frame);
+        return side.session.isSealed(buffer, 0, buffer, Frame.HEADER, frame.length - Frame.HEADER);
+    }
+
     /** A wire of which only the address is of interest. */
     private record Named(String address) implements Wire {
         @Override
@@ -140,7 +145,7 @@ class HandshakeTest {
         assertThat(b.handshake.state()).isEqualTo(Handshake.State.COMPLETE);
         assertThat(b.handshake.greeting()).isEqualTo(GREETING);
         byte[] welcome = b.last(Frame.WELCOME);
-        assertThat(a.session.isSealed(new UnsafeBuffer(welcome), 0, welcome.length)).isTrue();
+        assertThat(isSealed(a, welcome)).isTrue();
         a.handshake.onSealedFrame();
         assertThat(a.handshake.state()).isEqualTo(Handshake.State.COMPLETE);
         pass(10 * LIVENESS_NS);
@@ -179,7 +184,7 @@ class HandshakeTest {
         a.next(Frame.HELLO);
         assertThat(a.handshake.state()).isEqualTo(Handshake.State.GREETING);
         byte[] sealed = new byte[Frame.HEADER];
-        assertThat(a.session.isSealed(new UnsafeBuffer(sealed), 0, sealed.length)).isFalse();
+        assertThat(isSealed(a, sealed)).isFalse();
     }
 
     @Test

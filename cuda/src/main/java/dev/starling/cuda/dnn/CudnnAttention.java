@@ -13,6 +13,7 @@ import dev.starling.cuda.kernels.Launcher;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
 import java.util.Optional;
@@ -105,8 +106,8 @@ public final class CudnnAttention implements Kernels<Attention> {
         boolean padded = LibraryFaults.find(LibraryFault.Remedy.PAD, LibraryFault.Library.CUDNN, cudnn.version(),
                 query(call, false)) != null;
         Tensor logs = launcher.dense(in[5]);
-        Tensor sums = Tensor.allocate(logs.spec());
-        Tensor slopes = Tensor.allocate(logs.spec().with(logs.shape().concat(Shape.of(call.width()))));
+        Tensor sums = Storage.allocate(logs.spec());
+        Tensor slopes = Storage.allocate(logs.spec().with(logs.shape().concat(Shape.of(call.width()))));
         Tensor queries = padded ? lengths(call, call.queries(), logs) : null;
         Tensor keys = padded ? lengths(call, call.keys(), logs) : null;
         Tensor log = mask == null ? logs : AdditiveMask.negated(launcher, logs);
@@ -124,7 +125,7 @@ public final class CudnnAttention implements Kernels<Attention> {
 
     /** Returns the lengths of all sequences, none of which is padded. */
     private Tensor lengths(AttentionCall call, long length, Tensor like) {
-        Tensor lengths = Tensor.allocate(new Spec(DType.I32, Shape.of(call.batch()), like.device()));
+        Tensor lengths = Storage.allocate(new Spec(DType.I32, Shape.of(call.batch()), like.device()));
         launcher.fill(lengths, length);
         return lengths;
     }

@@ -12,6 +12,7 @@ import dev.starling.cuda.kernels.ReductionKernels;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
@@ -59,8 +60,8 @@ public final class CudnnConvolution implements Kernels<Convolution> {
 
     @Override
     public Tensor[] allocate(Convolution op, Tensor[] in, Spec[] outputs) {
-        Tensor first = Tensor.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()));
-        return outputs.length == 1 ? new Tensor[] {first} : new Tensor[] {first, Tensor.allocate(outputs[1])};
+        Tensor first = Storage.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()));
+        return outputs.length == 1 ? new Tensor[] {first} : new Tensor[] {first, Storage.allocate(outputs[1])};
     }
 
     @Override

@@ -19,6 +19,7 @@ import dev.starling.cuda.memory.LruMap;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.spi.Allocator;
@@ -162,7 +163,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
     private Answer forward(RecurrenceCall call, Recurrence.Forward op, Tensor[] in, Tensor[] out, Tensor reserve) {
         Recurrence.Operands<Tensor> given = op.operands(in);
         Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x()));
-        Tensor[] results = {op.reverse() ? Tensor.allocate(out[0].spec()) : out[0], out[1],
+        Tensor[] results = {op.reverse() ? Storage.allocate(out[0].spec()) : out[0], out[1],
             states(op) == 1 ? null : out[2]};
         synchronized (cudnn) {
             State state = state(call);
@@ -185,7 +186,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x()));
         Tensor[] incoming = {inOrder(op, in[0]), in[1], states == 1 ? null : in[2]};
         Tensor y = inOrder(op, in[states + 1]);
-        Tensor dx = op.reverse() || !op.input() ? Tensor.allocate(given.x().spec()) : out[0];
+        Tensor dx = op.reverse() || !op.input() ? Storage.allocate(given.x().spec()) : out[0];
         Recurrence.Operands<Tensor> to = with(op.forward(true).operands(out), dx);
         synchronized (cudnn) {
             State state = state(call);

@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import java.util.Optional;
 
@@ -59,9 +60,9 @@ public final class AdditiveMask {
         long batch = strides.batch() == 0 ? 1 : call.batch();
         long heads = strides.head() == 0 ? 1 : call.heads();
         long[] sizes = {batch, heads, call.queries()};
-        Tensor added = Tensor.allocate(new Spec(call.type(), Shape.of(batch, heads, call.queries(), strides.row()),
+        Tensor added = Storage.allocate(new Spec(call.type(), Shape.of(batch, heads, call.queries(), strides.row()),
                 mask.device()));
-        Tensor open = Tensor.allocate(new Spec(DType.U8, Shape.of(sizes), mask.device()));
+        Tensor open = Storage.allocate(new Spec(DType.U8, Shape.of(sizes), mask.device()));
         Layout rows = Layout.rowMajor(sizes, new long[] {batch == 1 ? 0 : stride(mask, 4),
             heads == 1 ? 0 : stride(mask, 3), stride(mask, 2)});
         launcher.launch(new MaskKernel("additive", call.type())).tensor(added).tensor(open).tensor(mask)
@@ -89,7 +90,7 @@ public final class AdditiveMask {
 
     /** Returns a copy of log-sum-exps with -∞ replaced by +∞, so that the weights of such rows are 0. */
     public static Tensor negated(Launcher launcher, Tensor logs) {
-        Tensor negated = Tensor.allocate(logs.spec());
+        Tensor negated = Storage.allocate(logs.spec());
         launcher.elementwise().apply("a < C(-3.4028235e38f) ? -a : a", new double[0], negated, logs);
         return negated;
     }

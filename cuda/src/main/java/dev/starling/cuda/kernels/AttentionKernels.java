@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.spi.Strides;
@@ -43,8 +44,8 @@ public final class AttentionKernels implements Kernels<Attention> {
         Tensor[] out = new Tensor[outputs.length];
         for (int i = 0; i < out.length; i++) {
             boolean likeQueries = i == 0 && op instanceof Attention.ScaledDotProduct;
-            out[i] = likeQueries ? Tensor.allocate(outputs[0], Strides.like(in[0], outputs[0].shape()))
-                    : Tensor.allocate(outputs[i]);
+            out[i] = likeQueries ? Storage.allocate(outputs[0], Strides.like(in[0], outputs[0].shape()))
+                    : Storage.allocate(outputs[i]);
         }
         return out;
     }
@@ -80,7 +81,7 @@ public final class AttentionKernels implements Kernels<Attention> {
             return;
         }
         Tensor rows = launcher.dense(logs);
-        Tensor dots = Tensor.allocate(logs.spec());
+        Tensor dots = Storage.allocate(logs.spec());
         dots(dots, g, y);
         long width = Math.max(in.q.size(-1), in.v.size(-1));
         int chunks = chunks(width);

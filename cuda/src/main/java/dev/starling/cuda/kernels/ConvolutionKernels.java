@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Convolution;
@@ -40,7 +41,7 @@ public final class ConvolutionKernels implements Kernels<Convolution> {
     @Override
     public Tensor[] allocate(Convolution op, Tensor[] in, Spec[] outputs) {
         return op instanceof Convolution.ConvWeightGradient ? Kernels.super.allocate(op, in, outputs)
-                : new Tensor[] {Tensor.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()))};
+                : new Tensor[] {Storage.allocate(outputs[0], ChannelsLast.strides(outputs[0].shape()))};
     }
 
     @Override
@@ -94,7 +95,7 @@ public final class ConvolutionKernels implements Kernels<Convolution> {
         long shares = Math.clamp(4L * launcher.gpu().processors() / blocks, 1, Math.ceilDiv(pixels, MIN_SHARE));
         long share = Math.ceilDiv(pixels, shares);
         shares = Math.ceilDiv(pixels, share);
-        Tensor parts = Tensor.allocate(new Spec(Types.sums(w.dtype()), Shape.of(shares, w.count()), w.device()));
+        Tensor parts = Storage.allocate(new Spec(Types.sums(w.dtype()), Shape.of(shares, w.count()), w.device()));
         Launch launch = launch("weight_gradient", w.dtype(), false).tensor(parts).tensor(x).tensor(g);
         tiles(problem(launch, op.geometry(), x, w, g).i64(share), rows, columns * groups, groups, (int) shares);
         problem(launch("add_shares", w.dtype(), false).tensor(w).tensor(parts).i32((int) shares), op.geometry(), x, w,

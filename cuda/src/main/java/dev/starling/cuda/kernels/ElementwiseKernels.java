@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Elementwise;
 import dev.starling.tensor.op.scalar.Formula;
@@ -63,7 +64,7 @@ public final class ElementwiseKernels {
 
     /** Returns the results. */
     public Tensor[] run(Elementwise op, Tensor[] inputs, Spec output) {
-        Tensor y = Tensor.allocate(output, strides(inputs, output.shape()));
+        Tensor y = Storage.allocate(output, strides(inputs, output.shape()));
         if (y.count() > 0) {
             Tensor last = inputs[inputs.length - 1];
             apply(ElementwiseExpressions.of(op.formula(), last.dtype()), op.parameters(), y, inputs);
@@ -76,7 +77,7 @@ public final class ElementwiseKernels {
         ElementwiseExpressions.Fused fused = ElementwiseExpressions.of(chain);
         Spec result = chain.result();
         return fused == null ? null : operands -> {
-            Tensor y = Tensor.allocate(result, strides(operands, result.shape()));
+            Tensor y = Storage.allocate(result, strides(operands, result.shape()));
             if (y.count() > 0) {
                 apply(fused.expression(), fused.parameters(), y, operands);
             }

@@ -3,6 +3,7 @@ package dev.starling.cuda.kernels;
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Fill;
 
@@ -26,7 +27,7 @@ public final class FillKernels {
 
     /** Returns the results. */
     public Tensor[] run(Fill op, Spec output) {
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         switch (op) {
             case Fill.Full(_, double value) -> fill(y, value);
             case Fill.Range(_, double start, double step) -> progression(y, start, step);

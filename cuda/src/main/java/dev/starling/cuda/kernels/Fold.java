@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import java.util.function.UnaryOperator;
@@ -99,7 +100,7 @@ final class Fold {
         Layout fold = count == 0 ? Layout.folded(Shape.of(), true, new Tensor[operands.length])
                 : Layout.folded(foldShape, problem.numbered(), foldViews);
         Plan plan = plan(kept, fold, outputs, count);
-        Tensor parts = plan.pieces == 1 ? null : Tensor.allocate(new Spec(DType.U8,
+        Tensor parts = plan.pieces == 1 ? null : Storage.allocate(new Spec(DType.U8,
                 Shape.of(outputs * plan.pieces * problem.partBytes()), result.device()));
         launch(plan, plan.columns ? "columns" : "rows", arguments, parts).i32((int) count).i32(plan.length)
                 .layout(kept, operands.length + 1).layout(fold, operands.length)

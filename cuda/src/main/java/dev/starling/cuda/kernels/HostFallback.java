@@ -3,6 +3,7 @@ package dev.starling.cuda.kernels;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.spi.Backend;
@@ -44,7 +45,7 @@ public final class HostFallback implements Kernels<Op> {
     }
 
     private void upload(Tensor from, Tensor to) {
-        Tensor dense = to.isContiguous() ? to : Tensor.allocate(to.spec());
+        Tensor dense = to.isContiguous() ? to : Storage.allocate(to.spec());
         backend.upload(from.address(), dense.address(), to.spec().bytes());
         if (dense != to) {
             launcher.assign(to, dense);
@@ -55,7 +56,7 @@ public final class HostFallback implements Kernels<Op> {
     private Tensor download(Tensor x) {
         long bytes = extent(x);
         Spec spec = new Spec(x.dtype(), Shape.of(bytes / x.dtype().bytes()), Device.reference());
-        Tensor memory = Tensor.allocate(spec);
+        Tensor memory = Storage.allocate(spec);
         backend.download(first(x), memory.address(), bytes);
         return memory.storage().view(spec.with(x.shape()), x.strides(),
                 (x.address() - first(x)) / x.dtype().bytes());

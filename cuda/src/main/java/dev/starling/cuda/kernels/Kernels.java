@@ -1,6 +1,7 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
 
@@ -15,7 +16,7 @@ public interface Kernels<O extends Op> {
     default Tensor[] allocate(O op, Tensor[] in, Spec[] outputs) {
         Tensor[] out = new Tensor[outputs.length];
         for (int i = 0; i < out.length; i++) {
-            out[i] = Tensor.allocate(outputs[i]);
+            out[i] = Storage.allocate(outputs[i]);
         }
         return out;
     }

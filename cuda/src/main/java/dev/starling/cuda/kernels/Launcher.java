@@ -3,6 +3,7 @@ package dev.starling.cuda.kernels;
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Map;
@@ -110,14 +111,14 @@ public final class Launcher {
         if (ChannelsLast.holds(x) && x.address() % ALIGNMENT == 0) {
             return x;
         }
-        Tensor y = Tensor.allocate(x.spec(), ChannelsLast.strides(x.shape()));
+        Tensor y = Storage.allocate(x.spec(), ChannelsLast.strides(x.shape()));
         assign(y, x);
         return y;
     }
 
     /** Returns a row-major copy. */
     public Tensor copied(Tensor x) {
-        Tensor y = Tensor.allocate(x.spec());
+        Tensor y = Storage.allocate(x.spec());
         assign(y, x);
         return y;
     }

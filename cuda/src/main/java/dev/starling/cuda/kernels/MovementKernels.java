@@ -1,6 +1,7 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.View;
@@ -17,7 +18,7 @@ public final class MovementKernels {
 
     /** Returns the results. */
     public Tensor[] run(Movement op, Tensor[] inputs, Spec output) {
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         switch (op) {
             case Movement.Copy _ -> copy(inputs[0], y);
             case Movement.Concat(int axis) -> concat(inputs, axis, y);

@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Epilogue;
@@ -68,8 +69,8 @@ public final class NormalizationKernels implements Kernels<Normalization> {
             return Kernels.super.allocate(op, in, outputs);
         }
         Tensor[] x = {in[op instanceof Normalization.BatchNorm ? 0 : 1]};
-        return new Tensor[] {Tensor.allocate(outputs[0], ElementwiseKernels.strides(x, outputs[0].shape())),
-            Tensor.allocate(outputs[1]), Tensor.allocate(outputs[2])};
+        return new Tensor[] {Storage.allocate(outputs[0], ElementwiseKernels.strides(x, outputs[0].shape())),
+            Storage.allocate(outputs[1]), Storage.allocate(outputs[2])};
     }
 
     private static boolean isBatch(Normalization op) {
@@ -98,7 +99,7 @@ public final class NormalizationKernels implements Kernels<Normalization> {
             return Answer.HANDLED;
         }
         boolean relu = op.epilogue() == Epilogue.RELU;
-        Tensor table = Tensor.allocate(new Spec(Types.sums(x.dtype()), Shape.of(2, channels), x.device()));
+        Tensor table = Storage.allocate(new Spec(Types.sums(x.dtype()), Shape.of(2, channels), x.device()));
         Answer answer = Fold.run(launcher, new Sums("Moments", x.dtype(), in[1].dtype(), false), others(x), results[1],
                 l -> l.tensor(x).tensor(in[1]).tensor(in[2]).tensor(results[1]).tensor(results[2]).tensor(table)
                         .i64(x.strides()[1]).i64(channels).i64(x.count() / channels).f64(op.epsilon()), x);
@@ -120,7 +121,7 @@ public final class NormalizationKernels implements Kernels<Normalization> {
             launcher.fill(results[2], 0);
             return Answer.HANDLED;
         }
-        Tensor table = Tensor.allocate(new Spec(Types.sums(x.dtype()), Shape.of(3, channels), x.device()));
+        Tensor table = Storage.allocate(new Spec(Types.sums(x.dtype()), Shape.of(3, channels), x.device()));
         Tensor[] folded = relu ? new Tensor[] {g, x, y} : new Tensor[] {g, x};
         Answer answer = Fold.run(launcher, new Sums("BatchSums", x.dtype(), in[2].dtype(), relu), others(x), results[1],
                 l -> l.tensor(g).tensor(x).tensor(y).tensor(in[2]).tensor(in[4]).tensor(in[5]).tensor(results[1])

@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.spi.ChannelsLast;
@@ -35,7 +36,7 @@ public final class PoolingKernels implements Kernels<Pooling> {
             return Kernels.super.allocate(op, in, outputs);
         }
         Tensor[] out = new Tensor[outputs.length];
-        Arrays.setAll(out, i -> Tensor.allocate(outputs[i], ChannelsLast.strides(outputs[i].shape())));
+        Arrays.setAll(out, i -> Storage.allocate(outputs[i], ChannelsLast.strides(outputs[i].shape())));
         return out;
     }
 
@@ -82,7 +83,7 @@ public final class PoolingKernels implements Kernels<Pooling> {
     private Tensor check(Pooling.MaxPoolGradient op, Tensor g, Tensor places, Tensor x) {
         int count = Math.toIntExact(places.count());
         long plane = x.shape().slice(2, x.rank()).count();
-        Tensor stray = Tensor.allocate(new Spec(DType.I32, Shape.of(), x.device()));
+        Tensor stray = Storage.allocate(new Spec(DType.I32, Shape.of(), x.device()));
         launcher.fill(stray, 0);
         int fault = launcher.faults().register(op, 0, plane - 1, g, places);
         Launch launch = launch("check_places", x, places.dtype()).tensor(places).tensor(stray).i32(count).fault(fault);

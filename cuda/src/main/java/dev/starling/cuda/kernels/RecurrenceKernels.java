@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Recurrence;
@@ -70,7 +71,7 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
 
     /** Returns lengths in i64. */
     private Tensor cast(Tensor lengths) {
-        Tensor wide = Tensor.allocate(lengths.spec().with(DType.I64));
+        Tensor wide = Storage.allocate(lengths.spec().with(DType.I64));
         launcher.assign(wide, lengths);
         return wide;
     }
@@ -109,7 +110,7 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
         }
 
         Tensor allocate(long... dims) {
-            return Tensor.allocate(in.x().spec().with(Shape.of(dims)));
+            return Storage.allocate(in.x().spec().with(Shape.of(dims)));
         }
 
         /** Appends the struct {@code Sizes}. */
@@ -137,8 +138,8 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
             backward(layer, op, all, out);
         } else {
             // Only the library can read its reserve, so the layer is computed again.
-            try (Tensor y = Tensor.allocate(all[0].spec()); Tensor h = Tensor.allocate(in.h().spec());
-                    Tensor c = in.c() == null ? null : Tensor.allocate(in.c().spec());
+            try (Tensor y = Storage.allocate(all[0].spec()); Tensor h = Storage.allocate(in.h().spec());
+                    Tensor c = in.c() == null ? null : Storage.allocate(in.c().spec());
                     Tensor reserve = layer.allocate(layer.steps(), in.h().size(0),
                             op.cell().reserved() * in.h().size(1))) {
                 forward(layer, new Tensor[] {y, h, c}, op.cell().reserved() == 0 ? null : reserve);
@@ -184,7 +185,7 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
      */
     private Tensor state(Tensor from, Tensor to) {
         DType type = Types.sums(to.dtype());
-        Tensor state = to.dtype() == type ? to : Tensor.allocate(new Spec(type, to.shape(), to.device()));
+        Tensor state = to.dtype() == type ? to : Storage.allocate(new Spec(type, to.shape(), to.device()));
         launcher.assign(state, from);
         return state;
     }
@@ -236,7 +237,7 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
         if (layer.in.lengths() == null || x.count() == 0) {
             return x;
         }
-        Tensor copy = Tensor.allocate(x.spec());
+        Tensor copy = Storage.allocate(x.spec());
         layer.sizes(launch("present", layer).tensor(copy).tensor(x).tensor(layer.in.lengths())
                 .i32(Math.toIntExact(x.size(2))).align(4)).threads(x.count());
         return copy;

@@ -1,6 +1,7 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.tensor.Shape;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 
 /** Views of operands with other sizes and strides, for kernels. */
@@ -14,6 +15,6 @@ final class Relabelled {
      */
     static Tensor view(Tensor x, Shape shape, long[] strides, long offset) {
         return x.count() > 0 || shape.count() == 0 ? x.storage().view(x.spec().with(shape), strides, offset)
-                : Tensor.allocate(x.spec().with(shape));
+                : Storage.allocate(x.spec().with(shape));
     }
 }

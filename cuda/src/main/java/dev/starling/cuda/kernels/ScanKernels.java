@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Scan;
 
@@ -62,7 +63,7 @@ public final class ScanKernels implements Kernels<Scan> {
         long wanted = Math.min(launcher.gpu().processors() * 4L / count, size / MIN_PIECE);
         int pieces = Math.clamp(wanted, 1, MAX_PIECES);
         int length = (int) ((size + pieces - 1) / pieces);
-        Tensor totals = pieces == 1 ? null : Tensor.allocate(new Spec(sumType(x.dtype()), Shape.of(count * pieces),
+        Tensor totals = pieces == 1 ? null : Storage.allocate(new Spec(sumType(x.dtype()), Shape.of(count * pieces),
                 x.device()));
         if (totals != null) {
             Launch launch = launch("totals", x, y).tensor(totals).i64(begin(x, axis, reverse));

@@ -5,6 +5,7 @@ import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.TensorException.Problem;
@@ -135,7 +136,7 @@ public final class SelectionKernels implements Kernels<Selection> {
      */
     private Tensor fromFront(Op op, Tensor index, int axis, long size, Tensor... operands) {
         int n = Math.toIntExact(index.size(axis));
-        Tensor keys = Tensor.allocate(new Spec(DType.I64, Shape.of(index.count() / n, n), index.device()));
+        Tensor keys = Storage.allocate(new Spec(DType.I64, Shape.of(index.count() / n, n), index.device()));
         int fault = launcher.faults().register(op, size, operands);
         launcher.launch(new SelectionKernel("from_front", "u8", index.dtype(), false)).tensor(keys).tensor(index)
                 .i64(index.count()).i32(n).i64(size).i64(index.strides()[axis])
@@ -147,7 +148,7 @@ public final class SelectionKernels implements Kernels<Selection> {
     private void nonzero(Selection.Nonzero op, Tensor x, Tensor y) {
         long chunks = Math.ceilDiv(x.count(), (long) CHUNK);
         Tensor from = launcher.dense(x);
-        Tensor counts = Tensor.allocate(new Spec(DType.I64, Shape.of(chunks), x.device()));
+        Tensor counts = Storage.allocate(new Spec(DType.I64, Shape.of(chunks), x.device()));
         String type = Types.of(x.dtype());
         long found = launcher.faults().answer();
         launcher.launch(new SelectionKernel("count_nonzero", type, DType.I64, false)).tensor(counts).tensor(from)

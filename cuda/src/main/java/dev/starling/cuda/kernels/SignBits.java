@@ -3,6 +3,7 @@ package dev.starling.cuda.kernels;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 
 /** Matrices of bits, as cuBLASLt reads them. */
@@ -18,7 +19,7 @@ public final class SignBits {
      */
     public static Tensor of(Launcher launcher, Tensor x, long rowBits) {
         long words = rowBits / Integer.SIZE;
-        Tensor bits = Tensor.allocate(new Spec(DType.I32, Shape.of(x.size(0), words), x.device()));
+        Tensor bits = Storage.allocate(new Spec(DType.I32, Shape.of(x.size(0), words), x.device()));
         launcher.launch(new ProductKernels.ProductKernel("positive", x.dtype(), false)).tensor(bits).tensor(x)
                 .i64(x.size(0)).i64(x.size(1)).i64(x.strides()[0]).i64(x.strides()[1]).i64(words)
                 .threads(x.size(0) * Math.ceilDiv(words, WARP) * WARP);

@@ -4,6 +4,7 @@ import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Sorting;
 
@@ -59,14 +60,14 @@ public final class SortingKernels implements Kernels<Sorting> {
         int run = run(n);
         int runs = Math.ceilDiv(n, run);
         long lines = x.count() / n;
-        Tensor keys = Tensor.allocate(new Spec(DType.I64, Shape.of(lines, n), x.device()));
-        Tensor places = Tensor.allocate(keys.spec().with(DType.I32));
+        Tensor keys = Storage.allocate(new Spec(DType.I64, Shape.of(lines, n), x.device()));
+        Tensor places = Storage.allocate(keys.spec().with(DType.I32));
         launcher.launch(new SortingKernel("sort_runs", x.dtype(), run, descending)).tensor(keys).tensor(places)
                 .tensor(x).i32(n).i64(x.strides()[axis]).layout(lines(axis, x), 1)
                 .blocks(lines * runs, run / 2);
         if (runs > 1) {
-            Tensor otherKeys = Tensor.allocate(keys.spec());
-            Tensor otherPlaces = Tensor.allocate(places.spec());
+            Tensor otherKeys = Storage.allocate(keys.spec());
+            Tensor otherPlaces = Storage.allocate(places.spec());
             for (long length = run; length < n; length *= 2) {
                 launcher.launch(new SortingKernel("merge_runs", x.dtype(), run, descending)).tensor(otherKeys)
                         .tensor(otherPlaces).tensor(keys).tensor(places).i64(keys.count()).i32(n).i32((int) length)

@@ -2,6 +2,7 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.scalar.Formula;
@@ -191,7 +192,7 @@ public final class UpdateKernels {
             Tensor x = operands[k];
             boolean overlaps = k > 0 && op instanceof Update.Assign && x.sharesMemoryWith(target);
             if (!dense || overlaps || x.dtype() != target.dtype() || !isLike(target, x)) {
-                flat[k] = Tensor.allocate(target.spec(), strides);
+                flat[k] = Storage.allocate(target.spec(), strides);
                 launcher.assign(flat[k], x);
             }
         }

@@ -9,23 +9,18 @@ import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.call.EpochMessages;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.agrona.DirectBuffer;
 import org.agrona.collections.ArrayUtil;
-import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * The sub-groups of a group to which this process belongs. Messages of a sub-group carry a number that is a function of
  * its members, so changes of other members do not concern it. Used under the group's lock.
  */
 final class SubGroups {
-    private static final int MAX_EARLY = 1024;
-
     private final Membership group;
     private final Transport transport;
     private final Links links;
@@ -37,9 +32,7 @@ final class SubGroups {
     /** How many sub-groups were formed of the same members. */
     private final Map<Long, Integer> formed = new HashMap<>();
     /** Messages of members that have formed a sub-group earlier than this process. */
-    private final Deque<Early> early = new ArrayDeque<>();
-
-    private record Early(long number, Endpoint from, byte[] body) { }
+    private final EarlyMessages early = new EarlyMessages();
 
     SubGroups(Membership group, Transport transport, Links links) {
         this.group = group;
@@ -60,12 +53,7 @@ final class SubGroups {
         open.remove(part);
         open.add(part);
         running = ArrayUtil.add(running, part);
-        for (Early each : List.copyOf(early)) {
-            if (each.number == number) {
-                early.remove(each);
-                part.onMessage(each.from, new UnsafeBuffer(each.body), 0, each.body.length);
-            }
-        }
+        early.deliver(number, part::onMessage);
     }
 
     /** Returns a positive number of 62 bits that all members of a sub-group compute. */
@@ -157,14 +145,9 @@ final class SubGroups {
         SubGroup part = byNumber.get(number);
         if (part != null) {
             part.onMessage(from, buffer, offset, length);
-            return;
+        } else {
+            early.add(number, from, buffer, offset, length);
         }
-        if (early.size() == MAX_EARLY) {
-            early.remove();
-        }
-        byte[] body = new byte[length];
-        buffer.getBytes(offset, body);
-        early.add(new Early(number, from, body));
     }
 
     void onPut(Endpoint from, long immediate) {
@@ -187,7 +170,7 @@ final class SubGroups {
 
     /** Ends the sub-groups whose members a new view of the whole group changes; {@link Links} has the last view. */
     void onNewView(View view, long ownId) {
-        early.removeIf(each -> !each.from.isConnected());
+        early.removeFrom(sender -> !sender.isConnected());
         for (SubGroup part : running) {
             DistributedException why = part.change(view, ownId, links);
             if (why != null) {

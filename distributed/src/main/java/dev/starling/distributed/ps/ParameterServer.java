@@ -20,7 +20,6 @@ import dev.starling.distributed.ps.worker.RowJob;
 import dev.starling.distributed.ps.worker.ServerLink;
 import dev.starling.distributed.ps.worker.TablePart;
 import dev.starling.distributed.ps.worker.WorkerWeights;
-import dev.starling.distributed.state.RunNotes;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointException;
@@ -220,7 +219,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         }
         localWeights.keep(keepers);
         if (!synchronous && state.step() > 0) {
-            client.askFirst(new SessionMessage.Begin(state.step(), RunNotes.encode(state.notes())));
+            client.askFirst(new SessionMessage.Begin(state.step(), state.notes()));
         }
     }
 
@@ -344,7 +343,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     @Override
     public void afterStep() {
         if (!synchronous && steps++ % NOTES_INTERVAL_STEPS == 0) {
-            client.notifyFirst(new SessionMessage.Notes(state.step(), RunNotes.encode(state.notes())));
+            client.notifyFirst(new SessionMessage.Notes(state.step(), state.notes()));
         }
     }
 

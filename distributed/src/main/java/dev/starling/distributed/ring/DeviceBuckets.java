@@ -5,6 +5,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
@@ -35,7 +36,7 @@ final class DeviceBuckets implements AutoCloseable {
         memory.forEach(Tensor::close);
         memory.clear();
         for (BucketPlan.Bucket bucket : plan.buckets()) {
-            Tensor all = Scope.detached(() -> Tensor.allocate(new Spec(bucket.dtype(), Shape.of(bucket.count()),
+            Tensor all = Scope.detached(() -> Storage.allocate(new Spec(bucket.dtype(), Shape.of(bucket.count()),
                     device)));
             memory.add(all);
             set(all);

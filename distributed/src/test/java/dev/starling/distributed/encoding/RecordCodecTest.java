@@ -14,8 +14,9 @@ import org.junit.jupiter.api.Test;
 class RecordCodecTest {
     private static final RecordCodec<Shape> CODEC = RecordCodec.of(Shape.class);
     private static final List<Shape> ALL = List.of(new Empty(), new Scalar(-7, Long.MIN_VALUE, Math.PI, true),
-            new Named("ß\n=\0", Path.of("a", "b"), Map.of("x", "1"), List.of(3, -4)), new Named("", Path.of(""), Map.of(),
-            List.of()), new Box(List.of(new Side(2, new Empty()), new Side(1, new Scalar(0, 0, 0, false)))));
+            new Named("ß\n=\0", Path.of("a", "b"), Map.of("x", "1"), List.of(3, -4)),
+            new Named("", Path.of(""), Map.of(), List.of()),
+            new Box(List.of(new Side(2, new Empty()), new Side(1, new Scalar(0, 0, 0, false)))));
 
     private sealed interface Shape { }
 

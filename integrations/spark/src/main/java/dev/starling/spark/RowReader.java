@@ -6,7 +6,10 @@ import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.stream.IntStream;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
 import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.bitset.BitSetMethods;
 
 /** Copies the numbers of Spark's rows into the memory of tensors, and checks each. Confined to one thread. */
 final class RowReader {
@@ -175,13 +178,21 @@ final class RowReader {
 
     private static void copyArray(ArrayData array, Column column, float[] to, int at, RowName where) {
         int n = array.numElements();
-        for (int i = 0; i < n; i++) {
+        for (int i = firstThatMayBeNull(array); i < n; i++) {
             if (array.isNullAt(i)) {
                 throw wrong(column, where, "is null at index " + i + "; fill or drop such rows");
             }
         }
         switch (column.type()) {
-            case ARRAY_OF_FLOAT -> System.arraycopy(array.toFloatArray(), 0, to, at, n);
+            case ARRAY_OF_FLOAT -> {
+                if (array instanceof UnsafeArrayData unsafe) {
+                    Platform.copyMemory(unsafe.getBaseObject(), unsafe.getBaseOffset()
+                            + UnsafeArrayData.calculateHeaderPortionInBytes(n), to, Platform.FLOAT_ARRAY_OFFSET
+                            + (long) Float.BYTES * at, (long) Float.BYTES * n);
+                } else {
+                    System.arraycopy(array.toFloatArray(), 0, to, at, n);
+                }
+            }
             case ARRAY_OF_DOUBLE -> {
                 double[] values = array.toDoubleArray();
                 for (int i = 0; i < n; i++) {
@@ -200,6 +211,12 @@ final class RowReader {
             }
             default -> throw new IllegalArgumentException(column.type() + " is no array");
         }
+    }
+
+    /** Returns an index before which no element is null. Looks at 64 elements at a time where their bits are known. */
+    private static int firstThatMayBeNull(ArrayData array) {
+        return array instanceof UnsafeArrayData unsafe && !BitSetMethods.anySet(unsafe.getBaseObject(),
+                unsafe.getBaseOffset() + Long.BYTES, (array.numElements() + 63) / 64) ? array.numElements() : 0;
     }
 
     private static SparkDataException wrong(Column column, RowName where, String what) {

@@ -19,6 +19,8 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.SparkContext;
+import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -31,13 +33,17 @@ import scala.reflect.ClassTag$;
 
 /**
  * A trained model with its weights and the names of its input columns, which can add columns to DataFrames. It is saved
- * as one safetensors file. Immutable.
+ * as one safetensors file. Immutable; threads may share it.
  */
 public final class TrainedModel {
     private final byte[] weights;
     private final Map<String, String> metadata;
     private final List<EpochReport> epochs;
     private final boolean nullForBadRows;
+    private final String digest;
+    /** The weights in the application of the last query: its queries share them. */
+    private Broadcast<byte[]> broadcast;
+    private String application;
 
     private TrainedModel(byte[] weights, List<EpochReport> epochs, boolean nullForBadRows) {
         this.weights = weights;
@@ -47,6 +53,7 @@ public final class TrainedModel {
             metadata = file.metadata();
             ModelDescription.of(metadata);
         }
+        digest = digest(weights);
     }
 
     /**
@@ -175,11 +182,18 @@ public final class TrainedModel {
     private ScoredModel scored(SparkSession session, boolean nullForNull) {
         org.apache.spark.sql.classic.SparkSession classic = SparkColumns.classic(session);
         BatchRule.install(classic);
-        return new ScoredModel(classic.sparkContext().broadcast(weights, ClassTag$.MODULE$.<byte[]>apply(byte[].class)),
-                digest(), metadata, nullForBadRows, nullForNull);
+        return new ScoredModel(broadcast(classic.sparkContext()), digest, metadata, nullForBadRows, nullForNull);
     }
 
-    private String digest() {
+    private synchronized Broadcast<byte[]> broadcast(SparkContext context) {
+        if (!context.applicationId().equals(application)) {
+            broadcast = context.broadcast(weights, ClassTag$.MODULE$.<byte[]>apply(byte[].class));
+            application = context.applicationId();
+        }
+        return broadcast;
+    }
+
+    private static String digest(byte[] weights) {
         try {
             return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(weights));
         } catch (NoSuchAlgorithmException e) {

@@ -10,6 +10,7 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.security.SecureRandom;
 import java.util.HexFormat;
+import org.jspecify.annotations.Nullable;
 
 /** Writes files that exist completely or not at all, even if the machine fails during the write. */
 final class AtomicFile {
@@ -99,7 +100,7 @@ final class AtomicFile {
     }
 
     /** Closes a resource that was only read. */
-    static void closeQuietly(AutoCloseable resource) {
+    static void closeQuietly(@Nullable AutoCloseable resource) {
         if (resource != null) {
             try {
                 resource.close();

@@ -2,6 +2,7 @@ package dev.starling.nn.checkpoint;
 
 import dev.starling.errors.StarlingException;
 import java.nio.file.Path;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A checkpoint or file of weights that cannot be written or read, or does not match the model. The message names the
@@ -22,11 +23,12 @@ public final class CheckpointException extends StarlingException {
      * @param remedy what the reader of the message can do about it
      * @param cause the underlying failure, or {@code null}
      */
-    public CheckpointException(Path path, String problem, String remedy, Throwable cause) {
+    public CheckpointException(@Nullable Path path, String problem, String remedy, @Nullable Throwable cause) {
         this(path, path.toString(), problem, remedy, cause);
     }
 
-    private CheckpointException(Path path, String name, String problem, String remedy, Throwable cause) {
+    private CheckpointException(@Nullable Path path, String name, String problem, String remedy,
+            @Nullable Throwable cause) {
         super(name + ": " + problem + "; " + remedy, cause);
         this.path = path;
         this.problem = problem;
@@ -34,12 +36,12 @@ public final class CheckpointException extends StarlingException {
     }
 
     /** Returns an exception about tensors that are not in a file. */
-    static CheckpointException inMemory(String problem, String remedy, Throwable cause) {
+    static CheckpointException inMemory(String problem, String remedy, @Nullable Throwable cause) {
         return new CheckpointException(null, "tensors in memory", problem, remedy, cause);
     }
 
     /** Returns the file or directory concerned, or {@code null} if there is none or after deserialisation. */
-    public Path path() {
+    public @Nullable Path path() {
         return path;
     }
 

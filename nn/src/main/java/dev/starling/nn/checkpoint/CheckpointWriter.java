@@ -12,6 +12,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Saves checkpoints while training continues. It copies the state immediately into host memory, which it reuses for the
@@ -24,7 +25,7 @@ public final class CheckpointWriter implements AutoCloseable {
     private final Path directory;
     private final int keep;
     private final Map<String, Parameter> copies = new LinkedHashMap<>();
-    private FutureTask<Optional<Path>> writing;
+    private @Nullable FutureTask<Optional<Path>> writing;
     private Parts parts = Parts.NONE;
 
     /**

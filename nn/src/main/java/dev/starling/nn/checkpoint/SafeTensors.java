@@ -4,6 +4,7 @@ import dev.starling.nn.Parameter;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -23,6 +24,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Named tensors in the safetensors format, in a file or in memory. The format consists of the length of the header as a
@@ -42,7 +44,7 @@ public final class SafeTensors implements AutoCloseable {
     private static final String REPLACE = "replace the file with an intact copy";
 
     /** {@code null} if the tensors are in memory. */
-    private final Path path;
+    private final @Nullable Path path;
     private final Source source;
     private final SafeTensorsHeader header;
     private final long dataStart;
@@ -63,7 +65,7 @@ public final class SafeTensors implements AutoCloseable {
         default void close() { }
     }
 
-    private SafeTensors(Path path, Source source, long size) throws IOException, Json.JsonException {
+    private SafeTensors(@Nullable Path path, Source source, long size) throws IOException, Json.JsonException {
         this.path = path;
         this.source = source;
         if (size < 8) {
@@ -83,7 +85,7 @@ public final class SafeTensors implements AutoCloseable {
         dataStart = 8 + headerBytes;
     }
 
-    private CheckpointException wrong(String problem, String remedy, Throwable cause) {
+    private CheckpointException wrong(String problem, String remedy, @Nullable Throwable cause) {
         return path == null ? CheckpointException.inMemory(problem, remedy, cause)
                 : new CheckpointException(path, problem, remedy, cause);
     }
@@ -266,7 +268,7 @@ public final class SafeTensors implements AutoCloseable {
         SafeTensorsHeader.Entry entry = entry(name);
         Device target = Device.current();
         try (Scope scope = Scope.open("load")) {
-            Tensor tensor = Tensor.allocate(spec(name));
+            Tensor tensor = Storage.allocate(spec(name));
             MemorySegment elements = tensor.segment();
             for (long i = 0; i < elements.byteSize(); i += CHUNK) {
                 source.read(elements.asSlice(i, Math.min(CHUNK, elements.byteSize() - i)).asByteBuffer(),

@@ -3,12 +3,14 @@ package dev.starling.nn.data;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.spi.Uploader;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Examples side by side, in memory that the loader reuses. A batch is valid until the next one is requested; a tensor
@@ -29,7 +31,7 @@ public final class Batch {
     private int size;
     private int rows;
     /** The device that the batch is uploaded to, or {@code null} if the batch stays on the host. */
-    private Device device;
+    private @Nullable Device device;
     private Uploader uploader;
     /**
      * On the device: one buffer per field with room for the largest batch, and views of it that match {@link #tensors}.
@@ -40,7 +42,7 @@ public final class Batch {
      * The failure of the worker that filled this batch, or {@code null}. The worker writes it before it publishes the
      * batch.
      */
-    LoadException failure;
+    @Nullable LoadException failure;
 
     Batch(List<Field> fields) {
         this.fields = fields;
@@ -48,7 +50,7 @@ public final class Batch {
     }
 
     /** Assigns batch {@code newNumber} of an epoch to this slot, to be delivered to {@code target}. */
-    void assign(EpochPlan newPlan, int newNumber, Device target) {
+    void assign(EpochPlan newPlan, int newNumber, @Nullable Device target) {
         plan = newPlan;
         number = newNumber;
         size = newPlan.size(newNumber);
@@ -68,7 +70,7 @@ public final class Batch {
     }
 
     /** Allocates memory on the device if necessary and lends it to the worker that fills the batch. */
-    private void prepareUpload(Device target) {
+    private void prepareUpload(@Nullable Device target) {
         if (target != device || target != null && delivered.length != tensors.length) {
             close();
             device = target;
@@ -77,7 +79,7 @@ public final class Batch {
                 buffers = new Tensor[segments.length];
                 delivered = new Tensor[tensors.length][];
                 Scope.detached(() -> {
-                    Arrays.setAll(buffers, i -> Tensor.allocate(new Spec(fields.get(i).dtype(),
+                    Arrays.setAll(buffers, i -> Storage.allocate(new Spec(fields.get(i).dtype(),
                             fields.get(i).shape().insert(0, tensors.length - 1), target)));
                     return null;
                 });

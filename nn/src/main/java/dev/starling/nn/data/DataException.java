@@ -2,6 +2,7 @@ package dev.starling.nn.data;
 
 import dev.starling.errors.StarlingException;
 import java.nio.file.Path;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Data that cannot be used: a file that is missing, truncated, corrupt or of another kind, or a download that failed.
@@ -36,7 +37,7 @@ public final class DataException extends StarlingException {
      * @param remedy what the reader of the message can do about it
      * @param cause the underlying failure, or null
      */
-    public DataException(Path path, String expected, String found, String remedy, Throwable cause) {
+    public DataException(Path path, String expected, String found, String remedy, @Nullable Throwable cause) {
         super(path + ": expected " + expected + ", found " + found + "; " + remedy, cause);
         this.path = path;
         this.expected = expected;
@@ -45,7 +46,7 @@ public final class DataException extends StarlingException {
     }
 
     /** Returns the file or directory concerned, or null after deserialisation. */
-    public Path path() {
+    public @Nullable Path path() {
         return path;
     }
 

@@ -10,6 +10,7 @@ import dev.starling.tensor.TensorException;
 import java.time.Duration;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Prepares batches ahead of their use. Worker threads decode and augment examples into the slots of an LMAX Disruptor
@@ -38,7 +39,7 @@ public final class DataLoader implements AutoCloseable {
     private Share share = Share.WHOLE;
     private Device device = Device.cpu();
     private EpochPlan plan;
-    private Epoch current;
+    private @Nullable Epoch current;
     private boolean closed;
 
     private DataLoader(DataLoaderConfig config) {

@@ -11,6 +11,7 @@ import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.concurrent.Flow;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Writes the body of a response to a file and computes its digest. Signals arrive one at a time on the HTTP client's
@@ -23,7 +24,7 @@ final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoClose
     private final long lengthBytes;
     private Flow.Subscription subscription;
     private volatile long received;
-    private volatile IOException failure;
+    private volatile @Nullable IOException failure;
 
     DigestedFile(Path path, long lengthBytes) throws IOException {
         this.lengthBytes = lengthBytes;
@@ -47,7 +48,7 @@ final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoClose
     }
 
     /** Returns the first failure of the body, or null. */
-    IOException failure() {
+    @Nullable IOException failure() {
         return failure;
     }
 

@@ -2,6 +2,7 @@ package dev.starling.nn.data;
 
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.TensorException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The examples in the batches of one pass over the data. A plan is a pure function of its arguments: any rank, at any
@@ -14,14 +15,14 @@ import dev.starling.tensor.TensorException;
  * @param batchSize examples in a batch; on all ranks together if they share it
  * @param batches number of batches; the last may be smaller
  */
-record EpochPlan(int epoch, long[] order, Share share, long examples, int batchSize, int batches) {
+record EpochPlan(int epoch, long @Nullable [] order, Share share, long examples, int batchSize, int batches) {
     static EpochPlan of(int epoch, DataLoaderConfig config, Share share) {
         long[] order = config.shuffle()
                 ? Generator.seeded(config.seed()).split(epoch).order(config.dataset().size()) : null;
         return of(epoch, order, config, share);
     }
 
-    private static EpochPlan of(int epoch, long[] order, DataLoaderConfig config, Share share) {
+    private static EpochPlan of(int epoch, long @Nullable [] order, DataLoaderConfig config, Share share) {
         long examples = share.examples(config.dataset().size());
         int batchSize = config.batchSize();
         long batches = config.dropLast() ? examples / batchSize : Math.ceilDiv(examples, (long) batchSize);

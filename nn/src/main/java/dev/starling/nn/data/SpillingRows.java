@@ -13,6 +13,7 @@ import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A data set of rows that arrive one after the other, of any number: in off-heap memory up to a limit, beyond it in a
@@ -43,7 +44,7 @@ public final class SpillingRows implements Dataset, AutoCloseable {
     private final Arena arena = Arena.ofShared();
     private final List<MemorySegment> chunks = new ArrayList<>();
     /** {@code null} while all rows are in memory. */
-    private FileChannel file;
+    private @Nullable FileChannel file;
     private long spilledBytes;
     private int size;
 

@@ -12,6 +12,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Contrastive divergence, which a {@link dev.starling.nn.train.Trainer} trains in place of the machine itself. The
@@ -34,10 +35,10 @@ public final class ContrastiveDivergence implements Layer {
     private final Rbm machine;
     private final int steps;
     /** The state of the persistent chains, {@code [chains, visible]}; {@code null} if chains start at the data. */
-    private final Parameter chains;
+    private final @Nullable Parameter chains;
     private final Layer features;
 
-    private ContrastiveDivergence(Rbm machine, int steps, Parameter chains, Layer features) {
+    private ContrastiveDivergence(Rbm machine, int steps, @Nullable Parameter chains, Layer features) {
         if (steps < 1) {
             throw TensorException.argument("contrastive divergence", "k must be at least 1, got " + steps,
                     "pass the number of Gibbs steps");

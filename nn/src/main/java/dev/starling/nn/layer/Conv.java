@@ -10,6 +10,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Convolution.Geometry;
 import dev.starling.tensor.op.Epilogue;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Convolution over 1, 2 or 3 spatial dimensions: {@code x [N, in, *spatial]}, {@code weight [out, in/groups, *kernel]},
@@ -18,11 +19,11 @@ import java.util.Arrays;
  */
 public final class Conv implements Fusible {
     private final Parameter weight;
-    private final Parameter bias;
+    private final @Nullable Parameter bias;
     private final Geometry geometry;
-    private final int[] outputPadding;
+    private final int @Nullable [] outputPadding;
 
-    private Conv(Parameter weight, Parameter bias, Geometry geometry, int[] outputPadding) {
+    private Conv(Parameter weight, @Nullable Parameter bias, Geometry geometry, int @Nullable [] outputPadding) {
         this.weight = weight;
         this.bias = bias;
         this.geometry = geometry;
@@ -35,7 +36,7 @@ public final class Conv implements Fusible {
     }
 
     /** Returns the bias {@code [out]}, or {@code null}. */
-    public Parameter bias() {
+    public @Nullable Parameter bias() {
         return bias;
     }
 
@@ -78,7 +79,7 @@ public final class Conv implements Fusible {
         private int[] stride;
         private int[] padding;
         private int[] dilation;
-        private int[] outputPadding;
+        private int @Nullable [] outputPadding;
         private int groups = 1;
         private boolean bias = true;
         private Initializer initializer = Initializer.fanInUniform();

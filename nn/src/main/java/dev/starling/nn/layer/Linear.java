@@ -7,13 +7,14 @@ import dev.starling.tensor.Functions;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Epilogue;
+import org.jspecify.annotations.Nullable;
 
 /** Dense layer {@code x·weightᵀ + bias}: {@code x [.., in]}, {@code weight [out, in]}, {@code bias [out]}. */
 public final class Linear implements Fusible {
     private final Parameter weight;
-    private final Parameter bias;
+    private final @Nullable Parameter bias;
 
-    private Linear(Parameter weight, Parameter bias) {
+    private Linear(Parameter weight, @Nullable Parameter bias) {
         this.weight = weight;
         this.bias = bias;
     }
@@ -31,7 +32,7 @@ public final class Linear implements Fusible {
     }
 
     /** Returns a layer with the caller's parameters; {@code bias} may be {@code null}. */
-    public static Linear of(Parameter weight, Parameter bias) {
+    public static Linear of(Parameter weight, @Nullable Parameter bias) {
         return new Linear(weight, bias);
     }
 
@@ -41,7 +42,7 @@ public final class Linear implements Fusible {
     }
 
     /** Returns the bias {@code [out]}, or {@code null}. */
-    public Parameter bias() {
+    public @Nullable Parameter bias() {
         return bias;
     }
 

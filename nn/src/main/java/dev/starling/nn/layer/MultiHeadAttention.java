@@ -6,6 +6,7 @@ import dev.starling.tensor.Functions;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Self-attention of a sequence with several heads: {@code x [N, L, width]} to the same shape. (Vaswani et al., 2017)
@@ -57,7 +58,7 @@ public final class MultiHeadAttention implements Layer {
      * @param mask broadcasts to {@code [N, heads, L, L]}; bool, true where a query attends; or floating, added to the
      *     scores; or {@code null}
      */
-    public Tensor forward(Tensor x, Tensor mask) {
+    public Tensor forward(Tensor x, @Nullable Tensor mask) {
         long n = x.size(0);
         long length = x.size(1);
         long width = x.size(2);

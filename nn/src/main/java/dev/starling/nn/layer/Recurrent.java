@@ -15,6 +15,7 @@ import dev.starling.tensor.op.Recurrence.Cell;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A recurrent network. It maps {@code x [N, T, in]}, a batch of N sequences of T steps, to the states after each step,
@@ -71,7 +72,7 @@ public final class Recurrent implements Layer {
      * @param h hidden state, {@code [layers·D, N, units]}
      * @param c cell state of the same shape; {@code null} except for an LSTM
      */
-    public record State(Tensor h, Tensor c) { }
+    public record State(Tensor h, @Nullable Tensor c) { }
 
     /**
      * The result of a network.
@@ -93,7 +94,7 @@ public final class Recurrent implements Layer {
      * @param lengths {@code [N]}, i64 or i32; or {@code null}. Elements after a sequence's end have no influence,
      *     results are 0 there, and the backward direction starts at the end of the sequence
      */
-    public Tensor forward(Tensor x, Tensor lengths) {
+    public Tensor forward(Tensor x, @Nullable Tensor lengths) {
         States[] states = new States[directions];
         Tensor y = run(x, null, lengths, states, null);
         return !last ? y : directions == 1 ? states[0].h() : Tensor.concat(1, states[0].h(), states[1].h());
@@ -106,7 +107,7 @@ public final class Recurrent implements Layer {
      * @param state the final state of the previous piece, or {@code null} for zeros
      * @param lengths as in {@link #forward(Tensor, Tensor)}
      */
-    public Result forward(Tensor x, State state, Tensor lengths) {
+    public Result forward(Tensor x, @Nullable State state, @Nullable Tensor lengths) {
         Tensor[] h = new Tensor[layers * directions];
         Tensor[] c = new Tensor[h.length];
         if (state != null) {
@@ -121,7 +122,7 @@ public final class Recurrent implements Layer {
         return new Result(y, new State(Tensor.stack(0, h), cell == Cell.LSTM ? Tensor.stack(0, c) : null));
     }
 
-    private void requireState(State state, Tensor x) {
+    private void requireState(@Nullable State state, Tensor x) {
         long[] expected = {(long) layers * directions, x.rank() == 3 ? x.size(timeFirst ? 1 : 0) : 0, units};
         for (Tensor s : cell == Cell.LSTM ? new Tensor[] {state.h, state.c} : new Tensor[] {state.h}) {
             if (s == null || !Arrays.equals(s.shape().dims(), expected)) {
@@ -137,7 +138,8 @@ public final class Recurrent implements Layer {
      * Returns the last layer's result. Stores its final states in {@code ends}, and those of all layers in {@code all}
      * unless that is {@code null}.
      */
-    private Tensor run(Tensor x, State state, Tensor lengths, States[] ends, List<States> all) {
+    private Tensor run(Tensor x, @Nullable State state, @Nullable Tensor lengths, States[] ends,
+            @Nullable List<States> all) {
         if (x.rank() != 3 || x.size(2) != in) {
             throw new TensorException(TensorException.Problem.SHAPE, describe(), List.of(x.spec()), "x must be "
                     + (timeFirst ? "[T, N, " : "[N, T, ") + in + "]",
@@ -159,7 +161,7 @@ public final class Recurrent implements Layer {
         return timeFirst ? y : y.transpose(0, 1);
     }
 
-    private States pass(Tensor x, int i, State state, Tensor lengths) {
+    private States pass(Tensor x, int i, @Nullable State state, @Nullable Tensor lengths) {
         Parameter[] p = parameters[i];
         Weights w = new Weights(p[0].value(), p[1].value(), p.length == 2 ? null : p[2].value(),
                 p.length == 2 ? null : p[3].value());

@@ -2,13 +2,14 @@ package dev.starling.nn.layer;
 
 import dev.starling.nn.Layer;
 import dev.starling.tensor.Tensor;
+import org.jspecify.annotations.Nullable;
 
 /** Adds the result of a body to its input: {@code body(x) + shortcut(x)}. (He et al., 2015) */
 public final class Residual implements Layer {
     private final Layer body;
-    private final Layer shortcut;
+    private final @Nullable Layer shortcut;
 
-    private Residual(Layer body, Layer shortcut) {
+    private Residual(Layer body, @Nullable Layer shortcut) {
         this.body = body;
         this.shortcut = shortcut;
     }

@@ -8,6 +8,7 @@ import java.lang.reflect.Modifier;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The information needed to build a model: the factory's class and its settings, all as text. Together with the weights
@@ -122,7 +123,7 @@ public record ModelDescription(String factory, Map<String, String> settings) {
         }
     }
 
-    private static TensorException failure(String relation, String remedy, Throwable cause) {
+    private static TensorException failure(String relation, String remedy, @Nullable Throwable cause) {
         TensorException e = TensorException.argument("model description", relation, remedy);
         if (cause != null) {
             e.initCause(cause);

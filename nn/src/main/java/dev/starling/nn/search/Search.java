@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Looks for hyper-parameters: each trial trains one model on some examples and is measured on others. The same seed
@@ -170,7 +171,7 @@ public final class Search {
      * @param kept results that are there, or {@code null}
      * @param data what tells the examples from others; part of the names of kept results
      */
-    public SearchResult run(TrialStore kept, String data, Runner runner) {
+    public SearchResult run(@Nullable TrialStore kept, String data, Runner runner) {
         List<Trial> all = new ArrayList<>();
         int[] computed = {0};
         Map<Integer, Map<String, String>> left = combinations();

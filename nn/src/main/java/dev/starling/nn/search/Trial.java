@@ -2,6 +2,7 @@ package dev.starling.nn.search;
 
 import java.io.Serializable;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What came of one trial.
@@ -15,7 +16,7 @@ import java.util.Map;
  * @param problem why it failed, or {@code null}
  */
 public record Trial(int number, Map<String, String> settings, int epochs, double loss, double metric, double seconds,
-        String problem) implements Serializable {
+        @Nullable String problem) implements Serializable {
     private static final long serialVersionUID = 1L;
 
     /**

@@ -8,6 +8,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
 
 /** Results of trials as texts in a {@link TrialStore}. */
 final class TrialFiles {
@@ -40,7 +41,7 @@ final class TrialFiles {
     }
 
     /** Returns the result of a planned trial, or {@code null} if it has not been made, or its file is damaged. */
-    static Trial get(TrialStore store, String name, Trial.Plan plan) {
+    static @Nullable Trial get(TrialStore store, String name, Trial.Plan plan) {
         try {
             String text = store.read(name);
             Properties kept = new Properties();

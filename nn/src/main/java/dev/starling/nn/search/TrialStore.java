@@ -5,11 +5,12 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import org.jspecify.annotations.Nullable;
 
 /** Where the results of trials are kept, a small text each, so that a search can be resumed. */
 public interface TrialStore {
     /** Returns a text, or {@code null} if there is none of this name. */
-    String read(String name) throws IOException;
+    @Nullable String read(String name) throws IOException;
 
     /** Writes a text as a whole or not at all, in place of one of the same name. */
     void write(String name, String text) throws IOException;
@@ -18,7 +19,7 @@ public interface TrialStore {
     static TrialStore of(Path directory) {
         return new TrialStore() {
             @Override
-            public String read(String name) throws IOException {
+            public @Nullable String read(String name) throws IOException {
                 try {
                     return Files.readString(directory.resolve(name));
                 } catch (NoSuchFileException e) {

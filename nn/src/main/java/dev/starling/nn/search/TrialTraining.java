@@ -36,6 +36,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * How one trial is trained and measured: what all trials of a search share. Immutable.
@@ -46,7 +47,7 @@ import java.util.function.Consumer;
  * @param seed what weights and order are drawn from
  */
 public record TrialTraining(String factory, Map<String, String> fixed, Search.Recipe<Loss> loss,
-        Search.Recipe<Metric> metric, long seed) implements Serializable {
+        Search.@Nullable Recipe<Metric> metric, long seed) implements Serializable {
     private static final long serialVersionUID = 1L;
     private static final int MEASURING_BATCH = 256;
     /** The longest wait for the present step of trials that are stopped. */
@@ -79,7 +80,7 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
      * @param ended receives each result, in the order of the plans, on this thread
      */
     public void run(List<Trial.Plan> plans, Dataset train, Dataset heldOut, String data, int sideBySide,
-            int kernelThreads, TrialStore store, Runnable eachStep, Consumer<Trial> ended) {
+            int kernelThreads, @Nullable TrialStore store, Runnable eachStep, Consumer<Trial> ended) {
         Search.require(sideBySide > 0, "trials side by side must be positive, got " + sideBySide);
         List<Future<Trial>> futures = new ArrayList<>();
         ExecutorService threads = Executors.newFixedThreadPool(Math.clamp(plans.size(), 1, sideBySide),

@@ -1,6 +1,7 @@
 package dev.starling.nn.train;
 
 import dev.starling.tensor.Tensor;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What the forward pass of a batch results in.
@@ -10,7 +11,7 @@ import dev.starling.tensor.Tensor;
  * @param target the target, on the model's device
  * @param rows number of rows; without rows there are no tensors
  */
-record BatchResult(Tensor loss, Tensor result, Tensor target, long rows) {
+record BatchResult(@Nullable Tensor loss, @Nullable Tensor result, @Nullable Tensor target, long rows) {
     /** The result of a batch without rows. */
     static final BatchResult EMPTY = new BatchResult(null, null, null, 0);
 

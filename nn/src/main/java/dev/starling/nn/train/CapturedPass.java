@@ -9,6 +9,7 @@ import java.util.Arrays;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.IntConsumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Runs the forward and backward pass of a step as a captured program. A form of batch that occurs twice in a row is
@@ -28,11 +29,11 @@ final class CapturedPass {
     private final Consumer<Tensor> onLoss;
     private final IntConsumer onGradient;
     private final Program.MarkListener markListener = this::onMark;
-    private Program program;
-    private Form form;
+    private @Nullable Program program;
+    private @Nullable Form form;
     /** The result of each replay, which consists of the same tensors; {@code null} before the first. */
-    private BatchResult replayed;
-    private Form last;
+    private @Nullable BatchResult replayed;
+    private @Nullable Form last;
 
     /** The properties in which a batch must equal the captured one for the program to be replayed. */
     private record Form(Spec input, Spec target, double weight) {

@@ -1,5 +1,7 @@
 package dev.starling.nn.train;
 
+import org.jspecify.annotations.Nullable;
+
 /**
  * The results of one pass over the data.
  *
@@ -10,5 +12,5 @@ package dev.starling.nn.train;
  * @param seconds duration of the training, without evaluation
  * @param itemsPerSecond training examples per second, on all ranks that share batches
  */
-public record EpochReport(int epoch, long step, Scores training, Scores heldOut, double seconds,
+public record EpochReport(int epoch, long step, Scores training, @Nullable Scores heldOut, double seconds,
         double itemsPerSecond) { }

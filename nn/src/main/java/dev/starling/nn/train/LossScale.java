@@ -7,6 +7,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The factor by which the loss is multiplied so that f16 can represent the gradients. The factor is kept as large as
@@ -24,8 +25,8 @@ final class LossScale {
     private int finiteSteps;
     private long skipped;
     /** The scale and 1/scale on the device, stored in tensors so that all steps consist of the same operations. */
-    private Tensor factor;
-    private Tensor inverse;
+    private @Nullable Tensor factor;
+    private @Nullable Tensor inverse;
     private double uploaded;
 
     double scale() {

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.function.IntSupplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Shows the progress of a run: on a terminal as a line that is redrawn, elsewhere as a plain line every few seconds,
@@ -21,13 +22,13 @@ public final class ProgressBar implements TrainingListener {
 
     private final PrintStream out;
     /** {@code null} if there is no terminal. */
-    private final StatusLine status;
+    private final @Nullable StatusLine status;
     private final String unit;
     private final Glyphs glyphs;
-    private Thread shutdownHook;
+    private @Nullable Thread shutdownHook;
     private long lastNs;
 
-    private ProgressBar(PrintStream out, StatusLine status, String unit) {
+    private ProgressBar(PrintStream out, @Nullable StatusLine status, String unit) {
         this.out = out;
         this.status = status;
         this.unit = unit;

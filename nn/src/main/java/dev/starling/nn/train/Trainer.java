@@ -17,6 +17,7 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Trains a model in epochs of steps, evaluates each epoch on held-out data, and saves checkpoints from which a run
@@ -41,7 +42,7 @@ public final class Trainer {
     private final TrainingState state;
     private final TrainingStep step;
     /** {@code null} if no checkpoints are saved. */
-    private final CheckpointWriter writer;
+    private final @Nullable CheckpointWriter writer;
 
     private Trainer(TrainerConfig config) {
         this.config = config;
@@ -271,8 +272,8 @@ public final class Trainer {
         final Loss loss;
         final Optimizer optimizer;
         final List<TrainingListener> listeners = new ArrayList<>();
-        DataLoader data;
-        DataLoader heldOut;
+        @Nullable DataLoader data;
+        @Nullable DataLoader heldOut;
         int epochs = 1;
         int accumulate = 1;
         boolean captured;
@@ -280,7 +281,7 @@ public final class Trainer {
         long seed;
         List<Metric> metrics = List.of();
         DistributionStrategy strategy = new SingleProcess();
-        Path directory;
+        @Nullable Path directory;
         long everySteps;
         int keep = 2;
         boolean resume;

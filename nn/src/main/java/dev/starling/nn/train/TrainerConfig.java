@@ -7,6 +7,7 @@ import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import java.nio.file.Path;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** The settings of a {@link Trainer}, copied from its builder, which explains them. */
 final class TrainerConfig {
@@ -16,7 +17,7 @@ final class TrainerConfig {
     final List<TrainingListener> listeners;
     final DataLoader data;
     /** {@code null} if epochs are not evaluated. */
-    final DataLoader heldOut;
+    final @Nullable DataLoader heldOut;
     final int epochs;
     /** Batches in a step. */
     final int accumulate;
@@ -26,7 +27,7 @@ final class TrainerConfig {
     final List<Metric> metrics;
     final DistributionStrategy strategy;
     /** Where checkpoints are saved; {@code null} for none. */
-    final Path directory;
+    final @Nullable Path directory;
     /** Steps between checkpoints; 0 for one after each epoch. */
     final long everySteps;
     /** Number of checkpoints to keep. */

@@ -17,6 +17,7 @@ import java.util.Optional;
 import java.util.stream.Collectors;
 import java.util.stream.LongStream;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Everything that a run needs to continue as if it had never stopped: tensors and {@link #notes}, which are stored in
@@ -33,7 +34,7 @@ public final class TrainingState {
     private final DataLoader data;
     private final Progress progress;
     /** {@code null} if the loss is not scaled. */
-    private final LossScale scale;
+    private final @Nullable LossScale scale;
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
     /** Directory of the checkpoints to resume from, or {@code null} if this run starts from the beginning. */
     private Path resumeDirectory;
@@ -43,7 +44,8 @@ public final class TrainingState {
     /** Whether no other process has the same examples. */
     private boolean ownData;
 
-    TrainingState(Layer model, Optimizer optimizer, DataLoader data, long seed, Progress progress, LossScale scale) {
+    TrainingState(Layer model, Optimizer optimizer, DataLoader data, long seed, Progress progress,
+            @Nullable LossScale scale) {
         this.model = model;
         this.optimizer = optimizer;
         this.data = data;

@@ -21,6 +21,7 @@ import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One step of training: forward pass, backward pass, optimiser. All intermediate tensors are freed at its end. A step
@@ -46,9 +47,9 @@ public final class TrainingStep implements AutoCloseable {
     private final boolean[] delivered;
     private Precision precision = Precision.of(DType.F32);
     /** {@code null} if the loss is not scaled. */
-    private LossScale scale;
+    private @Nullable LossScale scale;
     /** {@code null} if steps are not captured. */
-    private CapturedPass captured;
+    private @Nullable CapturedPass captured;
 
     /** Creates a step for a single process. */
     public TrainingStep(Layer model, Loss loss, Optimizer optimizer, Generator generator) {
@@ -144,7 +145,7 @@ public final class TrainingStep implements AutoCloseable {
         return precision(newPrecision, newPrecision.scalesLoss() ? new LossScale() : null);
     }
 
-    TrainingStep precision(Precision newPrecision, LossScale lossScale) {
+    TrainingStep precision(Precision newPrecision, @Nullable LossScale lossScale) {
         if (newPrecision.scalesLoss() && StepsElsewhere.of(strategy).stepsElsewhere()) {
             throw TensorException.argument("precision", newPrecision + " must skip steps whose gradients "
                     + "overflow, but this strategy performs steps in other processes", "use bf16");
@@ -302,7 +303,7 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     /** Returns the sum of a gradient and those of earlier batches, in the step's scope. */
-    private static Tensor accumulate(Tensor before, Tensor gradient, Scope batch) {
+    private static Tensor accumulate(@Nullable Tensor before, Tensor gradient, Scope batch) {
         // The first gradient is copied, because gradients may share memory with each other or with the batch.
         Tensor sum = before == null ? gradient.copy() : before.add(gradient);
         if (before != null) {
@@ -323,7 +324,7 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     /** Reads the loss of a batch and returns it; 0 if the batch has no rows. */
-    private double readLoss(BatchResult batch, Averages averages) {
+    private double readLoss(BatchResult batch, @Nullable Averages averages) {
         if (batch.isEmpty()) {
             return 0;
         }
@@ -339,7 +340,7 @@ public final class TrainingStep implements AutoCloseable {
      * Performs the optimiser's step, guarded by a loss that has not been read yet, and then reads and returns the loss.
      * When the host waits for it, all work of the step has been queued.
      */
-    private double update(BatchResult unread, Averages averages) {
+    private double update(BatchResult unread, @Nullable Averages averages) {
         long steps = optimizer.steps();
         Tensor guard = unread.loss() == null || unread.loss().rank() == 0 ? unread.loss() : unread.loss().reshape();
         boolean overflows = scale != null && device.backend().hostVisible() && optimizer.notFinite(gradients) >= 0;

@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu;
 import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.Parallel;
@@ -27,7 +28,7 @@ final class ArgMaxKernels {
             return null;
         }
         Tensor x = Layout.of(operand, Layout.innermost(operand.shape(), axis));
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         long from = x.address();
         long to = y.address();
         long columns = op.axes().extent(operand.shape());

@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.OneDnn;
@@ -46,7 +47,8 @@ final class AttentionKernels {
         Tensor[] results = new Tensor[outputs.length];
         for (int i = 0; i < results.length; i++) {
             boolean logs = forward && i == 1;
-            results[i] = logs ? Tensor.allocate(outputs[i]) : like(in[forward ? 0 : i + 1], outputs[i].with(DType.F32));
+            results[i] = logs ? Storage.allocate(outputs[i])
+                    : like(in[forward ? 0 : i + 1], outputs[i].with(DType.F32));
         }
         AttentionPass pass = forward ? new AttentionPass(op, in[0], in[1], in[2], mask, rows)
                 : new AttentionPass(op, in[1], in[2], in[3], mask, rows);
@@ -107,19 +109,19 @@ final class AttentionKernels {
     }
 
     private static Tensor assignedRowMajor(Tensor x, Spec spec) {
-        Tensor y = Tensor.allocate(spec);
+        Tensor y = Storage.allocate(spec);
         UpdateKernels.run(new Update.Assign(), new Tensor[] {y, x});
         return y;
     }
 
     private static Tensor filled(float value, Tensor like) {
-        Tensor y = Tensor.allocate(new Spec(DType.F32, Shape.of(), like.device()));
+        Tensor y = Storage.allocate(new Spec(DType.F32, Shape.of(), like.device()));
         HostMemory.putDouble(DType.F32, y.address(), value);
         return y;
     }
 
     /** Makes a dense tensor whose dimensions, except the last, have the memory order of those of {@code x}. */
     private static Tensor like(Tensor x, Spec spec) {
-        return Tensor.allocate(spec, Strides.like(x, spec.shape()));
+        return Storage.allocate(spec, Strides.like(x, spec.shape()));
     }
 }

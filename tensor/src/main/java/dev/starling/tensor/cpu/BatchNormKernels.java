@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu;
 import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
@@ -29,9 +30,9 @@ final class BatchNormKernels {
         Tensor bias = Layout.dense(in[2]);
         long gamma = weight.address();
         long beta = bias.address();
-        Tensor y = Tensor.allocate(outputs[0], x.strides());
-        Tensor mean = Tensor.allocate(outputs[1]);
-        Tensor inverse = Tensor.allocate(outputs[2]);
+        Tensor y = Storage.allocate(outputs[0], x.strides());
+        Tensor mean = Storage.allocate(outputs[1]);
+        Tensor inverse = Storage.allocate(outputs[2]);
         int c = Math.toIntExact(x.size(1));
         long n = x.count() / c;
         Block scratch = HostAllocator.shared().allocate(8L * c * (blocks(n) + 1));
@@ -91,9 +92,9 @@ final class BatchNormKernels {
         long y = op.epilogue() == Epilogue.RELU ? rectified.address() : 0;
         long mean = means.address();
         long inverse = inverses.address();
-        Tensor dx = Tensor.allocate(outputs[0], x.strides());
-        Tensor dgamma = Tensor.allocate(outputs[1]);
-        Tensor dbeta = Tensor.allocate(outputs[2]);
+        Tensor dx = Storage.allocate(outputs[0], x.strides());
+        Tensor dgamma = Storage.allocate(outputs[1]);
+        Tensor dbeta = Storage.allocate(outputs[2]);
         int c = Math.toIntExact(x.size(1));
         long n = x.count() / c;
         Block scratch = HostAllocator.shared().allocate(8L * c * blocks(n) + 12L * c);

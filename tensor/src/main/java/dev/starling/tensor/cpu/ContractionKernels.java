@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
@@ -54,7 +55,7 @@ final class ContractionKernels {
     private static Tensor matmul(ElementType type, Tensor a, Tensor b, Spec output) {
         Tensor left = multipliable(a);
         Tensor right = multipliable(b);
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         int rank = output.shape().rank();
         int m = a.rank() - 2;
         int n = b.rank() - 2;
@@ -73,7 +74,7 @@ final class ContractionKernels {
     private static Tensor[] linear(ElementType type, Contraction.Linear op, Tensor[] in, Spec output) {
         Tensor x = multipliable(in[0]);
         Tensor weight = multipliable(in[1]);
-        Tensor sums = Tensor.allocate(output);
+        Tensor sums = Storage.allocate(output);
         int last = x.rank() - 1;
         long outputs = weight.size(0);
         Matmul request = new Matmul(type, type, last == 0 ? 1 : x.size(last - 1), outputs, x.size(last))
@@ -88,7 +89,7 @@ final class ContractionKernels {
         if (op.epilogue() == Epilogue.NONE) {
             return new Tensor[] {sums};
         }
-        Tensor y = op.keeps() ? Tensor.allocate(output) : sums;
+        Tensor y = op.keeps() ? Storage.allocate(output) : sums;
         ElementwiseKernels.into(y, op.epilogue().activation(), sums);
         return op.keeps() ? new Tensor[] {y, sums} : new Tensor[] {y};
     }

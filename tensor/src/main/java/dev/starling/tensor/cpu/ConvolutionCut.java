@@ -4,6 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ConvolutionShape;
 import dev.starling.tensor.cpu.onednn.ElementType;
@@ -97,7 +98,7 @@ final class ConvolutionCut {
 
     /** Computes {@code y}, without an activation. */
     Tensor forward(Tensor[] in, Spec output) {
-        Tensor y = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         Tensor bias = in.length == 2 ? null : CopyKernels.dense(in[2]);
         if (!keepsPlaces()) {
             fill(y, bias);
@@ -114,7 +115,7 @@ final class ConvolutionCut {
 
     /** Computes the gradient of {@code x} from that of {@code y} and the weight. */
     Tensor inputGradient(Tensor[] in, Spec output) {
-        Tensor x = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         if (isEmpty() || !keepsPixels()) {
             fill(x, null);
         }
@@ -123,7 +124,7 @@ final class ConvolutionCut {
             Tensor weight = ConvolutionKernels.weight(taps(in[1]));
             Tensor window = pixels(x);
             // oneDNN does not write to interleaved strides.
-            Tensor result = padded ? padding(x.spec()) : isStepped() ? Tensor.allocate(window.spec()) : window;
+            Tensor result = padded ? padding(x.spec()) : isStepped() ? Storage.allocate(window.spec()) : window;
             ConvolutionKernels.request(type, kept(), result, weight, g)
                     .backwardData(g.address(), weight.address(), result.address());
             if (result != window) {
@@ -135,7 +136,7 @@ final class ConvolutionCut {
 
     /** Computes the gradients of the weight and, if there are two outputs, of the bias. */
     Tensor[] weightGradient(Tensor[] in, Spec[] outputs) {
-        Tensor weight = Tensor.allocate(outputs[0]);
+        Tensor weight = Storage.allocate(outputs[0]);
         if (isEmpty() || !keepsTaps()) {
             fill(weight, null);
         }
@@ -144,7 +145,7 @@ final class ConvolutionCut {
             Tensor g = ConvolutionKernels.image(places(in[1]));
             Tensor window = taps(weight);
             // oneDNN does not write to interleaved strides.
-            Tensor result = keepsTaps() ? window : Tensor.allocate(window.spec());
+            Tensor result = keepsTaps() ? window : Storage.allocate(window.spec());
             ConvolutionKernels.request(type, kept(), x, result, g)
                     .backwardWeights(x.address(), g.address(), result.address(), 0);
             if (result != window) {
@@ -245,7 +246,7 @@ final class ConvolutionCut {
             dims[i + 2] = axes[i].low() + axes[i].pixels() + axes[i].high();
         }
         Shape shape = Shape.of(dims);
-        return Tensor.allocate(image.with(shape), ChannelsLast.strides(shape));
+        return Storage.allocate(image.with(shape), ChannelsLast.strides(shape));
     }
 
     private Tensor paddedCopy(Tensor x) {

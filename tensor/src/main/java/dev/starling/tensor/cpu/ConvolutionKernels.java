@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ConvolutionShape;
 import dev.starling.tensor.cpu.onednn.ElementType;
@@ -55,7 +56,7 @@ final class ConvolutionKernels {
     private static Tensor forward(ElementType type, ConvolutionShape shape, Tensor[] in, Spec output) {
         Tensor x = image(in[0]);
         Tensor weight = weight(in[1]);
-        Tensor y = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
         request(type, shape, x, weight, y).forward(x.address(), weight.address(), bias, y.address());
         return y;
@@ -70,7 +71,7 @@ final class ConvolutionKernels {
         }
         Tensor g = image(in[0]);
         Tensor weight = weight(in[1]);
-        Tensor x = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         request(type, shape, x, weight, g).backwardData(g.address(), weight.address(), x.address());
         return new Tensor[] {x};
     }
@@ -84,8 +85,8 @@ final class ConvolutionKernels {
         }
         Tensor x = image(in[0]);
         Tensor g = image(in[1]);
-        Tensor weight = Tensor.allocate(outputs[0]);
-        Tensor bias = op.bias() ? Tensor.allocate(outputs[1]) : null;
+        Tensor weight = Storage.allocate(outputs[0]);
+        Tensor bias = op.bias() ? Storage.allocate(outputs[1]) : null;
         request(type, shape, x, weight, g)
                 .backwardWeights(x.address(), g.address(), weight.address(), bias == null ? 0 : bias.address());
         return bias == null ? new Tensor[] {weight} : new Tensor[] {weight, bias};

@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.op.Movement;
@@ -17,7 +18,7 @@ final class CopyKernels {
     static Tensor[] run(Movement op, Tensor[] inputs, Spec output) {
         return switch (op) {
             case Movement.Copy _ -> {
-                Tensor y = Tensor.allocate(output);
+                Tensor y = Storage.allocate(output);
                 copy(inputs[0], y);
                 yield new Tensor[] {y};
             }
@@ -27,7 +28,7 @@ final class CopyKernels {
     }
 
     private static Tensor[] concat(Movement.Concat op, Tensor[] inputs, Spec output) {
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         long at = 0;
         for (Tensor x : inputs) {
             copy(x, y.storage().view(y.spec().with(x.shape()), y.strides(), at * y.strides()[op.axis()]));
@@ -65,14 +66,14 @@ final class CopyKernels {
         if (ChannelsLast.holds(x)) {
             return x;
         }
-        Tensor copy = Tensor.allocate(x.spec(), ChannelsLast.strides(x.shape()));
+        Tensor copy = Storage.allocate(x.spec(), ChannelsLast.strides(x.shape()));
         copy(x, copy);
         return copy;
     }
 
     /** Returns a row-major copy. */
     static Tensor copy(Tensor x) {
-        Tensor copy = Tensor.allocate(x.spec());
+        Tensor copy = Storage.allocate(x.spec());
         copy(x, copy);
         return copy;
     }

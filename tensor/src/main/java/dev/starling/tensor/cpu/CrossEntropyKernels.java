@@ -4,6 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.cpu.rows.RowLoops;
@@ -39,8 +40,8 @@ final class CrossEntropyKernels {
         check(op, target, op.ignored(), logits);
         int classes = Math.toIntExact(logits.size(1));
         Tensor x = Layout.dense(logits);
-        Tensor losses = Tensor.allocate(outputs[0]);
-        Tensor kept = Tensor.allocate(outputs[1]);
+        Tensor losses = Storage.allocate(outputs[0]);
+        Tensor kept = Storage.allocate(outputs[1]);
         long from = x.address();
         long loss = losses.address();
         long row = kept.address();
@@ -72,7 +73,7 @@ final class CrossEntropyKernels {
         int classes = Math.toIntExact(in[1].size(1));
         Tensor x = Layout.dense(in[1]);
         Tensor kept = Layout.dense(in[2]);
-        Tensor result = Tensor.allocate(output);
+        Tensor result = Storage.allocate(output);
         long from = x.address();
         long row = kept.address();
         long dx = result.address();

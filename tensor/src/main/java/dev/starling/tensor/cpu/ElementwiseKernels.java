@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.jit.Expression;
 import dev.starling.tensor.cpu.jit.FormulaExpression;
@@ -34,7 +35,7 @@ final class ElementwiseKernels {
         if (loop == null) {
             return null;
         }
-        Tensor y = Tensor.allocate(output, DenseLayout.of(inputs, output.shape()));
+        Tensor y = Storage.allocate(output, DenseLayout.of(inputs, output.shape()));
         Launch launch = Launch.of(loop);
         double[] parameters = op.parameters();
         for (int i = 0; i < parameters.length; i++) {
@@ -94,7 +95,7 @@ final class ElementwiseKernels {
         FusedLoop loop = FusedLoop.of(expression);
         Spec result = chain.result();
         return operands -> {
-            Tensor y = Tensor.allocate(result, DenseLayout.of(operands, result.shape()));
+            Tensor y = Storage.allocate(result, DenseLayout.of(operands, result.shape()));
             Launch launch = Launch.of(loop);
             for (int i = 0; i < parameters.size(); i++) {
                 if (parameters.get(i) instanceof Double real) {

@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu;
 import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.host.Parallel;
@@ -20,7 +21,7 @@ final class FillKernels {
     static Tensor[] run(Fill op, Spec output) {
         return switch (op) {
             case Fill.Full f -> {
-                Tensor y = Tensor.allocate(output);
+                Tensor y = Storage.allocate(output);
                 full(y.address(), output, f.value());
                 yield new Tensor[] {y};
             }

@@ -5,6 +5,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Selection;
@@ -30,7 +31,7 @@ final class GatherKernels {
         Tensor places = Layout.dense(index);
         Indices indices = Indices.checked(op, places, operand.size(axis), operand, index);
         Tensor x = Layout.dense(operand);
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         long inner = output.shape().slice(axis + 1, output.shape().rank()).count();
         long block = output.shape().dim(axis) * inner;
         long size = x.size(axis);
@@ -75,7 +76,7 @@ final class GatherKernels {
         Tensor places = Layout.dense(in[1]);
         Indices indices = Indices.checked(op, places, in[0].size(axis), in);
         Tensor source = Layout.dense(in[2]);
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         CopyKernels.copy(in[0], y);
         long inner = output.shape().slice(axis + 1, output.shape().rank()).count();
         long block = source.size(axis) * inner;

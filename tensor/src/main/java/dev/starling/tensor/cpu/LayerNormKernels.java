@@ -4,6 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.LayerNormRows;
 import dev.starling.tensor.cpu.rows.RowLoops;
@@ -53,7 +54,7 @@ final class LayerNormKernels {
     }
 
     private static Tensor[] forward(Normalization.LayerNorm op, Tensor[] in, Spec[] outputs, LayerNormRows rows) {
-        Tensor[] results = {Tensor.allocate(outputs[0]), Tensor.allocate(outputs[1]), Tensor.allocate(outputs[2])};
+        Tensor[] results = {Storage.allocate(outputs[0]), Storage.allocate(outputs[1]), Storage.allocate(outputs[2])};
         int columns = Math.toIntExact(in[1].count());
         long x = in[0].address();
         long gamma = in[1].address();
@@ -70,7 +71,7 @@ final class LayerNormKernels {
     }
 
     private static Tensor[] backward(Tensor[] in, Spec[] outputs, LayerNormRows rows) {
-        Tensor[] results = {Tensor.allocate(outputs[0]), Tensor.allocate(outputs[1]), Tensor.allocate(outputs[2])};
+        Tensor[] results = {Storage.allocate(outputs[0]), Storage.allocate(outputs[1]), Storage.allocate(outputs[2])};
         int columns = Math.toIntExact(in[2].count());
         long n = in[0].count() / columns;
         long blocks = Math.ceilDiv(n, (long) ROWS);

@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Shape;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 
 /** Operands in the layout that a kernel reads. */
@@ -29,7 +30,7 @@ final class Layout {
     static Tensor of(Tensor x, long[] strides) {
         for (int i = 0; i < strides.length; i++) {
             if (x.size(i) > 1 && x.strides()[i] != strides[i]) {
-                Tensor copy = Tensor.allocate(x.spec(), strides);
+                Tensor copy = Storage.allocate(x.spec(), strides);
                 CopyKernels.copy(x, copy);
                 return copy;
             }

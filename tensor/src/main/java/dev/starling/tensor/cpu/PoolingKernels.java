@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.PoolRows;
 import dev.starling.tensor.cpu.rows.RowLoops;
@@ -97,6 +98,6 @@ final class PoolingKernels {
     }
 
     private static Tensor allocate(Spec spec) {
-        return Tensor.allocate(spec, ChannelsLast.strides(spec.shape()));
+        return Storage.allocate(spec, ChannelsLast.strides(spec.shape()));
     }
 }

@@ -4,6 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.host.Parallel;
@@ -45,7 +46,7 @@ final class RandomKernels implements RangeTask {
 
     /** Returns the results, row-major: elements are numbered in row-major order. */
     static Tensor[] run(Random op, Tensor[] inputs, Spec output) {
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         Tensor x = inputs.length == 0 ? null
                 : inputs[0].isContiguous() ? inputs[0]
                 : CopyKernels.run(new Movement.Copy(), inputs, inputs[0].spec())[0];

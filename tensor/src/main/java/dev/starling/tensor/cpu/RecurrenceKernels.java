@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.OneDnn;
@@ -25,7 +26,7 @@ final class RecurrenceKernels {
         }
         Tensor[] results = new Tensor[outputs.length];
         for (int i = 0; i < results.length; i++) {
-            results[i] = Tensor.allocate(outputs[i]);
+            results[i] = Storage.allocate(outputs[i]);
         }
         switch (op) {
             case Recurrence.Forward f -> new RecurrentPass(f, dense, results).run();

@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu;
 import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.Shape;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.cpu.jit.Launch;
@@ -60,8 +61,8 @@ final class RecurrentGradientPass {
             CopyKernels.copy(operands[2], dc);
         }
         Shape all = Shape.of((long) sequence.steps * sequence.batch, rows);
-        slopes = Tensor.allocate(dy.spec().with(all));
-        recurrentSlopes = sequence.cell == Cell.GRU ? Tensor.allocate(dy.spec().with(all)) : slopes;
+        slopes = Storage.allocate(dy.spec().with(all));
+        recurrentSlopes = sequence.cell == Cell.GRU ? Storage.allocate(dy.spec().with(all)) : slopes;
     }
 
     void run() {

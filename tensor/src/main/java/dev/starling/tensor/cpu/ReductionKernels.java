@@ -4,6 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
@@ -48,7 +49,7 @@ final class ReductionKernels {
             x = Layout.dense(operand);
             f = ReducedLayout.of(x, op.axes());
         }
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         if (f.count(true, 0) == 1) {
             CopyKernels.copy(x, y.storage().view(y.spec().with(x.shape()), x.shape().contiguousStrides(), 0));
         } else if (f.reduced[f.rank - 1]) {

@@ -4,6 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.Parallel;
@@ -38,7 +39,7 @@ final class SelectionKernels {
         Tensor places = Layout.dense(index);
         Indices indices = Indices.checked(op, places, operand.size(op.axis()), operand, index);
         Tensor x = Layout.dense(operand);
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         long bytes = x.shape().slice(op.axis() + 1, x.rank()).count() * x.dtype().bytes();
         long size = x.size(op.axis());
         long from = x.address();
@@ -71,7 +72,7 @@ final class SelectionKernels {
         Tensor places = Layout.dense(index);
         Indices indices = Indices.checked(op, places, op.size(), gradient, index);
         Tensor g = Layout.dense(gradient);
-        Tensor y = Tensor.allocate(output);
+        Tensor y = Storage.allocate(output);
         int columns = Math.toIntExact(output.shape().slice(op.axis() + 1, output.shape().rank()).count());
         long outer = output.shape().slice(0, op.axis()).count();
         long from = g.address();

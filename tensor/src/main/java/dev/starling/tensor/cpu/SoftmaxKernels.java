@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
@@ -30,7 +31,7 @@ final class SoftmaxKernels {
         Tensor a = Layout.of(x, strides);
         Tensor b = last == x ? a : Layout.of(last, strides);
         try {
-            Tensor y = Tensor.allocate(output, strides);
+            Tensor y = Storage.allocate(output, strides);
             rows(op, a.address(), b.address(), y.address(), x.count(), Math.toIntExact(x.size(op.axis())), rows);
             return new Tensor[] {y};
         } finally {

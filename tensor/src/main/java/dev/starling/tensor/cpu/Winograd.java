@@ -5,6 +5,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
@@ -105,7 +106,7 @@ final class Winograd {
 
     static Tensor[] forward(Convolution.Conv op, Tensor[] in, Spec output) {
         Tensor x = CopyKernels.channelsLast(in[0]);
-        Tensor y = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         int[] pad = op.geometry().padding();
         long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
         new Winograd(Images.of(x), Images.of(y), pad[0], pad[1])
@@ -116,7 +117,7 @@ final class Winograd {
     /** The gradient of the input is a convolution of the output's gradient with kernels rotated by 180 degrees. */
     static Tensor[] inputGradient(Convolution.ConvInputGradient op, Tensor[] in, Spec output) {
         Tensor g = CopyKernels.channelsLast(in[0]);
-        Tensor x = Tensor.allocate(output, ChannelsLast.strides(output.shape()));
+        Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         int[] pad = op.geometry().padding();
         new Winograd(Images.of(g), Images.of(x), 2 - pad[0], 2 - pad[1]).convolve(in[1], true, 0, false);
         return new Tensor[] {x};
@@ -218,7 +219,7 @@ final class Winograd {
     static Tensor[] weightGradient(Convolution.ConvWeightGradient op, Tensor[] in, Spec[] outputs) {
         Tensor x = CopyKernels.channelsLast(in[0]);
         Tensor g = CopyKernels.channelsLast(in[1]);
-        Tensor weight = Tensor.allocate(outputs[0]);
+        Tensor weight = Storage.allocate(outputs[0]);
         int[] pad = op.geometry().padding();
         new Winograd(Images.of(x), Images.of(g), pad[0], pad[1]).correlate(weight);
         if (!op.bias()) {

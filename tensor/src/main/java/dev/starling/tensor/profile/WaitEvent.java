@@ -6,6 +6,7 @@ import jdk.jfr.Event;
 import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
+import org.jspecify.annotations.Nullable;
 
 /** The host waited for a device. */
 @Name(WaitEvent.NAME)
@@ -28,7 +29,7 @@ public final class WaitEvent extends Event {
      * Begins the event of a wait, which {@link #done} ends and emits; returns {@code null} if no recording has enabled
      * it.
      */
-    public static WaitEvent started() {
+    public static @Nullable WaitEvent started() {
         if (!PROBE.isEnabled()) {
             return null;
         }

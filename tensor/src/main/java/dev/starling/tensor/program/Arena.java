@@ -6,6 +6,7 @@ import dev.starling.tensor.Interceptor;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import java.util.ArrayList;
 import java.util.List;
@@ -59,7 +60,7 @@ final class Arena {
     /** Returns a block that no value has occupied before. */
     Slot fresh(Device device, long bytes) {
         Spec spec = new Spec(DType.U8, Shape.of(bytes), device);
-        Slot fresh = new Slot(Interceptor.with(Interceptor.NONE, () -> Scope.detached(() -> Tensor.allocate(spec))));
+        Slot fresh = new Slot(Interceptor.with(Interceptor.NONE, () -> Scope.detached(() -> Storage.allocate(spec))));
         slots.add(fresh);
         return fresh;
     }

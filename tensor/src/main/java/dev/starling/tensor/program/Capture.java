@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /** Records the operations of a piece of work while it runs for the first time. */
 final class Capture implements Interceptor {
@@ -33,8 +34,8 @@ final class Capture implements Interceptor {
     private final Map<Long, Integer> numbers = new HashMap<>();
     /** Every value as first seen, so that later views of its memory are recognised. */
     final List<Tensor> seen = new ArrayList<>();
-    private final Generator generator;
-    private final Generator.State start;
+    private final @Nullable Generator generator;
+    private final Generator.@Nullable State start;
     private final long firstId;
     private long drawn;
 
@@ -42,7 +43,7 @@ final class Capture implements Interceptor {
     record Mark(int node, int label) { }
 
     /** Begins a capture. The work receives {@code inputs}, tensors that no other code uses. */
-    Capture(Generator generator, Tensor... inputs) {
+    Capture(@Nullable Generator generator, Tensor... inputs) {
         this.generator = generator;
         start = generator == null ? null : generator.state();
         this.inputs = inputs.length;
@@ -52,18 +53,13 @@ final class Capture implements Interceptor {
         }
     }
 
-    private int add(Tensor tensor, Tensor givenAs) {
+    private int add(Tensor tensor, @Nullable Tensor givenAs) {
         int number = given.size();
         numbers.put(tensor.id(), number);
         seen.add(tensor);
         given.add(givenAs);
         group.add(number);
         return number;
-    }
-
-    @Override
-    public Tensor allocate(Spec spec, long[] strides) {
-        return null;
     }
 
     @Override
@@ -150,7 +146,7 @@ final class Capture implements Interceptor {
     }
 
     private void draw(Random op, Tensor result) {
-        if (generator == null || op.seed() != start.seed() || op.counter() < start.counter()) {
+        if (start == null || op.seed() != start.seed() || op.counter() < start.counter()) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(result.spec()),
                     op.name() + " must draw from the program's generator, or else every run draws the same numbers",
                     "pass the generator to capture and draw only from it");
@@ -162,14 +158,17 @@ final class Capture implements Interceptor {
         marks.add(new Mark(nodes.size(), label));
     }
 
-    Generator.State start() {
+    Generator.@Nullable State start() {
         return start;
     }
 
     /** Returns how many blocks of random numbers the work draws, all of them in operations. */
     long blocks() {
-        long advanced = generator == null ? 0 : generator.state().counter() - start.counter();
-        if (generator != null && (advanced != drawn || generator.state().seed() != start.seed())) {
+        if (generator == null || start == null) {
+            return 0;
+        }
+        long advanced = generator.state().counter() - start.counter();
+        if (advanced != drawn || generator.state().seed() != start.seed()) {
             throw TensorException.argument("capture", "the host must not draw random numbers, but drew "
                     + (advanced - drawn) + " blocks", "draw them before the work and pass them as an input");
         }

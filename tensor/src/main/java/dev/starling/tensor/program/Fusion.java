@@ -7,6 +7,7 @@ import dev.starling.tensor.spi.Chain;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Fuses an elementwise operation into the only operation that uses its result, if that is elementwise too, so that the
@@ -183,7 +184,7 @@ final class Fusion {
         }
     }
 
-    private Node fuse(int i) {
+    private @Nullable Node fuse(int i) {
         List<Integer> operands = new ArrayList<>();
         List<Integer> parts = new ArrayList<>();
         collect(i, operands, parts);

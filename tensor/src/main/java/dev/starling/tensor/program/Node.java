@@ -13,6 +13,7 @@ import dev.starling.tensor.profile.OperationEvent;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
 
 /** An operation of a program: its operands and results as numbers of values and, once planned, as tensors. */
 final class Node {
@@ -24,7 +25,7 @@ final class Node {
     final Spec[] specs;
     final Device device;
     /** The kernel that carries out this and other operations together, or {@code null}. */
-    private final Chain.Kernel fused;
+    private final Chain.@Nullable Kernel fused;
     /** The operands, the same tensors in every run. */
     Tensor[] operands;
     /** The tensors that the backend allocates while it carries out the operation, in order. */
@@ -36,7 +37,7 @@ final class Node {
         this(op, inputs, outputs, specs, device, null);
     }
 
-    private Node(Op op, int[] inputs, int[] outputs, Spec[] specs, Device device, Chain.Kernel fused) {
+    private Node(Op op, int[] inputs, int[] outputs, Spec[] specs, Device device, Chain.@Nullable Kernel fused) {
         this.fused = fused;
         this.op = op;
         this.inputs = inputs;

@@ -14,6 +14,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The recorded operations of a piece of work, which can be replayed for other inputs without the code that issued them.
@@ -43,7 +44,7 @@ public final class Program implements AutoCloseable {
     private final Tensor[] external;
     private final List<Tensor> owned;
     private final Tensor[] values;
-    private final Generator generator;
+    private final @Nullable Generator generator;
     private final long blocks;
     private final Device device;
     private final boolean recordable;
@@ -58,7 +59,7 @@ public final class Program implements AutoCloseable {
     private boolean planned;
     private boolean refused;
     private boolean closed;
-    private Recording recording;
+    private @Nullable Recording recording;
 
     /** The work to capture: operations on tensors. */
     @FunctionalInterface
@@ -82,7 +83,7 @@ public final class Program implements AutoCloseable {
      */
     public record Captured(Program program, Tensor[] outputs) { }
 
-    private Program(Capture capture, Tensor[] specimens, int[] outputs, Generator generator) {
+    private Program(Capture capture, Tensor[] specimens, int[] outputs, @Nullable Generator generator) {
         Flow flow = new Flow(capture, outputs);
         nodes = flow.nodes;
         marks = flow.marks;
@@ -126,7 +127,7 @@ public final class Program implements AutoCloseable {
      * @param inputs at least one: the tensors that vary from run to run
      * @throws TensorException if the work cannot be captured; the message states why
      */
-    public static Captured capture(Generator generator, Work work, Tensor... inputs) {
+    public static Captured capture(@Nullable Generator generator, Work work, Tensor... inputs) {
         if (inputs.length == 0 || Interceptor.current() != Interceptor.NONE) {
             throw TensorException.argument("capture", inputs.length == 0 ? "needs at least one input"
                     : "cannot capture while another program is captured or run", inputs.length == 0
@@ -196,7 +197,7 @@ public final class Program implements AutoCloseable {
      * @throws TensorException if inputs do not fit, or a tensor that the program uses is closed. A run that fails in
      *     another way keeps the changes that it made until then; if it was the first run, the program is closed
      */
-    public Tensor[] run(MarkListener listener, Tensor... given) {
+    public Tensor[] run(@Nullable MarkListener listener, Tensor... given) {
         if (!isCurrent()) {
             throw new TensorException(TensorException.Problem.CLOSED, "program", List.of(),
                     closed ? "the program is closed" : "a tensor that the program uses was closed", "capture it again");
@@ -221,7 +222,7 @@ public final class Program implements AutoCloseable {
             complete = true;
         } finally {
             Interceptor.replace(Interceptor.NONE);
-            if (blocks > 0) {
+            if (generator != null) {
                 generator.advance(4 * blocks);
             }
             if (!complete && !planned) {
@@ -276,7 +277,7 @@ public final class Program implements AutoCloseable {
         }
     }
 
-    private void plan(MarkListener listener, Generator.State now) {
+    private void plan(@Nullable MarkListener listener, Generator.@Nullable State now) {
         int mark = 0;
         for (int i = 0; i < nodes.size(); i++) {
             replay.plan(i, now);
@@ -285,7 +286,7 @@ public final class Program implements AutoCloseable {
         planned = true;
     }
 
-    private void replay(MarkListener listener, Generator.State now) {
+    private void replay(@Nullable MarkListener listener, Generator.@Nullable State now) {
         int mark = 0;
         for (int i = 0; i < nodes.size(); i++) {
             replay.run(i, now);
@@ -322,7 +323,7 @@ public final class Program implements AutoCloseable {
         return true;
     }
 
-    private Generator.State now() {
+    private Generator.@Nullable State now() {
         return generator == null ? null : generator.state();
     }
 
@@ -330,7 +331,7 @@ public final class Program implements AutoCloseable {
      * Notifies the listener of marks from number {@code mark} that lie at or before {@code done} nodes; returns the
      * next mark.
      */
-    private int notifyMarks(MarkListener listener, int mark, int done) {
+    private int notifyMarks(@Nullable MarkListener listener, int mark, int done) {
         int next = mark;
         while (next < marks.size() && marks.get(next).node() <= done) {
             if (listener != null) {

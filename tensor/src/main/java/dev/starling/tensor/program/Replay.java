@@ -8,6 +8,7 @@ import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Random;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Carries out the nodes of a program. The first run plans memory: what each backend allocates is placed in an
@@ -20,14 +21,14 @@ final class Replay implements Interceptor {
     private final Arena arena;
     /** The tensor of each value. */
     private final Tensor[] values;
-    private final Generator.State start;
+    private final Generator.@Nullable State start;
     private final Arena.Slot[] slots;
     private Node active;
     private int requested;
     private boolean planning;
     private Arena.Slot[] fresh = new Arena.Slot[8];
 
-    Replay(Flow flow, int[] group, Tensor[] values, Arena arena, Generator.State start) {
+    Replay(Flow flow, int[] group, Tensor[] values, Arena arena, Generator.@Nullable State start) {
         nodes = flow.nodes;
         this.group = group;
         lastUse = flow.lastUse;
@@ -40,7 +41,7 @@ final class Replay implements Interceptor {
     // ---- the first run ----
 
     /** Runs a node and lays out the memory of what it makes. */
-    void plan(int i, Generator.State now) {
+    void plan(int i, Generator.@Nullable State now) {
         Node node = nodes.get(i);
         begin(node, true);
         node.operands = new Tensor[node.inputs.length];
@@ -80,7 +81,7 @@ final class Replay implements Interceptor {
     // ---- later runs ----
 
     /** Runs a node again. */
-    void run(int i, Generator.State now) {
+    void run(int i, Generator.@Nullable State now) {
         Node node = nodes.get(i);
         if (node.isIdle()) {
             return;
@@ -95,8 +96,8 @@ final class Replay implements Interceptor {
     }
 
     /** Returns the operation to run; random numbers keep their distance from the generator's state at capture. */
-    private Op renewed(Node node, Generator.State now) {
-        return node.op instanceof Random random
+    private Op renewed(Node node, Generator.@Nullable State now) {
+        return node.op instanceof Random random && now != null && start != null
                 ? random.at(now.seed(), now.counter() + (random.counter() - start.counter())) : node.op;
     }
 
@@ -107,7 +108,7 @@ final class Replay implements Interceptor {
     }
 
     @Override
-    public Tensor allocate(Spec spec, long[] strides) {
+    public @Nullable Tensor allocate(Spec spec, long[] strides) {
         if (planning) {
             if (requested == fresh.length) {
                 fresh = Arrays.copyOf(fresh, requested * 2);

@@ -1,6 +1,7 @@
 package dev.starling.tensor.reference;
 
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Contraction;
@@ -46,7 +47,7 @@ public final class ReferenceKernels {
         }
         Tensor[] results = new Tensor[outputs.length];
         for (int i = 0; i < results.length; i++) {
-            results[i] = Tensor.allocate(outputs[i]);
+            results[i] = Storage.allocate(outputs[i]);
         }
         run(op, inputs, results);
         return results;

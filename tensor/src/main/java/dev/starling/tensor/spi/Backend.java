@@ -2,11 +2,13 @@ package dev.starling.tensor.spi;
 
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Update;
 import java.util.function.IntConsumer;
+import org.jspecify.annotations.Nullable;
 
 /** Carries out operations on one device. Thread-safe. */
 public interface Backend {
@@ -20,7 +22,7 @@ public interface Backend {
     boolean hostVisible();
 
     /**
-     * Carries out {@code op} and returns its outputs, allocated with {@link Tensor#allocate}; an operation that works
+     * Carries out {@code op} and returns its outputs, allocated with {@link Storage#allocate}; an operation that works
      * in place ({@link dev.starling.tensor.op.Update}) returns none.
      *
      * @param inputs operands from {@link Tensor#apply}: open, on this device, checked by {@code infer}
@@ -34,7 +36,7 @@ public interface Backend {
      * @param guard one floating number on this device, or {@code null}; if it is infinite or NaN, no update changes
      *     anything
      */
-    default void updateAll(Update[] ops, Tensor[][] operands, Tensor guard) {
+    default void updateAll(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {
         if (guard != null && !Double.isFinite(guard.item())) {
             return;
         }
@@ -70,7 +72,7 @@ public interface Backend {
     }
 
     /** Returns the collectives between this device and others of its kind, or {@code null}. */
-    default DeviceCollectives collectives() {
+    default @Nullable DeviceCollectives collectives() {
         return null;
     }
 
@@ -88,7 +90,7 @@ public interface Backend {
      * @param part runs the host code of one part
      * @return the recording, or {@code null} if this device does not record, or if a part waits for the device
      */
-    default Recording record(int parts, IntConsumer part) {
+    default @Nullable Recording record(int parts, IntConsumer part) {
         return null;
     }
 
@@ -121,7 +123,7 @@ public interface Backend {
      *
      * @return {@code null} if the operations are to be carried out separately
      */
-    default Chain.Kernel fuse(Chain chain) {
+    default Chain.@Nullable Kernel fuse(Chain chain) {
         return null;
     }
 

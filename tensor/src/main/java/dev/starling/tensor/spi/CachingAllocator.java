@@ -5,6 +5,7 @@ import dev.starling.tensor.profile.MemoryEvent;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Keeps freed blocks for reuse. Sizes are rounded up to a few classes per power of two. Each class reuses its most
@@ -20,7 +21,7 @@ public final class CachingAllocator implements Allocator {
     private final int logParts;
     private final List<Slab> slabs = new ArrayList<>();
     /** The slab from which blocks are cut; {@link #next} to {@link #end} is what remains of it. */
-    private Slab slab;
+    private @Nullable Slab slab;
     private long next;
     private long end;
     private long live;
@@ -77,9 +78,9 @@ public final class CachingAllocator implements Allocator {
     private static final class Piece extends Block {
         private final int bin;
         /** {@code null} for a large block. */
-        private final Slab slab;
+        private final @Nullable Slab slab;
 
-        Piece(long address, long capacity, int bin, Slab slab) {
+        Piece(long address, long capacity, int bin, @Nullable Slab slab) {
             super(address, capacity);
             this.bin = bin;
             this.slab = slab;
@@ -97,7 +98,7 @@ public final class CachingAllocator implements Allocator {
             pieces[count++] = piece;
         }
 
-        Piece pop() {
+        @Nullable Piece pop() {
             if (count == 0) {
                 return null;
             }

@@ -1,6 +1,7 @@
 package dev.starling.tensor.spi;
 
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Elementwise;
 import java.util.List;
@@ -25,7 +26,7 @@ public record Chain(List<Spec> operands, List<Step> steps) {
     /** A kernel that carries out a chain. */
     @FunctionalInterface
     public interface Kernel {
-        /** Returns the result, allocated with {@link Tensor#allocate}. */
+        /** Returns the result, allocated with {@link Storage#allocate}. */
         Tensor run(Tensor[] operands);
     }
 

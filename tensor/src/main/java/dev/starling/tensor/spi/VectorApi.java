@@ -1,5 +1,7 @@
 package dev.starling.tensor.spi;
 
+import org.jspecify.annotations.Nullable;
+
 /**
  * Whether loops may use the JDK's Vector API ({@code jdk.incubator.vector}) in this process. Decided once, for all
  * modules: no other class examines modules or system properties for it. Only classes that are loaded after
@@ -7,7 +9,7 @@ package dev.starling.tensor.spi;
  */
 public final class VectorApi {
     private static final String NAME = "jdk.incubator.vector";
-    private static final Module MODULE = ModuleLayer.boot().findModule(NAME).orElse(null);
+    private static final @Nullable Module MODULE = ModuleLayer.boot().findModule(NAME).orElse(null);
     private static final boolean DISABLED = "false".equals(System.getProperty("starling.vector"));
     private static final int MAX_BITS = 512;
 
@@ -30,11 +32,6 @@ public final class VectorApi {
             return "the JVM was started without the Vector API; --add-modules=" + NAME + " adds it";
         }
         return DISABLED ? "the system property starling.vector=false disables it" : "";
-    }
-
-    /** Returns the API's module, which a caller's own module must read, or {@code null} if it is not resolved. */
-    public static Module module() {
-        return MODULE;
     }
 
     /** Returns the width in bits of this machine's vectors, at most 512; 0 if the API is not used. */

@@ -40,7 +40,6 @@ public final class ApiFuzz implements Fuzz {
     /** The members that are not called, by name or its beginning, and the reason. */
     private static final Map<String, String> EXCLUDED = Map.ofEntries(
             Map.entry("Tensor.wrap", "wraps memory whose validity the caller guarantees"),
-            Map.entry("Tensor.allocate", "content is undefined, and a large size is not a fault"),
             Map.entry("Storage.", "a hook for backends and the library itself: strides are trusted"),
             Map.entry("Backend.", "a hook for the library itself: addresses are trusted"),
             Map.entry("Allocator.", "a hook for the library itself: blocks are trusted"),

@@ -4,6 +4,7 @@ import dev.starling.tensor.Convolutions;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.Threads;
 import dev.starling.tensor.cpu.onednn.ConvScratch;
@@ -96,7 +97,7 @@ record ConvCase(Pass pass, DType type, int batch, int groups, int in, int out, L
         Tensor[] soon = new Tensor[3];
         Shape shape = pass == Pass.FORWARD ? yShape() : pass == Pass.WEIGHT_GRADIENT ? wShape() : xShape();
         for (int i = 0; i < soon.length; i++) {
-            soon[i] = Tensor.allocate(operandSpec(shape));
+            soon[i] = Storage.allocate(operandSpec(shape));
             HostMemory.ALL.asSlice(soon[i].address(), soon[i].spec().bytes()).fill((byte) -1);
         }
         for (Tensor one : soon) {

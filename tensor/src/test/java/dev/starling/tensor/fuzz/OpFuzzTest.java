@@ -9,6 +9,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Interceptor;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Movement;
@@ -73,7 +74,7 @@ class OpFuzzTest {
         Watch watch = new Watch(0xFF, false);
         try (Scope scope = Scope.open()) {
             Tensor like = Tensor.zeros(3);
-            Tensor t = Interceptor.with(watch, () -> Tensor.allocate(like.spec()));
+            Tensor t = Interceptor.with(watch, () -> Storage.allocate(like.spec()));
             assertTrue(Double.isNaN(t.toDoubles()[2]));
             assertEquals(Device.cpu(), t.device());
         }

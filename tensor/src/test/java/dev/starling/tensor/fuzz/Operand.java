@@ -3,6 +3,7 @@ package dev.starling.tensor.fuzz;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Shape;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.View;
@@ -185,7 +186,7 @@ record Operand(DType dtype, long[] dims, Layout layout, double[] reals) {
         if (wide.dtype() == dtype) {
             return wide.reshape(sizes);
         }
-        Tensor result = Tensor.allocate(wide.spec().with(dtype).with(Shape.of(sizes)));
+        Tensor result = Storage.allocate(wide.spec().with(dtype).with(Shape.of(sizes)));
         for (int i = 0; i < wide.count(); i++) {
             long from = wide.address() + 8L * i;
             long to = result.address() + (long) i * dtype.bytes();

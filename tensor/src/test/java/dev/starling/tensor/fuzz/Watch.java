@@ -3,6 +3,7 @@ package dev.starling.tensor.fuzz;
 import dev.starling.tensor.Interceptor;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.Op;
@@ -65,7 +66,7 @@ final class Watch implements Interceptor {
         }
         Interceptor.replace(Interceptor.NONE);
         try {
-            Tensor tensor = Tensor.allocate(spec, strides);
+            Tensor tensor = Storage.allocate(spec, strides);
             MemorySegment memory = HostMemory.ALL.asSlice(tensor.address(), spec.bytes());
             memory.fill(poison);
             return tensor;

@@ -19,7 +19,7 @@ import org.agrona.MutableDirectBuffer;
  *
  * <p>The header of a PUT has 40 more bytes: region i64, token i64, offset i64, immediate i64, operation i32, flags i32.
  * The checksum chains the header, the extra bytes of a PUT, and the body; a body of 256 bytes or more is represented by
- * its length and CRC-32C.
+ * its length and CRC-32C, that of a PUT with the flag PUT_BARE by nothing.
  */
 public final class Frame {
     /** Length in bytes of the header that all frames have. */
@@ -68,6 +68,9 @@ public final class Frame {
     /** Flag: the sender waits for an acknowledgement of this put. */
     public static final int PUT_AWAITED = 4;
 
+    /** Flag: the checksum does not cover the body. */
+    public static final int PUT_BARE = 8;
+
     /** Byte order of all numbers in frames. */
     public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 
@@ -95,10 +98,14 @@ public final class Frame {
         if (headLength > HEADER) {
             sum = Checksum.of(sum, head, HEADER, headLength - HEADER);
         }
-        if (bodyLength > 0) {
+        if (bodyLength > 0 && !isBare(head, 0)) {
             sum = bodies.of(sum, body, bodyOffset, bodyLength);
         }
         head.putLong(CHECKSUM, sum, ORDER);
+    }
+
+    private static boolean isBare(DirectBuffer head, int at) {
+        return type(head, at) == PUT && (head.getInt(at + PUT_FLAGS, ORDER) & PUT_BARE) != 0;
     }
 
     /** Returns whether these bytes are a frame of this version, as far as can be checked without a key. */
@@ -110,15 +117,27 @@ public final class Frame {
 
     /** Returns whether the frame arrived as it was sealed with this key. */
     public static boolean isSealed(BodyChecksum bodies, DirectBuffer buffer, int offset, int length, long key) {
-        int head = type(buffer, offset) == PUT ? PUT_HEADER : HEADER;
-        long sum = Checksum.of(key, buffer, offset, CHECKSUM);
-        if (head > HEADER) {
-            sum = Checksum.of(sum, buffer, offset + HEADER, head - HEADER);
+        int head = headLength(type(buffer, offset));
+        return isSealed(bodies, buffer, offset, buffer, offset + head, length - head, key);
+    }
+
+    /** Returns whether a frame whose body may lie elsewhere arrived as it was sealed with this key. */
+    public static boolean isSealed(BodyChecksum bodies, DirectBuffer head, int at, DirectBuffer body, int bodyOffset,
+            int bodyLength, long key) {
+        int headLength = headLength(type(head, at));
+        long sum = Checksum.of(key, head, at, CHECKSUM);
+        if (headLength > HEADER) {
+            sum = Checksum.of(sum, head, at + HEADER, headLength - HEADER);
         }
-        if (length > head) {
-            sum = bodies.of(sum, buffer, offset + head, length - head);
+        if (bodyLength > 0 && !isBare(head, at)) {
+            sum = bodies.of(sum, body, bodyOffset, bodyLength);
         }
-        return sum == buffer.getLong(offset + CHECKSUM, ORDER);
+        return sum == head.getLong(at + CHECKSUM, ORDER);
+    }
+
+    /** Returns the length of the header of a frame of this type. */
+    public static int headLength(byte type) {
+        return type == PUT ? PUT_HEADER : HEADER;
     }
 
     /** Returns the type. */

@@ -13,6 +13,20 @@ public interface Link extends AutoCloseable {
     int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
             int bodyLength);
 
+    /**
+     * Sends one message as {@link #offer} does, but may read the body, which is native memory, until it calls
+     * {@code release}: now, in a later {@link Wire#poll}, or never if the wire is closed before. It calls it only if it
+     * returns {@link Wire#SENT}.
+     */
+    default int offerInPlace(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body,
+            int bodyOffset, int bodyLength, Runnable release) {
+        int code = offer(header, headerOffset, headerLength, body, bodyOffset, bodyLength);
+        if (code == Wire.SENT) {
+            release.run();
+        }
+        return code;
+    }
+
     /** Ends the link; messages already sent are still delivered if the wire can. */
     @Override
     void close();

@@ -1,20 +1,18 @@
 package dev.starling.transport.spi;
 
 import java.lang.foreign.MemorySegment;
-import org.agrona.DirectBuffer;
 
 /**
- * Implemented by a {@link Wire} whose network can write into the memory of peers: the owner registers memory, its key
- * travels in a message, and the peer writes with it, without any action of the owner. Confined to the wire's thread.
+ * Writes by the network itself into the memory of peers: the owner registers memory, its key travels in a message, and
+ * the peer writes with it, without any action of the owner. Confined to the wire's thread.
  */
 public interface RemoteWrites {
     /** Maximum length of a key in bytes. */
     int MAX_KEY_LENGTH = 512;
 
     /**
-     * Lets peers that have the key write into native memory. The memory must outlive the registration. Where the
-     * network itself writes ({@link Target#isOrdered} is false) but is only emulated in software, it must outlive the
-     * wire, because nothing checks late writes.
+     * Lets peers that have the key write into native memory. The memory must outlive the registration, and where writes
+     * are only emulated in software the wire, because nothing checks late ones.
      *
      * @throws dev.starling.transport.TransportException if the memory cannot be registered
      */
@@ -34,24 +32,8 @@ public interface RemoteWrites {
         /** Returns the key for {@link #attach}; at most {@link #MAX_KEY_LENGTH} bytes. */
         byte[] key();
 
-        /** Sets an interceptor for arriving data. A network that writes by itself does not call it. */
-        default void onWrite(Interceptor interceptor) { }
-
         @Override
         void close();
-    }
-
-    /** Called by the wire with data that are about to be written; it may consume them in place, which saves a copy. */
-    @FunctionalInterface
-    interface Interceptor {
-        /**
-         * Offers all or part of the data of a write, in the order of arrival.
-         *
-         * @param offset in the registered memory, in bytes; {@code bytes} bytes from there lie within it
-         * @param address of the data, valid until this method returns
-         * @return whether the interceptor consumed the data: then they are not written
-         */
-        boolean consume(long offset, long address, int bytes);
     }
 
     /** Registered memory of a peer. */
@@ -69,23 +51,6 @@ public interface RemoteWrites {
          * @throws dev.starling.transport.TransportException if the range is not within the target's memory
          */
         int put(long offset, MemorySegment source, Completion completion, long tag);
-
-        /**
-         * Writes as {@link #put} does, and delivers a message once the data have arrived, as if the link had sent it
-         * next. Only if this target is ordered.
-         *
-         * @param message copied, unless this method returns another code than SENT
-         */
-        default int putAndSend(long offset, MemorySegment source, Completion completion, long tag,
-                DirectBuffer message, int messageOffset, int messageLength) {
-            throw new UnsupportedOperationException("not ordered");
-        }
-
-        /**
-         * Returns whether messages that the link sends after a write are delivered after the data of that write. Then a
-         * peer can be notified of a write immediately, without waiting for its completion.
-         */
-        boolean isOrdered();
 
         /** Ends writing; writes that have begun are still completed. */
         @Override

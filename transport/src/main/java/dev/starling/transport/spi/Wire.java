@@ -78,6 +78,19 @@ public interface Wire extends AutoCloseable {
      */
     void idle(long idleNs);
 
+    /**
+     * Returns whether {@link Link#offerInPlace} saves a copy of the body, whose bytes the network's own checksums then
+     * protect.
+     */
+    default boolean sendsInPlace() {
+        return false;
+    }
+
+    /** Returns the writes that the network performs by itself, or {@code null} if it performs none. */
+    default RemoteWrites remoteWrites() {
+        return null;
+    }
+
     /** Returns whether a peer may be able to map this process's memory; false in a simulation. */
     default boolean mapsMemory() {
         return true;

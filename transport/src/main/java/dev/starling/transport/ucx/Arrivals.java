@@ -13,15 +13,16 @@ import org.agrona.concurrent.UnsafeBuffer;
 import org.openucx.jucx.ucp.UcpEndpoint;
 
 /**
- * Restores the order in which each link sent its messages and writes. Messages go to the inbox, or are kept while it
- * has reached its limit; writes go into registered memory.
+ * Restores the order in which each link sent its messages. They go to the inbox, or are kept while it has reached its
+ * limit.
  *
  * <p>Any process may send, whether or not it has the secret. So the state that others can cause is bounded: the bytes
  * of messages that arrived early, the links whose endpoint is unknown, and one link per endpoint. A link that exceeds a
  * bound is ignored from then on, and its endpoint is closed.
  */
 final class Arrivals {
-    private static final int MAX_HEADER = Envelope.WRITE_LENGTH + UcxWire.MAX_MESSAGE_BEHIND;
+    /** Maximum length of an envelope with the header of a message whose body lies apart. */
+    private static final int MAX_HEADER = 128;
     /** A long message on a slow path may be overdelivered by everything in flight on a fast one. */
     private static final long MAX_EARLY_BYTES = Math.min(1 << 30, Runtime.getRuntime().maxMemory() / 4);
     /** Limit on links whose first message was overdelivered. */
@@ -34,11 +35,11 @@ final class Arrivals {
     private final Queue<Inflow> unknown = new ArrayDeque<>();
     private final List<UcpEndpoint> accepted;
     private final List<UcpEndpoint> failed;
-    private final Registrations registrations;
     private final long maxEarlyBytes;
     private final ExpandableRingBuffer kept = new ExpandableRingBuffer();
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
-    private final UnsafeBuffer data = new UnsafeBuffer(0, 0);
+    private final UnsafeBuffer body = new UnsafeBuffer(0, 0);
+    private final UnsafeBuffer nothing = new UnsafeBuffer(0, 0);
     private final ExpandableRingBuffer.MessageConsumer keptConsumer = this::deliverKept;
     private long earlyBytes;
     private Inbox inbox;
@@ -52,15 +53,14 @@ final class Arrivals {
      * @param accepted endpoints of peers
      * @param failed receives endpoints that are to be closed
      */
-    Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, Registrations registrations) {
-        this(accepted, failed, registrations, MAX_EARLY_BYTES);
+    Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed) {
+        this(accepted, failed, MAX_EARLY_BYTES);
     }
 
-    Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, Registrations registrations, long maxEarlyBytes) {
+    Arrivals(List<UcpEndpoint> accepted, List<UcpEndpoint> failed, long maxEarlyBytes) {
         this.maxEarlyBytes = maxEarlyBytes;
         this.accepted = accepted;
         this.failed = failed;
-        this.registrations = registrations;
     }
 
     /** Begins a poll, and first delivers kept messages. */
@@ -114,46 +114,30 @@ final class Arrivals {
         return earlyBytes;
     }
 
-    /** Receives a message from UCX. */
-    void message(long address, int length, UcpEndpoint replyTo) {
-        if (length < Envelope.LENGTH) {
+    /** Receives a message from UCX; if there is a header, it lies there with its envelope, and only its body apart. */
+    void message(long header, int headerLength, long address, int length, UcpEndpoint replyTo) {
+        boolean apart = headerLength > 0;
+        if ((apart ? headerLength : length) < Envelope.LENGTH || headerLength > MAX_HEADER) {
             return;
         }
-        view.wrap(address, length);
+        view.wrap(apart ? header : address, apart ? headerLength : length);
+        body.wrap(address, apart ? length : 0);
         Inflow inflow = inflow(view, replyTo);
-        long sequence = Envelope.sequence(view, 0);
-        if (!inflow.isNext(sequence)) {
-            if (inflow.isEarly(sequence)) {
-                keep(inflow, sequence, new Inflow.Early(0, bytes(view)));
-            }
-            return;
+        long sequence = Envelope.sequence(view);
+        if (inflow.isNext(sequence)) {
+            inflow.advance();
+            deliver(view, body);
+            processEarly(inflow);
+        } else if (inflow.isEarly(sequence)) {
+            keep(inflow, sequence, join(view, body));
         }
-        inflow.advance();
-        deliver(view, Envelope.LENGTH, length - Envelope.LENGTH);
-        processEarly(inflow);
     }
 
-    /** Receives a piece of a put from UCX. */
-    void write(long header, int headerLength, long address, int length, UcpEndpoint replyTo) {
-        if (headerLength < Envelope.WRITE_LENGTH || headerLength > MAX_HEADER) {
-            return;
-        }
-        view.wrap(header, headerLength);
-        data.wrap(address, length);
-        Inflow inflow = inflow(view, replyTo);
-        long sequence = Envelope.sequence(view, 0);
-        if (!inflow.isNext(sequence)) {
-            if (inflow.isEarly(sequence)) {
-                byte[] bytes = new byte[headerLength + length];
-                view.getBytes(0, bytes, 0, headerLength);
-                data.getBytes(0, bytes, headerLength, length);
-                keep(inflow, sequence, new Inflow.Early(headerLength, bytes));
-            }
-            return;
-        }
-        inflow.advance();
-        write(inflow, data, 0, length);
-        processEarly(inflow);
+    private static byte[] join(DirectBuffer head, DirectBuffer body) {
+        byte[] message = new byte[head.capacity() + body.capacity()];
+        head.getBytes(0, message, 0, head.capacity());
+        body.getBytes(0, message, head.capacity(), body.capacity());
+        return message;
     }
 
     /** Receives a link's request to be notified when everything that it sent has arrived. */
@@ -163,14 +147,14 @@ final class Arrivals {
         }
         view.wrap(address, length);
         Inflow inflow = inflow(view, replyTo);
-        if (inflow.isNext(Envelope.sequence(view, 0))) {
+        if (inflow.isNext(Envelope.sequence(view))) {
             inflow.requestGoodbye();
         }
     }
 
     // The first message of a link, and a goodbye, come with the endpoint for answers.
     private Inflow inflow(DirectBuffer envelope, UcpEndpoint replyTo) {
-        long link = Envelope.link(envelope, 0);
+        long link = Envelope.link(envelope);
         Inflow inflow = inflows.get(link);
         if (inflow == null) {
             inflow = new Inflow(link);
@@ -204,9 +188,9 @@ final class Arrivals {
         }
     }
 
-    private void keep(Inflow inflow, long sequence, Inflow.Early message) {
+    private void keep(Inflow inflow, long sequence, byte[] message) {
         inflow.keep(sequence, message);
-        earlyBytes += message.cost();
+        earlyBytes += Inflow.cost(message);
         while (earlyBytes > maxEarlyBytes) {
             Inflow largest = inflow;
             for (Inflow other : inflows.values()) {
@@ -227,60 +211,30 @@ final class Arrivals {
     }
 
     private void processEarly(Inflow inflow) {
-        for (Inflow.Early next = inflow.next(); next != null; next = inflow.next()) {
-            earlyBytes -= next.cost();
+        for (byte[] next = inflow.next(); next != null; next = inflow.next()) {
+            earlyBytes -= Inflow.cost(next);
             inflow.advance();
-            data.wrap(next.bytes());
-            if (next.head() > 0) {
-                view.wrap(next.bytes(), 0, next.head());
-                write(inflow, data, next.head(), data.capacity() - next.head());
-            } else {
-                deliver(data, Envelope.LENGTH, data.capacity() - Envelope.LENGTH);
-            }
+            view.wrap(next);
+            body.wrap(next, 0, 0);
+            deliver(view, body);
         }
     }
 
-    private void write(Inflow inflow, DirectBuffer from, int offset, int length) {
-        boolean written;
-        try {
-            written = registrations.write(Envelope.registration(view, 0), Envelope.token(view, 0),
-                    Envelope.offset(view, 0), from, offset, length);
-        } catch (Throwable e) {
-            // Thrown by an interceptor; the data may not have been stored anywhere.
-            fail(e);
-            written = false;
-        }
-        if (!written) {
-            breakOff(inflow, "wrote outside of registered memory, or an interceptor failed");
-            return;
-        }
-        if (Envelope.isLast(view, 0)) {
-            inflow.countPut();
-        }
-        if (view.capacity() > Envelope.WRITE_LENGTH) {
-            deliver(view, Envelope.WRITE_LENGTH, view.capacity() - Envelope.WRITE_LENGTH);
-        }
-    }
-
-    private static byte[] bytes(DirectBuffer buffer) {
-        byte[] bytes = new byte[buffer.capacity()];
-        buffer.getBytes(0, bytes);
-        return bytes;
-    }
-
-    private void deliver(DirectBuffer buffer, int offset, int length) {
+    /** Delivers a message behind its envelope, with a body that may lie apart. */
+    private void deliver(DirectBuffer head, DirectBuffer rest) {
+        int length = head.capacity() - Envelope.LENGTH;
         if (inbox == null) {
             return;
         }
         if (remaining <= 0 || !kept.isEmpty()) {
-            kept.append(buffer, offset, length);
-            return;
+            kept.append(new UnsafeBuffer(join(head, rest)), Envelope.LENGTH, length + rest.capacity());
+        } else {
+            call(head, Envelope.LENGTH, length, rest);
         }
-        call(buffer, offset, length);
     }
 
     private boolean deliverKept(MutableDirectBuffer buffer, int offset, int length, int headOffset) {
-        call(buffer, offset, length);
+        call(buffer, offset, length, nothing);
         return true;
     }
 
@@ -293,11 +247,15 @@ final class Arrivals {
         }
     }
 
-    private void call(DirectBuffer buffer, int offset, int length) {
+    private void call(DirectBuffer buffer, int offset, int length, DirectBuffer rest) {
         remaining--;
         delivered++;
         try {
-            inbox.onMessage(buffer, offset, length);
+            if (rest.capacity() == 0) {
+                inbox.onMessage(buffer, offset, length);
+            } else {
+                inbox.onParts(buffer, offset, length, rest, 0, rest.capacity());
+            }
         } catch (Throwable e) {
             fail(e);
         }

@@ -6,34 +6,21 @@ import org.openucx.jucx.ucp.UcpEndpoint;
 
 /** The receiving end of one link of a peer. */
 final class Inflow {
-    private static final int MAX_UNREPORTED = 256;
-    private static final long REPORT_DELAY_NS = 5_000_000;
+    /** Approximate overhead of a map entry in Java. */
+    private static final int ENTRY_BYTES = 256;
     /** In place of the number of the next message. */
     private static final long BROKEN = -1;
 
     private final long link;
-    private final Map<Long, Early> early = new HashMap<>();
+    private final Map<Long, byte[]> early = new HashMap<>();
     private long earlyBytes;
     private UcpEndpoint endpoint;
     private long expected;
-    private long written;
-    private long reported;
-    private long unreportedSinceNs;
     private boolean leaving;
 
-    /**
-     * A message, or a write with its envelope, that arrived before its predecessor.
-     *
-     * @param head length of the envelope of a write, else 0
-     */
-    record Early(int head, byte[] bytes) {
-        /** Approximate overhead of a map entry in Java. */
-        private static final int OWN_BYTES = 256;
-
-        /** Returns the memory that it uses, in bytes. */
-        long cost() {
-            return OWN_BYTES + bytes.length;
-        }
+    /** Returns the memory that a message which arrived before its predecessor uses, in bytes. */
+    static long cost(byte[] message) {
+        return ENTRY_BYTES + message.length;
     }
 
     Inflow(long link) {
@@ -67,9 +54,9 @@ final class Inflow {
         return expected != BROKEN && sequence > expected && !early.containsKey(sequence);
     }
 
-    void keep(long sequence, Early message) {
+    void keep(long sequence, byte[] message) {
         early.put(sequence, message);
-        earlyBytes += message.cost();
+        earlyBytes += cost(message);
     }
 
     /** Returns the memory used by early messages, in bytes. */
@@ -78,10 +65,10 @@ final class Inflow {
     }
 
     /** Removes and returns the next message if it arrived early, else {@code null}. */
-    Early next() {
-        Early next = early.isEmpty() ? null : early.remove(expected);
+    byte[] next() {
+        byte[] next = early.isEmpty() ? null : early.remove(expected);
         if (next != null) {
-            earlyBytes -= next.cost();
+            earlyBytes -= cost(next);
         }
         return next;
     }
@@ -97,40 +84,18 @@ final class Inflow {
         return expected == BROKEN;
     }
 
-    /** Counts a put that arrived completely. */
-    void countPut() {
-        if (written == reported) {
-            unreportedSinceNs = System.nanoTime();
-        }
-        written++;
-    }
-
-    /** Returns the number of puts that arrived completely. */
-    long written() {
-        return written;
-    }
-
     /** Notes that the peer has asked to be notified when everything has arrived. */
     void requestGoodbye() {
         leaving = true;
     }
 
-    boolean isLeaving() {
-        return leaving;
+    /** Returns whether the peer waits for the answer that everything has arrived. */
+    boolean isAnswerDue() {
+        return leaving && endpoint != null;
     }
 
-    /**
-     * Returns whether progress should be reported to the peer now: reports are batched, because each has a cost and the
-     * peer does not block on them.
-     */
-    boolean isReportDue() {
-        return endpoint != null && (leaving || written - reported >= MAX_UNREPORTED
-                || written > reported && System.nanoTime() - unreportedSinceNs >= REPORT_DELAY_NS);
-    }
-
-    /** Notes that progress was reported to the peer. */
-    void markReported() {
-        reported = written;
+    /** Notes that the peer was answered. */
+    void markAnswered() {
         leaving = false;
     }
 }

@@ -37,15 +37,14 @@ final class Puts {
     }
 
     RemoteWrites.Target attach(UcxKey key) {
-        long address = key.rest().getLong();
         // UCX reads the packed key without knowing its length: pad the buffer with bytes that it may read.
-        ByteBuffer packed = ByteBuffer.allocateDirect(2 * RemoteWrites.MAX_KEY_LENGTH).put(key.rest()).clear();
+        ByteBuffer packed = ByteBuffer.allocateDirect(2 * RemoteWrites.MAX_KEY_LENGTH).put(key.packed()).clear();
         try {
             UcpRemoteKey unpacked = endpoint.unpackRemoteKey(packed);
             openKeys.add(unpacked);
-            return new NetworkTarget(this, key, address, unpacked);
+            return new NetworkTarget(this, key, unpacked);
         } catch (UcxException e) {
-            throw UcxKey.malformed(key.rest().capacity(), e);
+            throw UcxKey.malformed(key.packed().capacity(), e);
         }
     }
 
@@ -139,17 +138,11 @@ final class Puts {
     }
 
     /** Memory that a peer registered. */
-    private record NetworkTarget(Puts puts, UcxKey key, long address, UcpRemoteKey unpacked)
-            implements RemoteWrites.Target {
+    private record NetworkTarget(Puts puts, UcxKey key, UcpRemoteKey unpacked) implements RemoteWrites.Target {
         @Override
         public int put(long offset, MemorySegment source, RemoteWrites.Completion completion, long tag) {
             key.check(offset, source.byteSize());
-            return puts.put(unpacked, address + offset, source, completion, tag);
-        }
-
-        @Override
-        public boolean isOrdered() {
-            return false;
+            return puts.put(unpacked, key.address() + offset, source, completion, tag);
         }
 
         @Override

@@ -17,6 +17,7 @@ final class SendRing implements AutoCloseable {
     private final UnsafeBuffer buffer;
     private final UcpRequest[] requests = new UcpRequest[MAX_REQUESTS];
     private final int[] ends = new int[MAX_REQUESTS];
+    private final Runnable[] releases = new Runnable[MAX_REQUESTS];
     private int head;
     private int count;
     private int start;
@@ -52,12 +53,13 @@ final class SendRing implements AutoCloseable {
         return length < start ? 0 : -1;
     }
 
-    /** Holds claimed bytes until the request completes. */
-    void hold(int at, int length, UcpRequest request) {
+    /** Holds claimed bytes until the request completes; then {@link #reclaim} calls {@code release} if not null. */
+    void hold(int at, int length, UcpRequest request, Runnable release) {
         end = at + length;
         int tail = (head + count) % MAX_REQUESTS;
         requests[tail] = request;
         ends[tail] = end;
+        releases[tail] = release;
         count++;
     }
 
@@ -77,12 +79,18 @@ final class SendRing implements AutoCloseable {
         return address;
     }
 
-    private void reclaim() {
+    /** Frees the bytes of completed requests. */
+    void reclaim() {
         while (count > 0 && requests[head].isCompleted()) {
+            Runnable release = releases[head];
             requests[head] = null;
+            releases[head] = null;
             start = ends[head];
             head = (head + 1) % MAX_REQUESTS;
             count--;
+            if (release != null) {
+                release.run();
+            }
         }
     }
 

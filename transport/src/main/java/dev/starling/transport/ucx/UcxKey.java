@@ -6,24 +6,24 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
- * The key of registered memory: the kind of write (1 byte) and the length of the memory in bytes (8); then for writes
- * that travel as messages the number and the token of the registration (8 each), for those of the network the address
- * (8) and UCX's packed key.
+ * The key of memory that a peer registered with UCX.
+ *
+ * @param length of the memory in bytes
+ * @param address of the memory in its process
+ * @param packed UCX's own key
  */
-record UcxKey(byte kind, long length, ByteBuffer rest) {
-    static final byte MESSAGES = 1;
-    static final byte NETWORK = 2;
-    static final int MESSAGES_LENGTH = 1 + 3 * Long.BYTES;
+record UcxKey(long length, long address, ByteBuffer packed) {
+    private static final int FIXED = 2 * Long.BYTES;
 
-    private static final int MIN_LENGTH = 1 + 2 * Long.BYTES;
+    byte[] encode() {
+        return ByteBuffer.allocate(FIXED + packed.remaining()).order(ByteOrder.LITTLE_ENDIAN).putLong(length)
+                .putLong(address).put(packed.duplicate()).array();
+    }
 
     static UcxKey of(byte[] key) {
-        if (key.length > MIN_LENGTH && key.length <= RemoteWrites.MAX_KEY_LENGTH) {
-            ByteBuffer bytes = ByteBuffer.wrap(key).order(ByteOrder.LITTLE_ENDIAN);
-            UcxKey read = new UcxKey(bytes.get(), bytes.getLong(), bytes);
-            if (read.length > 0 && (read.kind == NETWORK || read.kind == MESSAGES && key.length == MESSAGES_LENGTH)) {
-                return read;
-            }
+        ByteBuffer bytes = ByteBuffer.wrap(key).order(ByteOrder.LITTLE_ENDIAN);
+        if (key.length > FIXED && key.length <= RemoteWrites.MAX_KEY_LENGTH && bytes.getLong(0) > 0) {
+            return new UcxKey(bytes.getLong(), bytes.getLong(), bytes);
         }
         throw malformed(key.length, null);
     }

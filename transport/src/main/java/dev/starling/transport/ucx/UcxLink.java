@@ -26,7 +26,6 @@ final class UcxLink implements Link {
     private final UcxWire wire;
     private final InetSocketAddress peer;
     private final SendRing ring = new SendRing(RING_CAPACITY);
-    private final Writes writes = new Writes(this);
     private State state = State.APART;
     private UcpEndpoint endpoint;
     private Puts puts;
@@ -49,22 +48,47 @@ final class UcxLink implements Link {
     @Override
     public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
             int bodyLength) {
-        if (!isConnected()) {
-            return state == State.APART || state == State.CONNECTING ? Wire.NOT_CONNECTED : gone();
-        }
         int length = headerLength + bodyLength;
-        UcxWire.checkLength(length);
-        // Do not overtake puts that wait for room.
-        int at = writes.send() ? ring.claim(Envelope.LENGTH + length) : -1;
+        int at = claim(length, Envelope.LENGTH + length);
         if (at < 0) {
-            return Wire.BACK_PRESSURED;
+            return at;
         }
-        Envelope.write(ring.buffer(), at, id, sequence);
         ring.buffer().putBytes(at + Envelope.LENGTH, header, headerOffset, headerLength);
         if (bodyLength > 0) {
             ring.buffer().putBytes(at + Envelope.LENGTH + headerLength, body, bodyOffset, bodyLength);
         }
-        return send(UcxWire.MESSAGE, at, Envelope.LENGTH + length, 0, 0) == Wire.SENT ? Wire.SENT : gone();
+        return send(UcxWire.MESSAGE, at, 0, Envelope.LENGTH + length, ring.address() + at, null);
+    }
+
+    @Override
+    public int offerInPlace(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
+            int bodyLength, Runnable release) {
+        int at = claim(headerLength + bodyLength, Envelope.LENGTH + headerLength);
+        if (at < 0) {
+            return at;
+        }
+        if (!tuned && bodyLength >= BULK) {
+            // UCX has opened its connections by now.
+            tuned = true;
+            wire.tuneSockets(this);
+        }
+        ring.buffer().putBytes(at + Envelope.LENGTH, header, headerOffset, headerLength);
+        return send(UcxWire.MESSAGE, at, Envelope.LENGTH + headerLength, bodyLength, body.addressOffset() + bodyOffset,
+                release);
+    }
+
+    /** Returns the position of free bytes of the ring that begin with an envelope, or a code of {@link Wire}. */
+    private int claim(int messageLength, int length) {
+        if (!isConnected()) {
+            return state == State.APART || state == State.CONNECTING ? Wire.NOT_CONNECTED : gone();
+        }
+        UcxWire.checkLength(messageLength);
+        int at = ring.claim(length);
+        if (at < 0) {
+            return Wire.BACK_PRESSURED;
+        }
+        Envelope.write(ring.buffer(), at, id, sequence);
+        return at;
     }
 
     /** The peer left when everything that it had sent was here; some of it may have yet to be delivered. */
@@ -72,44 +96,29 @@ final class UcxLink implements Link {
         return wire.keepsMessages() ? Wire.BACK_PRESSURED : Wire.CLOSED;
     }
 
-    /** Sends a piece of a put, which is not copied, followed by a message if that has a length. */
-    int write(long registration, long token, long offset, boolean last, long address, int length, DirectBuffer message,
-            int messageLength) {
-        if (!tuned && length >= BULK) {
-            // UCX has opened its connections by now.
-            tuned = true;
-            wire.tuneSockets(this);
-        }
-        int at = failed ? -1 : ring.claim(Envelope.WRITE_LENGTH + messageLength);
-        if (at < 0) {
-            return Wire.BACK_PRESSURED;
-        }
-        Envelope.write(ring.buffer(), at, id, sequence);
-        Envelope.writeTarget(ring.buffer(), at, registration, token, offset, last);
-        ring.buffer().putBytes(at + Envelope.WRITE_LENGTH, message, 0, messageLength);
-        return send(UcxWire.WRITE, at, Envelope.WRITE_LENGTH + messageLength, address, length);
-    }
-
-    /** Sends bytes of the ring; for a write they precede the data. */
-    private int send(int kind, int at, int length, long data, int dataLength) {
+    /**
+     * Sends {@code headLength} bytes of the ring and a body, which lies in the ring if there are none. The body is
+     * released when UCX has read it.
+     */
+    private int send(int kind, int at, int headLength, int length, long body, Runnable release) {
         try {
-            long from = ring.address() + at;
             // The peer stores the endpoint for answers that comes with the first message.
             boolean answered = kind == UcxWire.GOODBYE || sequence == 0;
-            UcpRequest request = kind == UcxWire.WRITE
-                    ? UcxWire.send(endpoint, kind, from, length, data, dataLength, answered)
-                    : UcxWire.send(endpoint, kind, 0, 0, from, length, answered);
+            UcpRequest request = UcxWire.send(endpoint, kind, headLength == 0 ? 0 : ring.address() + at, headLength,
+                    body, length, answered);
             if (!request.isCompleted()) {
-                ring.hold(at, length, request);
+                ring.hold(at, headLength == 0 ? length : headLength, request, release);
             } else if (request.getStatus() != UcsConstants.STATUS.UCS_OK) {
                 failed = true;
-                return Wire.CLOSED;
+                return gone();
+            } else if (release != null) {
+                release.run();
             }
             sequence += kind == UcxWire.GOODBYE ? 0 : 1;
             return Wire.SENT;
         } catch (UcxException e) {
             failed = true;
-            return Wire.CLOSED;
+            return gone();
         }
     }
 
@@ -117,18 +126,10 @@ final class UcxLink implements Link {
         return state == State.CONNECTED && !failed;
     }
 
-    /** Returns whether waiting data can still be sent. */
-    boolean isAlive() {
-        return isConnected() || state == State.LEAVING && !failed;
-    }
-
-    int pieceLength() {
-        return wire.bulkMessageLength();
-    }
-
     /** Does pending work; returns the amount. */
     int work() {
-        int work = writes.work() + (puts == null ? 0 : puts.work());
+        ring.reclaim();
+        int work = puts == null ? 0 : puts.work();
         switch (state) {
             case APART -> {
                 if (System.nanoTime() - attemptNs >= 0) {
@@ -156,7 +157,7 @@ final class UcxLink implements Link {
                     sendGoodbye();
                 }
             }
-            case OVER -> work += ring.isEmpty() ? writes.fail() : 0;
+            case OVER -> { }
         }
         return work;
     }
@@ -199,19 +200,13 @@ final class UcxLink implements Link {
         attemptNs = System.nanoTime() + GOODBYE_NS;
         int at = ring.claim(Envelope.LENGTH);
         Envelope.write(ring.buffer(), at, id, sequence);
-        send(UcxWire.GOODBYE, at, Envelope.LENGTH, 0, 0);
+        send(UcxWire.GOODBYE, at, 0, Envelope.LENGTH, ring.address() + at, null);
     }
 
-    /**
-     * Receives a peer's progress: how many puts of the link of this id have arrived, and whether all of its messages
-     * have.
-     */
-    void onProgress(long link, long written, boolean all) {
-        if (link == id) {
-            writes.arrived(written);
-            if (all && state == State.LEAVING) {
-                deadlineNs = System.nanoTime();
-            }
+    /** Receives a peer's answer to a goodbye: all messages of the link of this id have arrived. */
+    void onDelivered(long link) {
+        if (link == id && state == State.LEAVING) {
+            deadlineNs = System.nanoTime();
         }
     }
 
@@ -242,7 +237,7 @@ final class UcxLink implements Link {
     }
 
     private boolean isQuiet() {
-        return ring.isEmpty() && writes.isEmpty() && (puts == null || puts.isEmpty());
+        return ring.isEmpty() && (puts == null || puts.isEmpty());
     }
 
     /** Frees the send ring; the link is over or the worker is closed. */
@@ -255,8 +250,7 @@ final class UcxLink implements Link {
             throw new TransportException(TransportException.Problem.LOST, "the link to " + peer + " is not connected",
                     "attach a key after the peer has sent it and this link has sent a message");
         }
-        UcxKey read = UcxKey.of(key);
-        return read.kind() == UcxKey.NETWORK ? puts.attach(read) : writes.attach(read);
+        return puts.attach(UcxKey.of(key));
     }
 
     @Override

@@ -3,8 +3,6 @@ package dev.starling.transport.ucx;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.RemoteWrites;
 import java.lang.foreign.MemorySegment;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.function.Consumer;
 import org.openucx.jucx.UcxException;
 import org.openucx.jucx.ucp.UcpContext;
@@ -24,10 +22,7 @@ final class UcxRegistration implements RemoteWrites.Registration {
         try {
             memory = context.memoryMap(new UcpMemMapParams().setAddress(segment.address())
                     .setLength(segment.byteSize()).setMemoryType(UcsConstants.MEMORY_TYPE.UCS_MEMORY_TYPE_HOST));
-            ByteBuffer packed = memory.getRemoteKeyBuffer();
-            key = new byte[1 + 2 * Long.BYTES + packed.remaining()];
-            ByteBuffer.wrap(key).order(ByteOrder.LITTLE_ENDIAN).put(UcxKey.NETWORK).putLong(segment.byteSize())
-                    .putLong(segment.address()).put(packed);
+            key = new UcxKey(segment.byteSize(), segment.address(), memory.getRemoteKeyBuffer()).encode();
         } catch (UcxException e) {
             throw new TransportException(TransportException.Problem.NO_ROOM, "UCX cannot register "
                     + segment.byteSize() + " bytes: " + e.getMessage(), "raise the limit of locked memory", e);

@@ -41,23 +41,19 @@ final class UcxWire implements Wire, RemoteWrites {
             new UcpRequestParams().setMemoryType(UcsConstants.MEMORY_TYPE.UCS_MEMORY_TYPE_HOST);
 
     static final int MAX_MESSAGE = 1 << 20;
-    static final int MAX_MESSAGE_BEHIND = 128;
 
-    /** Ids of active messages: an {@link Envelope} and a message. */
+    /** Ids of active messages: an {@link Envelope} and a message, or as UCX's header both and then the body. */
     static final int MESSAGE = 1;
-    /** An envelope and a piece of a put. */
-    static final int WRITE = 2;
     /** An envelope that requests an answer when everything before it has arrived. */
-    static final int GOODBYE = 3;
-    /** Progress of a link: its id, the number of its puts that have arrived, 1 if all of its messages have. */
-    static final int PROGRESS = 4;
+    static final int GOODBYE = 2;
+    /** The answer to a goodbye: the id of the link. */
+    static final int DELIVERED = 3;
 
     /** How long a peer may take to receive what was sent before a link was closed. */
     static final long CLOSE_NS = 500_000_000;
 
     private static final System.Logger LOG = System.getLogger(UcxWire.class.getName());
     private static final int MAX_PROGRESS = 16;
-    private static final int PROGRESS_LENGTH = 3 * Long.BYTES;
 
     /** Records the process's sockets before UCX opens any. */
     private final HostSockets hostSockets = new HostSockets();
@@ -74,8 +70,7 @@ final class UcxWire implements Wire, RemoteWrites {
     private final List<UcpEndpoint> failed = new ArrayList<>();
     private final SendRing replies = new SendRing(4096);
     private final UnsafeBuffer answer = new UnsafeBuffer(0, 0);
-    private final Registrations registrations = new Registrations();
-    private final Arrivals arrivals = new Arrivals(accepted, failed, registrations);
+    private final Arrivals arrivals = new Arrivals(accepted, failed);
     private final boolean networkWrites;
     private final Set<UcxRegistration> registered = new HashSet<>();
     private Backoff backoff = Backoff.forThreads(1);
@@ -101,10 +96,9 @@ final class UcxWire implements Wire, RemoteWrites {
             worker = context.newWorker(new UcpWorkerParams());
             opened.addFirst(worker);
             events = settings.onlyTcp() ? new Events(worker) : null;
-            handle(MESSAGE, (_, _, data, length, replyTo) -> arrivals.message(data, length, replyTo));
-            handle(WRITE, arrivals::write);
+            handle(MESSAGE, arrivals::message);
             handle(GOODBYE, (_, _, data, length, replyTo) -> arrivals.goodbye(data, length, replyTo));
-            handle(PROGRESS, (_, _, data, length, _) -> onProgress(data, length));
+            handle(DELIVERED, (_, _, data, length, _) -> onDelivered(data, length));
             listener = listen(config);
             opened.addFirst(listener);
             address = HostPort.format(config.host(), listener.getAddress().getPort());
@@ -138,44 +132,36 @@ final class UcxWire implements Wire, RemoteWrites {
         }, UcpConstants.UCP_AM_FLAG_WHOLE_MSG);
     }
 
-    private void onProgress(long from, int length) {
-        if (length == PROGRESS_LENGTH) {
+    private void onDelivered(long from, int length) {
+        if (length == Long.BYTES) {
             answer.wrap(from, length);
-            long link = answer.getLong(0);
-            long written = answer.getLong(Long.BYTES);
-            boolean all = answer.getLong(2 * Long.BYTES) != 0;
-            for (int i = 0; i < links.size(); i++) {
-                links.get(i).onProgress(link, written, all);
-            }
             for (int i = 0; i < closing.size(); i++) {
-                closing.get(i).onProgress(link, written, all);
+                closing.get(i).onDelivered(answer.getLong(0));
             }
         }
     }
 
-    private int reportProgress() {
-        int reported = 0;
+    private int answerGoodbyes() {
+        int answered = 0;
         for (Inflow inflow : arrivals.inflows()) {
-            int at = inflow.isReportDue() ? replies.claim(PROGRESS_LENGTH) : -1;
+            int at = inflow.isAnswerDue() ? replies.claim(Long.BYTES) : -1;
             if (at < 0) {
                 continue;
             }
             replies.buffer().putLong(at, inflow.link());
-            replies.buffer().putLong(at + Long.BYTES, inflow.written());
-            replies.buffer().putLong(at + 2 * Long.BYTES, inflow.isLeaving() ? 1 : 0);
             try {
-                UcpRequest request = send(inflow.endpoint(), PROGRESS, 0, 0, replies.address() + at, PROGRESS_LENGTH,
+                UcpRequest request = send(inflow.endpoint(), DELIVERED, 0, 0, replies.address() + at, Long.BYTES,
                         false);
                 if (!request.isCompleted()) {
-                    replies.hold(at, PROGRESS_LENGTH, request);
+                    replies.hold(at, Long.BYTES, request, null);
                 }
             } catch (UcxException e) {
                 LOG.log(Level.DEBUG, "cannot answer a link that is gone", e);
             }
-            inflow.markReported();
-            reported++;
+            inflow.markAnswered();
+            answered++;
         }
-        return reported;
+        return answered;
     }
 
     private UcpListener listen(WireConfig config) {
@@ -272,7 +258,7 @@ final class UcxWire implements Wire, RemoteWrites {
             }
         }
         failed.clear();
-        work += reportProgress();
+        work += answerGoodbyes();
         for (int i = 0; i < links.size(); i++) {
             work += links.get(i).work();
         }
@@ -342,14 +328,21 @@ final class UcxWire implements Wire, RemoteWrites {
     }
 
     @Override
+    public boolean sendsInPlace() {
+        return true;
+    }
+
+    @Override
+    public RemoteWrites remoteWrites() {
+        return networkWrites ? this : null;
+    }
+
+    @Override
     public Registration register(MemorySegment memory) {
         checkOpen();
         if (!memory.isNative() || memory.byteSize() == 0) {
             throw new TransportException(TransportException.Problem.ARGUMENT,
                     "only native memory of at least 1 byte can be registered, got " + memory, "");
-        }
-        if (!networkWrites) {
-            return registrations.register(memory);
         }
         UcxRegistration registration = new UcxRegistration(context, memory, registered::remove);
         registered.add(registration);

@@ -15,11 +15,14 @@ import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.TransportException.Problem;
 import dev.starling.transport.contract.FreePort;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -78,6 +81,41 @@ class WireContractTest {
 
     private TransportException failure(TransportConfig config) {
         return catchThrowableOfType(TransportException.class, () -> open(config).close());
+    }
+
+    @Test
+    void deliversBodiesThatAreSentInPlaceAndThenReleasesThem() {
+        try (Wire from = open(); Wire to = open(); Arena arena = Arena.ofShared()) {
+            Link link = from.open(to.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            int bytes = Math.min(300_001, from.maxMessageLength() - HEADER);
+            byte[] random = new byte[bytes];
+            new Random(6).nextBytes(random);
+            MemorySegment memory = arena.allocate(bytes);
+            memory.copyFrom(MemorySegment.ofArray(random));
+            UnsafeBuffer body = new UnsafeBuffer(memory.address(), bytes);
+            UnsafeBuffer header = new UnsafeBuffer(new byte[HEADER]);
+            int count = 30;
+            int[] sent = {0};
+            int[] released = {0};
+            int[] received = {0};
+            await(() -> {
+                header.putLong(0, 1 + sent[0]);
+                if (sent[0] < count && link.offerInPlace(header, 0, HEADER, body, 0, bytes, () -> released[0]++)
+                        == Wire.SENT) {
+                    sent[0]++;
+                }
+                to.poll((buffer, offset, length) -> {
+                    if (length == HEADER + bytes) {
+                        byte[] arrived = new byte[bytes];
+                        buffer.getBytes(offset + HEADER, arrived);
+                        assertThat(buffer.getLong(offset)).isEqualTo(++received[0]);
+                        assertThat(arrived).isEqualTo(random);
+                    }
+                }, 4);
+                return received[0] == count && released[0] == count;
+            }, from);
+        }
     }
 
     /** Returns a message of a size from 0 to the maximum, with distinct contents. */

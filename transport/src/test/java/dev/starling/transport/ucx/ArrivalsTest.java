@@ -4,12 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.starling.transport.spi.RemoteWrites;
 import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -24,21 +19,16 @@ import org.openucx.jucx.ucp.UcpEndpoint;
 /** Processing of messages that arrive in any order, from unknown endpoints. */
 class ArrivalsTest {
     private static final long MAX_EARLY = 1 << 20;
-    private static final int TARGET_BYTES = 1 << 12;
 
     private final Arena arena = Arena.ofConfined();
     private final List<UcpEndpoint> failed = new ArrayList<>();
-    private final Registrations registrations = new Registrations();
-    private final Arrivals arrivals = new Arrivals(new ArrayList<>(), failed, registrations, MAX_EARLY);
+    private final Arrivals arrivals = new Arrivals(new ArrayList<>(), failed, MAX_EARLY);
     /** A message with link and number as a sender writes them, followed by a body. */
     private final UnsafeBuffer message = new UnsafeBuffer(arena.allocate(1 << 16, 8).address(), 1 << 16);
-    private final MemorySegment target = arena.allocate(TARGET_BYTES, 8);
     private final List<List<Long>> received = new ArrayList<>();
-    private RemoteWrites.Registration registration;
 
     @BeforeEach
     void begin() {
-        registration = registrations.register(target);
         for (int link = 0; link < 4; link++) {
             received.add(new ArrayList<>());
         }
@@ -46,9 +36,6 @@ class ArrivalsTest {
             int link = (int) buffer.getLong(offset);
             long number = buffer.getLong(offset + Long.BYTES);
             received.get(link).add(number);
-            long at = link * 8L;
-            // A message behind a write is delivered after the data of the write.
-            assertThat(length > 2 * Long.BYTES || target.get(ValueLayout.JAVA_LONG, at) == number).isTrue();
         }, Integer.MAX_VALUE);
     }
 
@@ -61,19 +48,16 @@ class ArrivalsTest {
         Envelope.write(message, 0, link, number);
         message.putLong(Envelope.LENGTH, link);
         message.putLong(Envelope.LENGTH + Long.BYTES, number);
-        arrivals.message(message.addressOffset(), Envelope.LENGTH + length, null);
+        arrivals.message(0, 0, message.addressOffset(), Envelope.LENGTH + length, null);
     }
 
-    private void write(long link, long number, RemoteWrites.Registration to) {
-        ByteBuffer key = ByteBuffer.wrap(to.key()).order(ByteOrder.LITTLE_ENDIAN);
+    /** Sends a message whose header comes with the envelope and whose body lies apart. */
+    private void sendApart(long link, long number, int length) {
         Envelope.write(message, 0, link, number);
-        Envelope.writeTarget(message, 0, key.getLong(9), key.getLong(17), link * 8, true);
-        message.putLong(Envelope.WRITE_LENGTH, link);
-        message.putLong(Envelope.WRITE_LENGTH + Long.BYTES, number);
-        int data = 1 << 15;
-        message.putLong(data, number);
-        arrivals.write(message.addressOffset(), Envelope.WRITE_LENGTH + 2 * Long.BYTES, message.addressOffset() + data,
-                Long.BYTES, null);
+        message.putLong(Envelope.LENGTH, link);
+        message.putLong(Envelope.LENGTH + Long.BYTES, number);
+        arrivals.message(message.addressOffset(), Envelope.LENGTH + 2 * Long.BYTES,
+                message.addressOffset() + (1 << 15), length, null);
     }
 
     private static Long[] upTo(int count) {
@@ -89,7 +73,7 @@ class ArrivalsTest {
     }
 
     @Test
-    void restoresTheOrderOfMessagesAndWritesOfEachLink() {
+    void restoresTheOrderOfTheMessagesOfEachLink() {
         int each = 300;
         List<int[]> all = new ArrayList<>();
         for (int i = 0; i < 4 * each; i++) {
@@ -98,10 +82,11 @@ class ArrivalsTest {
         Random random = new Random(3);
         Collections.shuffle(all, random);
         for (int[] next : all) {
+            int length = 100 + random.nextInt(200);
             if (next[1] % 3 == 0) {
-                send(next[0], next[1], 100 + random.nextInt(200));
+                send(next[0], next[1], length);
             } else {
-                write(next[0], next[1], registration);
+                sendApart(next[0], next[1], length);
             }
             if (random.nextInt(4) == 0) {
                 send(next[0], next[1], 100);
@@ -117,7 +102,7 @@ class ArrivalsTest {
     void limitsTheMemoryOfEarlyMessages() {
         for (int number = 1; number <= 10; number++) {
             send(0, number, 1000);
-            write(1, number, registration);
+            sendApart(1, number, 100);
         }
         long honest = arrivals.earlyBytes();
         assertThat(honest).isBetween(10_000L, 20_000L);
@@ -173,28 +158,15 @@ class ArrivalsTest {
     }
 
     @Test
-    void propagatesAnInterceptorsExceptionAndEndsTheLink() {
-        registration.onWrite((offset, _, _) -> {
-            if (offset == 0) {
-                throw new AssertionError("thrown by the interceptor");
-            }
-            return false;
-        });
-        write(1, 0, registration);
-        write(0, 2, registration);
-        assertThatCode(() -> {
-            write(0, 0, registration);
-            for (long number : new long[]{1, -1, 0, 1}) {
-                send(0, number, 100);
-            }
-        }).doesNotThrowAnyException();
-        write(1, 1, registration);
-        assertThatThrownBy(arrivals::end).isInstanceOf(AssertionError.class).hasMessage("thrown by the interceptor");
-        assertThat(received.get(0)).as("messages behind a failed write").isEmpty();
+    void propagatesAnExceptionOfTheInboxOnceEverythingIsDelivered() {
+        arrivals.begin((buffer, offset, _) -> {
+            received.get(1).add(buffer.getLong(offset + Long.BYTES));
+            throw new AssertionError("thrown by the inbox");
+        }, Integer.MAX_VALUE);
+        send(1, 1, 100);
+        assertThatCode(() -> send(1, 0, 100)).doesNotThrowAnyException();
+        assertThatThrownBy(arrivals::end).isInstanceOf(AssertionError.class).hasMessage("thrown by the inbox");
         assertThat(received.get(1)).containsExactly(upTo(2));
-        assertThat(target.get(ValueLayout.JAVA_LONG, 0)).isZero();
-        assertThat(arrivals.earlyBytes()).isZero();
-        assertThat(failed).as("endpoints, since none is known").isEmpty();
         assertThat(arrivals.end()).isEqualTo(2);
     }
 }

@@ -28,7 +28,7 @@ final class UcxPeer {
 
     /** Arguments: options of the wire, {@code name=value}. */
     public static void main(String[] args) {
-        TransportConfig config = TransportConfig.of("ucx", Secret.random());
+        TransportConfig config = TransportConfig.of("ucx", Secret.random()).option("writes", "network");
         for (String option : args) {
             config = config.option(option.substring(0, option.indexOf('=')), option.substring(option.indexOf('=') + 1));
         }

@@ -316,8 +316,9 @@ final class ServerCore implements AutoCloseable {
     void restore(RowTask newTask, List<RowRequest.Source> parts) {
         check();
         task = newTask;
-        newTask.begin(shard.hasRows() ? t -> new RowState.Restored(0, "") : shard.restoring(parts, () -> perform(Message.ROWS_READY)),
-                only != null ? null : "starling-ps-" + shard.server() + "-rows");
+        RowTask.Body body = shard.hasRows() ? _ -> new RowState.Restored(0, "")
+                : shard.restoring(parts, () -> perform(Message.ROWS_READY));
+        newTask.begin(body, only != null ? null : "starling-ps-" + shard.server() + "-rows");
     }
 
     private void await(EventHandler<Request> stage, long at) {

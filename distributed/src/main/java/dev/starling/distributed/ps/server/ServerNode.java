@@ -15,7 +15,6 @@ import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
 import dev.starling.distributed.ps.wire.SessionMessage;
-import dev.starling.distributed.state.RunNotes;
 import dev.starling.transport.Endpoint;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
@@ -25,6 +24,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.stream.Stream;
 import org.agrona.DirectBuffer;
@@ -65,7 +65,7 @@ public final class ServerNode {
     private final RowTasks tasks = new RowTasks();
     private long workingNs = Long.MIN_VALUE;
     private long notedStep = -1;
-    private byte[] notes = new byte[0];
+    private Map<String, String> notes = Map.of();
     private volatile ServerCore core;
     private volatile boolean done;
     private long lastSeenNs;
@@ -311,7 +311,7 @@ public final class ServerNode {
         int kind = buffer.getInt(offset + Message.KIND, Message.ORDER);
         int worker = buffer.getInt(offset + SessionMessage.SENDER, Message.ORDER);
         boolean known = worker >= 0 && worker < workers.length && workers[worker].endpoint() == from;
-        if (known && kind < SessionMessage.MIN_KIND) {
+        if (known && kind < SessionMessage.KIND) {
             onRequest(kind, buffer, offset, length);
             return;
         }
@@ -351,7 +351,7 @@ public final class ServerNode {
         switch (received) {
             case SessionMessage.RunLost m -> {
                 if (membership != null) {
-                    membership.onLossMessage(from, m.loss().loss());
+                    membership.onLossMessage(from, m.loss());
                 }
             }
             case SessionMessage.Notes m -> storeNotes(m.step(), m.notes());
@@ -384,8 +384,8 @@ public final class ServerNode {
         }
     }
 
-    private void storeNotes(long step, byte[] newNotes) {
-        if (step > notedStep && newNotes.length <= RunNotes.MAX_BYTES) {
+    private void storeNotes(long step, Map<String, String> newNotes) {
+        if (step > notedStep) {
             notedStep = step;
             notes = newNotes;
         }

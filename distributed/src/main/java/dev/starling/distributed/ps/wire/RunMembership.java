@@ -6,7 +6,6 @@ import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.encoding.LossReport;
-import dev.starling.distributed.group.Control;
 import dev.starling.distributed.group.Membership;
 import dev.starling.transport.Endpoint;
 import java.time.Duration;
@@ -136,7 +135,7 @@ public final class RunMembership implements AutoCloseable {
 
     /** Returns the message that {@link #onLossMessage} handles. */
     public SessionMessage message(PeerLostException loss) {
-        return new SessionMessage.RunLost(new Control.Lost(first.epoch(), LossReport.of(loss)));
+        return new SessionMessage.RunLost(LossReport.of(loss));
     }
 
     private void fail(DistributedException loss) {

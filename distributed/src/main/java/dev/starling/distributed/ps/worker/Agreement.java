@@ -4,8 +4,8 @@ import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
+import dev.starling.distributed.encoding.RecordCodec;
 import dev.starling.distributed.state.OwnRows;
-import dev.starling.distributed.state.RunNotes;
 import dev.starling.distributed.state.Throughput;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
@@ -18,7 +18,6 @@ import dev.starling.tensor.Tensor;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -58,20 +57,8 @@ public final class Agreement implements AutoCloseable {
      *
      * @param notes of its position in the run
      */
-    private record Start(int number, boolean proportional, boolean ownData, int rows, byte[] notes) {
-        byte[] encode() {
-            return ByteBuffer.allocate(10 + notes.length).putInt(number).put((byte) (proportional ? 1 : 0))
-                    .put((byte) (ownData ? 1 : 0)).putInt(rows).put(notes).array();
-        }
-
-        static Start decode(byte[] encoded) {
-            ByteBuffer in = ByteBuffer.wrap(encoded);
-            int number = in.getInt();
-            boolean proportional = in.get() != 0;
-            boolean ownData = in.get() != 0;
-            return new Start(number, proportional, ownData, in.getInt(), Arrays.copyOfRange(encoded, in.position(),
-                    encoded.length));
-        }
+    private record Start(int number, boolean proportional, boolean ownData, int rows, Map<String, String> notes) {
+        static final RecordCodec<Start> CODEC = RecordCodec.of(Start.class);
     }
 
     /**
@@ -87,12 +74,11 @@ public final class Agreement implements AutoCloseable {
         collectives = client.peers().collectives();
         workers = client.peers().world();
         ranks = new int[workers];
-        Start own = new Start(worker, proportional, ownData, ownData ? state.rows() : 0,
-                RunNotes.encode(state.notes()));
-        byte[][] encoded = explained("for all workers to start", () -> collectives.exchange(own.encode()));
+        Start own = new Start(worker, proportional, ownData, ownData ? state.rows() : 0, state.notes());
+        byte[][] encoded = explained("for all workers to start", () -> collectives.exchange(Start.CODEC.encode(own)));
         List<Start> starts = new ArrayList<>();
-        for (byte[] each : encoded) {
-            starts.add(Start.decode(each));
+        for (int rank = 0; rank < encoded.length; rank++) {
+            starts.add(Start.CODEC.decode(rank, encoded[rank]));
         }
         Start[] byNumber = new Start[workers];
         for (int rank = 0; rank < workers; rank++) {
@@ -109,7 +95,7 @@ public final class Agreement implements AutoCloseable {
         throughput = proportional && workers > 1 ? new Throughput(workers) : null;
         share = ownData ? OwnRows.share(worker, Arrays.stream(byNumber).map(Start::rows).toList())
                 : Share.part(worker, workers);
-        beginning = RunNotes.decode(byNumber[0].notes);
+        beginning = byNumber[0].notes;
         values = explained("for all workers to start", () -> collectives.symmetric((long) Double.BYTES * MAX_SUMMED
                 * workers));
     }

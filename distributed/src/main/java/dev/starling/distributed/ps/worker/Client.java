@@ -12,7 +12,6 @@ import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
 import dev.starling.distributed.ps.wire.SessionMessage;
-import dev.starling.distributed.state.RunNotes;
 import dev.starling.transport.Endpoint;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
@@ -378,7 +377,7 @@ public final class Client {
             return;
         }
         int kind = buffer.getInt(offset + Message.STATUS, Message.ORDER);
-        if (kind < SessionMessage.MIN_KIND) {
+        if (kind < SessionMessage.KIND) {
             onReply(kind, buffer, offset, length);
             return;
         }
@@ -404,7 +403,7 @@ public final class Client {
                             + "rejoins it; to make servers keep their state, give them a directory "
                             + "(ServerConfig.in, or --server-data)", server.number);
                 }
-                furthest = m.notes().length == 0 ? furthest : RunNotes.decode(m.notes());
+                furthest = m.notes().isEmpty() ? furthest : m.notes();
                 server.onWelcome();
             }
             case SessionMessage.Refused m -> failure = new DistributedException("server " + server.number
@@ -417,7 +416,7 @@ public final class Client {
             }
             case SessionMessage.RunLost m -> {
                 if (membership != null) {
-                    membership.onLossMessage(from, m.loss().loss());
+                    membership.onLossMessage(from, m.loss());
                 }
             }
             case SessionMessage.Working _ -> workingNs = nanoTime();

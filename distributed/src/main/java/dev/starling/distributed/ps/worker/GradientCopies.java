@@ -9,6 +9,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
@@ -58,7 +59,7 @@ public final class GradientCopies implements AutoCloseable {
             parts[i] = copies.part(addresses[i], size(parameters.get(i)));
             addresses[i] += memory.address();
             Spec spec = new Spec(DType.F32, parameters.get(i).shape(), device);
-            dense[i] = Scope.detached(() -> Tensor.allocate(spec));
+            dense[i] = Scope.detached(() -> Storage.allocate(spec));
         }
     }
 

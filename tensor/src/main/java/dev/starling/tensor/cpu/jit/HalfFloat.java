@@ -10,13 +10,13 @@ final class HalfFloat {
         return body.bits(Lane.I32, value);
     }
 
-    /** A multiplication rebases the exponent, which also normalises subnormal numbers. */
+    /** A multiplication rebases the exponent, which also normalises subnormal numbers. The bits are sign-extended. */
     static int widen(LoopBody body, int half) {
         int magnitude = body.shift(Primitive.SHL, body.and(half, i(body, 0x7FFF)), 13);
         int finite = body.reinterpret(body.mul(body.reinterpret(magnitude), body.constant(Lane.F32, 0x1p112)));
         int special = body.or(magnitude, i(body, INFINITY_BITS));
         int isFinite = body.less(magnitude, i(body, 0x7C00 << 13));
-        int sign = body.shift(Primitive.SHL, body.and(half, i(body, 0x8000)), 16);
+        int sign = body.and(half, i(body, Integer.MIN_VALUE));
         return body.reinterpret(body.or(body.select(isFinite, finite, special), sign));
     }
 
@@ -25,15 +25,14 @@ final class HalfFloat {
         int magnitude = body.and(bits, i(body, Integer.MAX_VALUE));
         int odd = body.and(body.shift(Primitive.SHR, magnitude, 13), i(body, 1));
         int rebased = body.add(magnitude, i(body, ((15 - 127) << 23) + 0xFFF));
-        int normal = body.shift(Primitive.SHR, body.add(rebased, odd), 13);
+        int normal = body.binary(Primitive.MIN, body.shift(Primitive.SHR, body.add(rebased, odd), 13),
+                i(body, 0x7C00));
         // Adding 1/2 aligns a subnormal's bits with the end of the float and rounds the bits below.
         int aligned = body.add(body.reinterpret(magnitude), body.constant(Lane.F32, 0.5));
         int subnormal = body.sub(body.reinterpret(aligned), i(body, Float.floatToRawIntBits(0.5f)));
         int isNan = body.less(i(body, INFINITY_BITS), magnitude);
-        int special = body.select(isNan, i(body, 0x7E00), i(body, 0x7C00));
-        int isSpecial = body.less(i(body, 0x477FEFFF), magnitude);
         int isSubnormal = body.less(magnitude, i(body, 0x38800000));
-        int half = body.select(isSpecial, special, body.select(isSubnormal, subnormal, normal));
+        int half = body.select(isNan, i(body, 0x7E00), body.select(isSubnormal, subnormal, normal));
         return body.or(half, body.and(body.shift(Primitive.SHR, bits, 16), i(body, 0x8000)));
     }
 

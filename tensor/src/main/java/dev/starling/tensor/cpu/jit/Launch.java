@@ -16,8 +16,8 @@ import java.util.Arrays;
  * }
  */
 public final class Launch implements RangeTask {
-    /** Number of elements per kernel call; the JVM would compile longer loops late. */
-    private static final int TILE = 1 << 14;
+    /** Number of elements per kernel call, which one thread computes; the JVM would compile longer loops late. */
+    public static final int TILE = 1 << 14;
     private static final int MAX_RANK = 16;
     private static final ThreadLocal<Launch> CURRENT = ThreadLocal.withInitial(Launch::new);
 
