@@ -19,7 +19,6 @@ import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
-import org.apache.spark.sql.execution.ColumnarToRowExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.util.TaskCompletionListener;
 import scala.collection.immutable.IndexedSeq;
@@ -50,9 +49,7 @@ final class ScoredExec extends SparkPlan {
 
     @Override
     public RDD<InternalRow> doExecute() {
-        RDD<InternalRow> rows = child.supportsColumnar() && !child.supportsRowBased()
-                ? ColumnarRows.of(child.executeColumnar(), child.output()) : child.execute();
-        return rows.mapPartitions(new OfPartition(pass, arguments, child.output(), output()), true,
+        return child.execute().mapPartitions(new OfPartition(pass, arguments, child.output(), output()), true,
                 ClassTag$.MODULE$.<InternalRow>apply(InternalRow.class));
     }
 
@@ -212,11 +209,9 @@ final class ScoredExec extends SparkPlan {
         return Plans.seq(List.of(child));
     }
 
-    /** Leaves out the conversion to rows that Spark inserts above a child that computes batches of columns. */
     @Override
     public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> replaced) {
-        return new ScoredExec(pass, arguments, results, replaced.head() instanceof ColumnarToRowExec conversion
-                ? conversion.child() : replaced.head());
+        return new ScoredExec(pass, arguments, results, replaced.head());
     }
 
     /** Overridden because Spark copies by reflection, which needs a public class. */

@@ -23,6 +23,8 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -40,6 +42,8 @@ import org.junit.jupiter.params.provider.CsvSource;
 class ScoringSpeedTest {
     private static final int BATCH = 256;
     private static final int ROUNDS = 5;
+    /** As docs/spark.md recommends for wide arrays. */
+    private static final String READER_BATCH = "spark.sql.parquet.columnarReaderBatchSize";
 
     private static TrainedModel model(Class<?> factory, ColumnType type, long... shape) {
         ModelDescription description = new ModelDescription(factory.getName(), Map.of("sizes", "784,1024,1024,10"));
@@ -48,6 +52,16 @@ class ScoringSpeedTest {
         try (Layer layer = description.build(Generator.seeded(1))) {
             return TrainedModel.of(SafeTensors.bytes(layer.state(), texts));
         }
+    }
+
+    @BeforeEach
+    void readFewerRowsAtATime() {
+        SharedSession.get().conf().set(READER_BATCH, 512);
+    }
+
+    @AfterEach
+    void readAsBefore() {
+        SharedSession.get().conf().unset(READER_BATCH);
     }
 
     /** Computes as many batches as the rows make, without any rows. */

@@ -8,6 +8,7 @@ import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Scales all gradients by one factor so that their Euclidean norm does not exceed a bound, before another optimiser
@@ -17,9 +18,9 @@ import java.util.Map;
 public final class ClipByNorm implements Optimizer {
     private final Optimizer inner;
     private final double bound;
-    private Parameter norm;
+    private @Nullable Parameter norm;
     /** The gradients of the last step, as long as the host has not read whether their norm is finite. */
-    private Tensor[] unchecked;
+    private Tensor @Nullable [] unchecked;
 
     private ClipByNorm(Optimizer inner, double bound) {
         this.inner = inner;
@@ -43,7 +44,7 @@ public final class ClipByNorm implements Optimizer {
     }
 
     @Override
-    public void step(Tensor guard, Tensor[] gradients) {
+    public void step(@Nullable Tensor guard, Tensor[] gradients) {
         unchecked = null;
         try (Scope scope = Scope.open("clip")) {
             Tensor[] clipped = new Tensor[gradients.length];

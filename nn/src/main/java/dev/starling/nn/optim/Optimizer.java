@@ -7,6 +7,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Changes parameters in place to reduce a loss. Its own state lives until {@link #close} and is as large as the
@@ -32,7 +33,7 @@ public interface Optimizer extends AutoCloseable {
      *     infinite or NaN and the host can access the device's memory; nothing is changed then. On other devices
      *     nothing is changed either, and {@link #requireFinite} throws
      */
-    void step(Tensor guard, Tensor[] gradients);
+    void step(@Nullable Tensor guard, Tensor[] gradients);
 
     /** Performs one step as {@link #step(Tensor, Tensor[])} does, without a guard. */
     default void step(Tensor... gradients) {
@@ -105,7 +106,7 @@ public interface Optimizer extends AutoCloseable {
      * Returns the rule of a parameter's steps, for callers that perform them elsewhere, or {@code null} if a step is
      * more than a rule.
      */
-    default Rule rule(int parameter) {
+    default @Nullable Rule rule(int parameter) {
         return null;
     }
 

@@ -13,6 +13,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The optimiser of a {@link Rule}. Each parameter has the state that the rule names, of the same shape. Frozen
@@ -107,7 +108,7 @@ final class RuleOptimizer implements Optimizer {
     // ---- a step ----
 
     @Override
-    public void step(Tensor guard, Tensor[] gradients) {
+    public void step(@Nullable Tensor guard, Tensor[] gradients) {
         requireMatching(gradients);
         int count = 0;
         for (int i = 0; i < gradients.length; i++) {
@@ -124,7 +125,7 @@ final class RuleOptimizer implements Optimizer {
         steps++;
     }
 
-    private void update(Tensor guard, Tensor[] gradients, int count) {
+    private void update(@Nullable Tensor guard, Tensor[] gradients, int count) {
         double rate = rate();
         Update[] ops = new Update[count];
         // Allocated for each step because a recorder may keep them.
@@ -221,7 +222,7 @@ final class RuleOptimizer implements Optimizer {
      * Returns a guard that is finite if {@code guard} and the sum of each gradient are finite. The host does not wait
      * for it.
      */
-    private Tensor combineGuard(Tensor[][] operands, Tensor guard, Tensor[] gradients) {
+    private Tensor combineGuard(Tensor[][] operands, @Nullable Tensor guard, Tensor[] gradients) {
         Tensor[] sums = new Tensor[operands.length];
         for (int n = 0; n < sums.length; n++) {
             Tensor gradient = operands[n][1];

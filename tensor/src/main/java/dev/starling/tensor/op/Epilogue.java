@@ -1,6 +1,7 @@
 package dev.starling.tensor.op;
 
 import dev.starling.tensor.Tensor;
+import org.jspecify.annotations.Nullable;
 
 /** An activation that a contraction, convolution or normalisation applies to its result before writing it. */
 public enum Epilogue {
@@ -11,16 +12,16 @@ public enum Epilogue {
     /** {@link Activation.Gelu} by tanh; only for dense layers. */
     GELU(new Activation.Gelu(true), new Activation.GeluGradient(true));
 
-    private final Activation activation;
-    private final Activation gradient;
+    private final @Nullable Activation activation;
+    private final @Nullable Activation gradient;
 
-    Epilogue(Activation activation, Activation gradient) {
+    Epilogue(@Nullable Activation activation, @Nullable Activation gradient) {
         this.activation = activation;
         this.gradient = gradient;
     }
 
     /** Returns the epilogue as an operation of its own, or {@code null} for {@link #NONE}. */
-    public Activation activation() {
+    public @Nullable Activation activation() {
         return activation;
     }
 
@@ -28,7 +29,7 @@ public enum Epilogue {
      * Returns the kernel of the gradient, with operands {@code (kept, g)}, or {@code null} for {@link #NONE}.
      * {@code kept} is the result of ReLU, but the operand of GELU.
      */
-    public Activation gradient() {
+    public @Nullable Activation gradient() {
         return gradient;
     }
 
