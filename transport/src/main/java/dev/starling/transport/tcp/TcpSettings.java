@@ -17,11 +17,14 @@ import org.agrona.SystemUtil;
  * @param bind where it listens
  * @param sendBuffer of each connection in bytes, or 0 for the system's choice
  * @param receiveBuffer the same for what arrives
- * @param livenessNs how long a peer may be silent, or unproven
+ * @param timeToProveNs how long the peer of a connection may be unproven
+ * @param livenessNs how long a peer may be silent
  */
-record TcpSettings(String host, InetSocketAddress bind, int sendBuffer, int receiveBuffer, long livenessNs) {
+record TcpSettings(String host, InetSocketAddress bind, int sendBuffer, int receiveBuffer, long timeToProveNs,
+        long livenessNs) {
+    private static final String TIME_TO_PROVE_MS = "10000";
     private static final int MAX_SOCKET_BUFFER = 1 << 30;
-    private static final Set<String> NAMES = Set.of("bind", "sendBuffer", "receiveBuffer");
+    private static final Set<String> NAMES = Set.of("bind", "sendBuffer", "receiveBuffer", "timeToProve");
 
     static TcpSettings of(WireConfig config) {
         Map<String, String> options = config.options();
@@ -34,7 +37,8 @@ record TcpSettings(String host, InetSocketAddress bind, int sendBuffer, int rece
                 + "process at " + host, "name the address at which they do; the option bind may name another on which "
                 + "to listen");
         return new TcpSettings(host, HostPort.resolve(withoutBrackets(options.getOrDefault("bind", host)),
-                config.port()), size(options, "sendBuffer"), size(options, "receiveBuffer"),
+                config.port()), size(options, "sendBuffer", "0"), size(options, "receiveBuffer", "0"),
+                TimeUnit.MILLISECONDS.toNanos(size(options, "timeToProve", TIME_TO_PROVE_MS)),
                 config.livenessTimeout().toNanos());
     }
 
@@ -42,8 +46,8 @@ record TcpSettings(String host, InetSocketAddress bind, int sendBuffer, int rece
         return host.startsWith("[") && host.endsWith("]") ? host.substring(1, host.length() - 1) : host;
     }
 
-    private static int size(Map<String, String> options, String name) {
-        String value = options.getOrDefault(name, "0");
+    private static int size(Map<String, String> options, String name, String byDefault) {
+        String value = options.getOrDefault(name, byDefault);
         long size = -1;
         try {
             size = SystemUtil.parseSize(name, value);
@@ -53,11 +57,6 @@ record TcpSettings(String host, InetSocketAddress bind, int sendBuffer, int rece
         require(size >= 0 && size <= MAX_SOCKET_BUFFER, "0 <= " + name + " <= " + MAX_SOCKET_BUFFER
                 + " must hold, got " + value, "");
         return (int) size;
-    }
-
-    /** Returns how long the peer of a connection may be unproven. */
-    long timeToProveNs() {
-        return Math.max(livenessNs, TimeUnit.SECONDS.toNanos(1));
     }
 
     /** Returns how long a proven peer may send nothing before its connection is closed: it is lost for long by then. */

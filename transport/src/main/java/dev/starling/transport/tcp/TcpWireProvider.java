@@ -14,6 +14,8 @@ import dev.starling.transport.spi.WireProvider;
  * this process; nothing listens on an address that was not named</td></tr>
  * <tr><td>{@code sendBuffer}, {@code receiveBuffer}</td><td>size of each socket's buffers, such as {@code 4m}; by
  * default the system chooses</td></tr>
+ * <tr><td>{@code timeToProve}</td><td>milliseconds after which a connection is closed whose peer has not proven that it
+ * has the secret; by default 10,000</td></tr>
  * </table>
  */
 public final class TcpWireProvider implements WireProvider {

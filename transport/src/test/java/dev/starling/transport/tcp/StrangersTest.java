@@ -29,15 +29,15 @@ import org.junit.jupiter.api.Timeout;
 /** What processes without the secret can do to a wire that has a peer. */
 @Timeout(60)
 class StrangersTest {
-    private final TcpWire wire = open(Duration.ofSeconds(30));
-    private final TcpWire peer = open(Duration.ofSeconds(30));
+    private final TcpWire wire = open(30_000);
+    private final TcpWire peer = open(30_000);
     private final List<SocketChannel> sockets = new ArrayList<>();
     private Link fromPeer;
     private int received;
 
-    private static TcpWire open(Duration liveness) {
-        return TcpWire.open(TcpSettings.of(TransportConfig.of("tcp", Secret.random()).livenessTimeout(liveness)
-                .wire()));
+    private static TcpWire open(int timeToProveMs) {
+        return TcpWire.open(TcpSettings.of(TransportConfig.of("tcp", Secret.random())
+                .option("timeToProve", Integer.toString(timeToProveMs)).wire()));
     }
 
     @BeforeEach
@@ -163,7 +163,7 @@ class StrangersTest {
         checkThePeer();
         assertThat(wire.unproven()).isLessThanOrEqualTo(Gate.MAX_OF_ADDRESS);
         // A process that comes now gets in.
-        try (TcpWire late = open(Duration.ofSeconds(30))) {
+        try (TcpWire late = open(30_000)) {
             Link link = late.open(wire.address());
             int before = received;
             await(() -> {
@@ -210,7 +210,7 @@ class StrangersTest {
 
     @Test
     void areCutOffWhenTheyProveNothingInTime() throws IOException {
-        try (TcpWire strict = open(Duration.ofMillis(1))) {
+        try (TcpWire strict = open(1_000)) {
             Link link = wire.open(strict.address());
             long begin = System.nanoTime();
             await(() -> strict.unproven() == 1, strict, wire);
