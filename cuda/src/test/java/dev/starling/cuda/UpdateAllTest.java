@@ -124,7 +124,7 @@ class UpdateAllTest {
 
     @Test
     void updatesTensorsThatDifferOrHaveGaps() {
-        Update[] ops = {rule(0), new Update.Assign(), new Update.Assign(), rule(5)};
+        Update[] ops = {rule(0), new Update.Assign(), new Update.Assign(), rule(4)};
         Tensor[][][] all = new Tensor[2][][];
         for (int d = 0; d < 2; d++) {
             Device device = d == 0 ? Device.cpu() : GPU;
