@@ -24,7 +24,7 @@ import java.util.stream.Stream;
  * @param heap bytes of reachable objects
  * @param resident bytes of the process's resident memory
  * @param allocations number of native allocations for tensors
- * @param files open files, including unnamed shared memory
+ * @param files open files, including unnamed shared memory, without jars, which the JVM opens when it first needs them
  * @param threads live threads
  * @param minStepBytes bytes of objects that the training thread allocated in the cheapest of the last steps. Other
  *     steps may have had more work: the number of messages and the share of examples depend on the scheduling of
@@ -58,11 +58,19 @@ record ResourceUsage(long step, long heap, long resident, long allocations, long
                     .mapToLong(line -> Long.parseLong(line.replaceAll("\\D+", ""))).sum() * KIB;
             long[] groups = Thread.getAllStackTraces().keySet().stream()
                     .filter(t -> t.getName().startsWith("starling-")).mapToLong(Thread::threadId).toArray();
-            return new ResourceUsage(step, heap, resident, Device.cpu().memory().allocations(), files.count(),
-                    threads.getThreadCount(), minStepBytes,
+            return new ResourceUsage(step, heap, resident, Device.cpu().memory().allocations(),
+                    files.filter(file -> !isJar(file)).count(), threads.getThreadCount(), minStepBytes,
                     Arrays.stream(threads.getThreadAllocatedBytes(groups)).sum());
         } catch (IOException e) {
             throw new UncheckedIOException(e);
+        }
+    }
+
+    private static boolean isJar(Path file) {
+        try {
+            return Files.readSymbolicLink(file).toString().endsWith(".jar");
+        } catch (IOException closedMeanwhile) {
+            return false;
         }
     }
 
@@ -124,9 +132,9 @@ record ResourceUsage(long step, long heap, long resident, long allocations, long
 
     /** Steps during which no member has joined or left. */
     record QuietInterval(ResourceUsage begin, ResourceUsage end) {
-        /** Returns whether allocation in these steps has not grown over that in earlier ones. */
+        /** Returns whether allocation in these steps, and open files, have not grown over those in earlier ones. */
         boolean isFlatSince(QuietInterval earlier) {
-            return end.minStepBytes < MAX_STEP_GROWTH * earlier.end.minStepBytes
+            return end.files == earlier.end.files && end.minStepBytes < MAX_STEP_GROWTH * earlier.end.minStepBytes
                     && end.backgroundSince(begin) < maxBackground(earlier.end, earlier.begin);
         }
 
