@@ -17,6 +17,9 @@ public sealed interface Control {
     /** A process requests to join; {@code preferredRank} is -1 for any. */
     record Join(String address, String host, int preferredRank, Role role) implements Control { }
 
+    /** The first epoch has not begun, because processes are missing. */
+    record Waiting(String missing) implements Control { }
+
     /** The members of a new epoch; {@code id} is that of the receiver. */
     record NewView(long id, View view) implements Control {
         /** Checks the number of members, and their ranks. */

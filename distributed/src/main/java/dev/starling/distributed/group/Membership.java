@@ -392,6 +392,7 @@ public final class Membership implements Group, Driver {
             return;
         }
         switch (message) {
+            case Control.Waiting m -> LOG.log(Level.INFO, "the group has not started: {0}", m.missing());
             case Control.NewView m -> onNewView(m.id(), m.view());
             case Control.Start m -> onStart(m.epoch());
             case Control.Lost m -> end(m.loss().detected());

@@ -360,6 +360,9 @@ public final class Launch implements AutoCloseable {
             toleratedLeft--;
             process.consequence = "the others continue without it";
             report(process);
+            if (coordinator != null) {
+                coordinator.exclude(process.rank, process.describeEnd());
+            }
         } else {
             succeeded |= worker;
         }

@@ -133,6 +133,18 @@ class FaultTest {
         }
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"elastic", "gossip"})
+    void startsWithoutAWorkerThatIsKilledBeforeItJoins(String strategy) throws Exception {
+        try (Launch launch = started(training(strategy, 3).start())) {
+            eventually(() -> launch.pid(1) != 0);
+            Signals.send(launch.pid(1), Signals.KILL);
+            eventually(() -> steps(0) > 3 && steps(2) > 3);
+            assertThat(steps(1)).isZero();
+            assertSucceeds(launch);
+        }
+    }
+
     @Test
     void notifiesAllOfAStoppedWorkerAndTheWorkerItself() throws Exception {
         try (Launch launch = started(training("ring", 3).start())) {
