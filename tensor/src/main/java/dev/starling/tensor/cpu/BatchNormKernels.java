@@ -1,6 +1,8 @@
 package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
+import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
@@ -12,7 +14,6 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization.BatchNorm;
 import dev.starling.tensor.op.Normalization.BatchNormGradient;
 import dev.starling.tensor.spi.Block;
-import java.lang.foreign.ValueLayout;
 
 /**
  * Batch normalisation of f32 in the channels-last layout, a matrix of pixels × channels. Statistics sum the distances
@@ -44,13 +45,13 @@ final class BatchNormKernels {
                 double s = total(sums, n, 2 * c, i) / n;
                 double variance = Math.max(total(sums, n, 2 * c, c + i) / n - s * s, 0);
                 variance = Double.isNaN(s) ? Double.NaN : variance;
-                double m = get(x.address() + 4L * i) + s;
+                double m = getFloat(x.address() + 4L * i) + s;
                 double inv = 1 / Math.sqrt(variance + op.epsilon());
-                set(mean.address() + 4L * i, (float) m);
-                set(inverse.address() + 4L * i, (float) inv);
-                double a = get(gamma + 4L * i) * inv;
-                set(scale + 4L * i, (float) a);
-                set(scale + 4L * (c + i), (float) (get(beta + 4L * i) - m * a));
+                putFloat(mean.address() + 4L * i, (float) m);
+                putFloat(inverse.address() + 4L * i, (float) inv);
+                double a = getFloat(gamma + 4L * i) * inv;
+                putFloat(scale + 4L * i, (float) a);
+                putFloat(scale + 4L * (c + i), (float) (getFloat(beta + 4L * i) - m * a));
             }
             affine(x.address(), y.address(), n, c, scale, op.epilogue() == Epilogue.RELU);
         } finally {
@@ -62,23 +63,30 @@ final class BatchNormKernels {
         return new Tensor[] {y, mean, inverse};
     }
 
-    private static void moments(long x, long n, int c, long sums) {
-        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
+    private interface BlockTask {
+        /** Processes {@code rows} pixels, the first of which is {@code at} bytes after the first of all. */
+        void run(long block, long at, int rows);
+    }
+
+    private static void forEachBlock(long n, int c, BlockTask task) {
+        Parallel.forRange(blocks(n), Math.max(1, 65536L / ((long) ROWS * c)), (from, to) -> {
             for (long b = from; b < to; b++) {
-                long sum = sums + 8 * b * c;
-                ALL.asSlice(sum, 8L * c).fill((byte) 0);
-                RowLoops.FASTEST.matrix().moments(x + 4 * b * ROWS * c, 4L * c, rows(n, b), c, x, sum, sum + 4L * c);
+                task.run(b, 4 * b * ROWS * c, (int) Math.min(ROWS, n - b * ROWS));
             }
         });
     }
 
-    private static void affine(long x, long y, long n, int c, long scale, boolean relu) {
-        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
-            for (long b = from; b < to; b++) {
-                long at = 4 * b * ROWS * c;
-                RowLoops.FASTEST.matrix().affine(x + at, y + at, 4L * c, rows(n, b), c, scale, scale + 4L * c, relu);
-            }
+    private static void moments(long x, long n, int c, long sums) {
+        forEachBlock(n, c, (block, at, rows) -> {
+            long sum = sums + 8 * block * c;
+            ALL.asSlice(sum, 8L * c).fill((byte) 0);
+            RowLoops.FASTEST.matrix().moments(x + at, 4L * c, rows, c, x, sum, sum + 4L * c);
         });
+    }
+
+    private static void affine(long x, long y, long n, int c, long scale, boolean relu) {
+        forEachBlock(n, c, (_, at, rows) -> RowLoops.FASTEST.matrix().affine(x + at, y + at, 4L * c, rows, c, scale,
+                scale + 4L * c, relu));
     }
 
     static Tensor[] backward(BatchNormGradient op, Tensor[] in, Spec[] outputs) {
@@ -104,15 +112,15 @@ final class BatchNormKernels {
             gradientMoments(g.address(), x.address(), y, n, c, mean, sums);
             for (int i = 0; i < c; i++) {
                 double sum = total(sums, n, 2 * c, i);
-                double inv = get(inverse + 4L * i);
+                double inv = getFloat(inverse + 4L * i);
                 double product = total(sums, n, 2 * c, c + i) * inv;
-                set(dbeta.address() + 4L * i, (float) sum);
-                set(dgamma.address() + 4L * i, (float) product);
-                double slope = get(gamma + 4L * i) * inv;
+                putFloat(dbeta.address() + 4L * i, (float) sum);
+                putFloat(dgamma.address() + 4L * i, (float) product);
+                double slope = getFloat(gamma + 4L * i) * inv;
                 double tilt = -slope * inv * product / n;
-                set(a + 4L * i, (float) slope);
-                set(a + 4L * (c + i), (float) tilt);
-                set(a + 4L * (2 * c + i), (float) (-slope * sum / n - tilt * get(mean + 4L * i)));
+                putFloat(a + 4L * i, (float) slope);
+                putFloat(a + 4L * (c + i), (float) tilt);
+                putFloat(a + 4L * (2 * c + i), (float) (-slope * sum / n - tilt * getFloat(mean + 4L * i)));
             }
             gradientAffine(g.address(), x.address(), y, dx.address(), n, c, a);
         } finally {
@@ -128,52 +136,28 @@ final class BatchNormKernels {
     }
 
     private static void gradientMoments(long g, long x, long y, long n, int c, long mean, long sums) {
-        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
-            for (long b = from; b < to; b++) {
-                long at = 4 * b * ROWS * c;
-                long sum = sums + 8 * b * c;
-                ALL.asSlice(sum, 8L * c).fill((byte) 0);
-                RowLoops.FASTEST.matrix().gradientMoments(g + at, x + at, y == 0 ? 0 : y + at, 4L * c, rows(n, b), c,
-                        mean, sum, sum + 4L * c);
-            }
+        forEachBlock(n, c, (block, at, rows) -> {
+            long sum = sums + 8 * block * c;
+            ALL.asSlice(sum, 8L * c).fill((byte) 0);
+            RowLoops.FASTEST.matrix().gradientMoments(g + at, x + at, y == 0 ? 0 : y + at, 4L * c, rows, c, mean, sum,
+                    sum + 4L * c);
         });
     }
 
     private static void gradientAffine(long g, long x, long y, long dx, long n, int c, long a) {
-        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
-            for (long b = from; b < to; b++) {
-                long at = 4 * b * ROWS * c;
-                RowLoops.FASTEST.matrix().gradientAffine(g + at, x + at, y == 0 ? 0 : y + at, dx + at, 4L * c,
-                        rows(n, b), c, a, a + 4L * c, a + 8L * c);
-            }
-        });
+        forEachBlock(n, c, (_, at, rows) -> RowLoops.FASTEST.matrix().gradientAffine(g + at, x + at,
+                y == 0 ? 0 : y + at, dx + at, 4L * c, rows, c, a, a + 4L * c, a + 8L * c));
     }
 
     private static long blocks(long n) {
         return Math.ceilDiv(n, (long) ROWS);
     }
 
-    private static int rows(long n, long block) {
-        return (int) Math.min(ROWS, n - block * ROWS);
-    }
-
-    private static long grain(int c) {
-        return Math.max(1, 65536L / ((long) ROWS * c));
-    }
-
     private static double total(long sums, long n, int width, int column) {
         double total = 0;
         for (long b = 0; b < blocks(n); b++) {
-            total += get(sums + 4 * (b * width + column));
+            total += getFloat(sums + 4 * (b * width + column));
         }
         return total;
-    }
-
-    private static float get(long address) {
-        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
-    }
-
-    private static void set(long address, float value) {
-        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, value);
     }
 }

@@ -1,19 +1,10 @@
 package dev.starling.tensor.cpu.rows;
 
-import static dev.starling.tensor.host.HostMemory.ALL;
-
-import java.lang.foreign.ValueLayout;
+import static dev.starling.tensor.cpu.rows.RowElements.get;
+import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** The loops in plain Java, which define the results and run without the Vector API. */
 final class ScalarRows implements Rows {
-    private static float get(long address) {
-        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
-    }
-
-    private static void set(long address, float value) {
-        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, value);
-    }
-
     @Override
     public void moments(long x, long stride, int rows, int columns, long pivot, long sum, long squares) {
         for (int r = 0; r < rows; r++) {
