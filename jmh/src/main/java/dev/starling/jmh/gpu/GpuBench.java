@@ -1,6 +1,7 @@
 package dev.starling.jmh.gpu;
 
 import dev.starling.jmh.Case;
+import dev.starling.jmh.Statistics;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -216,8 +217,7 @@ public final class GpuBench implements Callable<Integer> {
         }
         double[] busy = new double[rounds];
         Arrays.setAll(busy, round -> HostTime.of(ours, runs));
-        Arrays.sort(busy);
-        times[0] = busy[rounds / 2];
+        times[0] = Statistics.median(busy);
         return "";
     }
 
@@ -237,10 +237,8 @@ public final class GpuBench implements Callable<Integer> {
             mine[round] = time(ours, ourRepeats) / ourRepeats;
             other[round] = theirRepeats == 0 ? Double.NaN : peer.time(theirRepeats) / theirRepeats;
         }
-        Arrays.sort(mine);
-        Arrays.sort(other);
-        times[0] = mine[rounds / 2];
-        times[1] = other[rounds / 2];
+        times[0] = Statistics.median(mine);
+        times[1] = Statistics.median(other);
         return note;
     }
 
