@@ -5,6 +5,7 @@ import dev.starling.tensor.op.Binary;
 import dev.starling.tensor.op.Cast;
 import dev.starling.tensor.op.Comparison;
 import dev.starling.tensor.op.Elementwise;
+import dev.starling.tensor.op.FormulaOp;
 import dev.starling.tensor.op.Logic;
 import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.Where;
@@ -34,6 +35,11 @@ public sealed interface Arithmetic permits Tensor {
         }
         DType common = DType.promote(a.dtype(), b.dtype());
         return Tensor.compute(op, a.to(common), b.to(common));
+    }
+
+    private Tensor compared(FormulaOp op, double b) {
+        Tensor a = promotedFor(b);
+        return Tensor.compute(op, a, a.scalarLike(b));
     }
 
     /**
@@ -344,8 +350,7 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns whether a = b, element by element. */
     default Tensor eq(double b) {
-        Tensor a = promotedFor(b);
-        return a.eq(a.scalarLike(b));
+        return compared(Comparison.EQUAL, b);
     }
 
     /** Returns whether a ≠ b, element by element. */
@@ -355,8 +360,7 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns whether a ≠ b, element by element. */
     default Tensor ne(double b) {
-        Tensor a = promotedFor(b);
-        return a.ne(a.scalarLike(b));
+        return compared(Comparison.NOT_EQUAL, b);
     }
 
     /** Returns whether a &lt; b, element by element. */
@@ -366,8 +370,7 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns whether a &lt; b, element by element. */
     default Tensor lt(double b) {
-        Tensor a = promotedFor(b);
-        return a.lt(a.scalarLike(b));
+        return compared(Comparison.LESS, b);
     }
 
     /** Returns whether a ≤ b, element by element. */
@@ -377,8 +380,7 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns whether a ≤ b, element by element. */
     default Tensor le(double b) {
-        Tensor a = promotedFor(b);
-        return a.le(a.scalarLike(b));
+        return compared(Comparison.LESS_EQUAL, b);
     }
 
     /** Returns whether a &gt; b, element by element. */
@@ -388,8 +390,7 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns whether a &gt; b, element by element. */
     default Tensor gt(double b) {
-        Tensor a = promotedFor(b);
-        return a.gt(a.scalarLike(b));
+        return compared(Comparison.GREATER, b);
     }
 
     /** Returns whether a ≥ b, element by element. */
@@ -399,8 +400,7 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns whether a ≥ b, element by element. */
     default Tensor ge(double b) {
-        Tensor a = promotedFor(b);
-        return a.ge(a.scalarLike(b));
+        return compared(Comparison.GREATER_EQUAL, b);
     }
 
     /** Returns whether x is NaN, element by element. */

@@ -87,7 +87,8 @@ final class RecurrentPass {
     private Block bothBiases() {
         Block sum = HostAllocator.shared().allocate(4L * rows);
         for (long at = 0; at < 4L * rows; at += 4) {
-            putFloat(sum.address() + at, getFloat(in.bias().address() + at) + getFloat(in.recurrentBias().address() + at));
+            putFloat(sum.address() + at,
+                    getFloat(in.bias().address() + at) + getFloat(in.recurrentBias().address() + at));
         }
         return sum;
     }
