@@ -3,7 +3,9 @@ package dev.starling.tensor.cpu;
 import static dev.starling.tensor.host.HostMemory.ALL;
 import static dev.starling.tensor.host.HostMemory.getFloat;
 import static dev.starling.tensor.host.HostMemory.putFloat;
+import static dev.starling.tensor.op.scalar.Scalar.operand;
 
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
@@ -13,7 +15,11 @@ import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization.BatchNorm;
 import dev.starling.tensor.op.Normalization.BatchNormGradient;
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Opcode;
+import dev.starling.tensor.op.scalar.Scalar;
 import dev.starling.tensor.spi.Block;
+import java.util.Arrays;
 
 /**
  * Batch normalisation of f32 in the channels-last layout, a matrix of pixels × channels. Statistics sum the distances
@@ -21,8 +27,28 @@ import dev.starling.tensor.spi.Block;
  */
 final class BatchNormKernels {
     private static final int ROWS = 512;
+    /** Of x, scale and shift. */
+    private static final Scalar AFFINE = operand(0).fma(operand(1), operand(2));
+    private static final Formula RESULT = Formula.of(AFFINE);
+    private static final Formula RECTIFIED = Formula.of(Scalar.of(Opcode.RELU, AFFINE));
+    /** Of y's gradient, x, three values per channel and, with ReLU, y. */
+    private static final Formula GRADIENT = gradient(operand(0));
+    private static final Formula RECTIFIED_GRADIENT = gradient(
+            Scalar.of(Opcode.RELU_GRADIENT, operand(5), operand(0)));
 
     private BatchNormKernels() {
+    }
+
+    private static Formula gradient(Scalar g) {
+        return Formula.of(g.fma(operand(2), operand(1).fma(operand(3), operand(4))));
+    }
+
+    /** Makes a tensor of one value per channel, which broadcasts to {@code x}. */
+    private static Tensor perChannel(Tensor x) {
+        long[] dims = new long[x.rank()];
+        Arrays.fill(dims, 1);
+        dims[1] = x.size(1);
+        return Storage.allocate(x.spec().with(Shape.of(dims)));
     }
 
     static Tensor[] forward(BatchNorm op, Tensor[] in, Spec[] outputs) {
@@ -36,10 +62,9 @@ final class BatchNormKernels {
         Tensor inverse = Storage.allocate(outputs[2]);
         int c = Math.toIntExact(x.size(1));
         long n = x.count() / c;
-        Block scratch = HostAllocator.shared().allocate(8L * c * (blocks(n) + 1));
-        try {
+        Block scratch = HostAllocator.shared().allocate(8L * c * blocks(n));
+        try (Tensor scale = perChannel(x); Tensor shift = perChannel(x)) {
             long sums = scratch.address();
-            long scale = sums + 8L * c * blocks(n);
             moments(x.address(), n, c, sums);
             for (int i = 0; i < c; i++) {
                 double s = total(sums, n, 2 * c, i) / n;
@@ -50,10 +75,10 @@ final class BatchNormKernels {
                 putFloat(mean.address() + 4L * i, (float) m);
                 putFloat(inverse.address() + 4L * i, (float) inv);
                 double a = getFloat(gamma + 4L * i) * inv;
-                putFloat(scale + 4L * i, (float) a);
-                putFloat(scale + 4L * (c + i), (float) (getFloat(beta + 4L * i) - m * a));
+                putFloat(scale.address() + 4L * i, (float) a);
+                putFloat(shift.address() + 4L * i, (float) (getFloat(beta + 4L * i) - m * a));
             }
-            affine(x.address(), y.address(), n, c, scale, op.epilogue() == Epilogue.RELU);
+            ElementwiseKernels.compute(op.epilogue() == Epilogue.RELU ? RECTIFIED : RESULT, y, x, scale, shift);
         } finally {
             HostAllocator.shared().free(scratch);
             Layout.release(x, in[0]);
@@ -84,11 +109,6 @@ final class BatchNormKernels {
         });
     }
 
-    private static void affine(long x, long y, long n, int c, long scale, boolean relu) {
-        forEachBlock(n, c, (_, at, rows) -> RowLoops.FASTEST.matrix().affine(x + at, y + at, 4L * c, rows, c, scale,
-                scale + 4L * c, relu));
-    }
-
     static Tensor[] backward(BatchNormGradient op, Tensor[] in, Spec[] outputs) {
         Tensor g = CopyKernels.channelsLast(in[0]);
         Tensor x = CopyKernels.channelsLast(in[1]);
@@ -105,10 +125,9 @@ final class BatchNormKernels {
         Tensor dbeta = Storage.allocate(outputs[2]);
         int c = Math.toIntExact(x.size(1));
         long n = x.count() / c;
-        Block scratch = HostAllocator.shared().allocate(8L * c * blocks(n) + 12L * c);
-        try {
+        Block scratch = HostAllocator.shared().allocate(8L * c * blocks(n));
+        try (Tensor slopes = perChannel(x); Tensor tilts = perChannel(x); Tensor shifts = perChannel(x)) {
             long sums = scratch.address();
-            long a = sums + 8L * c * blocks(n);
             gradientMoments(g.address(), x.address(), y, n, c, mean, sums);
             for (int i = 0; i < c; i++) {
                 double sum = total(sums, n, 2 * c, i);
@@ -118,11 +137,16 @@ final class BatchNormKernels {
                 putFloat(dgamma.address() + 4L * i, (float) product);
                 double slope = getFloat(gamma + 4L * i) * inv;
                 double tilt = -slope * inv * product / n;
-                putFloat(a + 4L * i, (float) slope);
-                putFloat(a + 4L * (c + i), (float) tilt);
-                putFloat(a + 4L * (2 * c + i), (float) (-slope * sum / n - tilt * getFloat(mean + 4L * i)));
+                double shift = -slope * sum / n - tilt * getFloat(mean + 4L * i);
+                putFloat(slopes.address() + 4L * i, (float) slope);
+                putFloat(tilts.address() + 4L * i, (float) tilt);
+                putFloat(shifts.address() + 4L * i, (float) shift);
             }
-            gradientAffine(g.address(), x.address(), y, dx.address(), n, c, a);
+            if (y == 0) {
+                ElementwiseKernels.compute(GRADIENT, dx, g, x, slopes, tilts, shifts);
+            } else {
+                ElementwiseKernels.compute(RECTIFIED_GRADIENT, dx, g, x, slopes, tilts, shifts, rectified);
+            }
         } finally {
             HostAllocator.shared().free(scratch);
             Layout.release(g, in[0]);
@@ -142,11 +166,6 @@ final class BatchNormKernels {
             RowLoops.FASTEST.matrix().gradientMoments(g + at, x + at, y == 0 ? 0 : y + at, 4L * c, rows, c, mean, sum,
                     sum + 4L * c);
         });
-    }
-
-    private static void gradientAffine(long g, long x, long y, long dx, long n, int c, long a) {
-        forEachBlock(n, c, (_, at, rows) -> RowLoops.FASTEST.matrix().gradientAffine(g + at, x + at,
-                y == 0 ? 0 : y + at, dx + at, 4L * c, rows, c, a, a + 4L * c, a + 8L * c));
     }
 
     private static long blocks(long n) {

@@ -67,6 +67,11 @@ final class ElementwiseKernels {
         launch.runFlat(y.count(), 0);
     }
 
+    /** Computes all elements of {@code y}, which is dense, as a formula of operands of its type that broadcast to it. */
+    static void compute(Formula formula, Tensor y, Tensor... operands) {
+        run(Launch.of(loop(formula, y.dtype(), y.dtype(), operands)), operands, y);
+    }
+
     /**
      * Returns a chain as one loop, or {@code null} if one of its operations has no loop for its types, or the loop
      * would be too long for the JVM's compilers.
