@@ -10,8 +10,7 @@ import java.util.function.Supplier;
 
 /**
  * Activation functions, and fused kernels of their gradients. A gradient kernel has operands {@code (x or y, g)} and no
- * gradient of its own: where the gradient is itself recorded, {@link #gradient} composes it of differentiable
- * operations.
+ * gradient of its own: where the gradient is itself recorded, it is composed of differentiable operations.
  */
 public final class Activation {
     /** max(x, 0); gradient 0 at 0. */
