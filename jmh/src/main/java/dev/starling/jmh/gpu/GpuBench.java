@@ -198,7 +198,11 @@ public final class GpuBench implements Callable<Integer> {
             e.printStackTrace();
         }
         if (theirs) {
-            peer.release();
+            try {
+                peer.release();
+            } catch (PyTorchProcess.Failure e) {
+                note += note.isEmpty() ? "PyTorch: " + e.getMessage() : "";
+            }
         }
         Device.current().backend().memory().trim();
         if (workload.order().startsWith("copy")) {
