@@ -67,7 +67,7 @@ final class ElementwiseKernels {
         launch.runFlat(y.count(), 0);
     }
 
-    /** Computes all elements of {@code y}, which is dense, as a formula of operands of its type that broadcast to it. */
+    /** Computes all elements of a dense {@code y} as a formula of operands of its type that broadcast to it. */
     static void compute(Formula formula, Tensor y, Tensor... operands) {
         run(Launch.of(loop(formula, y.dtype(), y.dtype(), operands)), operands, y);
     }
