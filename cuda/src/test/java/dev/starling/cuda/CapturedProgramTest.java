@@ -228,7 +228,7 @@ class CapturedProgramTest {
     void runsElementwiseChainsInOneKernel() {
         Program.Work work = in -> {
             Tensor chain = in[0].mul(2).exp().add(in[0]).clamp(-1, 3).sub(in[1]).gt(in[1]).where(in[0], in[1].neg());
-            Tensor bounded = Tensor.compute(new Activation.Softsign(), chain);
+            Tensor bounded = Tensor.compute(Activation.SOFTSIGN, chain);
             return new Tensor[] {bounded.mul(chain.square()).pow(3).to(DType.F64), chain.to(DType.I64).add(in[2]).mul(
                 in[2])};
         };

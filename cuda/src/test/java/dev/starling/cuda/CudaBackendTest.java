@@ -78,8 +78,8 @@ class CudaBackendTest {
             CudaBackend backend = new CudaBackend(Device.cuda(0), gpu, Libraries.NONE);
             Tensor x = Device.with(Device.reference(), () -> Tensor.zeros(3));
             Chain.Kernel kernel = backend.fuse(new Chain(List.of(x.spec()), List.of(
-                    new Chain.Step(new Unary.Exp(), List.of(0), x.spec()),
-                    new Chain.Step(new Unary.Neg(), List.of(1), x.spec()))));
+                    new Chain.Step(Unary.EXP, List.of(0), x.spec()),
+                    new Chain.Step(Unary.NEG, List.of(1), x.spec()))));
             gpu.failLater("cuStreamSynchronize: error 700, an illegal memory access was encountered");
             assertThatThrownBy(() -> kernel.run(new Tensor[] {x})).isInstanceOfSatisfying(TensorException.class, e -> {
                 assertThat(e.op()).isEqualTo("fused neg");

@@ -29,7 +29,14 @@ public sealed interface Workload {
     double work();
 
     /** Returns the unit of {@link #work} and of speeds. */
-    Unit unit();
+    default Unit unit() {
+        return switch (this) {
+            case Matmul _, Convolution _ -> Unit.GFLOPS;
+            case Elementwise _, Reduction _, Softmax _, LayerNorm _ -> Unit.GIGABYTES;
+            case AddChain _ -> Unit.NANOSECONDS;
+            case TrainingStep _ -> Unit.SAMPLES;
+        };
+    }
 
     /** The unit of a speed. */
     enum Unit {
@@ -85,11 +92,6 @@ public sealed interface Workload {
         public double work() {
             return 2.0 * size * size * size;
         }
-
-        @Override
-        public Unit unit() {
-            return Unit.GFLOPS;
-        }
     }
 
     /** A 3×3 convolution of {@code [batch, inputs, size, size]}, padded by one: forward and both gradients. */
@@ -102,11 +104,6 @@ public sealed interface Workload {
         @Override
         public double work() {
             return 3.0 * 2 * 9 * batch * inputs * outputs * size * size;
-        }
-
-        @Override
-        public Unit unit() {
-            return Unit.GFLOPS;
         }
     }
 
@@ -121,11 +118,6 @@ public sealed interface Workload {
         public double work() {
             return 4.0 * count * (function.inputs + 1);
         }
-
-        @Override
-        public Unit unit() {
-            return Unit.GIGABYTES;
-        }
     }
 
     /** Sums along one dimension of a matrix. */
@@ -138,11 +130,6 @@ public sealed interface Workload {
         @Override
         public double work() {
             return 4.0 * rows * columns;
-        }
-
-        @Override
-        public Unit unit() {
-            return Unit.GIGABYTES;
         }
     }
 
@@ -157,11 +144,6 @@ public sealed interface Workload {
         public double work() {
             return 8.0 * rows * columns;
         }
-
-        @Override
-        public Unit unit() {
-            return Unit.GIGABYTES;
-        }
     }
 
     /** Layer normalisation of each row, with scale and shift. */
@@ -174,11 +156,6 @@ public sealed interface Workload {
         @Override
         public double work() {
             return 8.0 * rows * columns;
-        }
-
-        @Override
-        public Unit unit() {
-            return Unit.GIGABYTES;
         }
     }
 
@@ -193,11 +170,6 @@ public sealed interface Workload {
         public double work() {
             return length;
         }
-
-        @Override
-        public Unit unit() {
-            return Unit.NANOSECONDS;
-        }
     }
 
     /** Forward, mean cross-entropy, backward, SGD with momentum. */
@@ -210,11 +182,6 @@ public sealed interface Workload {
         @Override
         public double work() {
             return batch;
-        }
-
-        @Override
-        public Unit unit() {
-            return Unit.SAMPLES;
         }
     }
 }

@@ -5,6 +5,7 @@ import dev.starling.tensor.op.Binary;
 import dev.starling.tensor.op.Cast;
 import dev.starling.tensor.op.Comparison;
 import dev.starling.tensor.op.Elementwise;
+import dev.starling.tensor.op.FormulaOp;
 import dev.starling.tensor.op.Logic;
 import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.Where;
@@ -34,6 +35,11 @@ public sealed interface Arithmetic permits Tensor {
         }
         DType common = DType.promote(a.dtype(), b.dtype());
         return Tensor.compute(op, a.to(common), b.to(common));
+    }
+
+    private Tensor compared(FormulaOp op, double b) {
+        Tensor a = promotedFor(b);
+        return Tensor.compute(op, a, a.scalarLike(b));
     }
 
     /**
@@ -74,54 +80,54 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns a + b. */
     default Tensor add(Tensor b) {
-        return binary(new Binary.Add(), b);
+        return binary(Binary.ADD, b);
     }
 
     /** Returns a - b. */
     default Tensor sub(Tensor b) {
-        return binary(new Binary.Sub(), b);
+        return binary(Binary.SUB, b);
     }
 
     /** Returns a·b. */
     default Tensor mul(Tensor b) {
-        return binary(new Binary.Mul(), b);
+        return binary(Binary.MUL, b);
     }
 
     /** Returns aᵇ. */
     default Tensor pow(Tensor b) {
-        return binary(new Binary.Pow(), b);
+        return binary(Binary.POW, b);
     }
 
     /** Returns a - ⌊a/b⌋·b. */
     default Tensor remainder(Tensor b) {
-        return binary(new Binary.Remainder(), b);
+        return binary(Binary.REMAINDER, b);
     }
 
     /** Returns ⌊a/b⌋. */
     default Tensor floorDivide(Tensor b) {
-        return binary(new Binary.FloorDivide(), b);
+        return binary(Binary.FLOOR_DIVIDE, b);
     }
 
     /** Returns the larger of a and b; NaN if either is NaN. */
     default Tensor maximum(Tensor b) {
-        return binary(new Binary.Maximum(), b);
+        return binary(Binary.MAXIMUM, b);
     }
 
     /** Returns the smaller of a and b; NaN if either is NaN. */
     default Tensor minimum(Tensor b) {
-        return binary(new Binary.Minimum(), b);
+        return binary(Binary.MINIMUM, b);
     }
 
     /** Returns a/b; the result is floating even for integers. */
     default Tensor div(Tensor b) {
         DType common = DType.promote(self().dtype(), b.dtype()).toFloating();
-        return Tensor.compute(new Binary.Div(), self().to(common), b.to(common));
+        return Tensor.compute(Binary.DIV, self().to(common), b.to(common));
     }
 
     /** Returns the angle of the point {@code (b, this)} in radians. */
     default Tensor atan2(Tensor b) {
         DType common = DType.promote(self().dtype(), b.dtype()).toFloating();
-        return Tensor.compute(new Binary.Atan2(), self().to(common), b.to(common));
+        return Tensor.compute(Binary.ATAN2, self().to(common), b.to(common));
     }
 
     /** Returns a + b. */
@@ -162,167 +168,167 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns -x. */
     default Tensor neg() {
-        return unary(new Unary.Neg());
+        return unary(Unary.NEG);
     }
 
     /** Returns |x|. */
     default Tensor abs() {
-        return unary(new Unary.Abs());
+        return unary(Unary.ABS);
     }
 
     /** Returns -1, 0 or 1. */
     default Tensor sign() {
-        return unary(new Unary.Sign());
+        return unary(Unary.SIGN);
     }
 
     /** Returns x². */
     default Tensor square() {
-        return unary(new Unary.Square());
+        return unary(Unary.SQUARE);
     }
 
     /** Returns eˣ. */
     default Tensor exp() {
-        return floating(new Unary.Exp());
+        return floating(Unary.EXP);
     }
 
     /** Returns eˣ - 1, accurate near 0. */
     default Tensor expm1() {
-        return floating(new Unary.Expm1());
+        return floating(Unary.EXPM1);
     }
 
     /** Returns the natural logarithm. */
     default Tensor log() {
-        return floating(new Unary.Log());
+        return floating(Unary.LOG);
     }
 
     /** Returns ln(1 + x), accurate near 0. */
     default Tensor log1p() {
-        return floating(new Unary.Log1p());
+        return floating(Unary.LOG1P);
     }
 
     /** Returns the square root. */
     default Tensor sqrt() {
-        return floating(new Unary.Sqrt());
+        return floating(Unary.SQRT);
     }
 
     /** Returns 1/√x. */
     default Tensor rsqrt() {
-        return floating(new Unary.Rsqrt());
+        return floating(Unary.RSQRT);
     }
 
     /** Returns 1/x. */
     default Tensor reciprocal() {
-        return floating(new Unary.Reciprocal());
+        return floating(Unary.RECIPROCAL);
     }
 
     /** Returns the sine. */
     default Tensor sin() {
-        return floating(new Unary.Sin());
+        return floating(Unary.SIN);
     }
 
     /** Returns the cosine. */
     default Tensor cos() {
-        return floating(new Unary.Cos());
+        return floating(Unary.COS);
     }
 
     /** Returns the tangent. */
     default Tensor tan() {
-        return floating(new Unary.Tan());
+        return floating(Unary.TAN);
     }
 
     /** Returns the arc sine. */
     default Tensor asin() {
-        return floating(new Unary.Asin());
+        return floating(Unary.ASIN);
     }
 
     /** Returns the arc cosine. */
     default Tensor acos() {
-        return floating(new Unary.Acos());
+        return floating(Unary.ACOS);
     }
 
     /** Returns the arc tangent. */
     default Tensor atan() {
-        return floating(new Unary.Atan());
+        return floating(Unary.ATAN);
     }
 
     /** Returns the hyperbolic sine. */
     default Tensor sinh() {
-        return floating(new Unary.Sinh());
+        return floating(Unary.SINH);
     }
 
     /** Returns the hyperbolic cosine. */
     default Tensor cosh() {
-        return floating(new Unary.Cosh());
+        return floating(Unary.COSH);
     }
 
     /** Returns the hyperbolic tangent. */
     default Tensor tanh() {
-        return floating(new Unary.Tanh());
+        return floating(Unary.TANH);
     }
 
     /** Returns the inverse hyperbolic sine. */
     default Tensor asinh() {
-        return floating(new Unary.Asinh());
+        return floating(Unary.ASINH);
     }
 
     /** Returns the inverse hyperbolic cosine. */
     default Tensor acosh() {
-        return floating(new Unary.Acosh());
+        return floating(Unary.ACOSH);
     }
 
     /** Returns the inverse hyperbolic tangent. */
     default Tensor atanh() {
-        return floating(new Unary.Atanh());
+        return floating(Unary.ATANH);
     }
 
     /** Returns the error function. */
     default Tensor erf() {
-        return floating(new Unary.Erf());
+        return floating(Unary.ERF);
     }
 
     /** Returns the largest integer not above x. */
     default Tensor floor() {
-        return self().dtype().isFloating() ? unary(new Unary.Floor()) : self();
+        return self().dtype().isFloating() ? unary(Unary.FLOOR) : self();
     }
 
     /** Returns the smallest integer not below x. */
     default Tensor ceil() {
-        return self().dtype().isFloating() ? unary(new Unary.Ceil()) : self();
+        return self().dtype().isFloating() ? unary(Unary.CEIL) : self();
     }
 
     /** Returns the nearest integer, ties to even. */
     default Tensor round() {
-        return self().dtype().isFloating() ? unary(new Unary.Round()) : self();
+        return self().dtype().isFloating() ? unary(Unary.ROUND) : self();
     }
 
     /** Returns x rounded towards 0. */
     default Tensor trunc() {
-        return self().dtype().isFloating() ? unary(new Unary.Trunc()) : self();
+        return self().dtype().isFloating() ? unary(Unary.TRUNC) : self();
     }
 
     /** Returns max(x, 0). */
     default Tensor relu() {
-        return floating(new Activation.Relu());
+        return floating(Activation.RELU);
     }
 
     /** Returns 1/(1 + e⁻ˣ). */
     default Tensor sigmoid() {
-        return floating(new Activation.Sigmoid());
+        return floating(Activation.SIGMOID);
     }
 
     /** Returns x/(1 + e⁻ˣ). */
     default Tensor silu() {
-        return floating(new Activation.Silu());
+        return floating(Activation.SILU);
     }
 
     /** Returns ln(1 + eˣ). */
     default Tensor softplus() {
-        return floating(new Activation.Softplus());
+        return floating(Activation.SOFTPLUS);
     }
 
     /** Returns x·Φ(x), computed with the error function. */
     default Tensor gelu() {
-        return floating(new Activation.Gelu(false));
+        return floating(Activation.GELU);
     }
 
     /** Returns x where x &gt; 0, else slope·x. */
@@ -339,103 +345,97 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns whether a = b, element by element. */
     default Tensor eq(Tensor b) {
-        return binary(new Comparison.Equal(), b);
+        return binary(Comparison.EQUAL, b);
     }
 
     /** Returns whether a = b, element by element. */
     default Tensor eq(double b) {
-        Tensor a = promotedFor(b);
-        return a.eq(a.scalarLike(b));
+        return compared(Comparison.EQUAL, b);
     }
 
     /** Returns whether a ≠ b, element by element. */
     default Tensor ne(Tensor b) {
-        return binary(new Comparison.NotEqual(), b);
+        return binary(Comparison.NOT_EQUAL, b);
     }
 
     /** Returns whether a ≠ b, element by element. */
     default Tensor ne(double b) {
-        Tensor a = promotedFor(b);
-        return a.ne(a.scalarLike(b));
+        return compared(Comparison.NOT_EQUAL, b);
     }
 
     /** Returns whether a &lt; b, element by element. */
     default Tensor lt(Tensor b) {
-        return binary(new Comparison.Less(), b);
+        return binary(Comparison.LESS, b);
     }
 
     /** Returns whether a &lt; b, element by element. */
     default Tensor lt(double b) {
-        Tensor a = promotedFor(b);
-        return a.lt(a.scalarLike(b));
+        return compared(Comparison.LESS, b);
     }
 
     /** Returns whether a ≤ b, element by element. */
     default Tensor le(Tensor b) {
-        return binary(new Comparison.LessEqual(), b);
+        return binary(Comparison.LESS_EQUAL, b);
     }
 
     /** Returns whether a ≤ b, element by element. */
     default Tensor le(double b) {
-        Tensor a = promotedFor(b);
-        return a.le(a.scalarLike(b));
+        return compared(Comparison.LESS_EQUAL, b);
     }
 
     /** Returns whether a &gt; b, element by element. */
     default Tensor gt(Tensor b) {
-        return binary(new Comparison.Greater(), b);
+        return binary(Comparison.GREATER, b);
     }
 
     /** Returns whether a &gt; b, element by element. */
     default Tensor gt(double b) {
-        Tensor a = promotedFor(b);
-        return a.gt(a.scalarLike(b));
+        return compared(Comparison.GREATER, b);
     }
 
     /** Returns whether a ≥ b, element by element. */
     default Tensor ge(Tensor b) {
-        return binary(new Comparison.GreaterEqual(), b);
+        return binary(Comparison.GREATER_EQUAL, b);
     }
 
     /** Returns whether a ≥ b, element by element. */
     default Tensor ge(double b) {
-        Tensor a = promotedFor(b);
-        return a.ge(a.scalarLike(b));
+        return compared(Comparison.GREATER_EQUAL, b);
     }
 
     /** Returns whether x is NaN, element by element. */
     default Tensor isNan() {
-        return unary(new Comparison.IsNan());
+        return unary(Comparison.IS_NAN);
     }
 
     /** Returns whether x is infinite, element by element. */
     default Tensor isInf() {
-        return unary(new Comparison.IsInf());
+        return unary(Comparison.IS_INF);
     }
 
     /** Returns whether x is neither NaN nor infinite, element by element. */
     default Tensor isFinite() {
-        return unary(new Comparison.IsFinite());
+        return unary(Comparison.IS_FINITE);
     }
 
     /** Returns a ∧ b: logical for booleans, bitwise for integers. */
     default Tensor and(Tensor b) {
-        return binary(new Logic.And(), b);
+        return binary(Logic.AND, b);
     }
 
     /** Returns a ∨ b: logical for booleans, bitwise for integers. */
     default Tensor or(Tensor b) {
-        return binary(new Logic.Or(), b);
+        return binary(Logic.OR, b);
     }
 
     /** Returns a ⊕ b: logical for booleans, bitwise for integers. */
     default Tensor xor(Tensor b) {
-        return binary(new Logic.Xor(), b);
+        return binary(Logic.XOR, b);
     }
 
     /** Returns ¬a: logical for booleans, bitwise for integers. */
     default Tensor not() {
-        return unary(new Logic.Not());
+        return unary(Logic.NOT);
     }
 
     /** Returns {@code a} where this boolean tensor is true and {@code b} elsewhere. */

@@ -272,7 +272,7 @@ class BadInputTest {
                 shape(() -> compute(softmax, ones(4, 3), ones(1)), "softmaxGradient", "same shape"),
                 argument(() -> compute(new Selection.TakeGradient(-1, 3), ones(2, 3), whole(2)), "takeGradient", "-1"),
                 argument(() -> compute(new Selection.TakeGradient(0, -3), ones(2, 3), whole(2)), "takeGradient", "-3"),
-                argument(() -> compute(new Activation.ReluGradient(), ones(4)), "reluGradient", "2 operands"),
+                argument(() -> compute(Activation.RELU_GRADIENT, ones(4)), "reluGradient", "2 operands"),
                 shape(() -> compute(new Attention.ScaledDotProductGradient(1, false), ones(1, 2), ones(2, 2),
                         ones(3, 2), ones(3, 2), ones(2, 2), ones(2)), "attentionGradient", "g and y"));
     }
@@ -280,11 +280,11 @@ class BadInputTest {
     /** The wrong number of operands, and dimensions counted from the end, which records do not accept. */
     static Stream<Bad> records() {
         return Stream.of(
-                argument(() -> compute(new Unary.Neg()), "neg", "1 operands, got 0"),
-                argument(() -> compute(new Unary.Exp(), ones(2), ones(2)), "exp", "got 2"),
-                argument(() -> compute(new Binary.Div(), ones(2)), "div", "got 1"),
-                argument(() -> compute(new Comparison.Less(), ones(2)), "less", "got 1"),
-                argument(() -> compute(new Logic.Not()), "not", "got 0"),
+                argument(() -> compute(Unary.NEG), "neg", "1 operands, got 0"),
+                argument(() -> compute(Unary.EXP, ones(2), ones(2)), "exp", "got 2"),
+                argument(() -> compute(Binary.DIV, ones(2)), "div", "got 1"),
+                argument(() -> compute(Comparison.LESS, ones(2)), "less", "got 1"),
+                argument(() -> compute(Logic.NOT), "not", "got 0"),
                 argument(() -> compute(new Cast(DType.F64)), "cast", "got 0"),
                 argument(() -> compute(new Movement.Copy()), "copy", "got 0"),
                 argument(() -> compute(new Movement.Concat(-1), ones(2), ones(2)), "concat", "axis -1"),

@@ -3,10 +3,10 @@ package dev.starling.cuda.kernels;
 import dev.starling.cuda.config.ProductEpilogue;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.op.Activation;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.FormulaOp;
 import dev.starling.tensor.op.Reduction;
 import java.util.function.Supplier;
 
@@ -80,7 +80,7 @@ public final class ContractionKernels implements Kernels<Contraction> {
         return answer.isHandled() ? afterwards.get() : answer;
     }
 
-    private Answer apply(Activation op, Tensor y, Tensor... operands) {
+    private Answer apply(FormulaOp op, Tensor y, Tensor... operands) {
         launcher.elementwise().apply(ElementwiseExpressions.of(op.formula(), y.dtype()), op.parameters(), y, operands);
         return Answer.HANDLED;
     }

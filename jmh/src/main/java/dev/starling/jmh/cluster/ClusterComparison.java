@@ -1,8 +1,9 @@
 package dev.starling.jmh.cluster;
 
+import static dev.starling.jmh.Statistics.median;
+
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -120,13 +121,6 @@ final class ClusterComparison implements AutoCloseable {
             new Finding.Name(ours.group.implementation().label(), ours.group.variant().name()),
             measure.value(world, bytes, median(ours.nanos)), peer.group.implementation().label(),
             measure.value(world, bytes, median(peer.nanos)), median(ratios), peer.group.variant().name());
-    }
-
-    private static double median(double[] values) {
-        double[] sorted = values.clone();
-        Arrays.sort(sorted);
-        int middle = sorted.length / 2;
-        return sorted.length % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
     }
 
     @Override

@@ -55,7 +55,9 @@ public abstract class MemberBenchmark {
     abstract int bytes();
 
     /** Joins as one of two members. */
-    abstract Member join(int rank, Path directory) throws Exception;
+    Member join(int rank, Path directory) throws Exception {
+        return new TransportMember(route.config(), rank, directory);
+    }
 
     @Setup(Level.Trial)
     public void connect() throws Exception {

@@ -1,9 +1,10 @@
 package dev.starling.jmh.cluster;
 
+import static dev.starling.jmh.Statistics.median;
+
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 
@@ -113,11 +114,5 @@ final class Training {
 
     private static String name(Implementation implementation, Variant variant) {
         return implementation.label() + " " + variant.name();
-    }
-
-    private static double median(double[] values) {
-        double[] sorted = values.clone();
-        Arrays.sort(sorted);
-        return sorted[sorted.length / 2];
     }
 }

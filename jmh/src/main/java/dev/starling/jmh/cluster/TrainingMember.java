@@ -12,6 +12,7 @@ import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.jmh.Inputs;
 import dev.starling.jmh.Model;
 import dev.starling.jmh.StarlingModel;
+import dev.starling.jmh.Statistics;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.train.Collective;
 import dev.starling.nn.train.DistributionStrategy;
@@ -30,7 +31,6 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 
@@ -152,9 +152,7 @@ final class TrainingMember implements Member {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment slowest = arena.allocateFrom(ValueLayout.JAVA_DOUBLE, nanos);
             group.collectives().allReduce(slowest, DType.F64, ReduceOp.MAX);
-            double[] sorted = slowest.toArray(ValueLayout.JAVA_DOUBLE);
-            Arrays.sort(sorted);
-            return (long) (sorted[runs / 2] * runs);
+            return (long) (Statistics.median(slowest.toArray(ValueLayout.JAVA_DOUBLE)) * runs);
         }
     }
 

@@ -1,6 +1,7 @@
 package dev.starling.jmh.gpu;
 
 import dev.starling.jmh.Case;
+import dev.starling.jmh.Statistics;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -197,7 +198,11 @@ public final class GpuBench implements Callable<Integer> {
             e.printStackTrace();
         }
         if (theirs) {
-            peer.release();
+            try {
+                peer.release();
+            } catch (PyTorchProcess.Failure e) {
+                note += note.isEmpty() ? "PyTorch: " + e.getMessage() : "";
+            }
         }
         Device.current().backend().memory().trim();
         if (workload.order().startsWith("copy")) {
@@ -216,8 +221,7 @@ public final class GpuBench implements Callable<Integer> {
         }
         double[] busy = new double[rounds];
         Arrays.setAll(busy, round -> HostTime.of(ours, runs));
-        Arrays.sort(busy);
-        times[0] = busy[rounds / 2];
+        times[0] = Statistics.median(busy);
         return "";
     }
 
@@ -237,10 +241,8 @@ public final class GpuBench implements Callable<Integer> {
             mine[round] = time(ours, ourRepeats) / ourRepeats;
             other[round] = theirRepeats == 0 ? Double.NaN : peer.time(theirRepeats) / theirRepeats;
         }
-        Arrays.sort(mine);
-        Arrays.sort(other);
-        times[0] = mine[rounds / 2];
-        times[1] = other[rounds / 2];
+        times[0] = Statistics.median(mine);
+        times[1] = Statistics.median(other);
         return note;
     }
 

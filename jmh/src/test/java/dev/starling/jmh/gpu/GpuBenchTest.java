@@ -48,6 +48,26 @@ class GpuBenchTest {
                 .doesNotContain("held", "MISSED");
     }
 
+    /** The peer prepares each case and ends when it is to run it. */
+    @Test
+    void measuresAllCasesThoughThePeerEnds() throws IOException {
+        Path peer = folder.resolve("peer");
+        Files.writeString(peer, """
+                #!/bin/sh
+                while read order rest; do
+                    if [ "$order" = time ]; then exit 1; fi
+                    echo "@ $order"
+                done
+                """);
+        assertThat(peer.toFile().setExecutable(true)).isTrue();
+        Path json = folder.resolve("findings");
+        GpuBench.run(new PrintStream(new ByteArrayOutputStream(), true, StandardCharsets.UTF_8), "--device", "cpu",
+                "--python", peer.toString(), "--tiny", "--rounds", "1", "--millis", "1", "--json", json.toString(),
+                "--only", "^(copy|add) f32 1024");
+        assertThat(Files.readAllLines(json)).hasSize(2).allSatisfy(f -> assertThat(f).contains("\"pytorch\":null",
+                "PyTorch: its process ended").doesNotContain("\"starling\":null"));
+    }
+
     private void measures(String device, String only) throws IOException {
         Path json = folder.resolve("findings");
         ByteArrayOutputStream output = new ByteArrayOutputStream();

@@ -19,7 +19,7 @@ public record Gelu(boolean tanh) implements Layer {
 
     @Override
     public Tensor forward(Tensor x) {
-        return Tensor.compute(new Activation.Gelu(tanh), x);
+        return Tensor.compute(tanh ? Activation.GELU_TANH : Activation.GELU, x);
     }
 
     @Override

@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
@@ -63,11 +64,11 @@ final class ArgMaxKernels {
         float extreme = RowLoops.FASTEST.matrix().extreme(row, columns, max);
         long i = 0;
         if (Float.isNaN(extreme)) {
-            while (!Float.isNaN(ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4 * i))) {
+            while (!Float.isNaN(getFloat(row + 4 * i))) {
                 i++;
             }
         } else {
-            while (ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4 * i) != extreme) {
+            while (getFloat(row + 4 * i) != extreme) {
                 i++;
             }
         }

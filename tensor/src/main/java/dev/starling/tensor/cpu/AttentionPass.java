@@ -1,6 +1,8 @@
 package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
+import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
@@ -11,7 +13,6 @@ import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.spi.Block;
-import java.lang.foreign.ValueLayout;
 
 /**
  * Attention in f32, by blocks of queries. The scores of a block with all its visible keys are computed together and
@@ -98,7 +99,7 @@ final class AttentionPass {
             rows.scale(row, n, blind ? 0 : 1 / sum);
             clear(row, n, blockKeys);
             float log = blind ? Float.NEGATIVE_INFINITY : (float) (max + StrictMath.log(sum));
-            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, logs.address() + 4 * (head * queries + first + r), log);
+            putFloat(logs.address() + 4 * (head * queries + first + r), log);
         }
         result.left(s, blockKeys, 1).right(at(v, head, 0), row(v), 1).result(at(y, head, first), row(y)).run();
     }
@@ -157,7 +158,7 @@ final class AttentionPass {
      */
     private void scoreGradient(long head, int query, long weights, long slopes, int blockKeys, Tensor[] given) {
         int n = visible(query, blockKeys);
-        float log = ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, given[2].address() + 4 * (head * queries + query));
+        float log = getFloat(given[2].address() + 4 * (head * queries + query));
         if (log == Float.NEGATIVE_INFINITY) {
             n = 0;
         } else {

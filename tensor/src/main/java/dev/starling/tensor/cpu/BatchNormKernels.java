@@ -1,7 +1,11 @@
 package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
+import static dev.starling.tensor.host.HostMemory.putFloat;
+import static dev.starling.tensor.op.scalar.Scalar.operand;
 
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
@@ -11,8 +15,11 @@ import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization.BatchNorm;
 import dev.starling.tensor.op.Normalization.BatchNormGradient;
+import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Opcode;
+import dev.starling.tensor.op.scalar.Scalar;
 import dev.starling.tensor.spi.Block;
-import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 
 /**
  * Batch normalisation of f32 in the channels-last layout, a matrix of pixels × channels. Statistics sum the distances
@@ -20,8 +27,28 @@ import java.lang.foreign.ValueLayout;
  */
 final class BatchNormKernels {
     private static final int ROWS = 512;
+    /** Of x, scale and shift. */
+    private static final Scalar AFFINE = operand(0).fma(operand(1), operand(2));
+    private static final Formula RESULT = Formula.of(AFFINE);
+    private static final Formula RECTIFIED = Formula.of(Scalar.of(Opcode.RELU, AFFINE));
+    /** Of y's gradient, x, three values per channel and, with ReLU, y. */
+    private static final Formula GRADIENT = gradient(operand(0));
+    private static final Formula RECTIFIED_GRADIENT = gradient(
+            Scalar.of(Opcode.RELU_GRADIENT, operand(5), operand(0)));
 
     private BatchNormKernels() {
+    }
+
+    private static Formula gradient(Scalar g) {
+        return Formula.of(g.fma(operand(2), operand(1).fma(operand(3), operand(4))));
+    }
+
+    /** Makes a tensor of one value per channel, which broadcasts to {@code x}. */
+    private static Tensor perChannel(Tensor x) {
+        long[] dims = new long[x.rank()];
+        Arrays.fill(dims, 1);
+        dims[1] = x.size(1);
+        return Storage.allocate(x.spec().with(Shape.of(dims)));
     }
 
     static Tensor[] forward(BatchNorm op, Tensor[] in, Spec[] outputs) {
@@ -35,24 +62,23 @@ final class BatchNormKernels {
         Tensor inverse = Storage.allocate(outputs[2]);
         int c = Math.toIntExact(x.size(1));
         long n = x.count() / c;
-        Block scratch = HostAllocator.shared().allocate(8L * c * (blocks(n) + 1));
-        try {
+        Block scratch = HostAllocator.shared().allocate(8L * c * blocks(n));
+        try (Tensor scale = perChannel(x); Tensor shift = perChannel(x)) {
             long sums = scratch.address();
-            long scale = sums + 8L * c * blocks(n);
             moments(x.address(), n, c, sums);
             for (int i = 0; i < c; i++) {
                 double s = total(sums, n, 2 * c, i) / n;
                 double variance = Math.max(total(sums, n, 2 * c, c + i) / n - s * s, 0);
                 variance = Double.isNaN(s) ? Double.NaN : variance;
-                double m = get(x.address() + 4L * i) + s;
+                double m = getFloat(x.address() + 4L * i) + s;
                 double inv = 1 / Math.sqrt(variance + op.epsilon());
-                set(mean.address() + 4L * i, (float) m);
-                set(inverse.address() + 4L * i, (float) inv);
-                double a = get(gamma + 4L * i) * inv;
-                set(scale + 4L * i, (float) a);
-                set(scale + 4L * (c + i), (float) (get(beta + 4L * i) - m * a));
+                putFloat(mean.address() + 4L * i, (float) m);
+                putFloat(inverse.address() + 4L * i, (float) inv);
+                double a = getFloat(gamma + 4L * i) * inv;
+                putFloat(scale.address() + 4L * i, (float) a);
+                putFloat(shift.address() + 4L * i, (float) (getFloat(beta + 4L * i) - m * a));
             }
-            affine(x.address(), y.address(), n, c, scale, op.epilogue() == Epilogue.RELU);
+            ElementwiseKernels.compute(op.epilogue() == Epilogue.RELU ? RECTIFIED : RESULT, y, x, scale, shift);
         } finally {
             HostAllocator.shared().free(scratch);
             Layout.release(x, in[0]);
@@ -62,22 +88,24 @@ final class BatchNormKernels {
         return new Tensor[] {y, mean, inverse};
     }
 
-    private static void moments(long x, long n, int c, long sums) {
-        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
+    private interface BlockTask {
+        /** Processes {@code rows} pixels, the first of which is {@code at} bytes after the first of all. */
+        void run(long block, long at, int rows);
+    }
+
+    private static void forEachBlock(long n, int c, BlockTask task) {
+        Parallel.forRange(blocks(n), Math.max(1, 65536L / ((long) ROWS * c)), (from, to) -> {
             for (long b = from; b < to; b++) {
-                long sum = sums + 8 * b * c;
-                ALL.asSlice(sum, 8L * c).fill((byte) 0);
-                RowLoops.FASTEST.matrix().moments(x + 4 * b * ROWS * c, 4L * c, rows(n, b), c, x, sum, sum + 4L * c);
+                task.run(b, 4 * b * ROWS * c, (int) Math.min(ROWS, n - b * ROWS));
             }
         });
     }
 
-    private static void affine(long x, long y, long n, int c, long scale, boolean relu) {
-        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
-            for (long b = from; b < to; b++) {
-                long at = 4 * b * ROWS * c;
-                RowLoops.FASTEST.matrix().affine(x + at, y + at, 4L * c, rows(n, b), c, scale, scale + 4L * c, relu);
-            }
+    private static void moments(long x, long n, int c, long sums) {
+        forEachBlock(n, c, (block, at, rows) -> {
+            long sum = sums + 8 * block * c;
+            ALL.asSlice(sum, 8L * c).fill((byte) 0);
+            RowLoops.FASTEST.matrix().moments(x + at, 4L * c, rows, c, x, sum, sum + 4L * c);
         });
     }
 
@@ -97,24 +125,28 @@ final class BatchNormKernels {
         Tensor dbeta = Storage.allocate(outputs[2]);
         int c = Math.toIntExact(x.size(1));
         long n = x.count() / c;
-        Block scratch = HostAllocator.shared().allocate(8L * c * blocks(n) + 12L * c);
-        try {
+        Block scratch = HostAllocator.shared().allocate(8L * c * blocks(n));
+        try (Tensor slopes = perChannel(x); Tensor tilts = perChannel(x); Tensor shifts = perChannel(x)) {
             long sums = scratch.address();
-            long a = sums + 8L * c * blocks(n);
             gradientMoments(g.address(), x.address(), y, n, c, mean, sums);
             for (int i = 0; i < c; i++) {
                 double sum = total(sums, n, 2 * c, i);
-                double inv = get(inverse + 4L * i);
+                double inv = getFloat(inverse + 4L * i);
                 double product = total(sums, n, 2 * c, c + i) * inv;
-                set(dbeta.address() + 4L * i, (float) sum);
-                set(dgamma.address() + 4L * i, (float) product);
-                double slope = get(gamma + 4L * i) * inv;
+                putFloat(dbeta.address() + 4L * i, (float) sum);
+                putFloat(dgamma.address() + 4L * i, (float) product);
+                double slope = getFloat(gamma + 4L * i) * inv;
                 double tilt = -slope * inv * product / n;
-                set(a + 4L * i, (float) slope);
-                set(a + 4L * (c + i), (float) tilt);
-                set(a + 4L * (2 * c + i), (float) (-slope * sum / n - tilt * get(mean + 4L * i)));
+                double shift = -slope * sum / n - tilt * getFloat(mean + 4L * i);
+                putFloat(slopes.address() + 4L * i, (float) slope);
+                putFloat(tilts.address() + 4L * i, (float) tilt);
+                putFloat(shifts.address() + 4L * i, (float) shift);
             }
-            gradientAffine(g.address(), x.address(), y, dx.address(), n, c, a);
+            if (y == 0) {
+                ElementwiseKernels.compute(GRADIENT, dx, g, x, slopes, tilts, shifts);
+            } else {
+                ElementwiseKernels.compute(RECTIFIED_GRADIENT, dx, g, x, slopes, tilts, shifts, rectified);
+            }
         } finally {
             HostAllocator.shared().free(scratch);
             Layout.release(g, in[0]);
@@ -128,24 +160,11 @@ final class BatchNormKernels {
     }
 
     private static void gradientMoments(long g, long x, long y, long n, int c, long mean, long sums) {
-        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
-            for (long b = from; b < to; b++) {
-                long at = 4 * b * ROWS * c;
-                long sum = sums + 8 * b * c;
-                ALL.asSlice(sum, 8L * c).fill((byte) 0);
-                RowLoops.FASTEST.matrix().gradientMoments(g + at, x + at, y == 0 ? 0 : y + at, 4L * c, rows(n, b), c,
-                        mean, sum, sum + 4L * c);
-            }
-        });
-    }
-
-    private static void gradientAffine(long g, long x, long y, long dx, long n, int c, long a) {
-        Parallel.forRange(blocks(n), grain(c), (from, to) -> {
-            for (long b = from; b < to; b++) {
-                long at = 4 * b * ROWS * c;
-                RowLoops.FASTEST.matrix().gradientAffine(g + at, x + at, y == 0 ? 0 : y + at, dx + at, 4L * c,
-                        rows(n, b), c, a, a + 4L * c, a + 8L * c);
-            }
+        forEachBlock(n, c, (block, at, rows) -> {
+            long sum = sums + 8 * block * c;
+            ALL.asSlice(sum, 8L * c).fill((byte) 0);
+            RowLoops.FASTEST.matrix().gradientMoments(g + at, x + at, y == 0 ? 0 : y + at, 4L * c, rows, c, mean, sum,
+                    sum + 4L * c);
         });
     }
 
@@ -153,27 +172,11 @@ final class BatchNormKernels {
         return Math.ceilDiv(n, (long) ROWS);
     }
 
-    private static int rows(long n, long block) {
-        return (int) Math.min(ROWS, n - block * ROWS);
-    }
-
-    private static long grain(int c) {
-        return Math.max(1, 65536L / ((long) ROWS * c));
-    }
-
     private static double total(long sums, long n, int width, int column) {
         double total = 0;
         for (long b = 0; b < blocks(n); b++) {
-            total += get(sums + 4 * (b * width + column));
+            total += getFloat(sums + 4 * (b * width + column));
         }
         return total;
-    }
-
-    private static float get(long address) {
-        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
-    }
-
-    private static void set(long address, float value) {
-        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, value);
     }
 }

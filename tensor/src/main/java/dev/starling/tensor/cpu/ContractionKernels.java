@@ -24,7 +24,7 @@ final class ContractionKernels {
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Contraction op, Tensor[] in, Spec[] outputs) {
-        ElementType type = NativeTypes.of(in[0].dtype());
+        ElementType type = ElementType.of(in[0].dtype());
         long summands = op instanceof Contraction.LinearWeightGradient ? in[0].size(0) : in[0].size(-1);
         if (type == null || !OneDnn.supports(type) || outputs[0].shape().count() == 0 || summands == 0) {
             return null;

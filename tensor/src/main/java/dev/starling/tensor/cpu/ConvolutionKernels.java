@@ -24,7 +24,7 @@ final class ConvolutionKernels {
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor[] run(Convolution op, Tensor[] inputs, Spec[] outputs) {
-        ElementType type = NativeTypes.of(inputs[0].dtype());
+        ElementType type = ElementType.of(inputs[0].dtype());
         if (type == null || !OneDnn.supports(type) || isEmpty(inputs) || outputs[0].shape().count() == 0) {
             return null;
         }

@@ -2,8 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.host.HostAllocator;
-import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.host.HostBackend;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Convolution;
@@ -25,26 +24,13 @@ import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import dev.starling.tensor.reference.ReferenceKernels;
-import dev.starling.tensor.spi.Allocator;
-import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.Chain;
-import java.lang.foreign.MemorySegment;
 
 /**
  * The CPU. Each family of operations has its kernels in a class of its own, which returns {@code null} for types and
  * layouts without a kernel; these run {@link Widened} or else by the reference kernels, on the same memory.
  */
-final class CpuBackend implements Backend {
-    @Override
-    public Allocator memory() {
-        return HostAllocator.shared();
-    }
-
-    @Override
-    public boolean hostVisible() {
-        return true;
-    }
-
+final class CpuBackend implements HostBackend {
     @Override
     public Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
         Tensor[] results = runKernel(op, inputs, outputs);
@@ -85,15 +71,5 @@ final class CpuBackend implements Backend {
     @Override
     public Chain.Kernel fuse(Chain chain) {
         return ElementwiseKernels.fuse(chain);
-    }
-
-    @Override
-    public void upload(long hostAddress, long deviceAddress, long bytes) {
-        MemorySegment.copy(HostMemory.ALL, hostAddress, HostMemory.ALL, deviceAddress, bytes);
-    }
-
-    @Override
-    public void download(long deviceAddress, long hostAddress, long bytes) {
-        MemorySegment.copy(HostMemory.ALL, deviceAddress, HostMemory.ALL, hostAddress, bytes);
     }
 }

@@ -1,6 +1,8 @@
 package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
+import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
@@ -12,7 +14,6 @@ import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.CrossEntropy;
-import java.lang.foreign.ValueLayout;
 import java.util.List;
 
 /** Kernels of {@link CrossEntropy} operations on f32. All targets are checked before the first row is computed. */
@@ -52,14 +53,14 @@ final class CrossEntropyKernels {
             for (long r = first; r < end; r++) {
                 long wanted = wanted(target, r);
                 long at = from + 4 * r * classes;
-                float max = get(row + 8 * r);
-                float log = get(row + 8 * r + 4);
+                float max = getFloat(row + 8 * r);
+                float log = getFloat(row + 8 * r + 4);
                 double l = 0;
                 if (wanted != op.ignored()) {
-                    l -= sharp == 0 ? 0 : sharp * (get(at + 4 * wanted) - max - log);
+                    l -= sharp == 0 ? 0 : sharp * (getFloat(at + 4 * wanted) - max - log);
                     l -= even == 0 ? 0 : even * (rows.distances(at, max, classes) - (double) classes * log);
                 }
-                set(loss + 4 * r, l);
+                putFloat(loss + 4 * r, (float) l);
             }
         });
         Layout.release(x, logits);
@@ -89,8 +90,8 @@ final class CrossEntropyKernels {
                     ALL.asSlice(dx + 4 * r * classes, 4L * classes).fill((byte) 0);
                 } else {
                     long at = 4 * (r * classes + wanted);
-                    double p = StrictMath.exp(get(from + at) - get(row + 8 * r) - get(row + 8 * r + 4));
-                    set(dx + at, (p - even - (1 - op.smoothing())) * get(scale + r * scaleStride));
+                    double p = StrictMath.exp(getFloat(from + at) - getFloat(row + 8 * r) - getFloat(row + 8 * r + 4));
+                    putFloat(dx + at, (float) ((p - even - (1 - op.smoothing())) * getFloat(scale + r * scaleStride)));
                 }
             }
         });
@@ -115,13 +116,5 @@ final class CrossEntropyKernels {
     private static long wanted(Tensor target, long row) {
         return HostMemory.getLong(target.dtype(),
                 target.address() + row * target.strides()[0] * target.dtype().bytes());
-    }
-
-    private static float get(long address) {
-        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
-    }
-
-    private static void set(long address, double value) {
-        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, (float) value);
     }
 }

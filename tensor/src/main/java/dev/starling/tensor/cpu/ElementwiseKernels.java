@@ -54,17 +54,22 @@ final class ElementwiseKernels {
      * treats NaN as negative.
      */
     static void rectify(Tensor y) {
-        into(y, new Activation.Relu(), y);
+        into(y, Activation.RELU, y);
     }
 
     /** Computes all elements of {@code y} from operands with its layout; {@code y} may be one of them. */
-    static void into(Tensor y, Activation op, Tensor... operands) {
+    static void into(Tensor y, Elementwise op, Tensor... operands) {
         Launch launch = Launch.of(loop(op.formula(), y.dtype(), y.dtype(), operands));
         for (int k = 0; k < operands.length; k++) {
             launch.operand(k, operands[k].address());
         }
         launch.operand(operands.length, y.address());
         launch.runFlat(y.count(), 0);
+    }
+
+    /** Computes all elements of a dense {@code y} as a formula of operands of its type that broadcast to it. */
+    static void compute(Formula formula, Tensor y, Tensor... operands) {
+        run(Launch.of(loop(formula, y.dtype(), y.dtype(), operands)), operands, y);
     }
 
     /**

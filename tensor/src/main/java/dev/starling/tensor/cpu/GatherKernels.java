@@ -1,6 +1,8 @@
 package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
+import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
@@ -100,9 +102,9 @@ final class GatherKernels {
 
     private static void put(DType dtype, boolean add, long from, long to) {
         if (dtype == DType.F32) {
-            float v = ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, from);
-            float sum = add ? ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, to) + v : v;
-            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, to, sum);
+            float v = getFloat(from);
+            float sum = add ? getFloat(to) + v : v;
+            putFloat(to, sum);
         } else if (dtype == DType.F64) {
             double v = ALL.get(ValueLayout.JAVA_DOUBLE_UNALIGNED, from);
             double sum = add ? ALL.get(ValueLayout.JAVA_DOUBLE_UNALIGNED, to) + v : v;

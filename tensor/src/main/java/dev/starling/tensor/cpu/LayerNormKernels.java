@@ -1,6 +1,8 @@
 package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
+import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
@@ -12,7 +14,6 @@ import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.spi.Block;
-import java.lang.foreign.ValueLayout;
 
 /**
  * Kernels of layer normalisation on f32. Gradients of gamma and beta are summed in f32 within blocks of rows and in f64
@@ -109,9 +110,9 @@ final class LayerNormKernels {
         for (int c = 0; c < columns; c++) {
             double total = 0;
             for (long b = 0; b < blocks; b++) {
-                total += ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, sums + 4 * (2 * b * columns + c));
+                total += getFloat(sums + 4 * (2 * b * columns + c));
             }
-            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, to + 4L * c, (float) total);
+            putFloat(to + 4L * c, (float) total);
         }
     }
 }

@@ -38,9 +38,7 @@ final class PoolingKernels {
                 case Pooling.MaxPoolGradient _ -> null;
             };
         } finally {
-            if (x != inputs[0]) {
-                x.close();
-            }
+            Layout.release(x, inputs[0]);
         }
     }
 
@@ -73,9 +71,7 @@ final class PoolingKernels {
             }
             return new Tensor[] {dx};
         } finally {
-            if (index != indices) {
-                index.close();
-            }
+            Layout.release(index, indices);
         }
     }
 

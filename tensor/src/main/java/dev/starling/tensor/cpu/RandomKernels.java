@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
@@ -9,7 +10,6 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
-import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.Philox;
 import dev.starling.tensor.op.Random;
 import java.lang.foreign.MemorySegment;
@@ -47,14 +47,12 @@ final class RandomKernels implements RangeTask {
     /** Returns the results, row-major: elements are numbered in row-major order. */
     static Tensor[] run(Random op, Tensor[] inputs, Spec output) {
         Tensor y = Storage.allocate(output);
-        Tensor x = inputs.length == 0 ? null
-                : inputs[0].isContiguous() ? inputs[0]
-                : CopyKernels.run(new Movement.Copy(), inputs, inputs[0].spec())[0];
+        Tensor x = inputs.length == 0 ? null : Layout.dense(inputs[0]);
         long source = x == null ? 0 : x.address();
         long blocks = Philox.counters(y.count());
         Parallel.forRange(blocks, GRAIN_BLOCKS, new RandomKernels(op, output.dtype(), source, y.address(), y.count()));
-        if (x != null && x != inputs[0]) {
-            x.close();
+        if (x != null) {
+            Layout.release(x, inputs[0]);
         }
         return new Tensor[] {y};
     }
@@ -139,7 +137,7 @@ final class RandomKernels implements RangeTask {
             float factor = (float) scale;
             for (int i = 0; i < n; i++) {
                 long offset = 4 * (first + i);
-                float x = ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, source + offset) * factor;
+                float x = getFloat(source + offset) * factor;
                 int kept = Float.floatToRawIntBits(x) & ~dropped[i];
                 ALL.set(ValueLayout.JAVA_INT_UNALIGNED, target + offset, kept);
             }

@@ -77,7 +77,7 @@ final class RecurrentGradientPass {
         Tensor x = present(in.x(), sequence.inputs, 0);
         RecurrentSequence.product(rows, sequence.inputs, all).left(slopes.address(), 1, rows)
                 .right(x.address(), sequence.inputs, 1).result(results[w].address(), sequence.inputs).run();
-        close(x, in.x());
+        Layout.release(x, in.x());
         recurrentWeight(results[w + 1]);
         if (in.bias() != null) {
             sum(slopes, results[w + 2]);
@@ -110,7 +110,7 @@ final class RecurrentGradientPass {
                     .left(sequence.at(recurrentSlopes.address(), forwards ? 1 : 0, 0, rows), 1, rows)
                     .right(sequence.at(before.address(), forwards ? 0 : 1, 0, units), units, 1)
                     .result(to.address(), units).run();
-            close(before, y);
+            Layout.release(before, y);
         }
         Block gathered = null;
         long first = sequence.at(recurrentSlopes.address(), sequence.step(0), 0, rows);
@@ -147,12 +147,6 @@ final class RecurrentGradientPass {
             }
         }
         return copy;
-    }
-
-    private static void close(Tensor copy, Tensor original) {
-        if (copy != original) {
-            copy.close();
-        }
     }
 
     /** Goes backwards through all steps of {@code n} sequences. */

@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu;
 
-import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
+import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.jit.FusedLoop;
@@ -10,7 +11,6 @@ import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.spi.Block;
-import java.lang.foreign.ValueLayout;
 
 /**
  * A recurrent layer in f32: one product of all steps with the input's weight; then for each step one product with the
@@ -87,9 +87,8 @@ final class RecurrentPass {
     private Block bothBiases() {
         Block sum = HostAllocator.shared().allocate(4L * rows);
         for (long at = 0; at < 4L * rows; at += 4) {
-            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, sum.address() + at,
-                    ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, in.bias().address() + at)
-                    + ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, in.recurrentBias().address() + at));
+            putFloat(sum.address() + at,
+                    getFloat(in.bias().address() + at) + getFloat(in.recurrentBias().address() + at));
         }
         return sum;
     }

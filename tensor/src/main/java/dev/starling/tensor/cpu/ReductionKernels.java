@@ -1,6 +1,8 @@
 package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
+import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
@@ -11,7 +13,6 @@ import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
-import java.lang.foreign.ValueLayout;
 
 /**
  * Kernels of {@link Reduction} operations on f32. Work is divided by sizes alone and combined in a fixed order, so that
@@ -79,7 +80,7 @@ final class ReductionKernels {
                 for (long r = kind == Kind.SUM ? 0 : 1; r < folded; r++) {
                     total = combine(kind, total, reduceRun(kind, at + 4 * f.offset(r, true, 1, false), n));
                 }
-                set(y + 4 * f.offset(k, false, 1, true), (float) (total * factor));
+                putFloat(y + 4 * f.offset(k, false, 1, true), (float) (total * factor));
             }
         });
     }
@@ -95,7 +96,7 @@ final class ReductionKernels {
         for (int i = 1; i < parts.length; i++) {
             total = combine(kind, total, parts[i]);
         }
-        set(y, (float) (total * factor));
+        putFloat(y, (float) (total * factor));
     }
 
     private static double reduceRun(Kind kind, long x, long n) {
@@ -142,11 +143,11 @@ final class ReductionKernels {
             for (long k = 0; k < kept; k++) {
                 long to = y + 4 * f.offset(k, false, inner, true);
                 for (int c = 0; c < columns; c++) {
-                    double total = get(partial + 4 * (k * parts * columns + c));
+                    double total = getFloat(partial + 4 * (k * parts * columns + c));
                     for (long p = 1; p < parts; p++) {
-                        total = combine(kind, total, get(partial + 4 * ((k * parts + p) * columns + c)));
+                        total = combine(kind, total, getFloat(partial + 4 * ((k * parts + p) * columns + c)));
                     }
-                    set(to + 4 * step * c, (float) (total * factor));
+                    putFloat(to + 4 * step * c, (float) (total * factor));
                 }
             }
         } finally {
@@ -161,13 +162,5 @@ final class ReductionKernels {
             case MAX -> RowLoops.FASTEST.matrix().columnExtremes(x + stride, stride, rows - 1, columns, partial, true);
             case MIN -> RowLoops.FASTEST.matrix().columnExtremes(x + stride, stride, rows - 1, columns, partial, false);
         }
-    }
-
-    private static float get(long address) {
-        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
-    }
-
-    private static void set(long address, float value) {
-        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, value);
     }
 }

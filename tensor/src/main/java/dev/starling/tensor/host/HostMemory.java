@@ -26,6 +26,16 @@ public final class HostMemory {
         return (int) count;
     }
 
+    /** Reads an f32. */
+    public static float getFloat(long address) {
+        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
+    }
+
+    /** Writes an f32. */
+    public static void putFloat(long address, float value) {
+        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, value);
+    }
+
     /** Reads an element as a double; exact for every type except large {@link DType#I64} values. */
     public static double getDouble(DType dtype, long address) {
         return switch (dtype) {

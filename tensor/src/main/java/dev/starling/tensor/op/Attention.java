@@ -85,7 +85,7 @@ public sealed interface Attention extends Op {
      * @param scale as in {@link ScaledDotProduct}
      * @param causal as in {@link ScaledDotProduct}
      */
-    record ScaledDotProductGradient(double scale, boolean causal) implements Attention {
+    record ScaledDotProductGradient(double scale, boolean causal) implements Attention, GradientKernel {
         @Override
         public String name() {
             return "attentionGradient";
@@ -107,11 +107,6 @@ public sealed interface Attention extends Op {
                 gradients[i] = in[i + 1].with(lead.concat(s.slice(s.rank() - 2, s.rank())));
             }
             return gradients;
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
         }
     }
 

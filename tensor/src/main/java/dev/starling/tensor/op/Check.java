@@ -5,6 +5,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.TensorException.Problem;
+import java.util.Arrays;
 import java.util.List;
 import java.util.function.Supplier;
 
@@ -37,13 +38,15 @@ final class Check {
         }
     }
 
-    /** Returns a number of spatial dimensions after a check that it is 1 to 3. */
-    static int spatial(String op, int rank) {
+    /** Returns one value for each spatial dimension, after a check that there are 1 to 3. */
+    static int[] spatial(String op, int rank, int value) {
         if (rank < 1 || rank > 3) {
             throw TensorException.argument(op, "the number of spatial dimensions must be 1 to 3, got " + rank,
                     "use 1 to 3 spatial dimensions");
         }
-        return rank;
+        int[] values = new int[rank];
+        Arrays.fill(values, value);
+        return values;
     }
 
     static void argument(boolean holds, Op op, Supplier<String> relation, String remedy, Spec... operands) {

@@ -1,7 +1,6 @@
 package dev.starling.tensor.op;
 
 import dev.starling.tensor.DType;
-import dev.starling.tensor.Spec;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
 
@@ -9,86 +8,29 @@ import dev.starling.tensor.op.scalar.Opcode;
  * Comparisons and predicates, whose result is {@link DType#BOOL}. Comparisons with NaN are false except
  * {@code notEqual}.
  */
-public sealed interface Comparison extends Elementwise {
-    @Override
-    default Spec[] infer(Spec... in) {
-        return new Spec[] {Elementwise.same(this, formula().operands(), in)[0].with(DType.BOOL)};
-    }
-
-    @Override
-    default boolean differentiable() {
-        return false;
-    }
-
+public final class Comparison {
     /** a = b. */
-    record Equal() implements Comparison {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.EQ);
-        }
-    }
-
+    public static final FormulaOp EQUAL = test("equal", Opcode.EQ);
     /** a ≠ b. */
-    record NotEqual() implements Comparison {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.NE);
-        }
-    }
-
+    public static final FormulaOp NOT_EQUAL = test("notEqual", Opcode.NE);
     /** a &lt; b. */
-    record Less() implements Comparison {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.LT);
-        }
-    }
-
+    public static final FormulaOp LESS = test("less", Opcode.LT);
     /** a ≤ b. */
-    record LessEqual() implements Comparison {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.LE);
-        }
-    }
-
+    public static final FormulaOp LESS_EQUAL = test("lessEqual", Opcode.LE);
     /** a &gt; b. */
-    record Greater() implements Comparison {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.GT);
-        }
-    }
-
+    public static final FormulaOp GREATER = test("greater", Opcode.GT);
     /** a ≥ b. */
-    record GreaterEqual() implements Comparison {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.GE);
-        }
-    }
-
+    public static final FormulaOp GREATER_EQUAL = test("greaterEqual", Opcode.GE);
     /** x is NaN; one operand. */
-    record IsNan() implements Comparison {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.IS_NAN);
-        }
-    }
-
+    public static final FormulaOp IS_NAN = test("isNan", Opcode.IS_NAN);
     /** x is infinite; one operand. */
-    record IsInf() implements Comparison {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.IS_INF);
-        }
-    }
-
+    public static final FormulaOp IS_INF = test("isInf", Opcode.IS_INF);
     /** x is neither NaN nor infinite; one operand. */
-    record IsFinite() implements Comparison {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.IS_FINITE);
-        }
+    public static final FormulaOp IS_FINITE = test("isFinite", Opcode.IS_FINITE);
+
+    private Comparison() { }
+
+    private static FormulaOp test(String name, Opcode opcode) {
+        return new FormulaOp(name, FormulaOp.Types.TESTED, Formula.of(opcode), null);
     }
 }

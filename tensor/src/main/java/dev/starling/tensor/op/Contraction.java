@@ -120,7 +120,7 @@ public sealed interface Contraction extends Op {
      *
      * @param epilogue the epilogue that made {@code x}, with {@code kept} as in {@link Epilogue#gradient()}
      */
-    record LinearInputGradient(Epilogue epilogue) implements Contraction {
+    record LinearInputGradient(Epilogue epilogue) implements Contraction, GradientKernel {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 3, 3);
@@ -136,11 +136,6 @@ public sealed interface Contraction extends Op {
             Check.shape(in[2].shape().equals(x), this, () -> "the kept operand must be " + x,
                     "pass the operand of the epilogue", in);
             return new Spec[] {in[2]};
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
         }
     }
 

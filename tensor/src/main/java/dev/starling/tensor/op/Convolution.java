@@ -37,9 +37,7 @@ public sealed interface Convolution extends Op {
         }
 
         private static int[] repeat(int rank, int value) {
-            int[] a = new int[Check.spatial("convolution", rank)];
-            Arrays.fill(a, value);
-            return a;
+            return Check.spatial("convolution", rank, value);
         }
 
         /** Returns the number of spatial dimensions. */

@@ -73,7 +73,7 @@ public sealed interface CrossEntropy extends Op {
      * @param smoothing as in {@link Loss}
      * @param ignored as in {@link Loss}
      */
-    record Gradient(double smoothing, long ignored) implements CrossEntropy {
+    record Gradient(double smoothing, long ignored) implements CrossEntropy, GradientKernel {
         @Override
         public String name() {
             return "crossEntropyGradient";
@@ -95,11 +95,6 @@ public sealed interface CrossEntropy extends Op {
                     () -> "g and target must be " + rows + " and row [" + rows.dim(0) + ", 2]",
                     "pass the operands and results of the loss", in);
             return new Spec[] {in[1]};
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
         }
     }
 

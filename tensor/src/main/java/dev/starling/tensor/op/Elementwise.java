@@ -6,7 +6,8 @@ import dev.starling.tensor.op.scalar.Formula;
 /**
  * Operations that compute each element of the output from the elements at the same position of the broadcast operands.
  */
-public sealed interface Elementwise extends Op permits Unary, Activation, Binary, Comparison, Logic, Where, Cast {
+public sealed interface Elementwise extends Op permits FormulaOp, Unary.Affine, Unary.PowScalar,
+        Unary.Clamp, Activation.LeakyRelu, Activation.Elu, Where, Cast {
     /**
      * Returns what each element of the output is. All backends compute this formula and know nothing else of the
      * operation, so that an operation made of known functions needs no code in any of them.

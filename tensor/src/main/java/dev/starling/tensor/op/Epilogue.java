@@ -7,21 +7,21 @@ import org.jspecify.annotations.Nullable;
 public enum Epilogue {
     /** No activation. */
     NONE(null, null),
-    /** {@link Activation.Relu}. */
-    RELU(new Activation.Relu(), new Activation.ReluGradient()),
-    /** {@link Activation.Gelu} by tanh; only for dense layers. */
-    GELU(new Activation.Gelu(true), new Activation.GeluGradient(true));
+    /** {@link Activation#RELU}. */
+    RELU(Activation.RELU, Activation.RELU_GRADIENT),
+    /** {@link Activation#GELU_TANH}; only for dense layers. */
+    GELU(Activation.GELU_TANH, Activation.GELU_TANH_GRADIENT);
 
-    private final @Nullable Activation activation;
-    private final @Nullable Activation gradient;
+    private final @Nullable FormulaOp activation;
+    private final @Nullable FormulaOp gradient;
 
-    Epilogue(@Nullable Activation activation, @Nullable Activation gradient) {
+    Epilogue(@Nullable FormulaOp activation, @Nullable FormulaOp gradient) {
         this.activation = activation;
         this.gradient = gradient;
     }
 
     /** Returns the epilogue as an operation of its own, or {@code null} for {@link #NONE}. */
-    public @Nullable Activation activation() {
+    public @Nullable FormulaOp activation() {
         return activation;
     }
 
@@ -29,7 +29,7 @@ public enum Epilogue {
      * Returns the kernel of the gradient, with operands {@code (kept, g)}, or {@code null} for {@link #NONE}.
      * {@code kept} is the result of ReLU, but the operand of GELU.
      */
-    public @Nullable Activation gradient() {
+    public @Nullable FormulaOp gradient() {
         return gradient;
     }
 
@@ -49,7 +49,8 @@ public enum Epilogue {
 
     /** Requires an epilogue other than GELU, for operations that no library fuses with it. */
     void requireNoGelu(Op op) {
-        Check.argument(this != GELU, op, "does not support GELU as an epilogue", "apply Activation.Gelu to the result");
+        Check.argument(this != GELU, op, "does not support GELU as an epilogue",
+                "apply Activation.GELU_TANH to the result");
     }
 
     /**

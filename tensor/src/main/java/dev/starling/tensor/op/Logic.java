@@ -1,53 +1,22 @@
 package dev.starling.tensor.op;
 
-import dev.starling.tensor.Spec;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
 
 /** Logical operations on booleans, bitwise on integers. */
-public sealed interface Logic extends Elementwise {
-    @Override
-    default Spec[] infer(Spec... in) {
-        Spec[] out = Elementwise.same(this, formula().operands(), in);
-        Check.dtype(!in[0].dtype().isFloating(), this, "needs bool or integers",
-                "compare the operand with a value first", in);
-        return out;
-    }
-
-    @Override
-    default boolean differentiable() {
-        return false;
-    }
-
+public final class Logic {
     /** a ∧ b. */
-    record And() implements Logic {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.AND);
-        }
-    }
-
+    public static final FormulaOp AND = bits("and", Opcode.AND);
     /** a ∨ b. */
-    record Or() implements Logic {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.OR);
-        }
-    }
-
+    public static final FormulaOp OR = bits("or", Opcode.OR);
     /** a ⊕ b. */
-    record Xor() implements Logic {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.XOR);
-        }
-    }
-
+    public static final FormulaOp XOR = bits("xor", Opcode.XOR);
     /** ¬a; one operand. */
-    record Not() implements Logic {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.NOT);
-        }
+    public static final FormulaOp NOT = bits("not", Opcode.NOT);
+
+    private Logic() { }
+
+    private static FormulaOp bits(String name, Opcode opcode) {
+        return new FormulaOp(name, FormulaOp.Types.BITS, Formula.of(opcode), null);
     }
 }

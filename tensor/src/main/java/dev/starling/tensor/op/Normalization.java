@@ -73,7 +73,7 @@ public sealed interface Normalization extends Op {
      *
      * @param epilogue of the {@link BatchNorm}
      */
-    record BatchNormGradient(Epilogue epilogue) implements Normalization {
+    record BatchNormGradient(Epilogue epilogue) implements Normalization, GradientKernel {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 6, 6);
@@ -90,11 +90,6 @@ public sealed interface Normalization extends Op {
             Check.shape(in[2].shape().equals(c) && in[4].shape().equals(c) && in[5].shape().equals(c), this,
                     () -> "gamma, mean and deviation must be " + c, "pass the operands and results of batchNorm", in);
             return new Spec[] {in[1], in[2], in[2]};
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
         }
     }
 
@@ -142,7 +137,7 @@ public sealed interface Normalization extends Op {
     }
 
     /** Operands {@code (g, x, gamma, mean, deviation⁻¹)} give the gradients of {@code (x, gamma, beta)}. */
-    record LayerNormGradient() implements Normalization {
+    record LayerNormGradient() implements Normalization, GradientKernel {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 5, 5);
@@ -160,11 +155,6 @@ public sealed interface Normalization extends Op {
             Check.shape(in[3].shape().equals(lead) && in[4].shape().equals(lead), this,
                     () -> "mean and deviation must be " + lead, "pass the results of layerNorm", in);
             return new Spec[] {in[1], in[2], in[2]};
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
         }
     }
 

@@ -25,7 +25,7 @@ public sealed interface Op permits Elementwise, Reduction, Scan, View, Movement,
 
     /** Returns whether gradients flow through this operation. */
     default boolean differentiable() {
-        return true;
+        return !(this instanceof GradientKernel);
     }
 
     /** Returns the operation's name for messages and tables. */
@@ -33,4 +33,10 @@ public sealed interface Op permits Elementwise, Reduction, Scan, View, Movement,
         String simple = getClass().getSimpleName();
         return Character.toLowerCase(simple.charAt(0)) + simple.substring(1);
     }
+
+    /**
+     * Marks the fused kernel of a gradient, which has no gradient of its own. A {@link #vjp} uses it only where the
+     * gradient is not itself recorded.
+     */
+    interface GradientKernel { }
 }

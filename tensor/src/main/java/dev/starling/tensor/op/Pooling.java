@@ -32,15 +32,12 @@ public sealed interface Pooling extends Op {
          * @throws TensorException if {@code rank} is not 1 to 3
          */
         public static Window of(int rank, int kernel, int stride, int padding) {
-            int[] ones = new int[Check.spatial("pooling", rank)];
-            Arrays.fill(ones, 1);
-            int[] k = new int[rank];
-            Arrays.fill(k, kernel);
-            int[] s = new int[rank];
-            Arrays.fill(s, stride);
-            int[] p = new int[rank];
-            Arrays.fill(p, padding);
-            return new Window(k, s, p, ones, false);
+            return new Window(repeat(rank, kernel), repeat(rank, stride), repeat(rank, padding), repeat(rank, 1),
+                    false);
+        }
+
+        private static int[] repeat(int rank, int value) {
+            return Check.spatial("pooling", rank, value);
         }
 
         /** Returns the number of spatial dimensions. */

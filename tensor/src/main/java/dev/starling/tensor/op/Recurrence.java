@@ -56,7 +56,14 @@ public sealed interface Recurrence extends Op {
     }
 
     /** Returns the computation of a step. */
-    Cell cell();
+    default Cell cell() {
+        return switch (this) {
+            case Lstm _, LstmGradient _ -> Cell.LSTM;
+            case Gru _, GruGradient _ -> Cell.GRU;
+            case Rnn(boolean rectified, _, _) -> rectified ? Cell.RELU : Cell.TANH;
+            case RnnGradient(boolean rectified, _, _) -> rectified ? Cell.RELU : Cell.TANH;
+        };
+    }
 
     /** Returns whether steps go from the last to the first. */
     boolean reverse();
@@ -110,7 +117,13 @@ public sealed interface Recurrence extends Op {
         boolean keeps();
 
         /** Returns the operation that computes the gradients; {@code input} requests that of x. */
-        Gradient gradient(boolean input);
+        default Gradient gradient(boolean input) {
+            return switch (this) {
+                case Lstm _ -> new LstmGradient(reverse(), input);
+                case Gru _ -> new GruGradient(reverse(), input);
+                case Rnn layer -> new RnnGradient(layer.rectified, reverse(), input);
+            };
+        }
 
         @Override
         default Spec[] infer(Spec... in) {
@@ -182,12 +195,18 @@ public sealed interface Recurrence extends Op {
      * reserve, then the layer's own operands. Results are the gradients of these own operands except {@code lengths}.
      * Every device accepts a reserve in the format that {@link Recurrence} defines.
      */
-    sealed interface Gradient extends Recurrence {
+    sealed interface Gradient extends Recurrence, GradientKernel {
         /** Returns whether x's gradient is requested; if not, that result has no steps. */
         boolean input();
 
         /** Returns the layer, with or without its reserve. */
-        Forward forward(boolean keeps);
+        default Forward forward(boolean keeps) {
+            return switch (this) {
+                case LstmGradient _ -> new Lstm(reverse(), keeps);
+                case GruGradient _ -> new Gru(reverse(), keeps);
+                case RnnGradient layer -> new Rnn(layer.rectified, reverse(), keeps);
+            };
+        }
 
         @Override
         default Spec[] infer(Spec... in) {
@@ -212,11 +231,6 @@ public sealed interface Recurrence extends Op {
             gradients[0] = input() ? own[0] : own[0].with(own[0].shape().with(0, 0));
             return gradients;
         }
-
-        @Override
-        default boolean differentiable() {
-            return false;
-        }
     }
 
     /**
@@ -228,17 +242,7 @@ public sealed interface Recurrence extends Op {
      * @param reverse whether steps run from the last to the first
      * @param keeps whether the reserve is kept
      */
-    record Lstm(boolean reverse, boolean keeps) implements Forward {
-        @Override
-        public Cell cell() {
-            return Cell.LSTM;
-        }
-
-        @Override
-        public Gradient gradient(boolean input) {
-            return new LstmGradient(reverse, input);
-        }
-    }
+    record Lstm(boolean reverse, boolean keeps) implements Forward { }
 
     /**
      * The gradients of {@link Lstm}'s operands.
@@ -246,17 +250,7 @@ public sealed interface Recurrence extends Op {
      * @param reverse as in {@link Lstm}
      * @param input whether x's gradient is requested
      */
-    record LstmGradient(boolean reverse, boolean input) implements Gradient {
-        @Override
-        public Cell cell() {
-            return Cell.LSTM;
-        }
-
-        @Override
-        public Forward forward(boolean keeps) {
-            return new Lstm(reverse, keeps);
-        }
-    }
+    record LstmGradient(boolean reverse, boolean input) implements Gradient { }
 
     /**
      * Gated recurrent unit: of {@code a = x·Wᵀ + bias} and {@code u = h·Uᵀ + bias}, {@code r} and {@code z} are the
@@ -266,17 +260,7 @@ public sealed interface Recurrence extends Op {
      * @param reverse whether steps run from the last to the first
      * @param keeps whether the reserve is kept
      */
-    record Gru(boolean reverse, boolean keeps) implements Forward {
-        @Override
-        public Cell cell() {
-            return Cell.GRU;
-        }
-
-        @Override
-        public Gradient gradient(boolean input) {
-            return new GruGradient(reverse, input);
-        }
-    }
+    record Gru(boolean reverse, boolean keeps) implements Forward { }
 
     /**
      * The gradients of {@link Gru}'s operands.
@@ -284,17 +268,7 @@ public sealed interface Recurrence extends Op {
      * @param reverse as in {@link Gru}
      * @param input whether x's gradient is requested
      */
-    record GruGradient(boolean reverse, boolean input) implements Gradient {
-        @Override
-        public Cell cell() {
-            return Cell.GRU;
-        }
-
-        @Override
-        public Forward forward(boolean keeps) {
-            return new Gru(reverse, keeps);
-        }
-    }
+    record GruGradient(boolean reverse, boolean input) implements Gradient { }
 
     /**
      * Plain recurrence: {@code h = tanh(x·Wᵀ + h·Uᵀ + biases)}, or a rectifier in place of tanh. Its reserve has no
@@ -304,17 +278,7 @@ public sealed interface Recurrence extends Op {
      * @param reverse whether steps run from the last to the first
      * @param keeps whether the reserve is kept
      */
-    record Rnn(boolean rectified, boolean reverse, boolean keeps) implements Forward {
-        @Override
-        public Cell cell() {
-            return rectified ? Cell.RELU : Cell.TANH;
-        }
-
-        @Override
-        public Gradient gradient(boolean input) {
-            return new RnnGradient(rectified, reverse, input);
-        }
-    }
+    record Rnn(boolean rectified, boolean reverse, boolean keeps) implements Forward { }
 
     /**
      * The gradients of {@link Rnn}'s operands.
@@ -323,15 +287,5 @@ public sealed interface Recurrence extends Op {
      * @param reverse as in {@link Rnn}
      * @param input whether x's gradient is requested
      */
-    record RnnGradient(boolean rectified, boolean reverse, boolean input) implements Gradient {
-        @Override
-        public Cell cell() {
-            return rectified ? Cell.RELU : Cell.TANH;
-        }
-
-        @Override
-        public Forward forward(boolean keeps) {
-            return new Rnn(rectified, reverse, keeps);
-        }
-    }
+    record RnnGradient(boolean rectified, boolean reverse, boolean input) implements Gradient { }
 }

@@ -15,12 +15,28 @@ public sealed interface Reduction extends Op {
 
     /** Returns the result's type for operands of type {@code dtype}. */
     default DType result(DType dtype) {
-        return dtype;
+        return switch (this) {
+            case Sum _, Prod _ -> dtype.toSum();
+            case Mean _, Max _, Min _ -> dtype;
+            case Any _, All _ -> DType.BOOL;
+            case ArgMax _, ArgMin _ -> DType.I64;
+        };
     }
 
     /** Returns whether the reduction of no elements has a result (0 for a sum) rather than being an error. */
     default boolean hasIdentity() {
-        return false;
+        return switch (this) {
+            case Sum _, Mean _, Prod _, Any _, All _ -> true;
+            case Max _, Min _, ArgMax _, ArgMin _ -> false;
+        };
+    }
+
+    @Override
+    default boolean differentiable() {
+        return switch (this) {
+            case Sum _, Mean _, Prod _, Max _, Min _ -> true;
+            case Any _, All _, ArgMax _, ArgMin _ -> false;
+        };
     }
 
     @Override
@@ -48,16 +64,6 @@ public sealed interface Reduction extends Op {
      */
     record Sum(Axes axes, boolean keepDims) implements Reduction {
         @Override
-        public DType result(DType dtype) {
-            return dtype.toSum();
-        }
-
-        @Override
-        public boolean hasIdentity() {
-            return true;
-        }
-
-        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {unreduced(b.grad(), b.in(0)).expand(b.in(0).shape())};
         }
@@ -77,11 +83,6 @@ public sealed interface Reduction extends Op {
         }
 
         @Override
-        public boolean hasIdentity() {
-            return true;
-        }
-
-        @Override
         public Tensor[] vjp(Backward b) {
             Tensor g = b.grad().mul(1.0 / axes.extent(b.in(0).shape()));
             return new Tensor[] {unreduced(g, b.in(0)).expand(b.in(0).shape())};
@@ -95,16 +96,6 @@ public sealed interface Reduction extends Op {
      * @param keepDims whether they are kept, with size 1
      */
     record Prod(Axes axes, boolean keepDims) implements Reduction {
-        @Override
-        public DType result(DType dtype) {
-            return dtype.toSum();
-        }
-
-        @Override
-        public boolean hasIdentity() {
-            return true;
-        }
-
         @Override
         public Tensor[] vjp(Backward b) {
             Tensor x = b.in(0);
@@ -157,22 +148,7 @@ public sealed interface Reduction extends Op {
      * @param axes dimensions to reduce
      * @param keepDims whether they are kept, with size 1
      */
-    record Any(Axes axes, boolean keepDims) implements Reduction {
-        @Override
-        public DType result(DType dtype) {
-            return DType.BOOL;
-        }
-
-        @Override
-        public boolean hasIdentity() {
-            return true;
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
-    }
+    record Any(Axes axes, boolean keepDims) implements Reduction { }
 
     /**
      * Whether all elements are not 0; the result is bool.
@@ -180,22 +156,7 @@ public sealed interface Reduction extends Op {
      * @param axes dimensions to reduce
      * @param keepDims whether they are kept, with size 1
      */
-    record All(Axes axes, boolean keepDims) implements Reduction {
-        @Override
-        public DType result(DType dtype) {
-            return DType.BOOL;
-        }
-
-        @Override
-        public boolean hasIdentity() {
-            return true;
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
-    }
+    record All(Axes axes, boolean keepDims) implements Reduction { }
 
     /**
      * Index of the maximum, the first of equal elements, in row-major order over the reduced dimensions; the first NaN
@@ -204,17 +165,7 @@ public sealed interface Reduction extends Op {
      * @param axes dimensions to reduce
      * @param keepDims whether they are kept, with size 1
      */
-    record ArgMax(Axes axes, boolean keepDims) implements Reduction {
-        @Override
-        public DType result(DType dtype) {
-            return DType.I64;
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
-    }
+    record ArgMax(Axes axes, boolean keepDims) implements Reduction { }
 
     /**
      * Index of the minimum, the first of equal elements, in row-major order over the reduced dimensions; the first NaN
@@ -223,15 +174,5 @@ public sealed interface Reduction extends Op {
      * @param axes dimensions to reduce
      * @param keepDims whether they are kept, with size 1
      */
-    record ArgMin(Axes axes, boolean keepDims) implements Reduction {
-        @Override
-        public DType result(DType dtype) {
-            return DType.I64;
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
-    }
+    record ArgMin(Axes axes, boolean keepDims) implements Reduction { }
 }

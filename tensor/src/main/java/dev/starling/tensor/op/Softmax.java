@@ -9,8 +9,18 @@ public sealed interface Softmax extends Op {
     int axis();
 
     @Override
+    default String name() {
+        return switch (this) {
+            case Exponentials _ -> "softmax";
+            case Logarithms _ -> "logSoftmax";
+            case ExponentialsGradient _ -> "softmaxGradient";
+            case LogarithmsGradient _ -> "logSoftmaxGradient";
+        };
+    }
+
+    @Override
     default Spec[] infer(Spec... in) {
-        int count = this instanceof ExponentialsGradient || this instanceof LogarithmsGradient ? 2 : 1;
+        int count = this instanceof GradientKernel ? 2 : 1;
         Elementwise.floating(this, count, in);
         Check.axis(this, axis(), in[0], in);
         Check.shape(in[count - 1].shape().equals(in[0].shape()), this, "y and g must have the same shape",
@@ -24,11 +34,6 @@ public sealed interface Softmax extends Op {
      * @param axis the dimension, counted from the front
      */
     record Exponentials(int axis) implements Softmax {
-        @Override
-        public String name() {
-            return "softmax";
-        }
-
         @Override
         public Tensor[] vjp(Backward b) {
             Tensor y = b.out(0);
@@ -47,11 +52,6 @@ public sealed interface Softmax extends Op {
      */
     record Logarithms(int axis) implements Softmax {
         @Override
-        public String name() {
-            return "logSoftmax";
-        }
-
-        @Override
         public Tensor[] vjp(Backward b) {
             Tensor y = b.out(0);
             if (!b.recorded()) {
@@ -66,32 +66,12 @@ public sealed interface Softmax extends Op {
      *
      * @param axis the dimension, counted from the front
      */
-    record ExponentialsGradient(int axis) implements Softmax {
-        @Override
-        public String name() {
-            return "softmaxGradient";
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
-    }
+    record ExponentialsGradient(int axis) implements Softmax, GradientKernel { }
 
     /**
      * Operands {@code (y, g)}: g - eʸ·Σg.
      *
      * @param axis the dimension, counted from the front
      */
-    record LogarithmsGradient(int axis) implements Softmax {
-        @Override
-        public String name() {
-            return "logSoftmaxGradient";
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
-    }
+    record LogarithmsGradient(int axis) implements Softmax, GradientKernel { }
 }

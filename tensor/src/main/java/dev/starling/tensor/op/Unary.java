@@ -4,400 +4,95 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Functions of one operand. Functions of analysis need a floating type; others, such as {@code neg} and {@code abs},
  * accept any number.
  */
-public sealed interface Unary extends Elementwise {
-    @Override
-    default Spec[] infer(Spec... in) {
-        return Elementwise.floating(this, 1, in);
-    }
-
+public final class Unary {
     /** -x. */
-    record Neg() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.NEG);
-        }
-
-        @Override
-        public Spec[] infer(Spec... in) {
-            return Elementwise.same(this, 1, in);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().neg()};
-        }
-    }
-
+    public static final FormulaOp NEG = numeric("neg", Opcode.NEG, b -> b.grad().neg());
     /** |x|; gradient 0 at 0. */
-    record Abs() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.ABS);
-        }
-
-        @Override
-        public Spec[] infer(Spec... in) {
-            return Elementwise.same(this, 1, in);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).sign())};
-        }
-    }
-
+    public static final FormulaOp ABS = numeric("abs", Opcode.ABS, b -> b.grad().mul(b.in(0).sign()));
     /** -1, 0 or 1; NaN for NaN; gradient 0. */
-    record Sign() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.SIGN);
-        }
-
-        @Override
-        public Spec[] infer(Spec... in) {
-            return Elementwise.same(this, 1, in);
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
-    }
-
+    public static final FormulaOp SIGN = numeric("sign", Opcode.SIGN, null);
     /** x². */
-    record Square() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.SQUARE);
-        }
-
-        @Override
-        public Spec[] infer(Spec... in) {
-            return Elementwise.same(this, 1, in);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).mul(2))};
-        }
-    }
-
+    public static final FormulaOp SQUARE = numeric("square", Opcode.SQUARE, b -> b.grad().mul(b.in(0).mul(2)));
     /** eˣ. */
-    record Exp() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.EXP);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.out(0))};
-        }
-    }
-
+    public static final FormulaOp EXP = analytic("exp", Opcode.EXP, b -> b.grad().mul(b.out(0)));
     /** eˣ - 1, accurate near 0. */
-    record Expm1() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.EXPM1);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.out(0).add(1))};
-        }
-    }
-
+    public static final FormulaOp EXPM1 = analytic("expm1", Opcode.EXPM1, b -> b.grad().mul(b.out(0).add(1)));
     /** Natural logarithm. */
-    record Log() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.LOG);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().div(b.in(0))};
-        }
-    }
-
+    public static final FormulaOp LOG = analytic("log", Opcode.LOG, b -> b.grad().div(b.in(0)));
     /** ln(1 + x), accurate near 0. */
-    record Log1p() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.LOG1P);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().div(b.in(0).add(1))};
-        }
-    }
-
+    public static final FormulaOp LOG1P = analytic("log1p", Opcode.LOG1P, b -> b.grad().div(b.in(0).add(1)));
     /** Square root. */
-    record Sqrt() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.SQRT);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().div(b.out(0).mul(2))};
-        }
-    }
-
+    public static final FormulaOp SQRT = analytic("sqrt", Opcode.SQRT, b -> b.grad().div(b.out(0).mul(2)));
     /** 1/√x. */
-    record Rsqrt() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.RSQRT);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.out(0).mul(b.out(0).square()).mul(-0.5))};
-        }
-    }
-
+    public static final FormulaOp RSQRT = analytic("rsqrt", Opcode.RSQRT,
+            b -> b.grad().mul(b.out(0).mul(b.out(0).square()).mul(-0.5)));
     /** 1/x. */
-    record Reciprocal() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.RECIPROCAL);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.out(0).square().neg())};
-        }
-    }
-
+    public static final FormulaOp RECIPROCAL = analytic("reciprocal", Opcode.RECIPROCAL,
+            b -> b.grad().mul(b.out(0).square().neg()));
     /** Sine of radians. */
-    record Sin() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.SIN);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).cos())};
-        }
-    }
-
+    public static final FormulaOp SIN = analytic("sin", Opcode.SIN, b -> b.grad().mul(b.in(0).cos()));
     /** Cosine of radians. */
-    record Cos() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.COS);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).sin().neg())};
-        }
-    }
-
+    public static final FormulaOp COS = analytic("cos", Opcode.COS, b -> b.grad().mul(b.in(0).sin().neg()));
     /** Tangent of radians. */
-    record Tan() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.TAN);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.out(0).square().add(1))};
-        }
-    }
-
+    public static final FormulaOp TAN = analytic("tan", Opcode.TAN, b -> b.grad().mul(b.out(0).square().add(1)));
     /** Arc sine in radians. */
-    record Asin() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.ASIN);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).square().neg().add(1).rsqrt())};
-        }
-    }
-
+    public static final FormulaOp ASIN = analytic("asin", Opcode.ASIN,
+            b -> b.grad().mul(b.in(0).square().neg().add(1).rsqrt()));
     /** Arc cosine in radians. */
-    record Acos() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.ACOS);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).square().neg().add(1).rsqrt().neg())};
-        }
-    }
-
+    public static final FormulaOp ACOS = analytic("acos", Opcode.ACOS,
+            b -> b.grad().mul(b.in(0).square().neg().add(1).rsqrt().neg()));
     /** Arc tangent in radians. */
-    record Atan() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.ATAN);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().div(b.in(0).square().add(1))};
-        }
-    }
-
+    public static final FormulaOp ATAN = analytic("atan", Opcode.ATAN, b -> b.grad().div(b.in(0).square().add(1)));
     /** Hyperbolic sine. */
-    record Sinh() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.SINH);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).cosh())};
-        }
-    }
-
+    public static final FormulaOp SINH = analytic("sinh", Opcode.SINH, b -> b.grad().mul(b.in(0).cosh()));
     /** Hyperbolic cosine. */
-    record Cosh() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.COSH);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).sinh())};
-        }
-    }
-
+    public static final FormulaOp COSH = analytic("cosh", Opcode.COSH, b -> b.grad().mul(b.in(0).sinh()));
     /** Hyperbolic tangent. */
-    record Tanh() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.TANH);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {Activation.gradient(b, new Activation.TanhGradient(), b.out(0),
-                    () -> b.out(0).square().neg().add(1))};
-        }
-    }
-
+    public static final FormulaOp TANH = analytic("tanh", Opcode.TANH,
+            b -> Activation.gradient(b, Activation.TANH_GRADIENT, b.out(0), () -> b.out(0).square().neg().add(1)));
     /** Inverse hyperbolic sine. */
-    record Asinh() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.ASINH);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).square().add(1).rsqrt())};
-        }
-    }
-
+    public static final FormulaOp ASINH = analytic("asinh", Opcode.ASINH,
+            b -> b.grad().mul(b.in(0).square().add(1).rsqrt()));
     /** Inverse hyperbolic cosine. */
-    record Acosh() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.ACOSH);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).square().sub(1).rsqrt())};
-        }
-    }
-
+    public static final FormulaOp ACOSH = analytic("acosh", Opcode.ACOSH,
+            b -> b.grad().mul(b.in(0).square().sub(1).rsqrt()));
     /** Inverse hyperbolic tangent. */
-    record Atanh() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.ATANH);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().div(b.in(0).square().neg().add(1))};
-        }
-    }
-
+    public static final FormulaOp ATANH = analytic("atanh", Opcode.ATANH,
+            b -> b.grad().div(b.in(0).square().neg().add(1)));
     /** Error function. */
-    record Erf() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.ERF);
-        }
-
-        @Override
-        public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).square().neg().exp().mul(2 / Math.sqrt(Math.PI)))};
-        }
-    }
-
+    public static final FormulaOp ERF = analytic("erf", Opcode.ERF,
+            b -> b.grad().mul(b.in(0).square().neg().exp().mul(2 / Math.sqrt(Math.PI))));
     /** Largest integer not above x; gradient 0. */
-    record Floor() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.FLOOR);
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
-    }
-
+    public static final FormulaOp FLOOR = analytic("floor", Opcode.FLOOR, null);
     /** Smallest integer not below x; gradient 0. */
-    record Ceil() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.CEIL);
-        }
-
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
-    }
-
+    public static final FormulaOp CEIL = analytic("ceil", Opcode.CEIL, null);
     /** Nearest integer, ties to even; gradient 0. */
-    record Round() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.ROUND);
-        }
+    public static final FormulaOp ROUND = analytic("round", Opcode.ROUND, null);
+    /** x rounded towards 0; gradient 0. */
+    public static final FormulaOp TRUNC = analytic("trunc", Opcode.TRUNC, null);
 
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
+    private Unary() { }
+
+    private static FormulaOp numeric(String name, Opcode opcode, @Nullable Function<Backward, Tensor> gradient) {
+        return of(name, FormulaOp.Types.ALL, Formula.of(opcode), gradient);
     }
 
-    /** x rounded towards 0; gradient 0. */
-    record Trunc() implements Unary {
-        @Override
-        public Formula formula() {
-            return Formula.of(Opcode.TRUNC);
-        }
+    private static FormulaOp analytic(String name, Opcode opcode, @Nullable Function<Backward, Tensor> gradient) {
+        return of(name, FormulaOp.Types.FLOATING, Formula.of(opcode), gradient);
+    }
 
-        @Override
-        public boolean differentiable() {
-            return false;
-        }
+    /** Defines an operation by the gradient of its operand; {@code null} if none flows through the operation. */
+    static FormulaOp of(String name, FormulaOp.Types types, Formula formula,
+            @Nullable Function<Backward, Tensor> gradient) {
+        return new FormulaOp(name, types, formula,
+                gradient == null ? null : b -> new Tensor[] {gradient.apply(b)});
     }
 
     /**
@@ -406,7 +101,7 @@ public sealed interface Unary extends Elementwise {
      * @param scale factor
      * @param shift summand
      */
-    record Affine(double scale, double shift) implements Unary {
+    public record Affine(double scale, double shift) implements Elementwise {
         @Override
         public Formula formula() {
             return Formula.of(Opcode.AFFINE, 2);
@@ -415,6 +110,11 @@ public sealed interface Unary extends Elementwise {
         @Override
         public double[] parameters() {
             return new double[] {scale, shift};
+        }
+
+        @Override
+        public Spec[] infer(Spec... in) {
+            return Elementwise.floating(this, 1, in);
         }
 
         @Override
@@ -428,7 +128,7 @@ public sealed interface Unary extends Elementwise {
      *
      * @param exponent p
      */
-    record PowScalar(double exponent) implements Unary {
+    public record PowScalar(double exponent) implements Elementwise {
         @Override
         public Formula formula() {
             return isSquare() ? Formula.of(Opcode.SQUARE)
@@ -445,6 +145,11 @@ public sealed interface Unary extends Elementwise {
         }
 
         @Override
+        public Spec[] infer(Spec... in) {
+            return Elementwise.floating(this, 1, in);
+        }
+
+        @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {b.grad().mul(b.in(0).pow(exponent - 1).mul(exponent))};
         }
@@ -456,7 +161,7 @@ public sealed interface Unary extends Elementwise {
      * @param low smallest value
      * @param high largest value
      */
-    record Clamp(double low, double high) implements Unary {
+    public record Clamp(double low, double high) implements Elementwise {
         @Override
         public Formula formula() {
             return Formula.of(Opcode.CLAMP, 2);

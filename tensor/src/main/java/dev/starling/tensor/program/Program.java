@@ -47,7 +47,8 @@ public final class Program implements AutoCloseable {
     private final @Nullable Generator generator;
     private final long blocks;
     private final Device device;
-    private final boolean recordable;
+    /** Whether the device may launch the whole program with one command; false once it has refused. */
+    private boolean recordable;
     private final Arena arena = new Arena();
     private final Replay replay;
     private final Update[] assigns;
@@ -57,7 +58,6 @@ public final class Program implements AutoCloseable {
     /** The tensors that a recording changes in place. */
     private final Tensor[] changed;
     private boolean planned;
-    private boolean refused;
     private boolean closed;
     private @Nullable Recording recording;
 
@@ -212,12 +212,10 @@ public final class Program implements AutoCloseable {
         Interceptor.replace(replay);
         boolean complete = false;
         try {
-            if (!planned) {
-                plan(listener, now);
-            } else if (recorded()) {
+            if (planned && recorded()) {
                 notifyMarks(listener, 0, nodes.size());
             } else {
-                replay(listener, now);
+                runNodes(listener, now);
             }
             complete = true;
         } finally {
@@ -277,32 +275,29 @@ public final class Program implements AutoCloseable {
         }
     }
 
-    private void plan(@Nullable MarkListener listener, Generator.@Nullable State now) {
+    /** Runs node by node; the first time this plans the memory. */
+    private void runNodes(@Nullable MarkListener listener, Generator.@Nullable State now) {
         int mark = 0;
         for (int i = 0; i < nodes.size(); i++) {
-            replay.plan(i, now);
+            if (planned) {
+                replay.run(i, now);
+            } else {
+                replay.plan(i, now);
+            }
             mark = notifyMarks(listener, mark, i + 1);
         }
         planned = true;
     }
 
-    private void replay(@Nullable MarkListener listener, Generator.@Nullable State now) {
-        int mark = 0;
-        for (int i = 0; i < nodes.size(); i++) {
-            replay.run(i, now);
-            mark = notifyMarks(listener, mark, i + 1);
-        }
-    }
-
     /** Launches the whole program with one command of the device; returns false if the device does not support that. */
     private boolean recorded() {
-        if (!recordable || refused) {
+        if (!recordable) {
             return false;
         }
         if (recording == null) {
             recording = device.backend().record(nodes.size(), i -> replay.run(i, now()));
-            refused = recording == null;
-            if (refused) {
+            if (recording == null) {
+                recordable = false;
                 return false;
             }
         } else if (blocks > 0) {

@@ -100,6 +100,13 @@ final class Elements {
         HostMemory.putLong(dtype, at(i), value);
     }
 
+    /** Sets all elements, converting as {@code Cast} does. */
+    void setAll(double[] values) {
+        for (int i = 0; i < values.length; i++) {
+            set(i, values[i]);
+        }
+    }
+
     /** Sets element {@code i} to element {@code j} of {@code source}, converting as {@code Cast} does. */
     void copy(long i, Elements source, long j) {
         if (source.floating()) {

@@ -117,15 +117,8 @@ final class ReferenceAttention {
                 }
             }
         }
-        store(dq, results[0]);
-        store(dk, results[1]);
-        store(dv, results[2]);
-    }
-
-    private static void store(double[] values, Tensor to) {
-        Elements y = Elements.of(to);
-        for (int i = 0; i < values.length; i++) {
-            y.set(i, values[i]);
-        }
+        Elements.of(results[0]).setAll(dq);
+        Elements.of(results[1]).setAll(dk);
+        Elements.of(results[2]).setAll(dv);
     }
 }

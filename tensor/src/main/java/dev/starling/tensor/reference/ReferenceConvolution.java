@@ -37,7 +37,7 @@ final class ReferenceConvolution {
                 }
             }
         }
-        store(sums, out[0]);
+        Elements.of(out[0]).setAll(sums);
     }
 
     /** Adds the bias and applies the epilogue. */
@@ -57,14 +57,7 @@ final class ReferenceConvolution {
         for (long i = 0; i < g.count(); i++) {
             sums[(int) (i / plane % sums.length)] += from.get(i);
         }
-        store(sums, out);
-    }
-
-    private static void store(double[] sums, Tensor out) {
-        Elements y = Elements.of(out);
-        for (int i = 0; i < sums.length; i++) {
-            y.set(i, sums[i]);
-        }
+        Elements.of(out).setAll(sums);
     }
 
     private static void each(Convolution.Geometry geometry, Shape x, Shape weight, Shape y, Triple triple) {

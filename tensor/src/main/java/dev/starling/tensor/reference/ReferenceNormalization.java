@@ -111,10 +111,7 @@ final class ReferenceNormalization {
         }
         double[][] gradients = {dx, dgamma, dbeta};
         for (int o = 0; o < gradients.length; o++) {
-            Elements to = Elements.of(out[o]);
-            for (int i = 0; i < gradients[o].length; i++) {
-                to.set(i, gradients[o][i]);
-            }
+            Elements.of(out[o]).setAll(gradients[o]);
         }
     }
 

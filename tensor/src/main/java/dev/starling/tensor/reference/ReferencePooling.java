@@ -48,7 +48,7 @@ final class ReferencePooling {
             }
             sums[(int) (i / outputs * plane + place)] += from.get(i);
         }
-        store(sums, out);
+        Elements.of(out).setAll(sums);
     }
 
     private static void avgPool(Pooling.AvgPool op, Tensor x, Tensor y) {
@@ -75,14 +75,7 @@ final class ReferencePooling {
                 sums[(int) (windows.plane + windows.inside[j])] += from.get(i) / windows.divisor(op.countPadding());
             }
         }
-        store(sums, out);
-    }
-
-    private static void store(double[] sums, Tensor out) {
-        Elements y = Elements.of(out);
-        for (int i = 0; i < sums.length; i++) {
-            y.set(i, sums[i]);
-        }
+        Elements.of(out).setAll(sums);
     }
 
     /** Iterates over the windows. */

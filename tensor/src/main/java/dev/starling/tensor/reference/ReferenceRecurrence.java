@@ -184,10 +184,7 @@ final class ReferenceRecurrence {
             }
         }
         for (int i = 0; i < out.length; i++) {
-            Elements to = Elements.of(out[i]);
-            for (int k = 0; k < sums[i].length; k++) {
-                to.set(k, sums[i][k]);
-            }
+            Elements.of(out[i]).setAll(sums[i]);
         }
     }
 

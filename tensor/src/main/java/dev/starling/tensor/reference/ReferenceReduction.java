@@ -3,6 +3,8 @@ package dev.starling.tensor.reference;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Reduction;
+import java.util.function.DoubleBinaryOperator;
+import java.util.function.LongBinaryOperator;
 
 /** Reduces each line of elements to one. */
 final class ReferenceReduction {
@@ -18,9 +20,9 @@ final class ReferenceReduction {
             switch (op) {
                 case Reduction.Mean o -> to.set(i, sum(from, first, extent) / extent);
                 case Reduction.Sum o when from.floating() -> to.set(i, sum(from, first, extent));
-                case Reduction.Sum o -> to.setLong(i, sumOfIntegers(from, first, extent));
-                case Reduction.Prod o when from.floating() -> to.set(i, product(from, first, extent));
-                case Reduction.Prod o -> to.setLong(i, productOfIntegers(from, first, extent));
+                case Reduction.Sum o -> to.setLong(i, foldIntegers(from, first, extent, 0, Long::sum));
+                case Reduction.Prod o when from.floating() -> to.set(i, fold(from, first, extent, 1, (a, b) -> a * b));
+                case Reduction.Prod o -> to.setLong(i, foldIntegers(from, first, extent, 1, (a, b) -> a * b));
                 case Reduction.Max o -> to.copy(i, from, first + extreme(from, first, extent, true));
                 case Reduction.Min o -> to.copy(i, from, first + extreme(from, first, extent, false));
                 case Reduction.ArgMax o -> to.setLong(i, extreme(from, first, extent, true));
@@ -50,36 +52,25 @@ final class ReferenceReduction {
         return order;
     }
 
-    private static double sum(Elements x, long first, long extent) {
-        double sum = 0;
-        for (long j = first; j < first + extent; j++) {
-            sum += x.get(j);
-        }
-        return sum;
+    /** Returns the sum of consecutive elements, in order. */
+    static double sum(Elements x, long first, long extent) {
+        return fold(x, first, extent, 0, Double::sum);
     }
 
-    private static long sumOfIntegers(Elements x, long first, long extent) {
-        long sum = 0;
+    private static double fold(Elements x, long first, long extent, double identity, DoubleBinaryOperator operator) {
+        double result = identity;
         for (long j = first; j < first + extent; j++) {
-            sum += x.getLong(j);
+            result = operator.applyAsDouble(result, x.get(j));
         }
-        return sum;
+        return result;
     }
 
-    private static double product(Elements x, long first, long extent) {
-        double product = 1;
+    private static long foldIntegers(Elements x, long first, long extent, long identity, LongBinaryOperator operator) {
+        long result = identity;
         for (long j = first; j < first + extent; j++) {
-            product *= x.get(j);
+            result = operator.applyAsLong(result, x.getLong(j));
         }
-        return product;
-    }
-
-    private static long productOfIntegers(Elements x, long first, long extent) {
-        long product = 1;
-        for (long j = first; j < first + extent; j++) {
-            product *= x.getLong(j);
-        }
-        return product;
+        return result;
     }
 
     private static long nonzero(Elements x, long first, long extent) {

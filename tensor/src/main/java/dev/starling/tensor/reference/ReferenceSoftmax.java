@@ -26,7 +26,7 @@ final class ReferenceSoftmax {
                     logSum = logSum(a, line, size, max);
                 }
                 case Softmax.ExponentialsGradient o -> dot = dot(a, b, line, size);
-                case Softmax.LogarithmsGradient o -> sum = sum(b, line, size);
+                case Softmax.LogarithmsGradient o -> sum = ReferenceReduction.sum(b, line, size);
             }
             for (long i = line; i < line + size; i++) {
                 y.set(i, switch (op) {
@@ -72,14 +72,6 @@ final class ReferenceSoftmax {
             dot += y.get(i) * g.get(i);
         }
         return dot;
-    }
-
-    private static double sum(Elements g, long line, int size) {
-        double sum = 0;
-        for (long i = line; i < line + size; i++) {
-            sum += g.get(i);
-        }
-        return sum;
     }
 
     private static void loss(CrossEntropy.Loss op, Tensor logits, Tensor target, Tensor loss, Tensor row) {

@@ -8,6 +8,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.jit.WarmKernels;
+import dev.starling.tensor.op.FormulaOp;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
@@ -51,17 +52,16 @@ class ConformanceTest {
                 names(ConformanceCases.all().map(c -> definition(c.on(Device.reference())))));
     }
 
-    private static Set<String> names(Stream<Class<?>> types) {
-        return types.map(Class::getName).collect(Collectors.toCollection(TreeSet::new));
+    private static Set<String> names(Stream<?> definitions) {
+        return definitions.map(Object::toString).collect(Collectors.toCollection(TreeSet::new));
     }
 
     @Test
     void everyDifferentiableOperationHasGradientCases() {
-        Set<String> covered = ConformanceCases.all().filter(Case::hasGradient)
-                .map(c -> c.on(Device.reference()).getClass().getName()).collect(Collectors.toCollection(TreeSet::new));
-        Set<String> differentiable = ConformanceCases.all().map(c -> c.on(Device.reference()))
-                .filter(Op::differentiable).map(o -> o.getClass().getName())
-                .collect(Collectors.toCollection(TreeSet::new));
+        Set<String> covered = names(ConformanceCases.all().filter(Case::hasGradient)
+                .map(c -> definition(c.on(Device.reference()))));
+        Set<String> differentiable = names(ConformanceCases.all().map(c -> c.on(Device.reference()))
+                .filter(Op::differentiable).map(ConformanceTest::definition));
         assertEquals(differentiable, covered);
     }
 
@@ -88,19 +88,25 @@ class ConformanceTest {
         });
     }
 
-    /** Returns the records that define operations: of operations and, in place of the step of a rule, of rules. */
-    static Stream<Class<?>> definitions() {
-        return Stream.concat(leaves(Op.class).filter(type -> type != Update.Step.class), leaves(Rule.class));
+    /**
+     * Returns what defines operations: fields of constants, and records of operations and, in place of the step of a
+     * rule, of rules.
+     */
+    static Stream<Object> definitions() {
+        Stream<Class<?>> records = Stream.concat(leaves(Op.class).filter(type -> type != Update.Step.class),
+                leaves(Rule.class));
+        return Stream.concat(FormulaOps.fields().values().stream(), records);
     }
 
-    /** Returns the record that defines an operation. */
-    static Class<?> definition(Op op) {
-        return op instanceof Update.Step step ? step.rule().getClass() : op.getClass();
+    /** Returns the field or record that defines an operation. */
+    static Object definition(Op op) {
+        return op instanceof FormulaOp constant ? FormulaOps.fields().get(constant)
+                : op instanceof Update.Step step ? step.rule().getClass() : op.getClass();
     }
 
     /** Returns the leaf records below a sealed interface. */
     static Stream<Class<?>> leaves(Class<?> type) {
-        return type.isRecord() ? Stream.of(type)
+        return type == FormulaOp.class ? Stream.empty() : type.isRecord() ? Stream.of(type)
                 : Arrays.stream(type.getPermittedSubclasses()).flatMap(ConformanceTest::leaves);
     }
 }

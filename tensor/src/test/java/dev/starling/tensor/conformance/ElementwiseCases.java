@@ -33,65 +33,65 @@ final class ElementwiseCases {
     }
 
     private static void unary(List<Case> cases) {
-        for (Elementwise op : List.of(new Unary.Neg(), new Unary.Abs(), new Unary.Sign(), new Unary.Square(),
-                new Unary.Reciprocal(), new Unary.Floor(), new Unary.Ceil(), new Unary.Round(), new Unary.Trunc(),
-                new Unary.Exp(), new Unary.Expm1(), new Unary.Atan(), new Unary.Sinh(), new Unary.Cosh(),
-                new Unary.Asinh(), new Unary.Clamp(-0.5, 1), new Unary.Clamp(2, 3))) {
+        for (Elementwise op : List.of(Unary.NEG, Unary.ABS, Unary.SIGN, Unary.SQUARE,
+                Unary.RECIPROCAL, Unary.FLOOR, Unary.CEIL, Unary.ROUND, Unary.TRUNC,
+                Unary.EXP, Unary.EXPM1, Unary.ATAN, Unary.SINH, Unary.COSH,
+                Unary.ASINH, new Unary.Clamp(-0.5, 1), new Unary.Clamp(2, 3))) {
             grid(cases, op, Tolerance.CLOSE, Values.NORMAL);
         }
         Tolerance cancelling = Tolerance.CLOSE.cancelling(1);
-        for (Elementwise op : List.of(new Unary.Sin(), new Unary.Cos(), new Unary.Tanh(),
-                new Unary.Erf(), new Unary.Affine(-1.25, 0.75), new Unary.Affine(1, 3), new Unary.Affine(0.1, 0))) {
+        for (Elementwise op : List.of(Unary.SIN, Unary.COS, Unary.TANH,
+                Unary.ERF, new Unary.Affine(-1.25, 0.75), new Unary.Affine(1, 3), new Unary.Affine(0.1, 0))) {
             grid(cases, op, cancelling, Values.NORMAL);
         }
-        for (Elementwise op : List.of(new Unary.Log(), new Unary.Log1p(), new Unary.Sqrt(), new Unary.Rsqrt(),
+        for (Elementwise op : List.of(Unary.LOG, Unary.LOG1P, Unary.SQRT, Unary.RSQRT,
                 new Unary.PowScalar(0.5), new Unary.PowScalar(2), new Unary.PowScalar(3), new Unary.PowScalar(-1.5),
                 new Unary.PowScalar(0))) {
-            grid(cases, op, op instanceof Unary.Log ? cancelling : Tolerance.CLOSE, Values.POSITIVE);
+            grid(cases, op, op == Unary.LOG ? cancelling : Tolerance.CLOSE, Values.POSITIVE);
         }
-        for (Elementwise op : List.of(new Unary.Asin(), new Unary.Acos(), new Unary.Atanh(), new Unary.Tan())) {
+        for (Elementwise op : List.of(Unary.ASIN, Unary.ACOS, Unary.ATANH, Unary.TAN)) {
             grid(cases, op, cancelling, Values.UNIT);
         }
-        grid(cases, new Unary.Acosh(), cancelling, Values.ABOVE_ONE);
+        grid(cases, Unary.ACOSH, cancelling, Values.ABOVE_ONE);
     }
 
     private static void activations(List<Case> cases) {
-        for (Elementwise op : List.of(new Activation.Relu(), new Activation.LeakyRelu(0.1),
-                new Activation.Elu(1.5), new Activation.Sigmoid(), new Activation.Silu(),
-                new Activation.Softsign())) {
+        for (Elementwise op : List.of(Activation.RELU, new Activation.LeakyRelu(0.1),
+                new Activation.Elu(1.5), Activation.SIGMOID, Activation.SILU,
+                Activation.SOFTSIGN)) {
             grid(cases, op, Tolerance.CLOSE, Values.NORMAL);
         }
-        for (Elementwise op : List.of(new Activation.Softplus(), new Activation.Gelu(false),
-                new Activation.Gelu(true))) {
+        for (Elementwise op : List.of(Activation.SOFTPLUS, Activation.GELU,
+                Activation.GELU_TANH)) {
             grid(cases, op, Tolerance.CLOSE.cancelling(2), Values.NORMAL);
         }
-        for (Elementwise op : List.of(new Activation.ReluGradient(), new Activation.SigmoidGradient(),
-                new Activation.TanhGradient(), new Activation.SiluGradient(), new Activation.GeluGradient(false),
-                new Activation.GeluGradient(true))) {
+        for (Elementwise op : List.of(Activation.RELU_GRADIENT, Activation.SIGMOID_GRADIENT,
+                Activation.TANH_GRADIENT, Activation.SILU_GRADIENT, Activation.GELU_GRADIENT,
+                Activation.GELU_TANH_GRADIENT)) {
             pairs(cases, op, Tolerance.CLOSE.cancelling(4), Values.NORMAL);
         }
     }
 
     private static void binary(List<Case> cases) {
-        for (Elementwise op : List.of(new Binary.Add(), new Binary.Sub(), new Binary.Mul(), new Binary.Div(),
-                new Binary.Maximum(), new Binary.Minimum(), new Binary.Atan2(), new Binary.Remainder(),
-                new Binary.FloorDivide())) {
+        for (Elementwise op : List.of(Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV,
+                Binary.MAXIMUM, Binary.MINIMUM, Binary.ATAN2, Binary.REMAINDER,
+                Binary.FLOOR_DIVIDE)) {
             pairs(cases, op, Tolerance.CLOSE, Values.NORMAL);
             specialPairs(cases, op, Tolerance.CLOSE);
         }
-        pairs(cases, new Binary.Pow(), Tolerance.CLOSE, Values.POSITIVE);
-        specialPairs(cases, new Binary.Pow(), Tolerance.CLOSE);
+        pairs(cases, Binary.POW, Tolerance.CLOSE, Values.POSITIVE);
+        specialPairs(cases, Binary.POW, Tolerance.CLOSE);
     }
 
     private static void comparisons(List<Case> cases) {
-        for (Elementwise op : List.of(new Comparison.Equal(), new Comparison.NotEqual(), new Comparison.Less(),
-                new Comparison.LessEqual(), new Comparison.Greater(), new Comparison.GreaterEqual(), new Logic.And(),
-                new Logic.Or(), new Logic.Xor())) {
+        for (Elementwise op : List.of(Comparison.EQUAL, Comparison.NOT_EQUAL, Comparison.LESS,
+                Comparison.LESS_EQUAL, Comparison.GREATER, Comparison.GREATER_EQUAL, Logic.AND,
+                Logic.OR, Logic.XOR)) {
             pairs(cases, op, Tolerance.BITS, Values.TIES);
             specialPairs(cases, op, Tolerance.BITS);
         }
-        for (Elementwise op : List.of(new Comparison.IsNan(), new Comparison.IsInf(), new Comparison.IsFinite(),
-                new Logic.Not())) {
+        for (Elementwise op : List.of(Comparison.IS_NAN, Comparison.IS_INF, Comparison.IS_FINITE,
+                Logic.NOT)) {
             grid(cases, op, Tolerance.BITS, Values.NORMAL);
         }
     }

@@ -117,15 +117,15 @@ final class KnownValues {
         known("atanh", () -> f64(0.5, -1, 1e-12).atanh(), 0.5493061443340549, -INF, 1e-12);
         known("sigmoid", () -> f64(0, 1, -1000).sigmoid(), 0.5, 0.7310585786300049, 0);
         known("silu", () -> f64(1).silu(), 0.7310585786300049);
-        known("softplus", () -> apply(new Activation.Softplus(), f64(0, 1, 1000)), 0.6931471805599453,
+        known("softplus", () -> apply(Activation.SOFTPLUS, f64(0, 1, 1000)), 0.6931471805599453,
                 1.3132616875182228, 1000);
-        known("gelu", () -> apply(new Activation.Gelu(false), f64(1, -1)), 0.8413447460685429, -0.15865525393145707);
-        known("gelu by tanh", () -> apply(new Activation.Gelu(true), f64(1, -1)), 0.8411919906082768,
+        known("gelu", () -> apply(Activation.GELU, f64(1, -1)), 0.8413447460685429, -0.15865525393145707);
+        known("gelu by tanh", () -> apply(Activation.GELU_TANH, f64(1, -1)), 0.8411919906082768,
                 -0.15880800939172324);
         known("relu", () -> f64(-2, 3, NaN).relu(), 0, 3, NaN);
         known("leakyRelu", () -> apply(new Activation.LeakyRelu(0.1), f64(-2, 3)), -0.2, 3);
         known("elu", () -> apply(new Activation.Elu(1.5), f64(-1, 3)), -0.9481808382428365, 3);
-        known("softsign", () -> apply(new Activation.Softsign(), f64(0, 1, -3, 1e300, NaN, INF)), 0, 0.5, -0.75, 1, NaN,
+        known("softsign", () -> apply(Activation.SOFTSIGN, f64(0, 1, -3, 1e300, NaN, INF)), 0, 0.5, -0.75, 1, NaN,
                 NaN);
         known("affine", () -> apply(new Unary.Affine(2, 3), f64(1, -2)), 5, -1);
         known("clamp", () -> f64(-2, 0.5, 7, NaN).clamp(-1, 1), -1, 0.5, 1, NaN);
@@ -155,8 +155,8 @@ final class KnownValues {
         known("integer quotient", () -> i64(5, -5, 5, -5, 5).floorDivide(i64(3, 3, -3, -3, 0)), 1, -2, -2, 1, 0);
         known("negated u8", () -> u8(1, 0).neg(), 255, 0);
         known("clamped integers", () -> i64(-9, 0, 9).clamp(-1, 2), -1, 0, 2);
-        known("bits", () -> apply(new Logic.Xor(), i64(6), i64(3)), 5);
-        known("not", () -> apply(new Logic.Not(), u8(0, 254)), 255, 1);
+        known("bits", () -> apply(Logic.XOR, i64(6), i64(3)), 5);
+        known("not", () -> apply(Logic.NOT, u8(0, 254)), 255, 1);
         known("logic", () -> bool(true, false).and(bool(true, true)), 1, 0);
         known("comparisons", () -> u8(200).gt(u8(100)), 1);
         known("large comparisons", () -> i64((1L << 53) + 1).gt(i64(1L << 53)), 1);
@@ -174,9 +174,9 @@ final class KnownValues {
         known("atan2", () -> f64(1, 0, -1).atan2(f64(-1, -1, 0)), 3 * Math.PI / 4, Math.PI, -Math.PI / 2);
         known("broadcast", () -> f64(shape(2, 1), 10, 20).add(f64(1, 2, 3)), 11, 12, 13, 21, 22, 23);
         known("division", () -> f64(1, -1, 0).div(f64(0, 0, 0)), INF, -INF, NaN);
-        known("equality of NaN", () -> apply(new dev.starling.tensor.op.Comparison.NotEqual(), f64(NaN), f64(NaN)), 1);
+        known("equality of NaN", () -> apply(dev.starling.tensor.op.Comparison.NOT_EQUAL, f64(NaN), f64(NaN)), 1);
         known("where", () -> apply(new dev.starling.tensor.op.Where(), bool(true, false), f64(1, 2), f64(7)), 1, 7);
-        known("square", () -> apply(new Binary.Mul(), f64(-3), f64(-3)), 9);
+        known("square", () -> apply(Binary.MUL, f64(-3), f64(-3)), 9);
     }
 
     private void casts() {

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.reflect.Field;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -48,13 +49,16 @@ final class OpsSource {
         }
     }
 
-    /** Returns the first sentence of a type's Javadoc, as Markdown that fits into a table cell. */
-    String summary(Class<?> type) {
+    /** Returns the first sentence of the Javadoc of a type or field, as Markdown that fits into a table cell. */
+    String summary(Object definition) {
+        Class<?> type = definition instanceof Field field ? field.getDeclaringClass() : (Class<?>) definition;
         Class<?> top = type.getEnclosingClass() == null ? type : type.getEnclosingClass();
-        Matcher m = Pattern.compile("/\\*\\*((?:(?!\\*/).)*)\\*/\\s*(?:public |sealed )*(?:record|interface) "
-                + type.getSimpleName() + "\\b", Pattern.DOTALL).matcher(text("op/" + top.getSimpleName()));
+        String name = definition instanceof Field field ? "FormulaOp " + field.getName()
+                : "(?:record|interface|class) " + type.getSimpleName();
+        Matcher m = Pattern.compile("/\\*\\*((?:(?!\\*/).)*)\\*/\\s*(?:public |static |sealed |final )*" + name + "\\b",
+                Pattern.DOTALL).matcher(text("op/" + top.getSimpleName()));
         if (!m.find()) {
-            throw new AssertionError("no Javadoc on " + type.getSimpleName() + " in " + top);
+            throw new AssertionError("no Javadoc on " + name + " in " + top);
         }
         return markdown(m.group(1));
     }

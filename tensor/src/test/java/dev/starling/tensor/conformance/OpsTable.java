@@ -9,6 +9,7 @@ import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.View;
+import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.EnumSet;
 import java.util.LinkedHashMap;
@@ -42,16 +43,16 @@ final class OpsTable {
     private record Findings(Op op, Set<DType> types, Set<DType> own) { }
 
     static String render(OpsSource source) {
-        Map<Class<?>, Findings> found = findings();
+        Map<Object, Findings> found = findings();
         Set<String> fused = found.values().stream().map(Findings::op).filter(o -> !o.differentiable()).map(Op::name)
                 .collect(Collectors.toSet());
         StringBuilder text = new StringBuilder(HEAD);
-        for (Map.Entry<Class<?>, List<Class<?>>> family : families().entrySet()) {
+        for (Map.Entry<Class<?>, List<Object>> family : families().entrySet()) {
             text.append("\n## ").append(family.getKey().getSimpleName()).append('\n');
             text.append(family.getKey().isRecord() ? "" : source.summary(family.getKey()) + "\n\n");
             text.append("| Operation | What it does | Types | Gradient | CPU kernels |\n");
             text.append("| --- | --- | --- | --- | --- |\n");
-            for (Class<?> leaf : family.getValue()) {
+            for (Object leaf : family.getValue()) {
                 Findings f = found.get(leaf);
                 text.append("| `").append(f.op().name()).append("` | ").append(source.summary(leaf)).append(" | ")
                         .append(list(f.types())).append(" | ").append(gradient(f.op(), fused)).append(" | ")
@@ -61,18 +62,20 @@ final class OpsTable {
         return text.toString();
     }
 
-    /** Returns the leaf records by the interface directly above them; a record without one is its own family. */
-    private static Map<Class<?>, List<Class<?>>> families() {
-        Map<Class<?>, List<Class<?>>> families = new LinkedHashMap<>();
+    /** Returns the definitions by the type that holds them; a record that none holds is its own family. */
+    private static Map<Class<?>, List<Object>> families() {
+        Map<Class<?>, List<Object>> families = new LinkedHashMap<>();
         ConformanceTest.definitions().forEach(leaf -> {
-            Class<?> above = leaf.getEnclosingClass() == null ? leaf : leaf.getEnclosingClass();
+            Class<?> type = leaf instanceof Class<?> c ? c : null;
+            Class<?> above = leaf instanceof Field f ? f.getDeclaringClass()
+                    : type.getEnclosingClass() == null ? type : type.getEnclosingClass();
             families.computeIfAbsent(above, k -> new ArrayList<>()).add(leaf);
         });
         return families;
     }
 
-    private static Map<Class<?>, Findings> findings() {
-        Map<Class<?>, Findings> all = new LinkedHashMap<>();
+    private static Map<Object, Findings> findings() {
+        Map<Object, Findings> all = new LinkedHashMap<>();
         ConformanceCases.all().filter(OpsTable::isPlain).forEach(c -> {
             Op op = c.on(Device.cpu());
             Findings f = all.computeIfAbsent(ConformanceTest.definition(op), k -> new Findings(op,

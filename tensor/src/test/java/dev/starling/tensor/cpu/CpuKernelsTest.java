@@ -47,13 +47,13 @@ class CpuKernelsTest {
         Tensor x = random(DType.F32, 1, 2, 5, 4, 3).permute(0, 3, 1, 2);
         Tensor y = random(DType.F32, 2, 2, 3, 5, 4);
         Tensor bias = random(DType.F32, 3, 3, 1, 1);
-        assertThat(Tensor.compute(new Unary.Exp(), x).strides()).isEqualTo(x.strides());
-        assertThat(Tensor.compute(new Binary.Add(), x, bias).strides()).isEqualTo(x.strides());
-        assertThat(Tensor.compute(new Binary.Add(), y, x).isContiguous()).isTrue();
-        assertThat(Tensor.compute(new Unary.Exp(), x.narrow(1, 0, 2)).isContiguous()).isTrue();
+        assertThat(Tensor.compute(Unary.EXP, x).strides()).isEqualTo(x.strides());
+        assertThat(Tensor.compute(Binary.ADD, x, bias).strides()).isEqualTo(x.strides());
+        assertThat(Tensor.compute(Binary.ADD, y, x).isContiguous()).isTrue();
+        assertThat(Tensor.compute(Unary.EXP, x.narrow(1, 0, 2)).isContiguous()).isTrue();
         for (Tensor[] operands : new Tensor[][] {{x, bias}, {bias, x}, {x, y}, {y, x}, {x, Tensor.scalar(2)},
             {x.narrow(1, 1, 2), y.narrow(1, 0, 2)}}) {
-            same(new Binary.Sub(), 1e-6, operands);
+            same(Binary.SUB, 1e-6, operands);
         }
     }
 
@@ -77,7 +77,7 @@ class CpuKernelsTest {
         Tensor[] by = new Tensor[operands];
         for (int k = 0; k < operands; k++) {
             Tensor made = random(type, k, shape);
-            on[k] = k == 3 ? Tensor.compute(new Unary.Square(), made) : made;
+            on[k] = k == 3 ? Tensor.compute(Unary.SQUARE, made) : made;
             by[k] = on[k].to(Device.reference());
         }
         Tensor.apply(op, on);

@@ -145,7 +145,7 @@ public final class ApiFuzz implements Fuzz {
     }
 
     /** Returns the public types of the exported packages of a class's module. */
-    private static List<Class<?>> types(Class<?> of) throws IOException {
+    public static List<Class<?>> types(Class<?> of) throws IOException {
         Path place = Path.of(URI.create(of.getProtectionDomain().getCodeSource().getLocation().toString()));
         ModuleDescriptor module = ModuleFinder.of(place).findAll().iterator().next().descriptor();
         List<Class<?>> types = new ArrayList<>();

@@ -7,6 +7,8 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.conformance.FormulaOps;
+import dev.starling.tensor.op.FormulaOp;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.reflect.Array;
@@ -190,6 +192,9 @@ final class ApiValues {
         }
         if (raw == Class.class) {
             return Tensor.class;
+        }
+        if (raw == FormulaOp.class) {
+            return of(FormulaOps.fields().keySet().toArray());
         }
         return raw == Thread.class ? Thread.currentThread() : raw == Throwable.class ? new RuntimeException("x") : null;
     }

@@ -131,14 +131,14 @@ final class ElementwiseCalls {
     }
 
     static Call gelu(Choices c) {
-        return Call.of("Tensor.compute(new Activation.Gelu(true), x0)",
-                x -> Tensor.compute(new Activation.Gelu(true), x[0]),
+        return Call.of("Tensor.compute(Activation.GELU_TANH, x0)",
+                x -> Tensor.compute(Activation.GELU_TANH, x[0]),
                 Operand.of(c, floating(c), Values.ANY, Operand.sizes(c, c.next(6))));
     }
 
     static Call softsign(Choices c) {
-        return Call.of("Tensor.compute(new Activation.Softsign(), x0)",
-                x -> Tensor.compute(new Activation.Softsign(), x[0]),
+        return Call.of("Tensor.compute(Activation.SOFTSIGN, x0)",
+                x -> Tensor.compute(Activation.SOFTSIGN, x[0]),
                 Operand.of(c, floating(c), Values.ANY, Operand.sizes(c, c.next(6))));
     }
 

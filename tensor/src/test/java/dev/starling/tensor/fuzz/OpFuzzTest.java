@@ -57,12 +57,12 @@ class OpFuzzTest {
         try (Scope scope = Scope.open()) {
             Tensor x = Tensor.of(new float[] {1, 2, 3, Float.NaN}, 2, 2);
             Tensor y = x.exp();
-            assertNull(Oracle.difference(new Unary.Exp(), new Tensor[] {x}, new Tensor[] {y}));
-            assertNotNull(Oracle.difference(new Unary.Exp(), new Tensor[] {x}, new Tensor[] {y.mul(1 + 1e-5)}));
-            assertNotNull(Oracle.difference(new Unary.Exp(), new Tensor[] {x}, new Tensor[] {y.to(DType.F64)}));
+            assertNull(Oracle.difference(Unary.EXP, new Tensor[] {x}, new Tensor[] {y}));
+            assertNotNull(Oracle.difference(Unary.EXP, new Tensor[] {x}, new Tensor[] {y.mul(1 + 1e-5)}));
+            assertNotNull(Oracle.difference(Unary.EXP, new Tensor[] {x}, new Tensor[] {y.to(DType.F64)}));
             assertNotNull(Oracle.difference(new Movement.Copy(), new Tensor[] {x}, new Tensor[] {x.t()}));
             Tensor number = Tensor.ones(2, 2);
-            assertNotNull(Oracle.difference(new Unary.Exp(), new Tensor[] {x}, new Tensor[] {number}));
+            assertNotNull(Oracle.difference(Unary.EXP, new Tensor[] {x}, new Tensor[] {number}));
             Tensor nan = Tensor.full(DType.F32, Double.NaN, 2, 2);
             assertNotNull(Oracle.difference(new Contraction.MatMul(), new Tensor[] {number, number},
                     new Tensor[] {nan}));

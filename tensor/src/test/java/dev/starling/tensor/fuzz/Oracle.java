@@ -14,6 +14,7 @@ import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Elementwise;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Fill;
+import dev.starling.tensor.op.FormulaOp;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.Normalization;
 
@@ -29,6 +30,7 @@ import dev.starling.tensor.op.Sorting;
 import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.View;
 import dev.starling.tensor.op.Where;
+import java.util.Set;
 
 /**
  * Compares an operation's result with that of the reference device for the same operands. Operations that move or
@@ -47,6 +49,11 @@ final class Oracle {
     private static final int MIXED = 12;
     /** A position is that within the operand, with the operand's number in the bits above. */
     private static final int OPERAND_BITS = 22;
+
+    private static final Set<FormulaOp> EXACT = Set.of(Unary.NEG, Unary.ABS, Unary.SIGN, Unary.FLOOR, Unary.CEIL,
+            Unary.ROUND, Unary.TRUNC, Activation.RELU, Activation.RELU_GRADIENT, Binary.MAXIMUM, Binary.MINIMUM);
+    private static final Set<Op> CANCELLING = Set.of(Activation.GELU, Activation.GELU_TANH, Activation.GELU_GRADIENT,
+            Activation.GELU_TANH_GRADIENT, Activation.SILU_GRADIENT);
 
     private Oracle() {
     }
@@ -164,7 +171,7 @@ final class Oracle {
     /** The error of a power grows with the logarithm of the result. */
     private static double relative(Op op, DType type) {
         double epsilon = epsilon(type);
-        return type.bytes() == 2 ? 2 * epsilon : op instanceof Binary.Pow || op instanceof Unary.PowScalar
+        return type.bytes() == 2 ? 2 * epsilon : op == Binary.POW || op instanceof Unary.PowScalar
                 ? 200 * epsilon : 16 * epsilon;
     }
 
@@ -216,18 +223,8 @@ final class Oracle {
 
     private static boolean exact(Op op) {
         return switch (op) {
-            case Unary.Neg o -> true;
-            case Unary.Abs o -> true;
-            case Unary.Sign o -> true;
-            case Unary.Floor o -> true;
-            case Unary.Ceil o -> true;
-            case Unary.Round o -> true;
-            case Unary.Trunc o -> true;
+            case FormulaOp o -> EXACT.contains(o);
             case Unary.Clamp o -> true;
-            case Activation.Relu o -> true;
-            case Activation.ReluGradient o -> true;
-            case Binary.Maximum o -> true;
-            case Binary.Minimum o -> true;
             case Reduction.Max o -> true;
             case Reduction.Min o -> true;
             case Pooling.MaxPool o -> true;
@@ -310,10 +307,9 @@ final class Oracle {
 
     /** In the tails of these functions numbers near 1 cancel; their rounding is absolute, not relative. */
     private static void addCancelled(Op op, double own, Snapshot[] given, double[] slack) {
-        boolean cancels = op instanceof Activation.Gelu || op instanceof Activation.GeluGradient
-                || op instanceof Activation.SiluGradient;
-        Snapshot scale = given[op instanceof Activation.Gelu ? 0 : given.length - 1];
-        if (op instanceof Activation.Silu) {
+        boolean cancels = CANCELLING.contains(op);
+        Snapshot scale = given[given.length - 1];
+        if (op == Activation.SILU) {
             // The sigmoid may be flushed to zero although its product with x is not subnormal.
             double smallest = given[0].dtype() == DType.F64 ? Double.MIN_NORMAL : Float.MIN_NORMAL;
             double[] reals = given[0].reals();

@@ -44,7 +44,7 @@ class ProgramTest {
 
     @Test
     void anOperationOfSeveralStepsInAChain() {
-        check(in -> new Tensor[] {Tensor.compute(new Activation.Softsign(), in[0].mul(2)).exp().add(in[0])}, 4, 5, 7);
+        check(in -> new Tensor[] {Tensor.compute(Activation.SOFTSIGN, in[0].mul(2)).exp().add(in[0])}, 4, 5, 7);
     }
 
     @Test

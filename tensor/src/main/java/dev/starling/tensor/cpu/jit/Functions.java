@@ -1,7 +1,7 @@
 package dev.starling.tensor.cpu.jit;
 
+import dev.starling.tensor.op.scalar.Opcode;
 import java.util.function.IntBinaryOperator;
-import java.util.function.IntUnaryOperator;
 
 /**
  * The functions of floating lanes, composed of primitives, with one definition for loops over vectors and over
@@ -25,22 +25,39 @@ final class Functions {
 
     private final LoopBody body;
     private final Approximation single;
-    private final Exponential exponential;
-    private final Logarithm logarithm;
-    private final Trigonometry trigonometry;
-    private final Exponential briefExponential;
-    private final Logarithm briefLogarithm;
-    private final Trigonometry briefTrigonometry;
+    private final Doubles exact;
+    /** As exact as results that are rounded to f32 need. */
+    private final Doubles brief;
+
+    /** The functions of f64 lanes. */
+    private record Doubles(Exponential exponential, Logarithm logarithm, Trigonometry trigonometry) {
+        static Doubles of(LoopBody body, boolean brief) {
+            return new Doubles(new Exponential(body, brief), new Logarithm(body, brief), new Trigonometry(body, brief));
+        }
+
+        int apply(Opcode opcode, int x) {
+            return switch (opcode) {
+                case SIN -> trigonometry.sin(x);
+                case COS -> trigonometry.cos(x);
+                case TAN -> trigonometry.tan(x);
+                case ASIN -> trigonometry.asin(x);
+                case ACOS -> trigonometry.acos(x);
+                case ATAN -> trigonometry.atan(x);
+                case SINH -> exponential.sinh(x);
+                case COSH -> exponential.cosh(x);
+                case ASINH -> logarithm.asinh(x);
+                case ACOSH -> logarithm.acosh(x);
+                case ATANH -> logarithm.atanh(x);
+                default -> throw new IllegalArgumentException(opcode + " is not computed in f64");
+            };
+        }
+    }
 
     Functions(LoopBody body) {
         this.body = body;
         single = new Approximation(body);
-        exponential = new Exponential(body, false);
-        logarithm = new Logarithm(body, false);
-        trigonometry = new Trigonometry(body, false);
-        briefExponential = new Exponential(body, true);
-        briefLogarithm = new Logarithm(body, true);
-        briefTrigonometry = new Trigonometry(body, true);
+        exact = Doubles.of(body, false);
+        brief = Doubles.of(body, true);
     }
 
     private boolean isSingle(int x) {
@@ -51,9 +68,10 @@ final class Functions {
         return body.constantLike(like, value);
     }
 
-    /** Computes a function of f32 lanes in f64, rounded once. */
-    private int viaDouble(IntUnaryOperator function, int x) {
-        return body.convert(Lane.F32, function.applyAsInt(body.convert(Lane.F64, x)));
+    /** Computes a function that has no approximation in f32: of f32 lanes in f64, rounded once. */
+    int viaDouble(Opcode opcode, int x) {
+        return isSingle(x) ? body.convert(Lane.F32, brief.apply(opcode, body.convert(Lane.F64, x)))
+                : exact.apply(opcode, x);
     }
 
     private int viaDouble(IntBinaryOperator function, int x, int y) {
@@ -61,75 +79,31 @@ final class Functions {
     }
 
     int exp(int x) {
-        return isSingle(x) ? single.exp(x) : exponential.exp(x);
+        return isSingle(x) ? single.exp(x) : exact.exponential.exp(x);
     }
 
     int expm1(int x) {
-        return isSingle(x) ? single.expm1(x) : exponential.expm1(x);
+        return isSingle(x) ? single.expm1(x) : exact.exponential.expm1(x);
     }
 
     int log(int x) {
-        return isSingle(x) ? single.log(x) : logarithm.log(x);
+        return isSingle(x) ? single.log(x) : exact.logarithm.log(x);
     }
 
     int log1p(int x) {
-        return isSingle(x) ? single.log1p(x) : logarithm.log1p(x);
+        return isSingle(x) ? single.log1p(x) : exact.logarithm.log1p(x);
     }
 
     int pow(int x, int y) {
-        return isSingle(x) ? viaDouble(briefLogarithm::pow, x, y) : logarithm.pow(x, y);
-    }
-
-    int sin(int x) {
-        return isSingle(x) ? viaDouble(briefTrigonometry::sin, x) : trigonometry.sin(x);
-    }
-
-    int cos(int x) {
-        return isSingle(x) ? viaDouble(briefTrigonometry::cos, x) : trigonometry.cos(x);
-    }
-
-    int tan(int x) {
-        return isSingle(x) ? viaDouble(briefTrigonometry::tan, x) : trigonometry.tan(x);
-    }
-
-    int asin(int x) {
-        return isSingle(x) ? viaDouble(briefTrigonometry::asin, x) : trigonometry.asin(x);
-    }
-
-    int acos(int x) {
-        return isSingle(x) ? viaDouble(briefTrigonometry::acos, x) : trigonometry.acos(x);
-    }
-
-    int atan(int x) {
-        return isSingle(x) ? viaDouble(briefTrigonometry::atan, x) : trigonometry.atan(x);
-    }
-
-    int sinh(int x) {
-        return isSingle(x) ? viaDouble(briefExponential::sinh, x) : exponential.sinh(x);
-    }
-
-    int cosh(int x) {
-        return isSingle(x) ? viaDouble(briefExponential::cosh, x) : exponential.cosh(x);
-    }
-
-    int asinh(int x) {
-        return isSingle(x) ? viaDouble(briefLogarithm::asinh, x) : logarithm.asinh(x);
-    }
-
-    int acosh(int x) {
-        return isSingle(x) ? viaDouble(briefLogarithm::acosh, x) : logarithm.acosh(x);
-    }
-
-    int atanh(int x) {
-        return isSingle(x) ? viaDouble(briefLogarithm::atanh, x) : logarithm.atanh(x);
+        return isSingle(x) ? viaDouble(brief.logarithm::pow, x, y) : exact.logarithm.pow(x, y);
     }
 
     int atan2(int y, int x) {
-        return isSingle(x) ? viaDouble(briefTrigonometry::atan2, y, x) : trigonometry.atan2(y, x);
+        return isSingle(x) ? viaDouble(brief.trigonometry::atan2, y, x) : exact.trigonometry.atan2(y, x);
     }
 
     int tanh(int x) {
-        return isSingle(x) ? single.tanh(x) : exponential.tanh(x);
+        return isSingle(x) ? single.tanh(x) : exact.exponential.tanh(x);
     }
 
     int erf(int x) {
@@ -148,7 +122,7 @@ final class Functions {
 
     int sigmoid(int x) {
         return isSingle(x) ? body.div(c(x, 1), body.add(exp(body.neg(x)), c(x, 1)))
-                : body.mul(body.select(body.less(x, c(x, 0)), exponential.decay(x), c(x, 1)), gate(x));
+                : body.mul(body.select(body.less(x, c(x, 0)), exact.exponential.decay(x), c(x, 1)), gate(x));
     }
 
     /** {@code x * sigmoid(x)}; NaN for negative infinity. */
@@ -157,13 +131,13 @@ final class Functions {
             return body.mul(x, sigmoid(x));
         }
         int factor = body.add(body.clampBelow(x, -800), body.mul(x, c(x, 0)));
-        int top = body.select(body.less(x, c(x, 0)), exponential.decay(x, factor), x);
+        int top = body.select(body.less(x, c(x, 0)), exact.exponential.decay(x, factor), x);
         return body.mul(top, gate(x));
     }
 
     /** {@code 1 / (1 + e^-|x|)}, corrected for the error of the division; no power overflows. */
     private int gate(int x) {
-        Pair bottom = Pair.ordered(body, c(x, 1), exponential.decay(x));
+        Pair bottom = Pair.ordered(body, c(x, 1), exact.exponential.decay(x));
         int gate = body.div(c(x, 1), bottom.high());
         int rest = body.fma(body.neg(gate), bottom.high(), c(x, 1));
         return body.fma(gate, body.fma(body.neg(gate), bottom.low(), rest), gate);

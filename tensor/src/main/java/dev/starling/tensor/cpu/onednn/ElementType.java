@@ -1,5 +1,7 @@
 package dev.starling.tensor.cpu.onednn;
 
+import dev.starling.tensor.DType;
+
 /** The element types that oneDNN's kernels support. */
 public enum ElementType {
     /** IEEE single precision. */
@@ -22,6 +24,16 @@ public enum ElementType {
     ElementType(int code, int bytes) {
         this.code = code;
         this.bytes = bytes;
+    }
+
+    /** Returns the element type for a tensor's type, or {@code null} if no kernel that tensors use supports it. */
+    public static ElementType of(DType type) {
+        return switch (type) {
+            case F32 -> F32;
+            case BF16 -> BF16;
+            case F16 -> F16;
+            case F64, I64, I32, I8, U8, BOOL -> null;
+        };
     }
 
     /** Returns the bytes of one element. */

@@ -6,7 +6,7 @@ import dev.starling.tensor.spi.VectorApi;
  * The inner loops over rows that the CPU's kernels call: one implementation with vectors and one in plain Java. This is
  * the only class, besides the vector loops themselves, that may cause classes that use the Vector API to be loaded.
  *
- * @param matrix sums, extremes and normalisation of columns
+ * @param matrix sums, extremes and moments of columns
  * @param softmax softmax and related functions of rows
  * @param layerNorm layer normalisation of rows
  * @param attention rows of attention scores

@@ -8,17 +8,11 @@ public interface Rows {
     /** Adds to {@code sum[c]} and {@code squares[c]} the sums over rows of {@code x - pivot[c]} and of its square. */
     void moments(long x, long stride, int rows, int columns, long pivot, long sum, long squares);
 
-    /** Writes {@code y = x·scale[c] + shift[c]}, or its positive part. */
-    void affine(long x, long y, long stride, int rows, int columns, long scale, long shift, boolean relu);
-
     /**
      * Adds to {@code sum[c]} and {@code product[c]} the sums over rows of {@code g} and of {@code g·(x - mean[c])},
      * where {@code g} counts as 0 unless {@code y > 0}, if {@code y} is not the address 0.
      */
     void gradientMoments(long g, long x, long y, long stride, int rows, int columns, long mean, long sum, long product);
-
-    /** Writes {@code dx = g·a[c] + x·b[c] + d[c]}, with {@code g} masked as in {@link #gradientMoments}. */
-    void gradientAffine(long g, long x, long y, long dx, long stride, int rows, int columns, long a, long b, long d);
 
     /** Adds to {@code sum[c]} the sum over rows. */
     void columnSums(long x, long stride, int rows, int columns, long sum);

@@ -1,19 +1,10 @@
 package dev.starling.tensor.cpu.rows;
 
-import static dev.starling.tensor.host.HostMemory.ALL;
-
-import java.lang.foreign.ValueLayout;
+import static dev.starling.tensor.cpu.rows.RowElements.get;
+import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** Attention's rows in plain Java. */
 final class ScalarAttentionRows implements AttentionRows {
-    private static float get(long row, int i) {
-        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * i);
-    }
-
-    private static void set(long row, int i, float value) {
-        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * i, value);
-    }
-
     private static float score(long scores, int i, float scale, long mask) {
         return mask == 0 ? get(scores, i) * scale : Math.fma(get(scores, i), scale, get(mask, i));
     }

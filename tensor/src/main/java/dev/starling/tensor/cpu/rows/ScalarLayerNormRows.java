@@ -1,19 +1,10 @@
 package dev.starling.tensor.cpu.rows;
 
-import static dev.starling.tensor.host.HostMemory.ALL;
-
-import java.lang.foreign.ValueLayout;
+import static dev.starling.tensor.cpu.rows.RowElements.get;
+import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** Layer normalisation in plain Java. */
 final class ScalarLayerNormRows implements LayerNormRows {
-    private static float get(long row, int column) {
-        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * column);
-    }
-
-    private static void set(long row, int column, double value) {
-        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * column, (float) value);
-    }
-
     @Override
     public void normalize(long x, long y, int rows, int columns, long gamma, long beta, double epsilon, long mean,
             long inverse) {

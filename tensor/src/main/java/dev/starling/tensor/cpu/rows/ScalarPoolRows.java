@@ -1,6 +1,8 @@
 package dev.starling.tensor.cpu.rows;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
+import static dev.starling.tensor.host.HostMemory.getFloat;
+import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import java.lang.foreign.ValueLayout;
 
@@ -13,14 +15,14 @@ final class ScalarPoolRows implements PoolRows {
                 float best = Float.NEGATIVE_INFINITY;
                 int place = taps.count == 0 ? 0 : taps.place[0];
                 for (int j = 0; j < taps.count; j++) {
-                    float v = ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, taps.address[j] + p * step + 4L * c);
+                    float v = getFloat(taps.address[j] + p * step + 4L * c);
                     if (!(v <= best) && best == best) {
                         best = v;
                         place = taps.place[j];
                     }
                 }
                 long at = 4L * ((long) p * columns + c);
-                ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y + at, best);
+                putFloat(y + at, best);
                 ALL.set(ValueLayout.JAVA_INT_UNALIGNED, index + at, place + p * placeStep);
             }
         }
@@ -32,10 +34,10 @@ final class ScalarPoolRows implements PoolRows {
             for (int c = 0; c < columns; c++) {
                 float sum = 0;
                 for (int j = 0; j < taps.count; j++) {
-                    float v = ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, taps.address[j] + p * step + 4L * c);
+                    float v = getFloat(taps.address[j] + p * step + 4L * c);
                     sum = Math.fma(v, taps.weight[j], sum);
                 }
-                ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y + p * yStep + 4L * c, sum);
+                putFloat(y + p * yStep + 4L * c, sum);
             }
         }
     }
@@ -50,11 +52,11 @@ final class ScalarPoolRows implements PoolRows {
                 for (int j = 0; j < taps.count; j++) {
                     long at = taps.address[j] + p * step + 4L * c;
                     if (ALL.get(ValueLayout.JAVA_INT_UNALIGNED, at + toIndex) == place + p * placeStep) {
-                        sum += ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, at);
+                        sum += getFloat(at);
                         found++;
                     }
                 }
-                ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y + p * yStep + 4L * c, sum);
+                putFloat(y + p * yStep + 4L * c, sum);
             }
         }
         return found;

@@ -1,19 +1,10 @@
 package dev.starling.tensor.cpu.rows;
 
-import static dev.starling.tensor.host.HostMemory.ALL;
-
-import java.lang.foreign.ValueLayout;
+import static dev.starling.tensor.cpu.rows.RowElements.get;
+import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** The loops in plain Java, which define the results and run without the Vector API. */
 final class ScalarRows implements Rows {
-    private static float get(long address) {
-        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, address);
-    }
-
-    private static void set(long address, float value) {
-        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, value);
-    }
-
     @Override
     public void moments(long x, long stride, int rows, int columns, long pivot, long sum, long squares) {
         for (int r = 0; r < rows; r++) {
@@ -28,18 +19,6 @@ final class ScalarRows implements Rows {
     }
 
     @Override
-    public void affine(long x, long y, long stride, int rows, int columns, long scale, long shift, boolean relu) {
-        for (int r = 0; r < rows; r++) {
-            long row = r * stride;
-            for (int c = 0; c < columns; c++) {
-                long at = 4L * c;
-                float v = Math.fma(get(x + row + at), get(scale + at), get(shift + at));
-                set(y + row + at, relu ? Math.max(v, 0) : v);
-            }
-        }
-    }
-
-    @Override
     public void gradientMoments(long g, long x, long y, long stride, int rows, int columns, long mean, long sum,
             long product) {
         for (int r = 0; r < rows; r++) {
@@ -49,19 +28,6 @@ final class ScalarRows implements Rows {
                 float v = y == 0 || get(y + row + at) > 0 ? get(g + row + at) : 0;
                 set(sum + at, get(sum + at) + v);
                 set(product + at, Math.fma(v, get(x + row + at) - get(mean + at), get(product + at)));
-            }
-        }
-    }
-
-    @Override
-    public void gradientAffine(long g, long x, long y, long dx, long stride, int rows, int columns, long a, long b,
-            long d) {
-        for (int r = 0; r < rows; r++) {
-            long row = r * stride;
-            for (int c = 0; c < columns; c++) {
-                long at = 4L * c;
-                float v = y == 0 || get(y + row + at) > 0 ? get(g + row + at) : 0;
-                set(dx + row + at, Math.fma(v, get(a + at), Math.fma(get(x + row + at), get(b + at), get(d + at))));
             }
         }
     }

@@ -1,19 +1,10 @@
 package dev.starling.tensor.cpu.rows;
 
-import static dev.starling.tensor.host.HostMemory.ALL;
-
-import java.lang.foreign.ValueLayout;
+import static dev.starling.tensor.cpu.rows.RowElements.get;
+import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** Softmax and related functions in plain Java. */
 final class ScalarSoftmaxRows implements SoftmaxRows {
-    private static float get(long row, int column) {
-        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * column);
-    }
-
-    private static void set(long row, int column, double value) {
-        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * column, (float) value);
-    }
-
     @Override
     public void softmax(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {

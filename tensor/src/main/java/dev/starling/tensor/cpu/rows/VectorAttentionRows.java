@@ -102,31 +102,12 @@ final class VectorAttentionRows implements AttentionRows {
 
     @Override
     public void scale(long x, int n, float by) {
-        int full = S.loopBound(n);
-        for (int c = 0; c < full; c += LANES) {
-            fromMemorySegment(S, ALL, x + 4L * c, ORDER).mul(by).intoMemorySegment(ALL, x + 4L * c, ORDER);
-        }
-        if (full < n) {
-            VectorMask<Float> m = S.indexInRange(full, n);
-            FloatVector v = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m);
-            v.mul(by).intoMemorySegment(ALL, x + 4L * full, ORDER, m);
-        }
+        VectorPasses.scale(x, n, by);
     }
 
     @Override
     public float dot(long a, long b, int n) {
-        FloatVector sum = FloatVector.zero(S);
-        int full = S.loopBound(n);
-        for (int c = 0; c < full; c += LANES) {
-            FloatVector v = fromMemorySegment(S, ALL, a + 4L * c, ORDER);
-            sum = v.fma(fromMemorySegment(S, ALL, b + 4L * c, ORDER), sum);
-        }
-        if (full < n) {
-            VectorMask<Float> m = S.indexInRange(full, n);
-            FloatVector v = fromMemorySegment(S, ALL, a + 4L * full, ORDER, m);
-            sum = v.fma(fromMemorySegment(S, ALL, b + 4L * full, ORDER, m), sum);
-        }
-        return LaneSum.of(sum);
+        return VectorPasses.dot(a, b, n);
     }
 
     @Override

@@ -1,9 +1,10 @@
 package dev.starling.tensor.cpu.rows;
 
+import static dev.starling.tensor.cpu.rows.RowElements.get;
+import static dev.starling.tensor.cpu.rows.RowElements.set;
 import static dev.starling.tensor.host.HostMemory.ALL;
 import static jdk.incubator.vector.FloatVector.fromMemorySegment;
 
-import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.VectorMask;
@@ -18,38 +19,17 @@ final class VectorLayerNormRows implements LayerNormRows {
     private static final int LANES = S.length();
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();
 
-    private static float get(long row, int column) {
-        return ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * column);
-    }
-
-    private static void set(long row, int column, double value) {
-        ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, row + 4L * column, (float) value);
-    }
-
     @Override
     public void normalize(long x, long y, int rows, int columns, long gamma, long beta, double epsilon, long mean,
             long inverse) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {
-            float near = sum(x, columns, 0) / columns;
-            double m = Float.isFinite(near) ? near + (double) sum(x, columns, near) / columns : near;
+            float near = VectorPasses.sum(x, columns, 0) / columns;
+            double m = Float.isFinite(near) ? near + (double) VectorPasses.sum(x, columns, near) / columns : near;
             double inv = 1 / Math.sqrt((double) squares(x, columns, (float) m) / columns + epsilon);
             affine(x, y, columns, (float) m, (float) inv, gamma, beta);
             set(mean, r, m);
             set(inverse, r, inv);
         }
-    }
-
-    private static float sum(long x, int columns, float minus) {
-        FloatVector sum = FloatVector.zero(S);
-        int full = S.loopBound(columns);
-        for (int c = 0; c < full; c += LANES) {
-            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(minus));
-        }
-        if (full < columns) {
-            VectorMask<Float> m = S.indexInRange(full, columns);
-            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(minus), m);
-        }
-        return LaneSum.of(sum);
     }
 
     private static float squares(long x, int columns, float mean) {
@@ -90,26 +70,11 @@ final class VectorLayerNormRows implements LayerNormRows {
         for (int r = 0; r < rows; r++, g += 4L * columns, x += 4L * columns, dx += 4L * columns) {
             float m = get(mean, r);
             float inv = get(inverse, r);
-            float sum = dot(g, gamma, columns) / columns;
+            float sum = VectorPasses.dot(g, gamma, columns) / columns;
             float product = product(g, x, gamma, columns, m) * inv / columns;
             gradientRow(g, x, dx, columns, gamma, m, inv, sum, product);
             accumulate(g, x, columns, m, inv, dgamma, dbeta);
         }
-    }
-
-    private static float dot(long g, long gamma, int columns) {
-        FloatVector sum = FloatVector.zero(S);
-        int full = S.loopBound(columns);
-        for (int c = 0; c < full; c += LANES) {
-            FloatVector v = fromMemorySegment(S, ALL, g + 4L * c, ORDER);
-            sum = v.fma(fromMemorySegment(S, ALL, gamma + 4L * c, ORDER), sum);
-        }
-        if (full < columns) {
-            VectorMask<Float> m = S.indexInRange(full, columns);
-            FloatVector v = fromMemorySegment(S, ALL, g + 4L * full, ORDER, m);
-            sum = v.fma(fromMemorySegment(S, ALL, gamma + 4L * full, ORDER, m), sum);
-        }
-        return LaneSum.of(sum);
     }
 
     private static float product(long g, long x, long gamma, int columns, float mean) {

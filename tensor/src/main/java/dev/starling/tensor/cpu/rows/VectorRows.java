@@ -73,34 +73,6 @@ final class VectorRows implements Rows {
     }
 
     @Override
-    public void affine(long x, long y, long stride, int rows, int columns, long scale, long shift, boolean relu) {
-        FloatVector floor = relu ? FloatVector.zero(S) : FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
-        int c = 0;
-        for (; c + 2 * LANES <= columns; c += 2 * LANES) {
-            long at = 4L * c;
-            long next = at + 4L * LANES;
-            FloatVector a0 = load(scale + at);
-            FloatVector a1 = load(scale + next);
-            FloatVector b0 = load(shift + at);
-            FloatVector b1 = load(shift + next);
-            long row = 0;
-            for (int r = 0; r < rows; r++, row += stride) {
-                store(load(x + row + at).fma(a0, b0).max(floor), y + row + at);
-                store(load(x + row + next).fma(a1, b1).max(floor), y + row + next);
-            }
-        }
-        for (; c < columns; c += LANES) {
-            long at = 4L * c;
-            VectorMask<Float> m = S.indexInRange(c, columns);
-            FloatVector a = load(scale + at, m);
-            FloatVector b = load(shift + at, m);
-            for (int r = 0; r < rows; r++) {
-                load(x + r * stride + at, m).fma(a, b).max(floor).intoMemorySegment(ALL, y + r * stride + at, ORDER, m);
-            }
-        }
-    }
-
-    @Override
     public void gradientMoments(long g, long x, long y, long stride, int rows, int columns, long mean, long sum,
             long product) {
         long gate = y == 0 ? g : y;
@@ -140,37 +112,6 @@ final class VectorRows implements Rows {
     /** Returns g where the gate is above 0, or everywhere if gates do not count; a gate of NaN is not above 0. */
     private static FloatVector gated(FloatVector g, FloatVector gate, VectorMask<Float> counts) {
         return g.blend(FloatVector.zero(S), counts.andNot(gate.compare(VectorOperators.GT, 0f)));
-    }
-
-    @Override
-    public void gradientAffine(long g, long x, long y, long dx, long stride, int rows, int columns, long a, long b,
-            long d) {
-        long gate = y == 0 ? g : y;
-        VectorMask<Float> counts = S.maskAll(y != 0);
-        int c = 0;
-        for (; c + LANES <= columns; c += LANES) {
-            long at = 4L * c;
-            FloatVector va = load(a + at);
-            FloatVector vb = load(b + at);
-            FloatVector vd = load(d + at);
-            long row = at;
-            for (int r = 0; r < rows; r++, row += stride) {
-                FloatVector v = gated(load(g + row), load(gate + row), counts);
-                store(v.fma(va, load(x + row).fma(vb, vd)), dx + row);
-            }
-        }
-        if (c < columns) {
-            long at = 4L * c;
-            VectorMask<Float> k = S.indexInRange(c, columns);
-            FloatVector va = load(a + at, k);
-            FloatVector vb = load(b + at, k);
-            FloatVector vd = load(d + at, k);
-            for (int r = 0; r < rows; r++) {
-                long row = r * stride + at;
-                FloatVector v = gated(load(g + row, k), load(gate + row, k), counts);
-                v.fma(va, load(x + row, k).fma(vb, vd)).intoMemorySegment(ALL, dx + row, ORDER, k);
-            }
-        }
     }
 
     @Override

@@ -1,9 +1,10 @@
 package dev.starling.tensor.cpu.rows;
 
+import static dev.starling.tensor.cpu.rows.RowElements.get;
+import static dev.starling.tensor.cpu.rows.RowElements.set;
 import static dev.starling.tensor.host.HostMemory.ALL;
 import static jdk.incubator.vector.FloatVector.fromMemorySegment;
 
-import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.VectorMask;
@@ -24,7 +25,7 @@ final class VectorSoftmaxRows implements SoftmaxRows {
     @Override
     public void softmax(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {
-            scale(y, columns, 1 / exponentials(x, y, columns, max(x, columns)));
+            VectorPasses.scale(y, columns, 1 / exponentials(x, y, columns, max(x, columns)));
         }
     }
 
@@ -39,7 +40,7 @@ final class VectorSoftmaxRows implements SoftmaxRows {
     @Override
     public void softmaxGradient(long y, long g, long dx, int rows, int columns) {
         for (int r = 0; r < rows; r++, y += 4L * columns, g += 4L * columns, dx += 4L * columns) {
-            gradientRow(y, g, dx, columns, dot(y, g, columns));
+            gradientRow(y, g, dx, columns, VectorPasses.dot(y, g, columns));
         }
     }
 
@@ -55,32 +56,21 @@ final class VectorSoftmaxRows implements SoftmaxRows {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 8) {
             float max = max(x, columns);
             float sum = sumOfExponentials(x, columns, max);
-            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y, Float.isNaN(sum) ? sum : max);
-            ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, y + 4, (float) StrictMath.log(sum));
+            set(y, 0, Float.isNaN(sum) ? sum : max);
+            set(y, 1, StrictMath.log(sum));
         }
     }
 
     @Override
     public double distances(long x, float max, int columns) {
-        FloatVector sum = FloatVector.zero(S);
-        int full = S.loopBound(columns);
-        for (int c = 0; c < full; c += LANES) {
-            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * c, ORDER).sub(max));
-        }
-        if (full < columns) {
-            VectorMask<Float> m = S.indexInRange(full, columns);
-            sum = sum.add(fromMemorySegment(S, ALL, x + 4L * full, ORDER, m).sub(max), m);
-        }
-        return LaneSum.of(sum);
+        return VectorPasses.sum(x, columns, max);
     }
 
     @Override
     public void expGradient(long x, long logSums, float shift, long scale, long scaleStride, long dx, int rows,
             int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, logSums += 8, scale += scaleStride, dx += 4L * columns) {
-            expGradient(x, ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, logSums),
-                    ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, logSums + 4), shift,
-                    ALL.get(ValueLayout.JAVA_FLOAT_UNALIGNED, scale), dx, columns);
+            expGradient(x, get(logSums, 0), get(logSums, 1), shift, get(scale, 0), dx, columns);
         }
     }
 
@@ -131,18 +121,6 @@ final class VectorSoftmaxRows implements SoftmaxRows {
         return LaneSum.of(sum);
     }
 
-    private static void scale(long y, int columns, float by) {
-        int full = S.loopBound(columns);
-        for (int c = 0; c < full; c += LANES) {
-            fromMemorySegment(S, ALL, y + 4L * c, ORDER).mul(by).intoMemorySegment(ALL, y + 4L * c, ORDER);
-        }
-        if (full < columns) {
-            VectorMask<Float> m = S.indexInRange(full, columns);
-            FloatVector v = fromMemorySegment(S, ALL, y + 4L * full, ORDER, m);
-            v.mul(by).intoMemorySegment(ALL, y + 4L * full, ORDER, m);
-        }
-    }
-
     private static void shift(long x, long y, int columns, float max, float log) {
         int full = S.loopBound(columns);
         for (int c = 0; c < full; c += LANES) {
@@ -154,21 +132,6 @@ final class VectorSoftmaxRows implements SoftmaxRows {
             FloatVector v = fromMemorySegment(S, ALL, x + 4L * full, ORDER, m);
             v.sub(max).sub(log).intoMemorySegment(ALL, y + 4L * full, ORDER, m);
         }
-    }
-
-    private static float dot(long a, long b, int columns) {
-        FloatVector sum = FloatVector.zero(S);
-        int full = S.loopBound(columns);
-        for (int c = 0; c < full; c += LANES) {
-            FloatVector v = fromMemorySegment(S, ALL, a + 4L * c, ORDER);
-            sum = v.fma(fromMemorySegment(S, ALL, b + 4L * c, ORDER), sum);
-        }
-        if (full < columns) {
-            VectorMask<Float> m = S.indexInRange(full, columns);
-            FloatVector v = fromMemorySegment(S, ALL, a + 4L * full, ORDER, m);
-            sum = v.fma(fromMemorySegment(S, ALL, b + 4L * full, ORDER, m), sum);
-        }
-        return LaneSum.of(sum);
     }
 
     private static float sum(long x, int columns) {
