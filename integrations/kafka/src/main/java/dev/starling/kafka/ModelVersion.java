@@ -3,9 +3,6 @@ package dev.starling.kafka;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
-import java.util.HexFormat;
 import java.util.Map;
 
 /**
@@ -28,19 +25,6 @@ public record ModelVersion(String name, long version, String uri, String sha256)
             throw new StreamException("an announcement must have a name, a version from 0 to 10^18 - 1, a uri and "
                     + "a sha256 of 64 lower-case hexadecimal digits, got " + name + ", " + version + ", " + uri + ", "
                     + sha256);
-        }
-    }
-
-    /** Describes a file by its bytes. */
-    static ModelVersion of(String name, long version, String uri, byte[] file) {
-        return new ModelVersion(name, version, uri, sha256(file));
-    }
-
-    static String sha256(byte[] bytes) {
-        try {
-            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes));
-        } catch (NoSuchAlgorithmException e) {
-            throw new AssertionError("every Java platform has SHA-256", e);
         }
     }
 
