@@ -1,5 +1,6 @@
 package dev.starling.kafka;
 
+import dev.starling.nn.checkpoint.Json;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
@@ -17,6 +18,7 @@ import java.util.Map;
  */
 public record ModelVersion(String name, long version, String uri, String sha256) {
     private static final long MAX_VERSION = 999_999_999_999_999_999L;
+    private static final int MAX_BYTES = 256 * 1024;
 
     /** Checks the fields. */
     public ModelVersion {
@@ -30,8 +32,8 @@ public record ModelVersion(String name, long version, String uri, String sha256)
 
     /** Returns the value of the announcement. */
     public byte[] toJson() {
-        return ("{\"name\": " + FlatJson.quoted(name) + ", \"version\": " + version + ", \"uri\": "
-                + FlatJson.quoted(uri) + ", \"sha256\": \"" + sha256 + "\"}").getBytes(StandardCharsets.UTF_8);
+        return ("{\"name\": " + Json.quoted(name) + ", \"version\": " + version + ", \"uri\": "
+                + Json.quoted(uri) + ", \"sha256\": \"" + sha256 + "\"}").getBytes(StandardCharsets.UTF_8);
     }
 
     /**
@@ -40,15 +42,22 @@ public record ModelVersion(String name, long version, String uri, String sha256)
      * @throws StreamException if it is malformed or a field is missing
      */
     public static ModelVersion ofJson(byte[] json) {
-        try {
-            Map<String, String> fields = FlatJson.read(
-                    StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(json)).toString());
-            return new ModelVersion(fields.getOrDefault("name", ""),
-                    Long.parseLong(fields.getOrDefault("version", "-1")), fields.getOrDefault("uri", ""),
-                    fields.getOrDefault("sha256", ""));
-        } catch (CharacterCodingException | NumberFormatException e) {
-            throw new StreamException("an announcement must be JSON in UTF-8: " + e.getMessage(), e);
+        if (json.length > MAX_BYTES) {
+            throw new StreamException("an announcement must have at most " + MAX_BYTES + " bytes, got " + json.length);
         }
+        try {
+            Map<String, Object> fields = Json.object(
+                    StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(json)).toString());
+            return new ModelVersion(text(fields, "name"),
+                    Long.parseLong(String.valueOf(fields.getOrDefault("version", -1))), text(fields, "uri"),
+                    text(fields, "sha256"));
+        } catch (Json.JsonException | CharacterCodingException | NumberFormatException e) {
+            throw new StreamException("an announcement must be a JSON object in UTF-8: " + e.getMessage(), e);
+        }
+    }
+
+    private static String text(Map<String, Object> fields, String name) {
+        return String.valueOf(fields.getOrDefault(name, ""));
     }
 
     /** Returns for example {@code fraud version 7}. */
