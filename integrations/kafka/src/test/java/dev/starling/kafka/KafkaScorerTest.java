@@ -77,7 +77,7 @@ class KafkaScorerTest {
     @Test
     void keepsTheSettingsOfTheTimeWhenItWasOpened() {
         KafkaScorer.Builder builder = scorer().group("g").batch(7, Duration.ofMillis(3));
-        ScorerConfig config = new ScorerConfig(builder);
+        KafkaScorer.Builder config = builder.copy();
         builder.to("elsewhere").group("h").instance("2").batch(8, Duration.ofMillis(4)).compression("none");
         assertThat(config.to).isEqualTo(out);
         assertThat(config.group).isEqualTo("g");
