@@ -37,9 +37,7 @@ public final class PackedRows implements Serializable {
     public static PackedRows of(Dataset<Row> frame, List<String> inputs, long[] shape, String target,
             boolean isClass) {
         Columns.Selection selection = new Columns.Selection(inputs, shape, target, isClass);
-        selection.check(frame.schema());
-        Dataset<Row> selected = frame.select(java.util.Arrays.stream(selection.names()).map(SparkColumns::exactly)
-                .toArray(org.apache.spark.sql.Column[]::new));
+        Dataset<Row> selected = selection.select(frame);
         Columns columns = selection.resolve(selected.schema(), SparkColumns.first(selected));
         List<byte[]> parts = SparkColumns.rows(selected).toJavaRDD().mapPartitions(pack(columns)).collect();
         long length = parts.stream().mapToLong(part -> part.length).sum();

@@ -5,6 +5,7 @@ import dev.starling.nn.Mode;
 import dev.starling.nn.energy.GreedyTraining;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
+import dev.starling.nn.search.Search.Recipe;
 import dev.starling.nn.train.Metric;
 import dev.starling.nn.train.RemoteRun;
 import dev.starling.nn.train.TrainingListener;
@@ -285,8 +286,8 @@ public final class SparkTrainer {
             throw new SparkDataException("no target is named; name its column with classes(...) or target(...)");
         }
         Columns.Selection selection = new Columns.Selection(inputs, shape, target, isClass);
-        Dataset<Row> selected = select(selection, frame);
-        Dataset<Row> measured = heldOut == null ? null : select(selection, heldOut);
+        Dataset<Row> selected = selection.select(frame);
+        Dataset<Row> measured = heldOut == null ? null : selection.select(heldOut);
         SparkContext context = SparkColumns.context(frame);
         checkElastic(context);
         int servers = strategy.serverTasks();
@@ -322,12 +323,6 @@ public final class SparkTrainer {
         } finally {
             run.ended();
         }
-    }
-
-    private static Dataset<Row> select(Columns.Selection selection, Dataset<Row> frame) {
-        selection.check(frame.schema());
-        return frame.select(Arrays.stream(selection.names()).map(SparkColumns::exactly)
-                .toArray(org.apache.spark.sql.Column[]::new));
     }
 
     private void paused(Pause pause) {

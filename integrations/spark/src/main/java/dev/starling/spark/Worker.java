@@ -12,6 +12,7 @@ import dev.starling.nn.data.SpillingRows;
 import dev.starling.nn.energy.GreedyTraining;
 import dev.starling.nn.model.ModelDescription;
 import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.search.Search.Recipe;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Metric;
