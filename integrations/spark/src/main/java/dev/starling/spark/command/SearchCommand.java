@@ -96,7 +96,7 @@ final class SearchCommand implements Callable<Integer> {
         if (random != null) {
             search.random(random);
         }
-        if (halving > 0) {
+        if (halving != 0) {
             search.halving(halving);
         }
         boolean isClass = loss.equals("cross-entropy");
