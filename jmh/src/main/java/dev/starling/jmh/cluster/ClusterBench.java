@@ -75,8 +75,8 @@ public final class ClusterBench implements Callable<Integer> {
             return CommandLine.ExitCode.USAGE;
         }
         if (rounds < 1 || sampleMillis < 1 || warmupMillis < 0 || worlds.stream().anyMatch(world -> world < 2)) {
-            System.err.println("--processes must be 2 or more, --rounds and --sample 1 or more, and --warmup 0 or more, "
-                + "got " + worlds + ", " + rounds + ", " + sampleMillis + " and " + warmupMillis);
+            System.err.println("--processes must be 2 or more, --rounds and --sample 1 or more, and --warmup 0 or "
+                + "more, got " + worlds + ", " + rounds + ", " + sampleMillis + " and " + warmupMillis);
             return CommandLine.ExitCode.USAGE;
         }
         PrintStream table = json ? System.err : System.out;
