@@ -21,8 +21,9 @@ import java.util.Map;
 
 /**
  * Encodes messages that are rare and not large: records, and sealed interfaces of which all implementations are
- * records. Components are again such types, or numbers, booleans, texts, paths, bytes, lists, and maps. Sender and
- * receiver must have the same version of a type. The constructor of a record can refuse what a peer has sent.
+ * records. Components are again such types, or numbers, booleans, texts, paths, bytes, lists, and maps. An element of a
+ * list or a map takes a byte or more, so a list of records without components is refused. Sender and receiver must have
+ * the same version of a type. The constructor of a record can refuse what a peer has sent.
  */
 public final class RecordCodec<T> {
     private final Class<T> type;
@@ -160,10 +161,19 @@ public final class RecordCodec<T> {
         return bytes;
     }
 
+    /** Reads the number of elements of a list or a map, which is not above that of the bytes that are left. */
+    private static int readCount(DataInputStream in) throws IOException {
+        int count = in.readInt();
+        if (count < 0 || count > in.available()) {
+            throw new EOFException("a list or map of " + count + " elements is cut off");
+        }
+        return count;
+    }
+
     private static List<Object> readList(DataInputStream in, Type type) throws IOException,
             ReflectiveOperationException {
         List<Object> list = new ArrayList<>();
-        for (int n = in.readInt(); n > 0; n--) {
+        for (int n = readCount(in); n > 0; n--) {
             list.add(read(in, argument(type, 0)));
         }
         return list;
@@ -172,7 +182,7 @@ public final class RecordCodec<T> {
     private static Map<Object, Object> readMap(DataInputStream in, Type type) throws IOException,
             ReflectiveOperationException {
         Map<Object, Object> map = new LinkedHashMap<>();
-        for (int n = in.readInt(); n > 0; n--) {
+        for (int n = readCount(in); n > 0; n--) {
             map.put(read(in, argument(type, 0)), read(in, argument(type, 1)));
         }
         return map;
