@@ -10,8 +10,6 @@ import com.lmax.disruptor.dsl.Disruptor;
 import com.lmax.disruptor.dsl.ProducerType;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
-import dev.starling.distributed.ps.store.Journal;
-import dev.starling.distributed.ps.store.JournalReader;
 import dev.starling.distributed.ps.store.RowRequest;
 import dev.starling.distributed.ps.store.RowSaver;
 import dev.starling.distributed.ps.store.RowState;
@@ -383,7 +381,7 @@ final class ServerCore implements AutoCloseable {
             }
             shard.apply(e);
             if (e.record != 0) {
-                journalBytes += e.recordLength();
+                journalBytes += Journal.length(e);
             }
         }
 

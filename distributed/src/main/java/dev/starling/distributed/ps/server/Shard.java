@@ -3,7 +3,6 @@ package dev.starling.distributed.ps.server;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.store.CheckedFile;
 import dev.starling.distributed.ps.store.EmbeddingRows;
-import dev.starling.distributed.ps.store.Journal;
 import dev.starling.distributed.ps.store.RowRequest;
 import dev.starling.distributed.ps.store.RowRestorer;
 import dev.starling.distributed.ps.store.RowSaver;
@@ -114,6 +113,7 @@ final class Shard implements AutoCloseable {
 
     /** Applies a request, and stores in it the journal record to write and the replies to send. */
     void apply(Request e) {
+        e.recordKind = Journal.CLOCKS;
         switch (e.kind) {
             case Message.JOIN -> join(e);
             case Message.PUSH, Message.PUSH_ROWS -> push(e);
@@ -139,7 +139,7 @@ final class Shard implements AutoCloseable {
             if (gathering != null) {
                 gathering.clear(slot);
             }
-            e.move(clocks, e.worker);
+            clocks.write(e.unit, e.worker, e.moved);
             e.record = ++sequence;
         }
         if (e.unit >= blocks && e.worker == 0 && !hasRows) {
@@ -169,7 +169,7 @@ final class Shard implements AutoCloseable {
             return;
         }
         clocks.leave(slot);
-        e.move(clocks, e.worker);
+        clocks.write(e.unit, e.worker, e.moved);
         e.record = ++sequence;
         if (gathering != null) {
             gathering.clear(slot);
@@ -219,7 +219,7 @@ final class Shard implements AutoCloseable {
                 }
                 clocks.counts[slot]++;
                 clocks.clocks[slot] += last ? 1 : 0;
-                e.move(clocks, e.worker);
+                clocks.write(e.unit, e.worker, e.moved);
                 e.record = ++sequence;
             }
         }
@@ -281,7 +281,7 @@ final class Shard implements AutoCloseable {
                 clocks.clocks[slot]++;
                 clocks.waiting[slot] = true;
                 gathering.clear(slot);
-                e.move(clocks, w);
+                clocks.write(unit, w, e.moved);
             }
         }
         e.record = e.record == 0 ? ++sequence : e.record;
@@ -370,14 +370,11 @@ final class Shard implements AutoCloseable {
     void replay(ByteBuffer r) {
         int unit = r.getInt(Journal.UNIT);
         int count = r.getInt(Journal.COUNT);
-        int at = Journal.RECORD_HEADER;
-        for (int i = r.getInt(Journal.MOVED_COUNT); i > 0; i--, at += Journal.MOVED) {
-            int slot = clocks.slot(unit, r.getInt(at));
-            clocks.states[slot] = (byte) r.getInt(at + 4);
-            clocks.sessions[slot] = r.getLong(at + 8);
-            clocks.counts[slot] = r.getLong(at + 16);
-            clocks.clocks[slot] = r.getLong(at + 24);
+        r.position(Journal.RECORD_HEADER);
+        for (int i = r.getInt(Journal.MOVED_COUNT); i > 0; i--) {
+            clocks.read(unit, r);
         }
+        int at = r.position();
         switch (r.getInt(Journal.KIND)) {
             case Journal.GRADIENT -> {
                 versions[unit]++;

@@ -31,7 +31,8 @@ public final class CheckedFile implements Closeable {
         this.file = file;
     }
 
-    static void forceDirectory(Path directory) throws IOException {
+    /** Forces the entries of a directory to the disk. */
+    public static void forceDirectory(Path directory) throws IOException {
         try (FileChannel channel = FileChannel.open(directory, StandardOpenOption.READ)) {
             channel.force(true);
         }
