@@ -16,6 +16,8 @@ final class Request {
     private final ByteBuffer raw;
     private final FloatBuffer rawFloats;
     private final LongBuffer rawKeys;
+    /** Its number in the ring. */
+    long at;
     int length;
 
     // Set by decode.

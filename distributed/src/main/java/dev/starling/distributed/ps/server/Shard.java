@@ -87,11 +87,6 @@ final class Shard implements AutoCloseable {
         return unit < blocks ? ready[unit] : hasRows;
     }
 
-    /** Returns whether tables have their initial rows. Safe from any thread. */
-    boolean hasRows() {
-        return hasRows;
-    }
-
     private int slotsOf(int unit) {
         return plan.dense().get(layout.get(unit).parameter()).rule().slots().size();
     }
@@ -345,13 +340,13 @@ final class Shard implements AutoCloseable {
     // ---- checkpoints ----
 
     /** Starts to write all rows as they are now. The journal must be on the disk. */
-    void cut(RowSaver saving) {
-        saving.begin(plan, server, tables, sequence);
+    void cut(RowSaver saving, String threadName) {
+        saving.begin(plan, server, tables, sequence, threadName);
     }
 
-    /** Returns a task that another thread runs, before {@link #hasRows}, to fill the tables from a checkpoint. */
-    RowRestorer restoring(List<RowRequest.Source> parts, Runnable whenDone) {
-        return new RowRestorer(plan, server, tables, parts, whenDone);
+    /** Returns a task for another thread: fills the tables from a checkpoint unless they have rows of this run. */
+    RowRestorer restoring(long id, List<RowRequest.Source> parts, Runnable whenDone) {
+        return new RowRestorer(id, plan, server, tables, parts, hasRows, whenDone);
     }
 
     // ---- recovery ----
