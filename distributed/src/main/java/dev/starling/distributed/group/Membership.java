@@ -10,6 +10,7 @@ import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.call.Driver;
+import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
@@ -426,7 +427,7 @@ public final class Membership implements Group, Driver {
         if (engine != null) {
             engine.close();
         }
-        engine = new Engine(new EpochFabric(view.epoch(), view, ownId, links.all(), transport), this,
+        engine = new Engine(new Fabric(view.epoch(), view, ownId, links.all(), transport), this,
                 Channels.COLLECTIVES);
         collectives = new GroupCollectives(this, engine, collectives);
         readySent = true;

@@ -7,12 +7,14 @@ import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.call.EpochMessages;
+import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.SplittableRandom;
 import org.agrona.DirectBuffer;
 import org.agrona.collections.ArrayUtil;
 
@@ -47,7 +49,7 @@ final class SubGroups {
         Member own = group.self();
         View view = new View(group.epoch(), part.membersOf(group.view(), own));
         long number = number(view);
-        part.begin(view, own.id(), new Engine(new EpochFabric(number, view, own.id(), links.all(), transport),
+        part.begin(view, own.id(), new Engine(new Fabric(number, view, own.id(), links.all(), transport),
                 group, Channels.SUB_GROUPS));
         byNumber.put(number, part);
         open.remove(part);
@@ -65,12 +67,9 @@ final class SubGroups {
         return mix(members + formed.merge(members, 1, Integer::sum)) >>> 2;
     }
 
-    /** Mixes the bits of a number. (Steele, Lea and Flood, 2014) */
+    /** Mixes the bits of a number. */
     private static long mix(long value) {
-        long z = value + 0x9E3779B97F4A7C15L;
-        z = (z ^ z >>> 30) * 0xBF58476D1CE4E5B9L;
-        z = (z ^ z >>> 27) * 0x94D049BB133111EBL;
-        return z ^ z >>> 31;
+        return new SplittableRandom(value).nextLong();
     }
 
     /** Ends the present epoch of a sub-group, if it has not ended. */
