@@ -1,6 +1,5 @@
 package dev.starling.distributed.group;
 
-import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
@@ -8,7 +7,6 @@ import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
-import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.call.Driver;
 import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.distributed.encoding.LossReport;
@@ -33,7 +31,7 @@ import org.agrona.DirectBuffer;
  *
  * <p>Safe for use by several threads, except that all ranks must start collectives in the same order.
  */
-public final class Membership implements Group, Driver {
+public final class Membership extends EpochGroup implements Driver {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     /** How often the group polls the network while a collective runs in shared memory only. */
     private static final long NETWORK_INTERVAL_NS = 20_000;
@@ -49,14 +47,8 @@ public final class Membership implements Group, Driver {
     private final Handlers handlers = new Handlers();
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
     private volatile Phase phase = Phase.JOINING;
-    private volatile View view = new View(0, List.of());
-    private volatile GroupCollectives collectives;
-    private volatile Engine engine;
-    private volatile DistributedException failure;
     private Runnable closeListener = () -> { };
     private long ownId;
-    /** This process in the view. */
-    private volatile Member self;
     private long networkNs;
     private volatile boolean alwaysFirst = true;
     private boolean readySent;
@@ -71,10 +63,7 @@ public final class Membership implements Group, Driver {
         subGroups = new SubGroups(this, transport, links);
         transport.onMessage(this::onMessage);
         transport.onPut((from, immediate) -> {
-            Member member = links.member(from);
-            if (engine != null && member != null) {
-                engine.onPut(member.rank(), immediate);
-            }
+            onPut(from, immediate);
             subGroups.onPut(from, immediate);
         });
         transport.onConnection(new ConnectionHandler() {
@@ -157,29 +146,9 @@ public final class Membership implements Group, Driver {
         return config;
     }
 
-    @Override
-    public int rank() {
-        return self.rank();
-    }
-
     /** Returns whether this process has had rank 0 in all epochs that it belonged to. */
     public boolean isAlwaysFirst() {
         return alwaysFirst;
-    }
-
-    @Override
-    public int world() {
-        return view.world();
-    }
-
-    @Override
-    public long epoch() {
-        return view.epoch();
-    }
-
-    @Override
-    public View view() {
-        return view;
     }
 
     /** Returns this process. */
@@ -190,12 +159,6 @@ public final class Membership implements Group, Driver {
     /** Returns the transport; use it under {@link #locked} only. */
     public Transport transport() {
         return transport;
-    }
-
-    @Override
-    public Collectives collectives() {
-        check();
-        return collectives;
     }
 
     @Override
@@ -265,6 +228,7 @@ public final class Membership implements Group, Driver {
      * @throws PeerLostException if a member was lost
      * @throws MembershipChangedException if members joined or left
      */
+    @Override
     public void check() {
         if (phase != Phase.RUNNING) {
             throw failure != null ? failure : new DistributedException("the group is closed");
@@ -313,8 +277,7 @@ public final class Membership implements Group, Driver {
     }
 
     private boolean isBusy() {
-        Engine present = engine;
-        return phase != Phase.RUNNING && phase != Phase.ENDED || present != null && present.isBusy()
+        return phase != Phase.RUNNING && phase != Phase.ENDED || engine != null && engine.isBusy()
                 || subGroups.isBusy();
     }
 
@@ -364,10 +327,7 @@ public final class Membership implements Group, Driver {
         if (channel == Channels.CONTROL) {
             onControl(from, buffer, body, bodyLength);
         } else if (channel == Channels.COLLECTIVES) {
-            Member member = links.member(from);
-            if (engine != null && member != null) {
-                engine.onMessage(member.rank(), buffer, body, bodyLength);
-            }
+            onCollectiveMessage(from, buffer, body, bodyLength);
         } else if (channel == Channels.SUB_GROUPS) {
             subGroups.onMessage(from, buffer, body, bodyLength);
         } else {
@@ -424,12 +384,7 @@ public final class Membership implements Group, Driver {
             return 0;
         }
         // From here on the engine receives messages of members that have already started the epoch.
-        if (engine != null) {
-            engine.close();
-        }
-        engine = new Engine(new Fabric(view.epoch(), view, ownId, links.all(), transport), this,
-                Channels.COLLECTIVES);
-        collectives = new GroupCollectives(this, engine, collectives);
+        begin(this, new Fabric(view.epoch(), view, ownId, links.all(), transport), Channels.COLLECTIVES);
         readySent = true;
         coordinator.send(new Control.Ready(view.epoch()));
         return 1;
@@ -509,10 +464,7 @@ public final class Membership implements Group, Driver {
         locked(() -> {
             end(new DistributedException("the group is closed"));
             subGroups.close();
-            if (engine != null) {
-                engine.close();
-                collectives.close();
-            }
+            release();
             transport.close();
         });
         closeListener.run();
