@@ -307,10 +307,10 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         if (address != 0) {
             GradientCopies.requireFinite(state.optimizer(), index, address, rank());
         }
-        client.push(localWeights.requests()[index], state.optimizer().rate(), address);
+        client.ask(localWeights.setGradient(index, address, state.optimizer().rate()), Message.PUSH);
     }
 
-    private void pull(TablePart[] parts, String what) {
+    private void pull(List<TablePart> parts, String what) {
         client.ask(parts, Message.PULL_ROWS);
         client.await(what);
     }
@@ -367,7 +367,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             localWeights.adoptTrained();
         }
         for (int which = 1; which <= localWeights.maxSlots(); which++) {
-            client.askKept(localWeights.requests(), which);
+            client.ask(localWeights.requestsOf(which), Message.PULL);
             client.await("for the state of the optimiser's rule");
         }
         localWeights.adoptKept();

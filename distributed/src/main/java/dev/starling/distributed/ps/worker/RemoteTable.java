@@ -11,6 +11,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
+import java.util.List;
 import org.agrona.collections.Long2LongHashMap;
 
 /** A worker's access to a table: distributes row requests among servers, and sums the gradients of a step. */
@@ -19,13 +20,13 @@ public final class RemoteTable implements AutoCloseable {
 
     /** Requests rows and waits for them; {@code why} completes "waited ..." in the error message. */
     public interface Puller {
-        void pull(TablePart[] parts, String why);
+        void pull(List<TablePart> parts, String why);
     }
 
     private final Plan plan;
     private final Plan.Table table;
     /** By server. */
-    private final TablePart[] parts;
+    private final List<TablePart> parts;
     private final Puller puller;
     private final Long2LongHashMap places = new Long2LongHashMap(1024, 0.5f, MISSING);
     private final RowSum sum = new RowSum();
@@ -36,7 +37,7 @@ public final class RemoteTable implements AutoCloseable {
     private MemorySegment memory = arena.allocate(64, 64);
     private float[] scratch = {};
 
-    public RemoteTable(Plan plan, Plan.Table table, TablePart[] parts, Puller puller) {
+    public RemoteTable(Plan plan, Plan.Table table, List<TablePart> parts, Puller puller) {
         this.plan = plan;
         this.table = table;
         this.parts = parts;
@@ -96,7 +97,7 @@ public final class RemoteTable implements AutoCloseable {
             part.begin(memory, rate);
         }
         for (int i = 0; i < n; i++) {
-            parts[plan.serverOf(all[i])].add(all[i], i);
+            parts.get(plan.serverOf(all[i])).add(all[i], i);
         }
     }
 
@@ -117,14 +118,14 @@ public final class RemoteTable implements AutoCloseable {
     }
 
     /** Prepares the summed gradients for a push, and starts the sums of the next step. */
-    public TablePart[] gather(double rate) {
+    public List<TablePart> gather(double rate) {
         distribute(sum.keys(), sum.size(), rate);
         MemorySegment.copy(sum.sums(), 0, memory, ValueLayout.JAVA_FLOAT, 0, sum.size() * table.width());
         sum.begin(table.width());
         return parts;
     }
 
-    public TablePart[] parts() {
+    public List<TablePart> parts() {
         return parts;
     }
 

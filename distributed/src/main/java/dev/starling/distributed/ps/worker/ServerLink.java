@@ -9,7 +9,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Deque;
 import java.util.List;
-import org.agrona.DirectBuffer;
 import org.agrona.ExpandableDirectByteBuffer;
 import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.NanoClock;
@@ -25,14 +24,15 @@ public final class ServerLink {
     private static final byte[] NOTHING = new byte[0];
 
     public final int number;
-    private final int worker;
+    final int worker;
     private final byte[] plan;
     private final NanoClock clock;
     private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
     private final UnsafeBuffer control = new UnsafeBuffer(0, 0);
-    private final Deque<BlockRequest> queue = new ArrayDeque<>();
-    BlockRequest[] requests;
-    public final List<TablePart> tables = new ArrayList<>();
+    /** By number: blocks, then tables. */
+    final List<UnitRequest> units = new ArrayList<>();
+    /** Those that have something to send. */
+    private final Deque<UnitRequest> queue = new ArrayDeque<>();
     Endpoint endpoint;
     /** Bytes of the plan that were sent to the present process. */
     private int planBytesSent;
@@ -74,8 +74,7 @@ public final class ServerLink {
         boolean restarted = process != 0 && newProcess != process;
         process = newProcess;
         holds = newHolds;
-        return restarted && !newHolds && (Arrays.stream(requests).anyMatch(request -> request.sequence > 0)
-                || tables.stream().anyMatch(TablePart::hasPushed));
+        return restarted && !newHolds && units.stream().anyMatch(UnitRequest::hasPushed);
     }
 
     /** Returns whether the server continued with the weights or rows in its directory. */
@@ -90,33 +89,31 @@ public final class ServerLink {
         }
         welcomed = true;
         queue.clear();
-        for (BlockRequest request : requests) {
-            request.queued = request.asked != 0;
-            if (request.queued) {
-                queue.add(request);
+        for (UnitRequest unit : units) {
+            unit.queued = false;
+            if (unit.isOpen()) {
+                unit.restart();
+                queue(unit);
             }
         }
-        tables.forEach(TablePart::resend);
         questionUnsent = question.length > 0;
     }
 
     /** Returns whether the connection is lost while a request is open. */
     boolean isMissed() {
         return endpoint != null && !endpoint.isConnected() && (question.length > 0 && !farewellReceived
-                || Arrays.stream(requests).anyMatch(request -> request.asked != 0)
-                || tables.stream().anyMatch(TablePart::isPending));
+                || units.stream().anyMatch(UnitRequest::isOpen));
     }
 
     boolean isConnected() {
         return endpoint != null && endpoint.isConnected();
     }
 
-    /** Queues a request for a block. */
-    public void ask(BlockRequest request, int kind) {
-        request.asked = kind;
-        if (!request.queued) {
-            request.queued = true;
-            queue.add(request);
+    /** Queues a unit that has something to send. */
+    void queue(UnitRequest unit) {
+        if (!unit.queued) {
+            unit.queued = true;
+            queue.add(unit);
         }
     }
 
@@ -178,11 +175,8 @@ public final class ServerLink {
                 triedNs = now;
             }
         }
-        while (!queue.isEmpty() && send(queue.peek())) {
+        while (!queue.isEmpty() && queue.peek().send()) {
             queue.remove().queued = false;
-        }
-        for (int t = 0; t < tables.size(); t++) {
-            tables.get(t).pump();
         }
     }
 
@@ -198,33 +192,6 @@ public final class ServerLink {
             }
             planBytesSent += n;
             triedNs = clock.nanoTime();
-        }
-    }
-
-    private boolean send(BlockRequest request) {
-        int kind = request.asked;
-        // Worker 0 provides the initial weights; so does any worker that rejoins a server without weights.
-        boolean providesWeights = kind == Message.JOIN && (worker == 0 || request.next != 0);
-        for (int k = 0; providesWeights && request.keptSteps > 0 && k < request.kept.length; k++) {
-            begin(Message.KEPT, request, request.kept[k]);
-            message.putLong(Channels.HEADER + Message.STEPS, request.keptSteps, Message.ORDER);
-            message.putInt(Channels.HEADER + Message.SLOT, k + 1, Message.ORDER);
-            if (!send(Channels.HEADER + Message.HEADER + request.bytes())) {
-                return false;
-            }
-        }
-        DirectBuffer payload = kind == Message.PUSH ? request.gradient : providesWeights ? request.weights : null;
-        begin(kind, request, payload);
-        message.putDouble(Channels.HEADER + Message.RATE, kind == Message.PUSH ? request.rate : 0, Message.ORDER);
-        message.putInt(Channels.HEADER + Message.SLOT, request.which, Message.ORDER);
-        return send(Channels.HEADER + Message.HEADER + (payload == null ? 0 : payload.capacity()));
-    }
-
-    private void begin(int kind, BlockRequest request, DirectBuffer payload) {
-        int bytes = payload == null ? 0 : payload.capacity();
-        begin(kind, request.session, request.sequence, request.number, bytes / 4);
-        if (bytes > 0) {
-            message.putBytes(Channels.HEADER + Message.HEADER, payload, 0, bytes);
         }
     }
 
@@ -252,10 +219,13 @@ public final class ServerLink {
 
     @Override
     public String toString() {
-        BlockRequest[] all = requests == null ? new BlockRequest[0] : requests;
         return "server " + number + (endpoint == null ? ", which has not joined the group yet"
                 : welcomed ? "" : ", which has not answered") + (endpoint == null || endpoint.isConnected() ? ""
-                : ": " + endpoint.reason()) + "; waiting for " + Arrays.stream(all).filter(r -> r.asked != 0).count()
-                + " blocks and " + tables.stream().filter(TablePart::isPending).count() + " tables";
+                : ": " + endpoint.reason()) + "; waiting for " + open(BlockRequest.class) + " blocks and "
+                + open(TablePart.class) + " tables";
+    }
+
+    private long open(Class<? extends UnitRequest> type) {
+        return units.stream().filter(UnitRequest::isOpen).filter(type::isInstance).count();
     }
 }
