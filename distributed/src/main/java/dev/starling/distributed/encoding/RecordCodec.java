@@ -1,5 +1,6 @@
 package dev.starling.distributed.encoding;
 
+import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
@@ -18,6 +19,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.agrona.DirectBuffer;
 
 /**
  * Encodes messages that are rare and not large: records, and sealed interfaces of which all implementations are
@@ -68,17 +70,32 @@ public final class RecordCodec<T> {
     }
 
     /**
-     * Decodes what a rank has sent.
+     * Decodes a message in a buffer.
      *
-     * @throws DistributedException if the bytes are not a message of this type
+     * @throws IOException if the bytes are not a message of this type
      */
-    public T decode(int rank, byte[] encoded) {
-        try {
-            return decode(encoded);
-        } catch (IOException e) {
-            throw new DistributedException("rank " + rank + " sent a malformed " + type.getSimpleName()
-                    + "; use the same version of this library on all ranks", e);
+    public T decode(DirectBuffer buffer, int offset, int length) throws IOException {
+        byte[] encoded = new byte[length];
+        buffer.getBytes(offset, encoded);
+        return decode(encoded);
+    }
+
+    /**
+     * Lets each rank pass a message to all others; returns the messages by rank. Collective; waits.
+     *
+     * @throws DistributedException if the bytes of a rank are not a message of this type
+     */
+    public List<T> exchange(Collectives collectives, T own) {
+        List<T> messages = new ArrayList<>();
+        for (byte[] encoded : collectives.exchange(encode(own))) {
+            try {
+                messages.add(decode(encoded));
+            } catch (IOException e) {
+                throw new DistributedException("rank " + messages.size() + " sent a malformed " + type.getSimpleName()
+                        + "; use the same version of this library on all ranks", e);
+            }
         }
+        return messages;
     }
 
     private static void write(DataOutputStream out, Type type, Object value) throws IOException,

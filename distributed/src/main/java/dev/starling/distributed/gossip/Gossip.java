@@ -339,7 +339,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         }
         GossipMessage message;
         try {
-            message = GossipMessage.read(buffer, offset, length);
+            message = GossipMessage.CODEC.decode(buffer, offset, length);
         } catch (IOException e) {
             LOG.log(Level.WARNING, "ignored a message from rank {0}: {1}", peer.member.rank(), e.getMessage());
             return;

@@ -336,11 +336,9 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     private void onControl(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        byte[] body = new byte[length];
-        buffer.getBytes(offset, body);
         Control message;
         try {
-            message = Control.decode(body);
+            message = Control.CODEC.decode(buffer, offset, length);
         } catch (IOException e) {
             LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(),
                     e.getMessage());
