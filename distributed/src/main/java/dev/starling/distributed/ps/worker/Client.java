@@ -374,7 +374,7 @@ public final class Client {
                 }
             }
             case SessionMessage.Working _ -> workingNs = nanoTime();
-            case SessionMessage.Begun _ -> server.onAnswer();
+            case SessionMessage.Begun _ -> server.onBegun();
             case SessionMessage.Farewell _ -> server.onFarewell();
             case SessionMessage.Hello _, SessionMessage.Notes _, SessionMessage.Begin _, SessionMessage.Goodbye _,
                     SessionMessage.FarewellConfirmed _, SessionMessage.Task _ -> LOG.log(Level.WARNING,

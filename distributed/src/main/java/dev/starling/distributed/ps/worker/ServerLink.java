@@ -21,7 +21,6 @@ import org.agrona.concurrent.UnsafeBuffer;
  */
 public final class ServerLink {
     private static final long RETRY_NS = 1_000_000_000L;
-    private static final byte[] NOTHING = new byte[0];
 
     public final int number;
     final int worker;
@@ -42,11 +41,20 @@ public final class ServerLink {
     /** Random number of the server's process, by which a restart is recognised; 0 before the first welcome. */
     private long process;
     private long triedNs;
-    /** The open request that is neither for a block nor for a table; empty if there is none. */
-    private volatile byte[] question = NOTHING;
-    private boolean questionUnsent;
-    /** Whether the server has sent its farewell and waits for the confirmation. */
-    private boolean farewellReceived;
+    /** The last message that needs an answer. */
+    private SessionMessage question;
+    private volatile Answer answer = Answer.RECEIVED;
+
+    /** What a link does about its question. */
+    private enum Answer {
+        /** The question has yet to be sent, or sent again. */
+        UNSENT,
+        AWAITED,
+        /** The server has sent its farewell and waits for the confirmation. */
+        UNCONFIRMED,
+        /** There is no open question. */
+        RECEIVED
+    }
 
     public ServerLink(int number, int worker, byte[] plan, NanoClock clock) {
         this.clock = clock;
@@ -96,12 +104,12 @@ public final class ServerLink {
                 queue(unit);
             }
         }
-        questionUnsent = question.length > 0;
+        answer = answer == Answer.AWAITED ? Answer.UNSENT : answer;
     }
 
     /** Returns whether the connection is lost while a request is open. */
     boolean isMissed() {
-        return endpoint != null && !endpoint.isConnected() && (question.length > 0 && !farewellReceived
+        return endpoint != null && !endpoint.isConnected() && (answer == Answer.UNSENT || answer == Answer.AWAITED
                 || units.stream().anyMatch(UnitRequest::isOpen));
     }
 
@@ -117,24 +125,24 @@ public final class ServerLink {
         }
     }
 
-    /** Sends a message, and repeats it until {@link #onAnswer}. */
+    /** Sends a {@code Begin} or a {@code Goodbye}, and repeats it until it is answered. */
     public void ask(SessionMessage what) {
-        question = what.encode(worker);
-        questionUnsent = true;
+        question = what;
+        answer = Answer.UNSENT;
     }
 
-    void onAnswer() {
-        question = NOTHING;
-        questionUnsent = false;
+    /** Handles the answer to a {@code Begin}. */
+    void onBegun() {
+        answer = question instanceof SessionMessage.Begin ? Answer.RECEIVED : answer;
     }
 
     /** Handles the server's farewell. The goodbye counts as answered once the confirmation is sent. */
     void onFarewell() {
-        farewellReceived = question.length > 0;
+        answer = isAnswered() ? Answer.RECEIVED : Answer.UNCONFIRMED;
     }
 
     boolean isAnswered() {
-        return question.length == 0;
+        return answer == Answer.RECEIVED;
     }
 
     /** Sends a message once, or drops it if the link is not ready or has no room. */
@@ -156,10 +164,9 @@ public final class ServerLink {
 
     /** Sends as much as the link accepts. */
     void pump() {
-        if (farewellReceived && (!isConnected()
+        if (answer == Answer.UNCONFIRMED && (!isConnected()
                 || offer(new SessionMessage.FarewellConfirmed().encode(worker)) == Endpoint.OK)) {
-            farewellReceived = false;
-            onAnswer();
+            answer = Answer.RECEIVED;
         }
         if (!isConnected()) {
             return;
@@ -168,12 +175,9 @@ public final class ServerLink {
             sendHello();
             return;
         }
-        if (question.length > 0 && !farewellReceived) {
-            long now = clock.nanoTime();
-            if (questionUnsent || now - triedNs > RETRY_NS) {
-                questionUnsent = offer(question) != Endpoint.OK;
-                triedNs = now;
-            }
+        if (answer == Answer.UNSENT || answer == Answer.AWAITED && clock.nanoTime() - triedNs > RETRY_NS) {
+            answer = offer(question.encode(worker)) == Endpoint.OK ? Answer.AWAITED : Answer.UNSENT;
+            triedNs = clock.nanoTime();
         }
         while (!queue.isEmpty() && queue.peek().send()) {
             queue.remove().queued = false;
