@@ -252,15 +252,12 @@ public final class ServerNode {
     }
 
     private boolean sendFailure(Endpoint to, DistributedException why) {
-        if (why instanceof PeerLostException loss) {
-            if (!send(to, membership.message(loss))) {
-                return false;
-            }
-        } else {
-            refuse(to, why.getMessage());
+        boolean sent = why instanceof PeerLostException loss ? send(to, membership.message(loss))
+                : refuse(to, why.getMessage());
+        if (sent) {
+            notified.add(to);
         }
-        notified.add(to);
-        return true;
+        return sent;
     }
 
     /** Sends worker 0 changes of its task with rows, and all workers a sign of progress at intervals. */
@@ -498,8 +495,9 @@ public final class ServerNode {
         }
     }
 
-    private void refuse(Endpoint to, String why) {
+    /** Sends why a worker is refused; returns false if the link has no room for it. */
+    private boolean refuse(Endpoint to, String why) {
         LOG.log(Level.WARNING, "server {0} refused a worker: {1}", number, why);
-        send(to, new SessionMessage.Refused(why));
+        return send(to, new SessionMessage.Refused(why));
     }
 }
