@@ -51,10 +51,18 @@ public final class Membership extends EpochGroup implements Driver {
     private long ownId;
     private long networkNs;
     private volatile boolean alwaysFirst = true;
-    private boolean readySent;
     private boolean closed;
 
-    private enum Phase { JOINING, CONNECTING, RUNNING, BROKEN, ENDED }
+    private enum Phase {
+        JOINING,
+        /** The members of a new epoch connect to each other. */
+        CONNECTING,
+        /** This process is connected to all members of the new epoch, and waits for its start. */
+        READY,
+        RUNNING,
+        BROKEN,
+        ENDED
+    }
 
     private Membership(Transport transport, GroupConfig config, boolean background) {
         this.config = config;
@@ -79,7 +87,7 @@ public final class Membership extends EpochGroup implements Driver {
         });
         coordinator = new CoordinatorLink(transport, config);
         progress = new Progress(transport, this::work, this::isBusy, background,
-                "starling-group-" + transport.address());
+                "starling-group-" + transport.address(), Progress.MAX_RELIEF_NS);
     }
 
     /** Joins a group over a transport of its own, and waits until the group is complete. */
@@ -249,7 +257,7 @@ public final class Membership extends EpochGroup implements Driver {
     public void reform(Duration atMost) {
         long[] after = new long[1];
         // Read under the lock: between the changes of view and phase, the next epoch would be taken for the ended one.
-        locked(() -> after[0] = view.epoch() - (phase == Phase.RUNNING || phase == Phase.CONNECTING ? 1 : 0));
+        locked(() -> after[0] = view.epoch() - (phase == Phase.RUNNING || isForming() ? 1 : 0));
         awaitRunning(after[0], atMost);
     }
 
@@ -274,6 +282,10 @@ public final class Membership extends EpochGroup implements Driver {
     @Override
     public void abort(String reason) {
         locked(() -> end(new DistributedException(reason)));
+    }
+
+    private boolean isForming() {
+        return phase == Phase.CONNECTING || phase == Phase.READY;
     }
 
     private boolean isBusy() {
@@ -373,23 +385,22 @@ public final class Membership extends EpochGroup implements Driver {
         self = next.byId(id);
         alwaysFirst &= rank() == 0;
         phase = Phase.CONNECTING;
-        readySent = false;
         links.onNewView(next, id);
     }
 
     private int connect() {
-        if (readySent || !links.areReached()) {
+        if (!links.areReached()) {
             return 0;
         }
         // From here on the engine receives messages of members that have already started the epoch.
         begin(this, new Fabric(view.epoch(), view, ownId, links.all(), transport), Channels.COLLECTIVES);
-        readySent = true;
+        phase = Phase.READY;
         coordinator.send(new Control.Ready(view.epoch()));
         return 1;
     }
 
     private void onStart(long epoch) {
-        if (phase == Phase.CONNECTING && epoch == view.epoch() && readySent) {
+        if (phase == Phase.READY && epoch == view.epoch()) {
             phase = Phase.RUNNING;
             failure = null;
             listeners.forEach(Runnable::run);
@@ -450,7 +461,7 @@ public final class Membership extends EpochGroup implements Driver {
         List<Outbox> last = new ArrayList<>(List.of(coordinator.outbox()));
         locked(() -> {
             coordinator.send(new Control.Leave());
-            if (phase != Phase.CONNECTING && failure instanceof PeerLostException loss && loss.rank() >= 0) {
+            if (!isForming() && failure instanceof PeerLostException loss && loss.rank() >= 0) {
                 last.addAll(links.sendToAll(new Control.Lost(view.epoch(), LossReport.of(loss))));
             }
         });
