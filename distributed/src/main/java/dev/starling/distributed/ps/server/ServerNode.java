@@ -497,7 +497,10 @@ public final class ServerNode {
 
     /** Sends why a worker is refused; returns false if the link has no room for it. */
     private boolean refuse(Endpoint to, String why) {
-        LOG.log(Level.WARNING, "server {0} refused a worker: {1}", number, why);
-        return send(to, new SessionMessage.Refused(why));
+        boolean sent = send(to, new SessionMessage.Refused(why));
+        if (sent) {
+            LOG.log(Level.WARNING, "server {0} refused a worker: {1}", number, why);
+        }
+        return sent;
     }
 }

@@ -40,8 +40,8 @@ public abstract sealed class UnitRequest permits BlockRequest, TablePart {
 
     /** Joins in a new session, in which the open request follows. */
     void rejoin() {
-        LOG.log(Level.DEBUG, "server {0} no longer knows the session of worker {1} in unit {2}; rejoining", server.number,
-                server.worker, number);
+        LOG.log(Level.DEBUG, "server {0} no longer knows the session of worker {1} in unit {2}; rejoining",
+                server.number, server.worker, number);
         session = random.nextLong();
         next = asked;
         asked = Message.JOIN;
