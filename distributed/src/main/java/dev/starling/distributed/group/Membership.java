@@ -95,12 +95,9 @@ public final class Membership extends EpochGroup implements Driver {
         return join(Transport.open(config.transport()), config, true, _ -> { });
     }
 
-    /** As {@link Group#join(Transport, GroupConfig, boolean)}. */
-    public static Membership join(Transport transport, GroupConfig config, boolean background) {
-        return join(transport, config, background, _ -> { });
-    }
-
-    static Membership join(Transport transport, GroupConfig config, boolean background, Consumer<Group> onCreated) {
+    /** As {@link Group#join(Transport, GroupConfig, boolean)}; {@code onCreated} gets the group before it waits. */
+    public static Membership join(Transport transport, GroupConfig config, boolean background,
+            Consumer<Group> onCreated) {
         Membership group = new Membership(transport, config, background);
         try {
             onCreated.accept(group);
