@@ -156,8 +156,8 @@ public final class Gossip implements DistributionStrategy, Concludes {
     }
 
     private void awaitInitialWeights() {
-        boolean decided = group.await(() -> {
-            group.locked(initial::look);
+        boolean decided = group.awaitLocked(() -> {
+            initial.look();
             return initial.areKnown() || initial.haveArrived() || failure != null || group.isEnded();
         }, group.config().timeout());
         check();
@@ -218,17 +218,14 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     /** Waits until all reachable peers fulfil a condition; logs a warning for those that do not in time. */
     private void await(String what, Predicate<Peer> condition) {
-        boolean[] all = new boolean[1];
-        group.await(() -> {
-            group.locked(() -> {
-                liveness.update();
-                sendInitialWeights();
-                all[0] = peers.stream().allMatch(p -> p.phase == Phase.ABSENT || condition.test(p));
-            });
-            return all[0] || failure != null || group.isEnded();
+        group.awaitLocked(() -> {
+            liveness.update();
+            sendInitialWeights();
+            return peers.stream().allMatch(p -> p.phase == Phase.ABSENT || condition.test(p)) || failure != null
+                    || group.isEnded();
         }, group.config().timeout());
         check();
-        for (Peer peer : all[0] ? List.<Peer>of() : peers) {
+        for (Peer peer : peers) {
             if (peer.phase != Phase.ABSENT && !condition.test(peer)) {
                 LOG.log(Level.WARNING, "rank {0} has finished and waited {1} for rank {2} to {3}; it ends without it",
                         group.rank(), group.config().timeout(), peer.member.rank(), what);

@@ -217,6 +217,16 @@ public final class Membership extends EpochGroup implements Driver {
         return progress.await(condition, atMost);
     }
 
+    /** As {@link #await}, for a condition that is evaluated under the group's lock, and that may act. */
+    public boolean awaitLocked(BooleanSupplier condition, Duration atMost) {
+        boolean[] holds = new boolean[1];
+        Runnable evaluation = () -> holds[0] = condition.getAsBoolean();
+        return await(() -> {
+            locked(evaluation);
+            return holds[0];
+        }, atMost);
+    }
+
     @Override
     public int doWork() {
         return progress.doWork();
@@ -462,8 +472,8 @@ public final class Membership extends EpochGroup implements Driver {
                 last.addAll(links.sendToAll(new Control.Lost(view.epoch(), LossReport.of(loss))));
             }
         });
-        await(() -> {
-            locked(() -> last.forEach(Outbox::doWork));
+        awaitLocked(() -> {
+            last.forEach(Outbox::doWork);
             return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected());
         }, LEAVE_TIMEOUT);
         progress.close();

@@ -37,7 +37,6 @@ public final class Client {
     public final ServerLink[] servers;
 
     private final Membership group;
-    private final Runnable pumping = this::pump;
     private final int worker;
     private final int workers;
     private final boolean synchronous;
@@ -79,12 +78,7 @@ public final class Client {
 
     /** Starts to receive messages; in synchronous training after the membership epoch has started. */
     public void open() {
-        boolean[] open = new boolean[1];
-        group.await(() -> {
-            group.locked(() -> open[0] = open[0] || begin());
-            return open[0];
-        }, group.config().timeout());
-        if (!open[0]) {
+        if (!group.awaitLocked(this::begin, group.config().timeout())) {
             throw group.failure();
         }
     }
@@ -107,23 +101,18 @@ public final class Client {
     public void close() {
         if (membership != null && membership.failure() instanceof PeerLostException loss && !group.isEnded()) {
             SessionMessage message = membership.message(loss);
-            group.await(() -> sendLoss(message), CHECK_INTERVAL);
+            group.awaitLocked(() -> {
+                boolean sent = true;
+                for (ServerLink server : servers) {
+                    sent &= server.sendLoss(message);
+                }
+                return sent;
+            }, CHECK_INTERVAL);
         }
         group.channel(Message.CHANNEL, null);
         if (membership != null) {
             membership.close();
         }
-    }
-
-    /** Sends a loss to all servers; returns whether each connected server accepted the message. */
-    private boolean sendLoss(SessionMessage loss) {
-        boolean[] sent = {true};
-        group.locked(() -> {
-            for (ServerLink server : servers) {
-                sent[0] &= server.sendLoss(loss);
-            }
-        });
-        return sent[0];
     }
 
     // ---- requests ----
@@ -205,8 +194,8 @@ public final class Client {
 
     /** Works until a collective of the workers is done; {@code what} completes "waited ..." in the error message. */
     void await(Work work, String what) {
-        group.await(() -> {
-            group.locked(pumping);
+        group.awaitLocked(() -> {
+            pump();
             return work.isDone() || isOver();
         }, group.config().timeout());
         throwIfOver();
@@ -281,9 +270,9 @@ public final class Client {
     public void await(String what) {
         long begin = nanoTime();
         while (!isComplete()) {
-            group.await(() -> {
+            group.awaitLocked(() -> {
                 // Sends what a link has refused because of back-pressure.
-                group.locked(pumping);
+                pump();
                 return isComplete() || failure != null || isOver();
             }, CHECK_INTERVAL);
             throwIfOver();

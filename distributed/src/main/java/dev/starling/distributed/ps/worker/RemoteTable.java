@@ -12,12 +12,9 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.List;
-import org.agrona.collections.Long2LongHashMap;
 
 /** A worker's access to a table: distributes row requests among servers, and sums the gradients of a step. */
 public final class RemoteTable implements AutoCloseable {
-    private static final long MISSING = -1;
-
     /** Requests rows and waits for them; {@code why} completes "waited ..." in the error message. */
     public interface Puller {
         void pull(List<TablePart> parts, String why);
@@ -28,11 +25,10 @@ public final class RemoteTable implements AutoCloseable {
     /** By server. */
     private final List<TablePart> parts;
     private final Puller puller;
-    private final Long2LongHashMap places = new Long2LongHashMap(1024, 0.5f, MISSING);
+    /** The rows pulled last. */
+    private final RowSum pulled = new RowSum();
     private final RowSum sum = new RowSum();
-    private long[] keys = new long[64];
-    private int size;
-    /** Rows in transit: pulled rows in the order of {@code keys}, or pushed gradients in that of {@code sum}. */
+    /** Rows in transit: pulled rows in the order of {@code pulled}, or pushed gradients in that of {@code sum}. */
     private Arena arena = Arena.ofShared();
     private MemorySegment memory = arena.allocate(64, 64);
     private float[] scratch = {};
@@ -52,23 +48,14 @@ public final class RemoteTable implements AutoCloseable {
      * @return {@code [keys(), width]}, valid until the next call
      */
     public Tensor pull(long[] ids, long[] positions) {
-        places.clear();
-        size = 0;
+        pulled.begin(0);
         for (int i = 0; i < ids.length; i++) {
-            long place = places.get(check(ids, i));
-            if (place == MISSING) {
-                place = size;
-                if (size == keys.length) {
-                    keys = Arrays.copyOf(keys, 2 * size);
-                }
-                places.put(ids[i], place);
-                keys[size++] = ids[i];
-            }
-            positions[i] = place;
+            positions[i] = pulled.numberOf(check(ids, i));
         }
-        distribute(keys, size, 0);
+        distribute(pulled.keys(), pulled.size(), 0);
         puller.pull(parts, "for rows of table " + table.name());
-        return Tensor.wrap(memory.asSlice(0, 4L * size * table.width()), DType.F32, size, table.width());
+        return Tensor.wrap(memory.asSlice(0, 4L * pulled.size() * table.width()), DType.F32, pulled.size(),
+                table.width());
     }
 
     private long check(long[] ids, int at) {
@@ -81,7 +68,7 @@ public final class RemoteTable implements AutoCloseable {
 
     /** Returns the ids of the rows fetched last. */
     public long[] keys() {
-        return Arrays.copyOf(keys, size);
+        return Arrays.copyOf(pulled.keys(), pulled.size());
     }
 
     /** Assigns each key to the part of the server that holds it. */
