@@ -247,7 +247,6 @@ public final class Gossip implements DistributionStrategy, Concludes {
         if (group.isEnded()) {
             return;
         }
-        liveness.update();
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
             if (endpoint != null && endpoint.isConnected() && liveness.find(endpoint) == null) {
@@ -257,10 +256,10 @@ public final class Gossip implements DistributionStrategy, Concludes {
                     peer.due.add(Due.FINISHED);
                 }
                 peers.add(peer);
-                liveness.peerAdded();
                 peer.sendDue();
             }
         }
+        liveness.update();
     }
 
     private void mixIn() {
@@ -383,7 +382,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
             removeListener = null;
             peers.forEach(Peer::close);
             peers.clear();
-            liveness.end();
+            liveness.update();
             staging.close();
         });
     }

@@ -67,10 +67,10 @@ public final class Client {
     }
 
     /** Adds a table to all links, after the blocks; returns its parts by server. Called before {@link #open}. */
-    public List<TablePart> partsOf(Plan plan, int table) {
+    List<TablePart> partsOf(Plan plan, Plan.Table table) {
         List<TablePart> parts = new ArrayList<>();
         for (ServerLink server : servers) {
-            parts.add(new TablePart(server, server.units.size(), plan, plan.tables().get(table), random));
+            parts.add(new TablePart(server, server.units.size(), plan, table, random));
             server.units.add(parts.getLast());
         }
         return parts;

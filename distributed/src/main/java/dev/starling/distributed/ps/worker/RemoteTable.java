@@ -1,5 +1,6 @@
 package dev.starling.distributed.ps.worker;
 
+import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RowSum;
 import dev.starling.tensor.DType;
@@ -15,16 +16,11 @@ import java.util.List;
 
 /** A worker's access to a table: distributes row requests among servers, and sums the gradients of a step. */
 public final class RemoteTable implements AutoCloseable {
-    /** Requests rows and waits for them; {@code why} completes "waited ..." in the error message. */
-    public interface Puller {
-        void pull(List<TablePart> parts, String why);
-    }
-
     private final Plan plan;
     private final Plan.Table table;
     /** By server. */
     private final List<TablePart> parts;
-    private final Puller puller;
+    private final Client client;
     /** The rows pulled last. */
     private final RowSum pulled = new RowSum();
     private final RowSum sum = new RowSum();
@@ -33,11 +29,12 @@ public final class RemoteTable implements AutoCloseable {
     private MemorySegment memory = arena.allocate(64, 64);
     private float[] scratch = {};
 
-    public RemoteTable(Plan plan, Plan.Table table, List<TablePart> parts, Puller puller) {
+    /** Adds a table of a plan to the client's links, after the blocks. */
+    public RemoteTable(Plan plan, int number, Client client) {
         this.plan = plan;
-        this.table = table;
-        this.parts = parts;
-        this.puller = puller;
+        this.client = client;
+        table = plan.tables().get(number);
+        parts = client.partsOf(plan, table);
         sum.begin(table.width());
     }
 
@@ -53,7 +50,8 @@ public final class RemoteTable implements AutoCloseable {
             positions[i] = pulled.numberOf(check(ids, i));
         }
         distribute(pulled.keys(), pulled.size(), 0);
-        puller.pull(parts, "for rows of table " + table.name());
+        client.ask(parts, Message.PULL_ROWS);
+        client.await("for rows of table " + table.name());
         return Tensor.wrap(memory.asSlice(0, 4L * pulled.size() * table.width()), DType.F32, pulled.size(),
                 table.width());
     }
