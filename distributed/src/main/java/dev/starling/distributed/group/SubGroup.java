@@ -6,7 +6,6 @@ import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.View;
-import dev.starling.transport.Endpoint;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
