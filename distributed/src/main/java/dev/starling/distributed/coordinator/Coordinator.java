@@ -257,10 +257,8 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (length < Channels.HEADER || buffer.getInt(offset, Channels.ORDER) != Channels.CONTROL) {
             return;
         }
-        byte[] body = new byte[length - Channels.HEADER];
-        buffer.getBytes(offset + Channels.HEADER, body);
         try {
-            Control message = Control.decode(body);
+            Control message = Control.CODEC.decode(buffer, offset + Channels.HEADER, length - Channels.HEADER);
             Participant participant = (Participant) from.attachment();
             if (message instanceof Control.Join join && participant == null) {
                 onJoin(from, join);
@@ -327,8 +325,7 @@ public final class Coordinator implements Agent, AutoCloseable {
                 p -> p.join.preferredRank() < 0 ? Integer.MAX_VALUE : p.join.preferredRank())
                         .thenComparingLong(p -> p.id));
         if (everStarted) {
-            List<Member> before = view.members();
-            participants.sort(Comparator.comparingInt(p -> rank(before, p.id)));
+            participants.sort(Comparator.comparingInt(p -> rank(p.id)));
         }
         List<Member> members = new ArrayList<>();
         for (int rank = 0; rank < participants.size(); rank++) {
@@ -340,17 +337,14 @@ public final class Coordinator implements Agent, AutoCloseable {
         started = false;
         // A copy, because a send may detect the loss of a member, which removes it.
         for (Participant each : List.copyOf(participants)) {
-            each.outbox.send(Channels.CONTROL, new Control.NewView(each.id, view));
+            each.outbox.send(new Control.NewView(each.id, view));
         }
     }
 
-    private static int rank(List<Member> members, long id) {
-        for (Member member : members) {
-            if (member.id() == id) {
-                return member.rank();
-            }
-        }
-        return Integer.MAX_VALUE;
+    /** Returns a member's rank; greater than all others if it is not in the present view. */
+    private int rank(long id) {
+        Member member = view.byId(id);
+        return member == null ? Integer.MAX_VALUE : member.rank();
     }
 
     private void startIfReady() {
@@ -363,7 +357,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private void sendToAll(Control message) {
-        List.copyOf(participants).forEach(p -> p.outbox.send(Channels.CONTROL, message));
+        List.copyOf(participants).forEach(p -> p.outbox.send(message));
     }
 
     private void onSuspect(Participant from, Control.Suspect suspicion) {
@@ -375,12 +369,12 @@ public final class Coordinator implements Agent, AutoCloseable {
             if (onLoss == OnLoss.REFORM) {
                 stale = true;
             } else {
-                endWithLoss(rank(view.members(), suspicion.id()), suspicion.silentNs(), suspicion.reason());
+                endWithLoss(rank(suspicion.id()), suspicion.silentNs(), suspicion.reason());
             }
             return;
         }
-        int rank = rank(view.members(), from.id);
-        LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank, rank(view.members(), suspicion.id()),
+        int rank = rank(from.id);
+        LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank, rank(suspicion.id()),
                 suspicion.reason());
         long now = transport.nanoTime();
         suspicions.merge(suspicion.id(), new Suspicion(1, now - suspicion.silentNs(), "rank " + rank + " reports: "
@@ -434,7 +428,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private void evict(Participant participant, String reason, long silentNs) {
-        int rank = rank(view.members(), participant.id);
+        int rank = rank(participant.id);
         participants.remove(participant);
         refuse(participant, "rank " + rank + " was excluded: " + reason);
         if (onLoss == OnLoss.END && everStarted) {
@@ -449,7 +443,7 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     private void refuse(Participant participant, String reason) {
         dismissed.add(participant.outbox);
-        participant.outbox.send(Channels.CONTROL, new Control.Refused(reason));
+        participant.outbox.send(new Control.Refused(reason));
     }
 
     private void endWithLoss(int rank, long silentNs, String reason) {
@@ -468,7 +462,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             stale = true;
         } else if (onLoss == OnLoss.END && suspicions.containsKey(participant.id) && !ended) {
             // The member and those that suspect it have failed; other members may wait for any of them.
-            endWithLoss(rank(view.members(), participant.id), 0, "it has left");
+            endWithLoss(rank(participant.id), 0, "it has left");
         }
     }
 

@@ -58,14 +58,14 @@ class CoordinatorTest {
             byte[] body = new byte[length - Channels.HEADER];
             buffer.getBytes(offset + Channels.HEADER, body);
             try {
-                received.add(Control.decode(body));
+                received.add(Control.CODEC.decode(body));
             } catch (IOException e) {
                 throw new AssertionError(e);
             }
         }
 
         void send(Control message) {
-            outbox.send(Channels.CONTROL, message);
+            outbox.send(message);
         }
 
         /** Waits for the next message. */
