@@ -11,7 +11,9 @@ import java.security.SecureRandom;
 import java.util.Collections;
 import java.util.HexFormat;
 import java.util.Set;
+import javax.crypto.KDF;
 import javax.crypto.Mac;
+import javax.crypto.spec.HKDFParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 
 /** The secret that all members of a cluster share. Never printed. */
@@ -22,6 +24,7 @@ public final class Secret {
     private static final String ALGORITHM = "HmacSHA256";
     private static final Set<PosixFilePermission> OF_OTHERS = Set.of(PosixFilePermission.OTHERS_READ,
             PosixFilePermission.OTHERS_WRITE);
+    private static final String HKDF = "HKDF-SHA256";
 
     private final SecretKeySpec key;
 
@@ -94,8 +97,31 @@ public final class Secret {
             }
             return mac.doFinal();
         } catch (GeneralSecurityException e) {
-            throw new IllegalStateException("this JDK lacks " + ALGORITHM, e);
+            throw missing(ALGORITHM, e);
         }
+    }
+
+    /** Returns the secret of one use, by HKDF-SHA-256. (RFC 5869) */
+    byte[] derive(byte[] salt, byte[] use, int length) {
+        return hkdf(HKDFParameterSpec.ofExtract().addIKM(key).addSalt(salt).thenExpand(use, length));
+    }
+
+    /** Returns what a derived secret yields for a use, by the second step of HKDF-SHA-256. (RFC 5869) */
+    static byte[] expand(byte[] derived, String use, int length) {
+        return hkdf(HKDFParameterSpec.expandOnly(new SecretKeySpec(derived, ALGORITHM),
+                use.getBytes(StandardCharsets.US_ASCII), length));
+    }
+
+    private static byte[] hkdf(HKDFParameterSpec parameters) {
+        try {
+            return KDF.getInstance(HKDF).deriveData(parameters);
+        } catch (GeneralSecurityException e) {
+            throw missing(HKDF, e);
+        }
+    }
+
+    static IllegalStateException missing(String algorithm, GeneralSecurityException cause) {
+        return new IllegalStateException("this JDK lacks " + algorithm, cause);
     }
 
     @Override

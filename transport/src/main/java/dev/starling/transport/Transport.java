@@ -74,7 +74,7 @@ public final class Transport implements Agent, AutoCloseable {
         clock.update(wire.clock().nanoTime());
         refusals = new Refusals(counters, wire.address(), clock);
         context = new TransportContext(config, wire, clock, counters, refusals, regions, new BodyChecksum(),
-                new Handlers());
+                new FrameProtection.Buffers(), new FrameProtection.Buffers(), new Handlers());
         nextUpkeepNs = clock.nanoTime();
     }
 

@@ -15,13 +15,14 @@ import org.agrona.SystemUtil;
  *
  * @param host at which peers reach this wire
  * @param bind where it listens
+ * @param sharedMemory whether peers on the same host may share memory; otherwise they count as on another host
  * @param sendBuffer of each connection in bytes, or 0 for the system's choice
  * @param receiveBuffer the same for what arrives
  * @param timeToProveNs how long the peer of a connection may be unproven
  * @param livenessNs how long a peer may be silent
  */
-record TcpSettings(String host, InetSocketAddress bind, int sendBuffer, int receiveBuffer, long timeToProveNs,
-        long livenessNs) {
+record TcpSettings(String host, InetSocketAddress bind, boolean sharedMemory, int sendBuffer, int receiveBuffer,
+        long timeToProveNs, long livenessNs) {
     private static final String TIME_TO_PROVE_MS = "10000";
     private static final int MAX_SOCKET_BUFFER = 1 << 30;
     private static final Set<String> NAMES = Set.of("bind", "sendBuffer", "receiveBuffer", "timeToProve");
@@ -37,7 +38,8 @@ record TcpSettings(String host, InetSocketAddress bind, int sendBuffer, int rece
                 + "process at " + host, "name the address at which they do; the option bind may name another on which "
                 + "to listen");
         return new TcpSettings(host, HostPort.resolve(withoutBrackets(options.getOrDefault("bind", host)),
-                config.port()), size(options, "sendBuffer", "0"), size(options, "receiveBuffer", "0"),
+                config.port()), config.sharedMemory(), size(options, "sendBuffer", "0"),
+                size(options, "receiveBuffer", "0"),
                 TimeUnit.MILLISECONDS.toNanos(size(options, "timeToProve", TIME_TO_PROVE_MS)),
                 config.livenessTimeout().toNanos());
     }

@@ -163,6 +163,11 @@ final class TcpWire implements Wire {
     }
 
     @Override
+    public boolean leavesHost(String peer) {
+        return !settings.sharedMemory() || !isLocal(HostPort.parse(peer));
+    }
+
+    @Override
     public boolean sendsInPlace() {
         return true;
     }
