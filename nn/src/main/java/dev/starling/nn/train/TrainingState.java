@@ -38,6 +38,7 @@ public final class TrainingState {
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
     /** Directory of the checkpoints to resume from, or {@code null} if this run starts from the beginning. */
     private Path resumeDirectory;
+    private boolean skipDamaged;
     private Checkpoint source;
     private long seed;
     private boolean restored;
@@ -107,9 +108,13 @@ public final class TrainingState {
         ownData = true;
     }
 
-    /** Sets the directory to resume from if it contains a checkpoint, or {@code null}. */
-    void resumeFrom(Path directory) {
+    /**
+     * Sets the directory to resume from if it contains a checkpoint, or {@code null}, and whether damaged checkpoints
+     * are skipped.
+     */
+    void resumeFrom(Path directory, boolean damagedAreSkipped) {
         resumeDirectory = directory;
+        skipDamaged = damagedAreSkipped;
     }
 
     /**
@@ -121,7 +126,8 @@ public final class TrainingState {
      */
     public void resume() {
         if (resumeDirectory != null && source == null) {
-            Checkpoint.latest(resumeDirectory).ifPresent(this::restore);
+            (skipDamaged ? Checkpoint.latestIntact(resumeDirectory) : Checkpoint.latest(resumeDirectory))
+                    .ifPresent(this::restore);
         }
     }
 

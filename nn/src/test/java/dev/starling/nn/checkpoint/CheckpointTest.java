@@ -223,11 +223,11 @@ class CheckpointTest {
             Checkpoint.save(directory, step, Map.of("w", weight), Map.of());
         }
         try (Stream<Path> files = Files.list(directory)) {
-            Path data = files.filter(f -> f.getFileName().toString().matches("step-3-.*safetensors")).findFirst()
+            Path data = files.filter(f -> f.getFileName().toString().matches("step-0+3-.*safetensors")).findFirst()
                     .orElseThrow();
             Files.write(data, new byte[] {1, 2, 3});
         }
-        Path manifest = directory.resolve("step-4.json");
+        Path manifest = directory.resolve("step-0000000004.json");
         String whole = Files.readString(manifest);
         Files.writeString(manifest, whole.substring(0, whole.length() / 2));
         assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
@@ -235,17 +235,17 @@ class CheckpointTest {
         Checkpoint intact = Checkpoint.latestIntact(directory).orElseThrow();
         assertThat(intact.step()).isEqualTo(2);
         assertRestores(2, 0, 0);
-        assertThat(directory.resolve("step-3.json.damaged")).exists();
-        assertThat(directory.resolve("step-4.json.damaged")).hasContent(whole.substring(0, whole.length() / 2));
+        assertThat(directory.resolve("step-0000000003.json.damaged")).exists();
+        assertThat(directory.resolve("step-0000000004.json.damaged")).hasContent(whole.substring(0, whole.length() / 2));
     }
 
     @Test
     void changesNoFileIfAllCheckpointsAreDamaged() throws IOException {
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
-        Files.writeString(directory.resolve("step-1.json"), "{");
+        Files.writeString(directory.resolve("step-0000000001.json"), "{");
         String[] before = directory.toFile().list();
         assertThatThrownBy(() -> Checkpoint.latestIntact(directory)).isInstanceOf(CheckpointException.class)
-                .hasMessageContaining("step-1.json");
+                .hasMessageContaining("step-0000000001.json");
         assertThat(directory.toFile().list()).containsExactlyInAnyOrder(before);
     }
 
