@@ -85,15 +85,13 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         }
 
         /**
-         * Removes the first plan. Once a plan has succeeded, removes all: no other plan may read the reserve that it
+         * Destroys the first plan. Once a plan has succeeded, destroys all: no other plan may read the reserve that it
          * wrote.
          */
         void refuse() {
-            if (proven) {
-                plans.clear();
-            } else {
-                plans.removeFirst();
-            }
+            do {
+                plans.removeFirst().destroy();
+            } while (proven && !plans.isEmpty());
         }
     }
 

@@ -132,8 +132,12 @@ final class RecurrencePlan {
                 cudnnDestroyRNNDataDescriptor(data);
             }
         }
-        if (!state.isNull()) {
-            cudnnDestroyTensorDescriptor(state);
+        destroy(state);
+    }
+
+    private static void destroy(cudnnTensorStruct descriptor) {
+        if (!descriptor.isNull()) {
+            cudnnDestroyTensorDescriptor(descriptor);
         }
     }
 
@@ -228,9 +232,9 @@ final class RecurrencePlan {
             List<Part> all = new ArrayList<>();
             cudnnTensorStruct wide = new cudnnTensorStruct();
             cudnnTensorStruct narrow = new cudnnTensorStruct();
-            Descriptor.check(cudnnCreateTensorDescriptor(wide), "cudnnCreateTensorDescriptor");
-            Descriptor.check(cudnnCreateTensorDescriptor(narrow), "cudnnCreateTensorDescriptor");
             try (Arena arena = Arena.ofConfined()) {
+                Descriptor.check(cudnnCreateTensorDescriptor(wide), "cudnnCreateTensorDescriptor");
+                Descriptor.check(cudnnCreateTensorDescriptor(narrow), "cudnnCreateTensorDescriptor");
                 MemorySegment found = arena.allocate(JAVA_LONG, 2);
                 PointerPointer<Pointer> matrix = new PointerPointer<>(RawPointer.of(found));
                 PointerPointer<Pointer> bias = new PointerPointer<>(
@@ -241,9 +245,10 @@ final class RecurrencePlan {
                     add(all, k, found.getAtIndex(JAVA_LONG, 0) - space,
                             call.biased() ? found.getAtIndex(JAVA_LONG, 1) - space : -1);
                 }
+            } finally {
+                destroy(wide);
+                destroy(narrow);
             }
-            cudnnDestroyTensorDescriptor(wide);
-            cudnnDestroyTensorDescriptor(narrow);
             parts = merged(all);
         }
         return parts;

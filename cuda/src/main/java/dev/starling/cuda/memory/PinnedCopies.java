@@ -37,11 +37,10 @@ public final class PinnedCopies {
      * @throws GpuException if the machine refuses
      */
     public synchronized PinnedMemory pin(long address, long bytes) {
+        // The streams come first: memory that is page-locked has an owner that reverts it.
+        down = down == null ? gpu.stream() : down;
+        up = up == null ? gpu.stream() : up;
         gpu.pin(address, bytes);
-        if (down == null) {
-            down = gpu.stream();
-            up = gpu.stream();
-        }
         return new Pinned(address);
     }
 
