@@ -240,7 +240,7 @@ final class RecurrencePlan {
                 PointerPointer<Pointer> bias = new PointerPointer<>(
                         RawPointer.of(found.asSlice(JAVA_LONG.byteSize())));
                 for (int k = 0; k < 2 * call.cell().gates(); k++) {
-                    Descriptor.check(cudnnGetRNNWeightParams(handle, layer, 0, weightBytes, new RawPointer().to(space),
+                    Descriptor.check(cudnnGetRNNWeightParams(handle, layer, 0, weightBytes, RawPointer.of(space),
                             k, wide, matrix, narrow, bias), "cudnnGetRNNWeightParams");
                     add(all, k, found.getAtIndex(JAVA_LONG, 0) - space,
                             call.biased() ? found.getAtIndex(JAVA_LONG, 1) - space : -1);

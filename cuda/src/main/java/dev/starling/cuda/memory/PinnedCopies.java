@@ -3,7 +3,6 @@ package dev.starling.cuda.memory;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.Submissions;
-import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.spi.PinnedMemory;
 
 /**
@@ -81,7 +80,7 @@ public final class PinnedCopies {
                 follow(down);
                 gpu.download(deviceAddress, host, bytes, down);
                 gpu.record(downloaded, down);
-                settle(down);
+                submissions.settle(gpu, down);
             });
         }
 
@@ -92,7 +91,7 @@ public final class PinnedCopies {
                 gpu.upload(host, deviceAddress, bytes, up);
                 gpu.record(uploaded, up);
                 gpu.await(uploaded, compute);
-                settle(up);
+                submissions.settle(gpu, up);
             });
         }
 
@@ -105,12 +104,6 @@ public final class PinnedCopies {
         private void follow(Gpu.Stream side) {
             gpu.record(before, compute);
             gpu.await(before, side);
-        }
-
-        private void settle(Gpu.Stream side) {
-            if (submissions.isSynchronous()) {
-                Waits.synchronize(gpu, side, "synchronous mode");
-            }
         }
 
         @Override
