@@ -104,14 +104,14 @@ final class LocalWire implements Wire {
         @Override
         public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
                 int bodyLength) {
+            if (closed) {
+                return Wire.CLOSED;
+            }
             if (peer == null) {
                 peer = OPEN.get(address);
                 if (peer == null) {
                     return Wire.NOT_CONNECTED;
                 }
-            }
-            if (closed) {
-                return Wire.CLOSED;
             }
             if (peer.closed) {
                 return own.size() > 0 ? Wire.BACK_PRESSURED : Wire.CLOSED;
