@@ -1,5 +1,7 @@
 package dev.starling.transport;
 
+import static dev.starling.transport.TransportException.require;
+
 import dev.starling.transport.spi.WireConfig;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -25,8 +27,8 @@ public record TransportConfig(String provider, Secret secret, String host, int p
         boolean sharedMemory, Duration livenessTimeout, Protection protection, Map<String, String> options) {
     /** Checks the values and copies the options. */
     public TransportConfig {
-        require(port >= 0 && port < 65_536, "0 <= port < 65536 must hold, got " + port);
-        require(livenessTimeout.isPositive(), "the liveness timeout must be positive, got " + livenessTimeout);
+        require(port >= 0 && port < 65_536, "0 <= port < 65536 must hold, got " + port, "");
+        require(livenessTimeout.isPositive(), "the liveness timeout must be positive, got " + livenessTimeout, "");
         options = Map.copyOf(options);
     }
 
@@ -77,11 +79,5 @@ public record TransportConfig(String provider, Secret secret, String host, int p
     /** Returns what the wire is to know of this configuration: all but its name, the secret and the protection. */
     public WireConfig wire() {
         return new WireConfig(host, port, directory, sharedMemory, livenessTimeout, options);
-    }
-
-    private static void require(boolean holds, String relation) {
-        if (!holds) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, relation, "");
-        }
     }
 }

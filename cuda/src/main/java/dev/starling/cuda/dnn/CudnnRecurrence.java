@@ -16,13 +16,13 @@ import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.RecurrenceKernels;
 import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.cuda.memory.LruMap;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence;
-import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -50,7 +50,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
     private final Cudnn cudnn;
     private final Gpu gpu;
     private final Gpu.Stream stream;
-    private final Allocator memory;
+    private final Workspaces memory;
     private final Launcher launcher;
     private final boolean tf32;
     private final LruMap<RecurrenceCall, State> states = new LruMap<>(MAX_CALLS, s -> s.plans.size() == s.planned);
@@ -85,15 +85,13 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         }
 
         /**
-         * Removes the first plan. Once a plan has succeeded, removes all: no other plan may read the reserve that it
+         * Destroys the first plan. Once a plan has succeeded, destroys all: no other plan may read the reserve that it
          * wrote.
          */
         void refuse() {
-            if (proven) {
-                plans.clear();
-            } else {
-                plans.removeFirst();
-            }
+            do {
+                plans.removeFirst().destroy();
+            } while (proven && !plans.isEmpty());
         }
     }
 

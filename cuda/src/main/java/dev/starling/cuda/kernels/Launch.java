@@ -62,8 +62,8 @@ final class Launch {
         if (offset + size > MAX_BYTES) {
             throw new IllegalStateException("arguments of a kernel exceed " + MAX_BYTES + " bytes");
         }
-            bytes = offset + size;
-            return offset;
+        bytes = offset + size;
+        return offset;
     }
 
     /** Appends a pointer to a tensor's first element, or a null pointer. */

@@ -1,7 +1,6 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.tensor.DType;
-import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import java.util.Arrays;
 
@@ -70,14 +69,10 @@ record Rows(int group, int items, int width) {
 
     /** Returns a view of a tensor without dimension {@code axis}: the first element of each line along it. */
     static Tensor firsts(Tensor x, int axis) {
-        return Relabelled.view(x, without(x.shape(), axis), without(x.strides(), axis), x.offset());
+        return Relabelled.view(x, x.shape().without(axis), without(x.strides(), axis), x.offset());
     }
 
-    private static Shape without(Shape shape, int axis) {
-        return Shape.of(without(shape.dims(), axis));
-    }
-
-    private static long[] without(long[] values, int axis) {
+    static long[] without(long[] values, int axis) {
         long[] rest = new long[values.length - 1];
         System.arraycopy(values, 0, rest, 0, axis);
         System.arraycopy(values, axis + 1, rest, axis, rest.length - axis);

@@ -91,15 +91,8 @@ public final class SortingKernels implements Kernels<Sorting> {
     static Layout lines(int axis, Tensor... tensors) {
         long[][] strides = new long[tensors.length][];
         for (int i = 0; i < tensors.length; i++) {
-            strides[i] = without(tensors[i].strides(), axis);
+            strides[i] = Rows.without(tensors[i].strides(), axis);
         }
         return Layout.rowMajor(tensors[0].shape().without(axis).dims(), strides);
-    }
-
-    static long[] without(long[] values, int axis) {
-        long[] rest = new long[values.length - 1];
-        System.arraycopy(values, 0, rest, 0, axis);
-        System.arraycopy(values, axis + 1, rest, axis, rest.length - axis);
-        return rest;
     }
 }
