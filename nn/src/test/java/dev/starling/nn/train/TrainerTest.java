@@ -182,7 +182,7 @@ class TrainerTest {
         try (Sequential net = mlp(1); Optimizer sgd = Sgd.over(net).momentum(0.9).build();
                 DataLoader data = loader(bars(300, 1), 1)) {
             Trainer.Builder builder = Trainer.of(net, Loss.crossEntropy(), sgd).data(data).checkpoints(directory)
-                    .listeners(new TrainingListener() {
+                    .epochs(4).listeners(new TrainingListener() {
                         @Override
                         public void stepEnded(Progress progress) {
                             progress.stop();
