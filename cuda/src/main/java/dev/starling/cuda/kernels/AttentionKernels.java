@@ -25,7 +25,7 @@ public final class AttentionKernels implements Kernels<Attention> {
         @Override
         public KernelSource source() {
             return KernelSource.of(function.equals("attention") ? "attention" : "attention_gradient", function,
-                    "T", Types.of(type), "C", Types.wide(type), "CHUNKS", Integer.toString(chunks));
+                    "T", Types.of(type), "C", Types.wide(type), "CHUNKS", chunks);
         }
     }
 

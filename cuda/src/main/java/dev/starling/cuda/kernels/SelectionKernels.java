@@ -30,8 +30,7 @@ public final class SelectionKernels implements Kernels<Selection> {
     private record SelectionKernel(String function, String type, DType index, boolean add) implements Kernel {
         @Override
         public KernelSource source() {
-            return KernelSource.of("selection", function, "T", type, "INDEX", Types.of(index), "ADD",
-                    add ? "1" : "0");
+            return KernelSource.of("selection", function, "T", type, "INDEX", Types.of(index), "ADD", add);
         }
     }
 

@@ -18,8 +18,8 @@ public final class SortingKernels implements Kernels<Sorting> {
     private record SortingKernel(String function, DType type, int run, boolean descending) implements Kernel {
         @Override
         public KernelSource source() {
-            return KernelSource.of("sorting", function, "T", Types.of(type), "RUN", Integer.toString(run),
-                    "DESCENDING", descending ? "1" : "0");
+            return KernelSource.of("sorting", function, "T", Types.of(type), "RUN", run, "DESCENDING",
+                    descending);
         }
     }
 

@@ -346,20 +346,13 @@ final class AeronWire implements Wire {
             return;
         }
         closed = true;
-        try {
+        AeronDriver own = driver;
+        try (directory; own) {
             if (client != null && !client.isClosed()) {
                 List.copyOf(links).forEach(AeronLink::close);
                 flush();
                 sendGoodbye();
                 client.close();
-            }
-        } finally {
-            try {
-                if (driver != null) {
-                    driver.close();
-                }
-            } finally {
-                directory.close();
             }
         }
     }
