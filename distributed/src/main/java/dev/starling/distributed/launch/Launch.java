@@ -2,6 +2,7 @@ package dev.starling.distributed.launch;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.transport.Secret;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -93,9 +94,10 @@ public final class Launch implements AutoCloseable {
             throw e;
         }
         try {
-            secretFile = directory.write(launcher.secret);
+            Secret secret = launcher.secret == null ? Secret.random() : launcher.secret;
+            secretFile = directory.write(secret);
             coordinator = launcher.coordinatorFactory == null ? null
-                    : launcher.coordinatorFactory.open(launcher.secret, directory.path(), launcher.processes);
+                    : launcher.coordinatorFactory.open(secret, directory.path(), launcher.processes);
         } catch (IOException | RuntimeException e) {
             directory.close();
             guardian.close();
