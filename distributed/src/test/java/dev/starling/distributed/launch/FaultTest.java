@@ -73,11 +73,11 @@ class FaultTest {
         assertThat(left.stream().filter(name -> launched.contains(name) || name.startsWith(own))).isEmpty();
     }
 
-    private Launcher.Builder training(String strategy, int processes) {
+    private Launcher training(String strategy, int processes) {
         return training(strategy, "aeron", processes, LIVENESS_TIMEOUT, TIMEOUT);
     }
 
-    private Launcher.Builder training(String strategy, String transport, int processes, Duration livenessTimeout,
+    private Launcher training(String strategy, String transport, int processes, Duration livenessTimeout,
             Duration timeout) {
         return Launcher.ofJava(TrainingProgram.class, strategy, transport, Long.toString(livenessTimeout.toMillis()),
                         Long.toString(timeout.toMillis()), stop.toString())

@@ -337,7 +337,7 @@ public final class Client {
         servers[number].pump();
     }
 
-    private void onMessage(Endpoint from, ServerLink server, SessionMessage message) {
+    private void onMessage(Endpoint from, ServerLink server, SessionMessage message) throws IOException {
         switch (message) {
             case SessionMessage.Welcome m -> {
                 if (server.hasLostState(m.process(), m.continues())) {
