@@ -41,8 +41,8 @@ public final class Coordinate implements Callable<Integer> {
             description = "Transport of the members: aeron, tcp or ucx (default: ${DEFAULT-VALUE}).")
     private String transport;
 
-    @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over tcp: encrypted, "
-            + "authenticated or plain, the same in all processes (default: encrypted).")
+    @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over aeron and tcp: "
+            + "encrypted, authenticated or plain, the same in all processes (default: encrypted).")
     private Protection protection = Protection.ENCRYPTED;
 
     @Option(names = "--silence", paramLabel = "S", defaultValue = "10",

@@ -7,8 +7,8 @@ import java.util.Locale;
  * frames are {@link #PLAIN}. All members of a cluster need the same protection: a difference refuses the connection, on
  * both sides and with both values.
  *
- * <p>Wires over {@code tcp} are protected. Those over {@code ucx}, whose adapters write into memory by themselves,
- * are not: use them in networks that only trusted hosts can reach.
+ * <p>Wires over {@code tcp} and {@code aeron} are protected. Those over {@code ucx}, whose adapters write into memory
+ * by themselves, are not: use them in networks that only trusted hosts can reach.
  */
 public enum Protection {
     /** A keyed checksum detects mangled frames; an attacker that reads and writes packets can forge frames. */

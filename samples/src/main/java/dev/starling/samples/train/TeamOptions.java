@@ -31,8 +31,8 @@ final class TeamOptions {
             description = "aeron, tcp or ucx between processes, or local for threads (default: ${DEFAULT-VALUE}).")
     String transport;
 
-    @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over tcp: encrypted, "
-            + "authenticated or plain, the same in all processes (default: encrypted).")
+    @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over aeron and tcp: "
+            + "encrypted, authenticated or plain, the same in all processes (default: encrypted).")
     Protection protection = Protection.ENCRYPTED;
 
     @Option(names = "--elastic",

@@ -18,6 +18,7 @@ import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.net.BindException;
 import java.net.DatagramSocket;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.SocketException;
 import java.nio.file.Files;
@@ -223,6 +224,12 @@ final class AeronWire implements Wire {
     @Override
     public boolean opensImmediately(String peer) {
         return HostPort.isNumeric(peer);
+    }
+
+    @Override
+    public boolean leavesHost(String peer) {
+        InetAddress at = HostPort.parse(peer).getAddress();
+        return !settings.ipc() || !at.isLoopbackAddress() && !at.equals(HostPort.parse(address).getAddress());
     }
 
     @Override

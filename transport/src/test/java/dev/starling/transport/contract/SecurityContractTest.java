@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.FrameForge;
 import dev.starling.transport.MemoryRegion;
+import dev.starling.transport.Protection;
 import dev.starling.transport.RemoteRegion;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
@@ -115,6 +116,16 @@ class SecurityContractTest {
             assertThat(stranger.transport.counters().refusedStrangers()).isPositive();
             assertThat(toHub.send(WORD, 0, 4)).isEqualTo(Endpoint.CLOSED);
             attack.checkUndisturbed();
+        }
+    }
+
+    @Test
+    void hidesMessagesWhereItEncrypts() {
+        try (Attack attack = new Attack()) {
+            attack.checkUndisturbed();
+            boolean readable = attack.tap.recorded.stream()
+                    .anyMatch(frame -> new String(frame, StandardCharsets.ISO_8859_1).contains("word"));
+            assertThat(readable).isEqualTo(setting.protectionInUse() != Protection.ENCRYPTED);
         }
     }
 

@@ -44,6 +44,8 @@ record Setting(String name, String provider, boolean sharedMemory, Protection pr
                 new Setting("simulated", "simulated", true, Map.of()),
                 new Setting("aeron", "aeron", true, Map.of()),
                 new Setting("aeron over UDP", "aeron", false, QUICK),
+                new Setting("aeron over UDP, authenticated", "aeron", false, Protection.AUTHENTICATED, QUICK),
+                new Setting("aeron over UDP, plain", "aeron", false, Protection.PLAIN, QUICK),
                 new Setting("aeron over UDP in small datagrams", "aeron", false, with(QUICK, "mtu", "1408")),
                 new Setting("tcp", "tcp", true, Map.of()),
                 new Setting("tcp, encrypted", "tcp", false, Map.of()),
@@ -61,7 +63,7 @@ record Setting(String name, String provider, boolean sharedMemory, Protection pr
 
     /** Returns how frames are protected: processes that share memory are on one host. */
     Protection protectionInUse() {
-        return provider.equals("tcp") && !sharedMemory ? protection : Protection.PLAIN;
+        return (provider.equals("tcp") || provider.equals("aeron")) && !sharedMemory ? protection : Protection.PLAIN;
     }
 
     boolean isSimulated() {
