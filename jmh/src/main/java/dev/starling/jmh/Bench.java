@@ -10,7 +10,10 @@ import java.util.function.Consumer;
 import java.util.stream.Collectors;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
 
 /** Compares Starling's speed with PyTorch's best on this machine, and with raw oneDNN's. */
 @Command(
@@ -46,17 +49,28 @@ public final class Bench implements Callable<Integer> {
             description = "Print one JSON object on standard output at the end, and the table on standard error.")
     private boolean json;
 
+    @Spec
+    private CommandSpec spec;
+
     private Bench() {
     }
 
     /** Runs the command and ends the process with its exit code. */
     public static void main(String[] arguments) {
         Locale.setDefault(Locale.ROOT);
-        System.exit(new CommandLine(new Bench()).setCaseInsensitiveEnumValuesAllowed(true).execute(arguments));
+        System.exit(commandLine().execute(arguments));
+    }
+
+    static CommandLine commandLine() {
+        return new CommandLine(new Bench()).setCaseInsensitiveEnumValuesAllowed(true);
     }
 
     @Override
     public Integer call() {
+        if (threads < 1 || pairs < 1 || warmupMillis < 0) {
+            throw new ParameterException(spec.commandLine(), "--threads and --pairs must be 1 or more and --warmup 0 "
+                + "or more, got " + threads + ", " + pairs + " and " + warmupMillis);
+        }
         if (clock == Clock.PROCESSOR && threads > 1) {
             System.err.println("--clock PROCESSOR measures one thread only; use --clock WALL with --threads "
                 + threads);

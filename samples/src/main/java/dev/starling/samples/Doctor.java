@@ -1,5 +1,6 @@
 package dev.starling.samples;
 
+import dev.starling.nn.checkpoint.Json;
 import dev.starling.samples.Finding.Verdict;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.spi.Probe;
@@ -115,9 +116,9 @@ public final class Doctor implements Callable<Integer> {
     private String asJson() {
         List<String> items = new ArrayList<>();
         for (Finding f : findings) {
-            items.add("{\"subject\":" + Json.quote(f.subject()) + ",\"verdict\":"
-                    + Json.quote(f.verdict().name().toLowerCase())
-                    + ",\"state\":" + Json.quote(f.state()) + ",\"remedy\":" + Json.quote(f.remedy()) + "}");
+            items.add("{\"subject\":" + Json.quoted(f.subject()) + ",\"verdict\":"
+                    + Json.quoted(f.verdict().name().toLowerCase())
+                    + ",\"state\":" + Json.quoted(f.state()) + ",\"remedy\":" + Json.quoted(f.remedy()) + "}");
         }
         return "{\"findings\":[" + String.join(",", items) + "]}";
     }

@@ -36,8 +36,8 @@ import org.agrona.DirectBuffer;
  * travel with a mass that is halved when they are sent and added up when they are mixed, so that the steps of all
  * workers have the same weight however often each one sends. (Kempe et al., 2003; Blot et al., 2016) At the end of the
  * last epoch, workers that have finished wait for the others, up to the group's timeout, and all take the mean of their
- * final weights, in which each worker counts the same, whatever its number of rows. A parameter that is frozen in one
- * worker is not changed there. Weights that are infinite or NaN are not mixed in.
+ * final weights, in which a worker on data of its own counts as its number of examples, and others count the same. A
+ * parameter that is frozen in one worker is not changed there. Weights that are infinite or NaN are not mixed in.
  *
  * <p>All workers begin with the weights of rank 0, or of the next rank if that one is lost before any worker has
  * received them. The loss of a worker is logged, and no other worker waits for it. A worker that joins starts with the
@@ -53,7 +53,8 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     private final Membership group;
     private final int period;
-    private final boolean ownData;
+    /** Number of examples of this worker's own data; 0 if all workers share the data. */
+    private final long ownExamples;
     private final List<Peer> peers = new CopyOnWriteArrayList<>();
     private final PeerLiveness liveness;
     private InitialWeights initial;
@@ -69,13 +70,13 @@ public final class Gossip implements DistributionStrategy, Concludes {
     private volatile DistributedException failure;
     private volatile boolean finishing;
 
-    private Gossip(Group group, int period, boolean ownData) {
+    private Gossip(Group group, int period, long ownExamples) {
         if (period < 1) {
             throw TensorException.argument("gossip", "period must be >= 1 step, got " + period, "set 1 or more");
         }
         this.group = Membership.of(group);
         this.period = period;
-        this.ownData = ownData;
+        this.ownExamples = ownExamples;
         liveness = new PeerLiveness(this.group, peers);
     }
 
@@ -91,15 +92,21 @@ public final class Gossip implements DistributionStrategy, Concludes {
      * @param period number of steps between publications, at least 1
      */
     public static Gossip of(Group group, int period) {
-        return new Gossip(group, period, false);
+        return new Gossip(group, period, 0);
     }
 
     /**
      * Creates a strategy as {@link #of(Group, int)} does, for workers that each train on all rows of a data set of
      * their own.
+     *
+     * @param examples size of this worker's data set: what its final weights count for in the mean
      */
-    public static Gossip onOwnData(Group group, int period) {
-        return new Gossip(group, period, true);
+    public static Gossip onOwnData(Group group, int period, long examples) {
+        if (examples < 1) {
+            throw TensorException.argument("gossip", "a worker must have 1 example or more, got " + examples,
+                    "give each worker some");
+        }
+        return new Gossip(group, period, examples);
     }
 
     @Override
@@ -114,7 +121,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     @Override
     public Share share() {
-        return ownData ? new Share.Own() : Share.shard(rank(), world());
+        return ownExamples > 0 ? new Share.Own() : Share.shard(rank(), world());
     }
 
     /** Returns how many times weights of a peer were mixed in. */
@@ -208,12 +215,17 @@ public final class Gossip implements DistributionStrategy, Concludes {
             // Without shared memory all peers are served one after the other, because there is one buffer to send from.
             await("receive its weights", each -> !staging.isBusy());
             if (peer.accepts(Phase.FINISHED, staging)) {
-                write(peer, new Final());
+                write(peer, new Final(count()));
             }
         }
         await("send its last weights", peer -> peer.phase != Phase.FINISHED
                 || peer.inbox == Inbox.FINAL && !peer.due.contains(Due.WEIGHTS) && !staging.isBusy());
-        layout.average(peers);
+        layout.average(count(), peers);
+    }
+
+    /** Returns what this worker's final weights count for in the mean. */
+    private long count() {
+        return Math.max(1, ownExamples);
     }
 
     /** Waits until all reachable peers fulfil a condition; logs a warning for those that do not in time. */
@@ -368,6 +380,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         } else if (!finishing) {
             peer.receive(weights);
         } else if (weights instanceof Final) {
+            peer.update = weights;
             peer.inbox = Inbox.FINAL;
         } else {
             peer.release();

@@ -44,8 +44,14 @@ sealed interface GossipMessage {
     /** Weights with which the receiver begins, and the notes of its position in the run. */
     record Initial(Map<String, String> notes) implements Weights { }
 
-    /** The final weights of the sender. */
-    record Final() implements Weights { }
+    /** The final weights of the sender, and the number of examples that they count for in the mean. */
+    record Final(long examples) implements Weights {
+        public Final {
+            if (examples < 1) {
+                throw new IllegalArgumentException("final weights must count for 1 example or more, got " + examples);
+            }
+        }
+    }
 
     /** The sender has taken its last step. */
     record Finished() implements GossipMessage { }

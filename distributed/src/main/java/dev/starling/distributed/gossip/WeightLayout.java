@@ -1,5 +1,6 @@
 package dev.starling.distributed.gossip;
 
+import dev.starling.distributed.gossip.GossipMessage.Final;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Device;
@@ -89,13 +90,17 @@ final class WeightLayout {
         return true;
     }
 
-    /** Replaces the weights by the mean of these and the final weights of peers, as far as those are finite. */
-    void average(List<Peer> peers) {
-        double count = 1;
+    /**
+     * Replaces the weights by the mean of these, which count for {@code own} examples, and the final weights of peers,
+     * as far as those are finite.
+     */
+    void average(long own, List<Peer> peers) {
+        double count = own;
         for (Peer peer : peers) {
-            if (peer.inbox == Peer.Inbox.FINAL && isFinite(peer.received)) {
-                mix(peer.received, count / (count + 1));
-                count++;
+            if (peer.inbox == Peer.Inbox.FINAL && peer.update instanceof Final(long examples)
+                    && isFinite(peer.received)) {
+                mix(peer.received, count / (count + examples));
+                count += examples;
             }
         }
     }

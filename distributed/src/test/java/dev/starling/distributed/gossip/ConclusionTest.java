@@ -49,9 +49,12 @@ class ConclusionTest {
 
     /** Each worker trains on another constant, and receives no update before the end; returns its final weight. */
     private float constant(Group group, TrainingListener listener) {
-        try (Scope scope = Scope.open("test");
-                // Nothing is published between steps.
-                Gossip gossip = Gossip.of(group, Integer.MAX_VALUE);
+        // Nothing is published between steps.
+        return constant(group, Gossip.of(group, Integer.MAX_VALUE), listener);
+    }
+
+    private float constant(Group group, Gossip strategy, TrainingListener listener) {
+        try (Scope scope = Scope.open("test"); Gossip gossip = strategy;
                 Layer model = Linear.of(1, 1, Generator.seeded(1));
                 Optimizer optimizer = Sgd.over(model).rate(0.5).build();
                 DataLoader loader = DataLoader.of(TensorDataset.of(Tensor.zeros(EXAMPLES, 1),
@@ -101,6 +104,14 @@ class ConclusionTest {
             }
         })));
         assertThat(ends).allSatisfy(end -> assertThat(end).isCloseTo((3 + 6 + 12) / 3f, within()));
+    }
+
+    @Test
+    void weightsWorkersOnDataOfTheirOwnByItsSize() {
+        long[] examples = {1, 2, 7};
+        List<Float> ends = cluster(true).run(group -> constant(group, Gossip.onOwnData(group, Integer.MAX_VALUE,
+                examples[group.rank()]), new TrainingListener() { }));
+        assertThat(ends).allSatisfy(end -> assertThat(end).isCloseTo((3 + 2 * 6 + 7 * 12) / 10f, within()));
     }
 
     private static Offset<Float> within() {

@@ -100,7 +100,7 @@ class OwnDataTest {
             case SYNCHRONOUS_PS -> ParameterServer.worker(group, group.rank()).workers(workers).ownData()
                     .consistency(new Consistency.Synchronous()).build();
             case ASYNCHRONOUS_PS -> ParameterServer.worker(group, group.rank()).workers(workers).ownData().build();
-            case GOSSIP -> Gossip.onOwnData(group, 2);
+            case GOSSIP -> Gossip.onOwnData(group, 2, 1);
         };
     }
 

@@ -46,7 +46,7 @@ public final class KafkaLearner implements AutoCloseable {
     private static final Duration IDLE = Duration.ofMillis(100);
     private static final String ANNOUNCE = "kafka.announce";
 
-    private final LearnerConfig config;
+    private final LearnerSettings config;
     private final Work work;
     private final RowSplit split;
     private final LearnerProgress progress;
@@ -75,9 +75,9 @@ public final class KafkaLearner implements AutoCloseable {
     private boolean failed;
     private volatile LearnerReport report;
 
-    KafkaLearner(LearnerConfig config) {
+    KafkaLearner(LearnerSettings config) {
         this.config = config;
-        split = config.split;
+        split = config.split();
         work = new Work(name());
         progress = new LearnerProgress(config.topic);
         window = work.keep(new HeldOutWindow(config.window, split), HeldOutWindow::close);

@@ -46,7 +46,7 @@ public final class KafkaScorer implements AutoCloseable {
     private static final Duration IDLE = Duration.ofMillis(100);
     private static final int MAX_ATTEMPTS = 5;
 
-    private final ScorerConfig config;
+    private final Builder config;
     private final Work work;
     private final LiveModel live = new LiveModel();
     private final Queue<DeadLetter> refusals = new ConcurrentLinkedQueue<>();
@@ -59,7 +59,7 @@ public final class KafkaScorer implements AutoCloseable {
     private boolean ended;
     private volatile ScorerCounts counts = new ScorerCounts(0, 0, 0, 0, 0);
 
-    private KafkaScorer(ScorerConfig config) {
+    private KafkaScorer(Builder config) {
         this.config = config;
         work = new Work(name());
         work.keep(live, LiveModel::close);
@@ -307,7 +307,7 @@ public final class KafkaScorer implements AutoCloseable {
     }
 
     /** Configures a scorer. Changes after {@link #open} have no effect on scorers that were opened before. */
-    public static final class Builder {
+    public static final class Builder implements Cloneable {
         final KafkaCluster cluster;
         final RowCodec codec;
         String from;
@@ -388,7 +388,16 @@ public final class KafkaScorer implements AutoCloseable {
                 throw new StreamException("a scorer must have from, to, deadLetters and model, got " + from + ", "
                         + to + ", " + deadLetters + " and " + model);
             }
-            return new KafkaScorer(new ScorerConfig(this));
+            return new KafkaScorer(copy());
+        }
+
+        /** Returns a copy that later changes of this do not affect. */
+        Builder copy() {
+            try {
+                return (Builder) clone();
+            } catch (CloneNotSupportedException e) {
+                throw new AssertionError("builders are cloneable", e);
+            }
         }
     }
 }

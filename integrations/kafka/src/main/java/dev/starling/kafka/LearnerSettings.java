@@ -10,7 +10,7 @@ import java.util.List;
 import java.util.Map;
 
 /** Configures a {@link KafkaLearner}; changes after {@link #open} have no effect on learners opened before. */
-public final class LearnerSettings {
+public final class LearnerSettings implements Cloneable {
     final KafkaCluster cluster;
     final String topic;
     final RowCodec codec;
@@ -19,16 +19,24 @@ public final class LearnerSettings {
     Optimizer optimizer;
     int batch = 64;
     long seed;
+    /** One record in so many is held out; 0 for none. */
     int holdOut = 10;
+    /** Capacity of the window of held-out rows. */
     int window = 1000;
+    /** The model is measured once the window has so many rows. */
     int minMeasuredRows = 100;
     double margin;
     Path checkpoints;
+    /** A checkpoint is due after so many records... */
     long checkpointRecords = 10_000;
+    /** ...or, if there was a record, after so long. */
     Duration checkpointInterval = Duration.ofSeconds(30);
+    /** {@code null} if records that cannot be decoded are logged. */
     String deadLetters;
     List<Metric> metrics = List.of();
+    /** {@code null} if no versions are published. */
     ModelTopic published;
+    /** The directory of published files; {@code null} if no versions are published. */
     Path files;
     Map<String, String> metadata = Map.of();
     private int targets = 1;
@@ -150,6 +158,15 @@ public final class LearnerSettings {
                     + "and 1 <= atLeast <= rows of the window, got " + batch + ", " + checkpointRecords + ", " + holdOut
                     + ", " + minMeasuredRows + " and " + window);
         }
-        return new KafkaLearner(new LearnerConfig(this));
+        return new KafkaLearner(copy());
+    }
+
+    /** Returns a copy that later changes of this do not affect. */
+    LearnerSettings copy() {
+        try {
+            return (LearnerSettings) clone();
+        } catch (CloneNotSupportedException e) {
+            throw new AssertionError("settings are cloneable", e);
+        }
     }
 }

@@ -2,6 +2,7 @@ package dev.starling.kafka;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.SafeTensors;
+import dev.starling.nn.checkpoint.Sha256;
 import dev.starling.nn.model.ModelDescription;
 import java.io.IOException;
 
@@ -33,7 +34,7 @@ final class ModelLoader {
         } catch (IOException | RuntimeException e) {
             throw refusal(version, "the file cannot be read: " + e, e);
         }
-        String found = ModelVersion.sha256(bytes);
+        String found = Sha256.of(bytes);
         if (!found.equals(version.sha256())) {
             throw refusal(version, "the file has the SHA-256 " + found + ", the announcement says "
                     + version.sha256(), null);

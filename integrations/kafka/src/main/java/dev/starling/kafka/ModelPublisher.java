@@ -2,6 +2,7 @@ package dev.starling.kafka;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.SafeTensors;
+import dev.starling.nn.checkpoint.Sha256;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -57,7 +58,7 @@ public final class ModelPublisher implements AutoCloseable {
             Files.createDirectories(directory);
             Path draft = directory.resolve(name + "-" + version + "-" + ProcessHandle.current().pid() + ".draft");
             SafeTensors.write(draft, model.state(), metadata);
-            String sha256 = ModelVersion.sha256(Files.readAllBytes(draft));
+            String sha256 = Sha256.of(Files.readAllBytes(draft));
             Path file = directory.resolve(name + "-" + version + "-" + sha256.substring(0, 8) + ".safetensors");
             Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE);
             return new ModelVersion(name, version, file.toString(), sha256);

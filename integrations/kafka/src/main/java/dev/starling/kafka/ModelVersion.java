@@ -1,11 +1,9 @@
 package dev.starling.kafka;
 
+import dev.starling.nn.checkpoint.Json;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
-import java.util.HexFormat;
 import java.util.Map;
 
 /**
@@ -20,6 +18,7 @@ import java.util.Map;
  */
 public record ModelVersion(String name, long version, String uri, String sha256) {
     private static final long MAX_VERSION = 999_999_999_999_999_999L;
+    private static final int MAX_BYTES = 256 * 1024;
 
     /** Checks the fields. */
     public ModelVersion {
@@ -31,23 +30,10 @@ public record ModelVersion(String name, long version, String uri, String sha256)
         }
     }
 
-    /** Describes a file by its bytes. */
-    static ModelVersion of(String name, long version, String uri, byte[] file) {
-        return new ModelVersion(name, version, uri, sha256(file));
-    }
-
-    static String sha256(byte[] bytes) {
-        try {
-            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes));
-        } catch (NoSuchAlgorithmException e) {
-            throw new AssertionError("every Java platform has SHA-256", e);
-        }
-    }
-
     /** Returns the value of the announcement. */
     public byte[] toJson() {
-        return ("{\"name\": " + FlatJson.quoted(name) + ", \"version\": " + version + ", \"uri\": "
-                + FlatJson.quoted(uri) + ", \"sha256\": \"" + sha256 + "\"}").getBytes(StandardCharsets.UTF_8);
+        return ("{\"name\": " + Json.quoted(name) + ", \"version\": " + version + ", \"uri\": "
+                + Json.quoted(uri) + ", \"sha256\": \"" + sha256 + "\"}").getBytes(StandardCharsets.UTF_8);
     }
 
     /**
@@ -56,15 +42,22 @@ public record ModelVersion(String name, long version, String uri, String sha256)
      * @throws StreamException if it is malformed or a field is missing
      */
     public static ModelVersion ofJson(byte[] json) {
-        try {
-            Map<String, String> fields = FlatJson.read(
-                    StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(json)).toString());
-            return new ModelVersion(fields.getOrDefault("name", ""),
-                    Long.parseLong(fields.getOrDefault("version", "-1")), fields.getOrDefault("uri", ""),
-                    fields.getOrDefault("sha256", ""));
-        } catch (CharacterCodingException | NumberFormatException e) {
-            throw new StreamException("an announcement must be JSON in UTF-8: " + e.getMessage(), e);
+        if (json.length > MAX_BYTES) {
+            throw new StreamException("an announcement must have at most " + MAX_BYTES + " bytes, got " + json.length);
         }
+        try {
+            Map<String, Object> fields = Json.object(
+                    StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(json)).toString());
+            return new ModelVersion(text(fields, "name"),
+                    Long.parseLong(String.valueOf(fields.getOrDefault("version", -1))), text(fields, "uri"),
+                    text(fields, "sha256"));
+        } catch (Json.JsonException | CharacterCodingException | NumberFormatException e) {
+            throw new StreamException("an announcement must be a JSON object in UTF-8: " + e.getMessage(), e);
+        }
+    }
+
+    private static String text(Map<String, Object> fields, String name) {
+        return String.valueOf(fields.getOrDefault(name, ""));
     }
 
     /** Returns for example {@code fraud version 7}. */

@@ -23,7 +23,6 @@ final class ModelWatch implements AutoCloseable {
     private static final Duration POLL_INTERVAL = Duration.ofMillis(100);
     /** Maximum number of announcements tried at the start: the latest, if the topic is not compacted yet. */
     private static final int MAX_TRIED = 1000;
-    private static final int MAX_BYTES = 256 * 1024;
 
     private final KafkaCluster cluster;
     private final String topic;
@@ -134,7 +133,7 @@ final class ModelWatch implements AutoCloseable {
     private void recordVersion(ConsumerRecord<byte[], byte[]> record) {
         try {
             if (record.value() != null) {
-                recordVersion(version(record));
+                recordVersion(ModelVersion.ofJson(record.value()));
             }
         } catch (StreamException e) {
             LOG.log(Level.DEBUG, "a malformed announcement is ignored, since a later one serves", e);
@@ -145,14 +144,6 @@ final class ModelWatch implements AutoCloseable {
         if (version.name().equals(name)) {
             maxVersion = Math.max(maxVersion, version.version());
         }
-    }
-
-    private static ModelVersion version(ConsumerRecord<byte[], byte[]> record) {
-        if (record.value().length > MAX_BYTES) {
-            throw new StreamException("an announcement must have at most " + MAX_BYTES + " bytes, got "
-                    + record.value().length);
-        }
-        return ModelVersion.ofJson(record.value());
     }
 
     /** Returns the highest version number announced, served or refused; -1 if there is none. */
@@ -166,7 +157,7 @@ final class ModelWatch implements AutoCloseable {
             return false;
         }
         try {
-            ModelVersion version = version(record);
+            ModelVersion version = ModelVersion.ofJson(record.value());
             if (!version.name().equals(name)) {
                 return false;
             }

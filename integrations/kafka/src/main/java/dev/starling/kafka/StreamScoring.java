@@ -1,12 +1,27 @@
 package dev.starling.kafka;
 
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Queue;
+import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.ProcessorSupplier;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.processor.api.RecordMetadata;
+import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.StoreBuilder;
+import org.apache.kafka.streams.state.Stores;
 
 /**
  * Scoring as a processor of Kafka Streams: one model for all stream threads of an application, swapped when a version
@@ -29,12 +44,18 @@ public final class StreamScoring implements AutoCloseable {
     /** The name of the child node that receives dead letters. */
     public static final String DEAD_LETTERS = "starling-dead-letters";
 
+    private static final String STORE = "starling-waiting";
+    /** Upper bound of the bytes that the changelog adds to a stored record. */
+    private static final int CHANGELOG_OVERHEAD = 128;
+
     private final RowCodec codec;
     private final LiveModel live = new LiveModel();
+    /** The dead letters of refused models that were not sent yet. */
     private final Queue<DeadLetter> refusals = new ConcurrentLinkedQueue<>();
     private final ModelWatch watch;
     private final int batch;
     private final Duration latency;
+    /** The size of the largest record that can be written to a topic. */
     private final long maxRecordBytes;
 
     private StreamScoring(KafkaCluster cluster, RowCodec codec, ModelTopic model, int batch, Duration latency) {
@@ -87,39 +108,17 @@ public final class StreamScoring implements AutoCloseable {
      * {@link #DEAD_LETTERS}.
      */
     public ProcessorSupplier<byte[], byte[], byte[], byte[]> processor() {
-        return new ScoringProcessor.Supplier(this);
-    }
-
-    RowCodec codec() {
-        return codec;
+        return new Processors();
     }
 
     /** Returns the model, which the caller releases. */
-    ServedModel model() {
+    private ServedModel model() {
         ServedModel model = live.acquire();
         if (model == null) {
             throw new StreamException("the StreamScoring was closed before the KafkaStreams that use it; close the "
                     + "KafkaStreams first");
         }
         return model;
-    }
-
-    /** Returns the size of the largest record that can be written to a topic, in bytes. */
-    long maxRecordBytes() {
-        return maxRecordBytes;
-    }
-
-    /** Returns the dead letters of refused models that were not sent yet. */
-    Queue<DeadLetter> refusals() {
-        return refusals;
-    }
-
-    int batch() {
-        return batch;
-    }
-
-    Duration latency() {
-        return latency;
     }
 
     /** Returns the version that scores the next batch. */
@@ -132,5 +131,105 @@ public final class StreamScoring implements AutoCloseable {
     public void close() {
         watch.close();
         live.close();
+    }
+
+    /** Creates the processors of an application's tasks. */
+    private final class Processors implements ProcessorSupplier<byte[], byte[], byte[], byte[]> {
+        @Override
+        public Processor<byte[], byte[], byte[], byte[]> get() {
+            return new TaskProcessor();
+        }
+
+        @Override
+        public Set<StoreBuilder<?>> stores() {
+            return Set.of(Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore(STORE), Serdes.Long(),
+                    Serdes.ByteArray()).withCachingDisabled());
+        }
+    }
+
+    /** Collects the records of one task in a store and scores them together. */
+    private final class TaskProcessor implements Processor<byte[], byte[], byte[], byte[]> {
+        private ProcessorContext<byte[], byte[]> context;
+        private KeyValueStore<Long, byte[]> store;
+        private long next;
+        private int waiting;
+
+        @Override
+        public void init(ProcessorContext<byte[], byte[]> processorContext) {
+            context = processorContext;
+            store = context.getStateStore(STORE);
+            try (KeyValueIterator<Long, byte[]> left = store.all()) {
+                while (left.hasNext()) {
+                    next = Math.max(next, left.next().key + 1);
+                    waiting++;
+                }
+            }
+            context.schedule(latency, PunctuationType.WALL_CLOCK_TIME, time -> flush());
+        }
+
+        @Override
+        public void process(Record<byte[], byte[]> record) {
+            RecordMetadata place = context.recordMetadata().orElseThrow(
+                    () -> new StreamException("records must come from a topic, this one has no offset"));
+            byte[] stored = WaitingRecord.encode(record, place.topic(), place.partition(), place.offset());
+            if (stored.length + CHANGELOG_OVERHEAD > maxRecordBytes) {
+                forward(DeadLetter.of(record.key(), record.value(), record.headers(), record.timestamp(),
+                        "a record that waits for its batch takes " + stored.length + " bytes, max.request.size is "
+                        + maxRecordBytes, place.topic(), place.partition(), place.offset()));
+                return;
+            }
+            store.put(next++, stored);
+            waiting++;
+            if (waiting >= batch) {
+                flush();
+            }
+        }
+
+        private void flush() {
+            DeadLetter refusal = refusals.poll();
+            while (refusal != null) {
+                forward(refusal);
+                refusal = refusals.poll();
+            }
+            if (waiting == 0) {
+                return;
+            }
+            List<Long> keys = new ArrayList<>();
+            List<WaitingRecord> records = new ArrayList<>();
+            try (KeyValueIterator<Long, byte[]> all = store.all()) {
+                while (all.hasNext()) {
+                    KeyValue<Long, byte[]> entry = all.next();
+                    keys.add(entry.key);
+                    records.add(WaitingRecord.decode(entry.value));
+                }
+            }
+            ServedModel model = model();
+            try {
+                forward(BatchScores.of(model, codec, records.stream().map(WaitingRecord::value).toList()), records);
+            } finally {
+                model.release();
+            }
+            keys.forEach(store::delete);
+            waiting = 0;
+        }
+
+        private void forward(BatchScores scores, List<WaitingRecord> records) {
+            for (int i = 0; i < records.size(); i++) {
+                WaitingRecord r = records.get(i);
+                Headers headers = scores.headers(i, r.key(), r.headers(), maxRecordBytes);
+                if (headers == null) {
+                    forward(DeadLetter.of(r.key(), r.value(), r.headers(), r.timestamp(), scores.error(i), r.topic(),
+                            r.partition(), r.offset()));
+                } else {
+                    context.forward(new Record<>(r.key(), scores.result(i), r.timestamp(), headers), RESULTS);
+                }
+            }
+        }
+
+        private void forward(DeadLetter letter) {
+            // Kafka Streams rejects records with a negative timestamp.
+            context.forward(new Record<>(letter.key(), letter.value(), Math.max(0, letter.timestamp()),
+                    letter.headers()), DEAD_LETTERS);
+        }
     }
 }

@@ -95,7 +95,7 @@ class KafkaLearnerTest {
     void keepsTheSettingsOfTheTimeWhenItWasOpened() {
         LearnerSettings settings = KafkaLearner.of(cluster, topic, CODEC).batch(7).holdOut(10, 100, 50)
                 .checkpointEvery(1000, Duration.ofSeconds(1));
-        LearnerConfig config = new LearnerConfig(settings);
+        LearnerSettings config = settings.copy();
         settings.batch(8).holdOut(5, 20, 10).checkpointEvery(1, Duration.ofSeconds(9)).classes(2).seed(3);
         assertThat(config.batch).isEqualTo(7);
         assertThat(config.holdOut).isEqualTo(10);
@@ -103,7 +103,7 @@ class KafkaLearnerTest {
         assertThat(config.minMeasuredRows).isEqualTo(50);
         assertThat(config.checkpointRecords).isEqualTo(1000);
         assertThat(config.checkpointInterval).isEqualTo(Duration.ofSeconds(1));
-        assertThat(config.split.classes()).isZero();
+        assertThat(config.split().classes()).isZero();
         assertThat(config.seed).isZero();
     }
 

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.kafka.broker.EmbeddedBroker;
 import dev.starling.nn.Layer;
+import dev.starling.nn.checkpoint.Sha256;
 import dev.starling.nn.layer.Linear;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
@@ -76,7 +77,7 @@ class KafkaScorerTest {
     @Test
     void keepsTheSettingsOfTheTimeWhenItWasOpened() {
         KafkaScorer.Builder builder = scorer().group("g").batch(7, Duration.ofMillis(3));
-        ScorerConfig config = new ScorerConfig(builder);
+        KafkaScorer.Builder config = builder.copy();
         builder.to("elsewhere").group("h").instance("2").batch(8, Duration.ofMillis(4)).compression("none");
         assertThat(config.to).isEqualTo(out);
         assertThat(config.group).isEqualTo("g");
@@ -153,7 +154,7 @@ class KafkaScorerTest {
             drive(scorer, () -> scorer.counts().scored() == 10);
             assertThat(scorer.serving().version()).isEqualTo(2);
             assertThat(Records.header(Records.read(cluster, dead, 2).getFirst(), StreamHeaders.ERROR))
-                    .contains("sum version 3", damaged.toString(), ModelVersion.sha256(bytes), good.sha256());
+                    .contains("sum version 3", damaged.toString(), Sha256.of(bytes), good.sha256());
             assertThat(Records.header(Records.read(cluster, dead, 2).getLast(), StreamHeaders.ERROR))
                     .contains("sum version 4", "absent", "cannot be read");
             assertThat(Records.header(Records.read(cluster, dead, 2).getFirst(), StreamHeaders.TOPIC))

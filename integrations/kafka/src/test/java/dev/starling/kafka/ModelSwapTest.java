@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.SafeTensors;
+import dev.starling.nn.checkpoint.Sha256;
 import dev.starling.tensor.Tensor;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -70,7 +71,8 @@ class ModelSwapTest {
         byte[] file = SafeTensors.bytes(Map.of(), Map.of());
         Path path = Files.write(directory.resolve("one.safetensors"), file);
         ModelLoader loader = new ModelLoader(ModelTopic.of("models", "m").factory(OneRow::new), 4);
-        assertThatThrownBy(() -> loader.load(ModelVersion.of("m", 1, path.toString(), file)))
+        assertThatThrownBy(() -> loader.load(new ModelVersion("m", 1, path.toString(),
+                Sha256.of(file))))
                 .isInstanceOf(StreamException.class).hasMessageContaining("m version 1 failed on 2 rows of 4 numbers");
     }
 

@@ -54,6 +54,12 @@ class RowCodecTest {
     }
 
     @Test
+    void refusesAnnouncementsThatAreTooLarge() {
+        assertThatThrownBy(() -> ModelVersion.ofJson(new byte[256 * 1024 + 1])).isInstanceOf(StreamException.class)
+                .hasMessageContaining("at most 262144 bytes");
+    }
+
+    @Test
     void storesRecordsWithLongHeaders() {
         RecordHeaders headers = new RecordHeaders();
         headers.add("k".repeat(70_000), new byte[3]).add("none", null);

@@ -5,6 +5,7 @@ import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.AdamW;
 import dev.starling.nn.optim.Schedule;
 import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.search.Search.Recipe;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 

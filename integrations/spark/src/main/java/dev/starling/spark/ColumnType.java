@@ -53,12 +53,6 @@ enum ColumnType {
             case ArrayType array -> ofElements(of(array.elementType()));
             case UserDefinedType<?> user when user.sqlType() instanceof StructType struct
                     && java.util.Arrays.equals(struct.fieldNames(), VECTOR_FIELDS) -> VECTOR;
-            default -> ofNumber(type);
-        };
-    }
-
-    private static ColumnType ofNumber(DataType type) {
-        return switch (type) {
             case ByteType _ -> BYTE;
             case ShortType _ -> SHORT;
             case IntegerType _ -> INT;

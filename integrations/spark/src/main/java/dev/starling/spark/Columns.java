@@ -10,6 +10,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
@@ -51,6 +53,13 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
                 names.add(target);
             }
             return names.toArray(String[]::new);
+        }
+
+        /** Returns the columns of a DataFrame, after a check that they exist and hold numbers. */
+        Dataset<Row> select(Dataset<Row> frame) {
+            check(frame.schema());
+            return frame.select(Arrays.stream(names()).map(SparkColumns::exactly)
+                    .toArray(org.apache.spark.sql.Column[]::new));
         }
 
         /** Checks that the columns exist and hold numbers. */

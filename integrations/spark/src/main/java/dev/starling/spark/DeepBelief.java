@@ -1,14 +1,12 @@
 package dev.starling.spark;
 
 import dev.starling.nn.Layer;
-import dev.starling.nn.energy.ContrastiveDivergence;
 import dev.starling.nn.energy.DeepBeliefNetwork;
 import dev.starling.nn.energy.GreedyTraining;
 import dev.starling.nn.energy.VisibleUnits;
 import dev.starling.nn.model.ModelFactory;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Schedule;
-import dev.starling.nn.train.Metric;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 import java.util.Arrays;
@@ -124,44 +122,6 @@ public final class DeepBelief implements ModelFactory {
         @Override
         public void visit(Visitor visitor) {
             greedy.visit(visitor);
-        }
-    }
-
-    /** Names and formats an epoch's metric on the driver: the error of a machine, or the accuracy. */
-    static final class StageMetric implements Metric {
-        private static final Metric ERROR = ContrastiveDivergence.reconstructionError();
-        private static final Metric ACCURACY = Metric.accuracy();
-
-        private final int machines;
-        private final int epochsOfEach;
-        private volatile int epoch;
-
-        StageMetric(int machines, int epochsOfEach) {
-            this.machines = machines;
-            this.epochsOfEach = epochsOfEach;
-        }
-
-        void epoch(int number) {
-            epoch = number;
-        }
-
-        private boolean isPretraining() {
-            return epoch < machines * epochsOfEach;
-        }
-
-        @Override
-        public String name() {
-            return isPretraining() ? "machine " + (epoch / epochsOfEach + 1) + ' ' + ERROR.name() : ACCURACY.name();
-        }
-
-        @Override
-        public double sumOver(Tensor result, Tensor target) {
-            return (isPretraining() ? ERROR : ACCURACY).sumOver(result, target);
-        }
-
-        @Override
-        public String format(double mean) {
-            return (isPretraining() ? ERROR : ACCURACY).format(mean);
         }
     }
 }

@@ -1,14 +1,12 @@
 package dev.starling.spark;
 
+import dev.starling.nn.checkpoint.Sha256;
 import dev.starling.nn.data.Example;
 import dev.starling.nn.data.Field;
 import java.io.Serializable;
 import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
-import java.util.HexFormat;
 import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.TaskContext;
@@ -39,9 +37,7 @@ public final class PackedRows implements Serializable {
     public static PackedRows of(Dataset<Row> frame, List<String> inputs, long[] shape, String target,
             boolean isClass) {
         Columns.Selection selection = new Columns.Selection(inputs, shape, target, isClass);
-        selection.check(frame.schema());
-        Dataset<Row> selected = frame.select(java.util.Arrays.stream(selection.names()).map(SparkColumns::exactly)
-                .toArray(org.apache.spark.sql.Column[]::new));
+        Dataset<Row> selected = selection.select(frame);
         Columns columns = selection.resolve(selected.schema(), SparkColumns.first(selected));
         List<byte[]> parts = SparkColumns.rows(selected).toJavaRDD().mapPartitions(pack(columns)).collect();
         long length = parts.stream().mapToLong(part -> part.length).sum();
@@ -79,13 +75,7 @@ public final class PackedRows implements Serializable {
 
     /** Returns the SHA-256 of all examples and their fields. */
     public String digest() {
-        try {
-            MessageDigest digest = MessageDigest.getInstance("SHA-256");
-            digest.update(columns.fields().toString().getBytes(StandardCharsets.UTF_8));
-            return HexFormat.of().formatHex(digest.digest(bytes));
-        } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException(e);
-        }
+        return Sha256.of(columns.fields().toString().getBytes(StandardCharsets.UTF_8), bytes);
     }
 
     /** Returns the examples {@code from} (inclusive) to {@code to} (exclusive) as a data set; not a copy. */

@@ -2,8 +2,10 @@ package dev.starling.spark;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
+import dev.starling.nn.energy.GreedyTraining;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
+import dev.starling.nn.search.Search.Recipe;
 import dev.starling.nn.train.Metric;
 import dev.starling.nn.train.RemoteRun;
 import dev.starling.nn.train.TrainingListener;
@@ -18,6 +20,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
@@ -283,8 +286,8 @@ public final class SparkTrainer {
             throw new SparkDataException("no target is named; name its column with classes(...) or target(...)");
         }
         Columns.Selection selection = new Columns.Selection(inputs, shape, target, isClass);
-        Dataset<Row> selected = select(selection, frame);
-        Dataset<Row> measured = heldOut == null ? null : select(selection, heldOut);
+        Dataset<Row> selected = selection.select(frame);
+        Dataset<Row> measured = heldOut == null ? null : selection.select(heldOut);
         SparkContext context = SparkColumns.context(frame);
         checkElastic(context);
         int servers = strategy.serverTasks();
@@ -304,26 +307,22 @@ public final class SparkTrainer {
                 shuffled, strategy, count, null, 1, secret.toHex(), transport, livenessTimeout, timeout,
                 checkpoints, everySteps, cacheBytes,
                 new SerializableConfiguration(context.hadoopConfiguration()), progress);
-        DeepBelief.StageMetric stage = new DeepBelief.StageMetric(machines, pretraining);
-        RemoteRun run = new RemoteRun(all, pretraining > 0 ? List.of(stage)
+        AtomicInteger epoch = new AtomicInteger();
+        int epochsOfEach = pretraining;
+        RemoteRun run = new RemoteRun(all, epochsOfEach > 0
+                ? List.of(GreedyTraining.metric(machines, () -> epoch.get() / epochsOfEach))
                 : metrics.stream().map(Recipe::make).toList(), List.copyOf(listeners));
         RDD<InternalRow> training = placed(selected, count, servers);
         RDD<TaskRows> rows = TaskRows.of(training, measured == null ? null : strategy.isSynchronous()
                 ? placed(measured, count, servers) : moved(measured, functions.lit(0), count + servers));
         int[] sizes = elastic ? TaskRows.sizes(training) : null;
         try {
-            byte[] weights = new DriverRun(context, rows, job, new LiveProgress.Listeners(run, stage::epoch,
+            byte[] weights = new DriverRun(context, rows, job, new LiveProgress.Listeners(run, epoch::set,
                     this::paused), slotTimeout).run(attempts, sizes);
             return TrainedModel.of(weights, run.epochs());
         } finally {
             run.ended();
         }
-    }
-
-    private static Dataset<Row> select(Columns.Selection selection, Dataset<Row> frame) {
-        selection.check(frame.schema());
-        return frame.select(Arrays.stream(selection.names()).map(SparkColumns::exactly)
-                .toArray(org.apache.spark.sql.Column[]::new));
     }
 
     private void paused(Pause pause) {

@@ -3,17 +3,15 @@ package dev.starling.spark;
 import dev.starling.errors.StarlingException;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.SafeTensors;
+import dev.starling.nn.checkpoint.Sha256;
 import dev.starling.nn.model.ModelDescription;
 import dev.starling.nn.train.EpochReport;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.HashSet;
-import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -53,7 +51,7 @@ public final class TrainedModel {
             metadata = file.metadata();
             ModelDescription.of(metadata);
         }
-        digest = digest(weights);
+        digest = Sha256.of(weights);
     }
 
     /**
@@ -191,13 +189,5 @@ public final class TrainedModel {
             application = context.applicationId();
         }
         return broadcast;
-    }
-
-    private static String digest(byte[] weights) {
-        try {
-            return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(weights));
-        } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException(e);
-        }
     }
 }

@@ -2,6 +2,7 @@ package dev.starling.spark;
 
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
+import dev.starling.nn.search.Search.Recipe;
 import dev.starling.nn.train.Metric;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;

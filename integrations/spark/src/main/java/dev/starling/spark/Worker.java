@@ -12,6 +12,7 @@ import dev.starling.nn.data.SpillingRows;
 import dev.starling.nn.energy.GreedyTraining;
 import dev.starling.nn.model.ModelDescription;
 import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.search.Search.Recipe;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Metric;
@@ -135,7 +136,7 @@ final class Worker implements TrainingListener {
                 yield (job.elastic() == null ? ring : ring.elastic()).build();
             }
             case Strategy.Gossip gossip -> Gossip.onOwnData(group, gossip.period() > 0 ? gossip.period()
-                    : Math.toIntExact(Math.max(1, stepsPerEpoch())));
+                    : Math.toIntExact(Math.max(1, stepsPerEpoch())), sizes[partition]);
             case Strategy.Servers servers -> ParameterServer.worker(group, partition).workers(job.workers())
                     .servers(servers.servers()).ownData().consistency(switch (servers.staleness()) {
                         case -1 -> new Consistency.Asynchronous();

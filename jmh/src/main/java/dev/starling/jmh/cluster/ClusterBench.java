@@ -74,6 +74,11 @@ public final class ClusterBench implements Callable<Integer> {
             System.err.println("--message must be 1 to " + MAX_MESSAGE + " bytes, got " + message);
             return CommandLine.ExitCode.USAGE;
         }
+        if (rounds < 1 || sampleMillis < 1 || warmupMillis < 0 || worlds.stream().anyMatch(world -> world < 2)) {
+            System.err.println("--processes must be 2 or more, --rounds and --sample 1 or more, and --warmup 0 or "
+                + "more, got " + worlds + ", " + rounds + ", " + sampleMillis + " and " + warmupMillis);
+            return CommandLine.ExitCode.USAGE;
+        }
         PrintStream table = json ? System.err : System.out;
         Path directory = Files.createTempDirectory("starling-cluster");
         List<Finding> findings = new ArrayList<>();

@@ -6,10 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.security.SecureRandom;
-import java.util.HexFormat;
 import org.jspecify.annotations.Nullable;
 
 /** Writes files that exist completely or not at all, even if the machine fails during the write. */
@@ -52,18 +49,18 @@ final class AtomicFile {
 
     /** Writes a file, forces it to disk and returns its SHA-256. */
     static String writeAndDigest(Path file, Content content) throws IOException {
-        MessageDigest digest = sha256();
+        Sha256 checksum = new Sha256();
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.CREATE, StandardOpenOption.WRITE,
                 StandardOpenOption.TRUNCATE_EXISTING)) {
             content.writeTo(bytes -> {
-                digest.update(bytes.duplicate());
+                checksum.add(bytes);
                 while (bytes.hasRemaining()) {
                     channel.write(bytes);
                 }
             });
             channel.force(true);
         }
-        return HexFormat.of().formatHex(digest.digest());
+        return checksum.finish();
     }
 
     /** Renames a complete file and forces the directory to disk, so that the new name survives a crash. */
@@ -80,14 +77,6 @@ final class AtomicFile {
         }
         return new CheckpointException(path, "cannot be written: " + cause, "free some space or choose another "
                 + "directory; earlier checkpoints are intact", cause);
-    }
-
-    static MessageDigest sha256() {
-        try {
-            return MessageDigest.getInstance("SHA-256");
-        } catch (NoSuchAlgorithmException e) {
-            throw new AssertionError("every Java platform has SHA-256", e);
-        }
     }
 
     /** Deletes the remains of a failed write. An exception here would hide the failure itself, so it is dropped. */

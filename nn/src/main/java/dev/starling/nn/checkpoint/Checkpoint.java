@@ -9,10 +9,8 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.Comparator;
-import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -242,15 +240,15 @@ public final class Checkpoint {
     }
 
     private static String digest(Path file) throws IOException {
-        MessageDigest digest = AtomicFile.sha256();
+        Sha256 checksum = new Sha256();
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
             ByteBuffer chunk = ByteBuffer.allocate(1 << 20);
             while (channel.read(chunk) >= 0) {
-                digest.update(chunk.flip());
+                checksum.add(chunk.flip());
                 chunk.clear();
             }
         }
-        return HexFormat.of().formatHex(digest.digest());
+        return checksum.finish();
     }
 
     /** Returns the path of the manifest. */

@@ -6,17 +6,18 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Reads the subset of JSON that headers and manifests use: objects without duplicate keys, arrays, strings, and whole
- * numbers from 0 to 2⁶³-1. They become {@link Map}, {@link List}, {@link String} and {@link Long}.
+ * Reads the subset of JSON that headers, manifests and announcements of models use: objects without duplicate keys,
+ * arrays, strings, and whole numbers from 0 to 2⁶³-1. They become {@link Map}, {@link List}, {@link String} and
+ * {@link Long}. Writes strings.
  */
-final class Json {
+public final class Json {
     private static final int MAX_DEPTH = 8;
 
     private final String text;
     private int at;
 
     /** What is wrong with a text, and where. */
-    static final class JsonException extends Exception {
+    public static final class JsonException extends Exception {
         private static final long serialVersionUID = 1L;
 
         JsonException(String message) {
@@ -28,8 +29,12 @@ final class Json {
         this.text = text;
     }
 
-    /** Reads a text that consists of exactly one object. */
-    static Map<String, Object> object(String text) throws JsonException {
+    /**
+     * Reads a text that consists of exactly one object.
+     *
+     * @throws JsonException if it is not such a text, or values are nested more than 8 levels deep
+     */
+    public static Map<String, Object> object(String text) throws JsonException {
         Json json = new Json(text);
         json.skipSpace();
         Map<String, Object> object = json.object(0);
@@ -167,7 +172,7 @@ final class Json {
     }
 
     /** Returns a string as a JSON literal, with its quotes. */
-    static String quoted(String string) {
+    public static String quoted(String string) {
         StringBuilder json = new StringBuilder("\"");
         for (char c : string.toCharArray()) {
             if (c == '"' || c == '\\') {

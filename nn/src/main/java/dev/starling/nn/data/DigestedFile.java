@@ -1,14 +1,12 @@
 package dev.starling.nn.data;
 
+import dev.starling.nn.checkpoint.Sha256;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
-import java.util.HexFormat;
 import java.util.List;
 import java.util.concurrent.Flow;
 import org.jspecify.annotations.Nullable;
@@ -20,7 +18,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoCloseable {
     private final FileChannel file;
-    private final MessageDigest digest;
+    private final Sha256 digest = new Sha256();
     private final long lengthBytes;
     private Flow.Subscription subscription;
     private volatile long received;
@@ -29,11 +27,6 @@ final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoClose
     DigestedFile(Path path, long lengthBytes) throws IOException {
         this.lengthBytes = lengthBytes;
         this.file = FileChannel.open(path, StandardOpenOption.WRITE);
-        try {
-            this.digest = MessageDigest.getInstance("SHA-256");
-        } catch (NoSuchAlgorithmException e) {
-            throw new AssertionError("every Java platform has SHA-256", e);
-        }
     }
 
     /** Checks the response's status: only the body of a response with status 200 is the file. */
@@ -61,7 +54,7 @@ final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoClose
             throw new IOException("the body ends after " + received + " of " + lengthBytes + " bytes");
         }
         file.force(false);
-        return HexFormat.of().formatHex(digest.digest());
+        return digest.finish();
     }
 
     @Override
@@ -91,7 +84,7 @@ final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoClose
         if (received + length > lengthBytes) {
             throw new IOException("the body is longer than " + lengthBytes + " bytes");
         }
-        digest.update(buffer.duplicate());
+        digest.add(buffer);
         while (buffer.hasRemaining()) {
             file.write(buffer);
         }

@@ -86,12 +86,13 @@ public final class DeepBeliefNetwork implements Layer {
      * Returns a classifier as {@link #classifier(long, Generator)} does, with dropout after each machine.
      *
      * @param dropout the probability that a hidden unit is dropped, from 0 to less than 1
+     * @throws TensorException if it is not in that range
      */
     public Sequential classifier(long classes, double dropout, Generator generator) {
         List<Layer> layers = new ArrayList<>();
         for (int i = 0; i < machines.size(); i++) {
             layers.addAll(features(i, i + 1));
-            if (dropout > 0) {
+            if (dropout != 0) {
                 layers.add(new Dropout(dropout));
             }
         }

@@ -10,6 +10,7 @@ import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.List;
+import java.util.function.IntSupplier;
 
 /**
  * Pre-training and fine-tuning of a {@link DeepBeliefNetwork} as the epochs of one run, with one optimiser, one
@@ -88,14 +89,28 @@ public final class GreedyTraining implements Layer, TrainingListener {
 
     /** Returns the metric, which depends on the epoch: the reconstruction error of each machine, then the accuracy. */
     public Metric metric() {
+        return metric(machines.size(), () -> stage);
+    }
+
+    /**
+     * Returns the same metric for an observer in another process.
+     *
+     * @param machines number of machines
+     * @param stage returns the index of the machine that is being trained, {@code machines} or more for the classifier
+     */
+    public static Metric metric(int machines, IntSupplier stage) {
         return new Metric() {
+            private boolean isPretraining() {
+                return stage.getAsInt() < machines;
+            }
+
             private Metric current() {
                 return isPretraining() ? ERROR : ACCURACY;
             }
 
             @Override
             public String name() {
-                return isPretraining() ? "machine " + (stage + 1) + " " + ERROR.name() : ACCURACY.name();
+                return (isPretraining() ? "machine " + (stage.getAsInt() + 1) + " " : "") + current().name();
             }
 
             @Override

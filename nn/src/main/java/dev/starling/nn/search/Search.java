@@ -56,8 +56,8 @@ public final class Search {
     }
 
     /**
-     * Makes a loss or a metric where a trial runs, which may be another process: a lambda or a method reference that
-     * captures nothing, such as {@code Loss::crossEntropy}.
+     * Makes a loss or a metric where it is used, which may be another process: a lambda or a method reference such as
+     * {@code Loss::crossEntropy} is enough; captured values must be serialisable.
      *
      * @param <T> what is made
      */

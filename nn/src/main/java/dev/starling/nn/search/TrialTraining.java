@@ -2,6 +2,7 @@ package dev.starling.nn.search;
 
 import dev.starling.errors.StarlingException;
 import dev.starling.nn.Layer;
+import dev.starling.nn.checkpoint.Sha256;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.Dataset;
 import dev.starling.nn.loss.Loss;
@@ -20,11 +21,8 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Threads;
 import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -61,12 +59,7 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
     public String name(Trial.Plan plan, String data) {
         String all = factory + new TreeMap<>(fixed) + new TreeMap<>(plan.settings()) + plan.epochs() + ' ' + seed + ' '
                 + (metric == null ? "" : metric.make().name()) + ' ' + data;
-        try {
-            return "trial-" + HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256")
-                    .digest(all.getBytes(StandardCharsets.UTF_8)), 0, 12) + ".properties";
-        } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException(e);
-        }
+        return "trial-" + Sha256.of(all.getBytes(StandardCharsets.UTF_8)).substring(0, 24) + ".properties";
     }
 
     /**

@@ -13,10 +13,10 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -32,7 +32,7 @@ import org.jspecify.annotations.Nullable;
  * <p>The caller closes model, optimiser, loaders and strategy. Confined to one thread.
  */
 public final class Trainer {
-    private final TrainerConfig config;
+    private final Builder config;
     private final DistributionStrategy strategy;
     private final Collective collective;
     private final Concludes ending;
@@ -44,12 +44,12 @@ public final class Trainer {
     /** {@code null} if no checkpoints are saved. */
     private final @Nullable CheckpointWriter writer;
 
-    private Trainer(TrainerConfig config) {
+    private Trainer(Builder config, DataLoader data) {
         this.config = config;
+        this.data = data;
         strategy = config.strategy;
         collective = Collective.of(strategy);
         ending = Concludes.of(strategy);
-        data = config.data;
         averages = new Averages(config.metrics);
         progress = new Progress(config.epochs, averages);
         progress.setEpochSize(data.batches(), data.examples());
@@ -267,24 +267,29 @@ public final class Trainer {
     }
 
     /** Collects the settings of a trainer. */
-    public static final class Builder {
-        final Layer model;
-        final Loss loss;
-        final Optimizer optimizer;
-        final List<TrainingListener> listeners = new ArrayList<>();
-        @Nullable DataLoader data;
-        @Nullable DataLoader heldOut;
-        int epochs = 1;
-        int accumulate = 1;
-        boolean captured;
-        Precision precision = Precision.of(DType.F32);
-        long seed;
-        List<Metric> metrics = List.of();
-        DistributionStrategy strategy = new SingleProcess();
-        @Nullable Path directory;
-        long everySteps;
-        int keep = 2;
-        boolean resume;
+    public static final class Builder implements Cloneable {
+        private final Layer model;
+        private final Loss loss;
+        private final Optimizer optimizer;
+        private List<TrainingListener> listeners = List.of();
+        private @Nullable DataLoader data;
+        /** {@code null} if epochs are not evaluated. */
+        private @Nullable DataLoader heldOut;
+        private int epochs = 1;
+        /** Batches in a step. */
+        private int accumulate = 1;
+        private boolean captured;
+        private Precision precision = Precision.of(DType.F32);
+        private long seed;
+        private List<Metric> metrics = List.of();
+        private DistributionStrategy strategy = new SingleProcess();
+        /** Where checkpoints are saved; {@code null} for none. */
+        private @Nullable Path directory;
+        /** Steps between checkpoints; 0 for one after each epoch. */
+        private long everySteps;
+        /** Number of checkpoints to keep. */
+        private int keep = 2;
+        private boolean resume;
 
         private Builder(Layer model, Loss loss, Optimizer optimizer) {
             this.model = model;
@@ -355,7 +360,7 @@ public final class Trainer {
 
         /** Adds listeners. */
         public Builder listeners(TrainingListener... added) {
-            listeners.addAll(List.of(added));
+            listeners = Stream.concat(listeners.stream(), Stream.of(added)).toList();
             return this;
         }
 
@@ -413,7 +418,16 @@ public final class Trainer {
                 throw TensorException.argument("trainer", strategy.getClass().getName() + " divides batches between "
                         + strategy.world() + " ranks, but cannot add up what they measure", "implement Collective");
             }
-            return new Trainer(new TrainerConfig(this));
+            return new Trainer(copy(), data);
+        }
+
+        /** Returns a copy, so that later changes of this have no effect on a trainer. */
+        private Builder copy() {
+            try {
+                return (Builder) clone();
+            } catch (CloneNotSupportedException e) {
+                throw new AssertionError("builders are cloneable", e);
+            }
         }
     }
 }

@@ -336,6 +336,16 @@ class EnergyTest {
     }
 
     @Test
+    void checksDropout() {
+        DeepBeliefNetwork network = DeepBeliefNetwork.of(VisibleUnits.BERNOULLI, g, 3, 2);
+        for (double dropout : new double[] {-0.5, 1, Double.NaN}) {
+            assertThatThrownBy(() -> network.classifier(2, dropout, g)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("0 <= probability < 1");
+        }
+        assertThat(network.classifier(2, 0, g).parameters()).containsKey("2.weight");
+    }
+
+    @Test
     void checksSizesAndSteps() {
         assertThatThrownBy(() -> Rbm.of(VisibleUnits.GAUSSIAN, 0, 3, g)).isInstanceOf(TensorException.class)
                 .hasMessageContaining("0 visible and 3 hidden");

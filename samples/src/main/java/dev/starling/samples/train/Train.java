@@ -28,55 +28,63 @@ public final class Train implements Runnable {
         throw new ParameterException(spec.commandLine(), "Give a sample to train: digits, mnist, cifar10 or dbn.");
     }
 
-    private static int run(Sample sample, TrainOptions options, TeamOptions teamOptions, Path data, CommandSpec spec) {
-        if (options.badValue() != null) {
-            throw new ParameterException(spec.commandLine(), options.badValue());
-        }
-        PrintWriter out = spec.commandLine().getOut();
-        TrainingRun run = TrainingRun.of(sample, options);
-        DataDirectory directory = DataDirectory.of(data, System.err);
-        Team team = new Team(run, teamOptions, directory, out);
-        try {
-            LaunchedProcess process = LaunchedProcess.fromEnvironment().orElse(null);
-            String problem = Team.problem(teamOptions, process);
-            if (problem != null) {
-                throw new ParameterException(spec.commandLine(), problem);
+    /** A command that trains a sample. */
+    private abstract static class SampleCommand implements Callable<Integer> {
+        @Mixin
+        TrainOptions options;
+
+        @Mixin
+        private TeamOptions teamOptions;
+
+        @Spec
+        CommandSpec spec;
+
+        /**
+         * Trains, and returns the exit code.
+         *
+         * @param data folder of the sample's files, or {@code null}
+         */
+        int train(Sample sample, Path data) {
+            if (options.badValue() != null) {
+                throw new ParameterException(spec.commandLine(), options.badValue());
             }
-            if (Team.isLocal(teamOptions) && teamOptions.workers() > 0) {
-                team.threads();
-            } else if (process != null) {
-                team.member(process);
-            } else if (teamOptions.isRequested()) {
-                return team.launch(spec.root().commandLine().getParseResult().originalArgs());
-            } else {
-                run.run(directory, out);
+            PrintWriter out = spec.commandLine().getOut();
+            TrainingRun run = TrainingRun.of(sample, options);
+            DataDirectory directory = DataDirectory.of(data, System.err);
+            Team team = new Team(run, teamOptions, directory, out);
+            try {
+                LaunchedProcess process = LaunchedProcess.fromEnvironment().orElse(null);
+                String problem = Team.problem(teamOptions, process);
+                if (problem != null) {
+                    throw new ParameterException(spec.commandLine(), problem);
+                }
+                if (Team.isLocal(teamOptions) && teamOptions.workers() > 0) {
+                    team.threads();
+                } else if (process != null) {
+                    team.member(process);
+                } else if (teamOptions.isRequested()) {
+                    return team.launch(spec.root().commandLine().getParseResult().originalArgs());
+                } else {
+                    run.run(directory, out);
+                }
+                return 0;
+            } catch (LaunchException e) {
+                spec.commandLine().getErr().println("starling: " + e.getMessage());
+                return e.status();
+            } catch (StarlingException | IllegalArgumentException | UncheckedIOException e) {
+                spec.commandLine().getErr().println("starling: " + e.getMessage());
+                return 1;
             }
-            return 0;
-        } catch (LaunchException e) {
-            spec.commandLine().getErr().println("starling: " + e.getMessage());
-            return e.status();
-        } catch (StarlingException | IllegalArgumentException | UncheckedIOException e) {
-            spec.commandLine().getErr().println("starling: " + e.getMessage());
-            return 1;
         }
     }
 
     /** Trains on digits that the sample draws. */
     @Command(name = "digits", description = "Train on digits that this sample draws itself: no file needed.",
             mixinStandardHelpOptions = true)
-    static final class Digits implements Callable<Integer> {
-        @Mixin
-        private TrainOptions options;
-
-        @Mixin
-        private TeamOptions teamOptions;
-
-        @Spec
-        private CommandSpec spec;
-
+    static final class Digits extends SampleCommand {
         @Override
         public Integer call() {
-            return Train.run(Sample.digits(), options, teamOptions, null, spec);
+            return train(Sample.digits(), null);
         }
     }
 
@@ -84,35 +92,20 @@ public final class Train implements Runnable {
     @Command(name = "mnist",
             description = "Train on handwritten digits (downloads 11 MB once, unless --data has them).",
             mixinStandardHelpOptions = true)
-    static final class OnMnist implements Callable<Integer> {
-        @Mixin
-        private TrainOptions options;
-
-        @Mixin
-        private TeamOptions teamOptions;
-
+    static final class OnMnist extends SampleCommand {
         @Option(names = "--data", paramLabel = "DIR", description = "Folder of the official files.")
         private Path data;
 
-        @Spec
-        private CommandSpec spec;
-
         @Override
         public Integer call() {
-            return Train.run(Sample.mnist(), options, teamOptions, data, spec);
+            return train(Sample.mnist(), data);
         }
     }
 
     /** Trains on CIFAR-10. */
     @Command(name = "cifar10", description = "Train on photographs (downloads 170 MB once, unless --data has them).",
             mixinStandardHelpOptions = true)
-    static final class OnCifar10 implements Callable<Integer> {
-        @Mixin
-        private TrainOptions options;
-
-        @Mixin
-        private TeamOptions teamOptions;
-
+    static final class OnCifar10 extends SampleCommand {
         @Option(names = "--data", paramLabel = "DIR", description = "Folder of the official files.")
         private Path data;
 
@@ -120,30 +113,18 @@ public final class Train implements Runnable {
                 + "also --precision bf16 --captured (default on a GPU).")
         private Boolean fast;
 
-        @Spec
-        private CommandSpec spec;
-
         @Override
         public Integer call() {
-            return Train.run(Sample.cifar10(fast, options.isOnGpu()), options, teamOptions, data, spec);
+            return train(Sample.cifar10(fast, options.isOnGpu()), data);
         }
     }
 
     /** Trains a deep belief network. */
     @Command(name = "dbn", description = "Train a deep belief network: restricted Boltzmann machines one after "
             + "another, then all of them as a classifier, for --epochs.", mixinStandardHelpOptions = true)
-    static final class Dbn implements Callable<Integer> {
-        @Mixin
-        private TrainOptions options;
-
-        @Mixin
-        private TeamOptions teamOptions;
-
+    static final class Dbn extends SampleCommand {
         @Mixin
         private DbnOptions network;
-
-        @Spec
-        private CommandSpec spec;
 
         @Override
         public Integer call() {
@@ -151,7 +132,7 @@ public final class Train implements Runnable {
             if (problem != null) {
                 throw new ParameterException(spec.commandLine(), problem);
             }
-            return Train.run(network.sample(), options, teamOptions, network.data, spec);
+            return train(network.sample(), network.data);
         }
     }
 }

@@ -90,13 +90,13 @@ final class SearchCommand implements Callable<Integer> {
             throw new ParameterException(spec.commandLine(), "Name a setting to try values of, such as "
                     + "--over rate=0.001/0.01.");
         }
-        Search search = Search.of(new ModelDescription(factory, settings), Choices.loss(loss)::make).epochs(epochs)
+        Search search = Search.of(new ModelDescription(factory, settings), Choices.loss(loss)).epochs(epochs)
                 .seed(seed).listener(this::show);
         over.forEach((name, values) -> search.over(name, values.split("/")));
         if (random != null) {
             search.random(random);
         }
-        if (halving > 0) {
+        if (halving != 0) {
             search.halving(halving);
         }
         boolean isClass = loss.equals("cross-entropy");

@@ -32,10 +32,6 @@ final class SessionOptions {
             description = "parquet, orc, json, or csv with a header (default: ${DEFAULT-VALUE}).")
     private String format;
 
-    boolean hasData() {
-        return data != null;
-    }
-
     SparkSession open() {
         // The master of spark-submit's command, or null.
         String submitted = System.getProperty("spark.master");

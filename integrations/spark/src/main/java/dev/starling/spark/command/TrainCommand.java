@@ -128,15 +128,22 @@ final class TrainCommand implements Callable<Integer> {
             long begin = System.nanoTime();
             TrainedModel trained = trainer.fit(rows);
             double seconds = (System.nanoTime() - begin) / 1e9;
-            EpochReport last = trained.epochs().getLast();
-            spec.commandLine().getOut().println(String.format(Locale.ROOT, "%s%s  %d %s in %.1f s", last.training(),
-                    last.heldOut() == null ? "" : "  held out: " + last.heldOut(), last.epoch() + 1,
-                    last.epoch() == 0 ? "epoch" : "epochs", seconds));
+            spec.commandLine().getOut().println(summary(trained.epochs(), seconds));
             if (save != null) {
                 trained.save(save, spark.sparkContext().hadoopConfiguration());
                 spec.commandLine().getOut().println("saved " + save);
             }
             return 0;
         }
+    }
+
+    /** Describes what was trained; a run that resumes from the checkpoint of its end has trained no epoch. */
+    static String summary(List<EpochReport> epochs, double seconds) {
+        if (epochs.isEmpty()) {
+            return "nothing was left to train: the checkpoint is of the end of the run";
+        }
+        EpochReport last = epochs.getLast();
+        return String.format(Locale.ROOT, "%s%s  %d %s in %.1f s", last.training(), last.heldOut() == null ? ""
+                : "  held out: " + last.heldOut(), last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds);
     }
 }

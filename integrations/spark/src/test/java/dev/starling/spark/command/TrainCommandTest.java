@@ -1,0 +1,27 @@
+package dev.starling.spark.command;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.nn.train.EpochReport;
+import dev.starling.nn.train.Scores;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+
+class TrainCommandTest {
+    private static final Scores SCORES = new Scores(0.5, Map.of(), Map.of(), 10);
+
+    @Test
+    void describesTheLastEpoch() {
+        assertThat(TrainCommand.summary(List.of(new EpochReport(0, 5, SCORES, null, 1, 10)), 2))
+                .isEqualTo("loss 0.5000  1 epoch in 2.0 s");
+        assertThat(TrainCommand.summary(List.of(new EpochReport(0, 5, SCORES, null, 1, 10),
+                new EpochReport(1, 10, SCORES, SCORES, 1, 10)), 3.21))
+                .isEqualTo("loss 0.5000  held out: loss 0.5000  2 epochs in 3.2 s");
+    }
+
+    @Test
+    void describesARunThatResumedAfterItsLastEpoch() {
+        assertThat(TrainCommand.summary(List.of(), 1)).contains("nothing was left to train");
+    }
+}

@@ -1,0 +1,22 @@
+package dev.starling.jmh;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import picocli.CommandLine;
+
+class BenchTest {
+    @ParameterizedTest
+    @ValueSource(strings = {"--threads=0", "--threads=-1", "--pairs=0", "--pairs=-3", "--warmup=-1"})
+    void refusesCountsBelowTheLeast(String option) {
+        StringWriter errors = new StringWriter();
+        // Without the check, this name would end the command before anything is measured.
+        int code = Bench.commandLine().setErr(new PrintWriter(errors, true)).execute(option, "--only", "no-such-name");
+        assertThat(code).isEqualTo(CommandLine.ExitCode.USAGE);
+        assertThat(errors.toString()).contains("--threads and --pairs must be 1 or more")
+                .contains(option.substring(option.indexOf('=') + 1));
+    }
+}
