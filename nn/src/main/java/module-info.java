@@ -1,4 +1,7 @@
+import org.jspecify.annotations.NullMarked;
+
 /** Layers, losses, optimisers, data loading and training. */
+@NullMarked
 module dev.starling.nn {
     requires static transitive org.jspecify;
     requires transitive dev.starling.autograd;

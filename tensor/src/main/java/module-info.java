@@ -1,8 +1,11 @@
+import org.jspecify.annotations.NullMarked;
+
 /**
  * Arrays, their operations, off-heap memory and the CPU backend.
  *
  * <p>The Vector API is optional: resolved with {@code --add-modules jdk.incubator.vector} it makes kernels faster.
  */
+@NullMarked
 @SuppressWarnings("module") // The module of a qualified export is compiled later.
 module dev.starling.tensor {
     requires static transitive org.jspecify;

@@ -4,6 +4,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 
 /** Derivatives of functions of one tensor, in forward and reverse mode, of any order. */
 public final class Derivatives {
@@ -75,7 +76,7 @@ public final class Derivatives {
         return Tensor.stack(0, rows).reshape(y.shape().concat(x.shape()));
     }
 
-    private static Tensor orZeros(Tensor gradient, Tensor x) {
+    private static Tensor orZeros(@Nullable Tensor gradient, Tensor x) {
         return gradient == null ? x.zerosLike() : gradient;
     }
 }

@@ -78,7 +78,8 @@ public final class GradientCheck {
             if (tape.depends(y)) {
                 Gradients g = tape.backward(y, u);
                 for (int i = 0; i < x.length; i++) {
-                    sum = g.get(x[i]) == null ? sum : sum.add(g.get(x[i]).mul(w[i]).sum());
+                    Tensor gradient = g.get(x[i]);
+                    sum = gradient == null ? sum : sum.add(gradient.mul(w[i]).sum());
                 }
             }
             return sum;

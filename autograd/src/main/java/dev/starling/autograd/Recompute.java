@@ -42,16 +42,15 @@ public final class Recompute {
         Generator.State before = generator == null ? null : generator.state();
         Tensor output = Recorder.with(finder, () -> Scope.run(() -> stage.apply(input)));
         CustomVjp again = b -> {
-            Generator.State after = generator == null ? null : generator.state();
-            if (generator != null) {
-                generator.restore(before);
+            if (generator == null || before == null) {
+                return rerun(stage, b);
             }
+            Generator.State after = generator.state();
+            generator.restore(before);
             try {
                 return rerun(stage, b);
             } finally {
-                if (generator != null) {
-                    generator.restore(after);
-                }
+                generator.restore(after);
             }
         };
         tape.recordCustom(again, used.toArray(Tensor[]::new), new Tensor[] {output});

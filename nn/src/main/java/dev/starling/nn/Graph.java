@@ -9,7 +9,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
 import java.util.function.UnaryOperator;
-import org.jspecify.annotations.Nullable;
 
 /**
  * Layers that branch and join, written as a function of nodes:
@@ -27,8 +26,18 @@ import org.jspecify.annotations.Nullable;
  * result, the layer computes it in the same pass.
  */
 public final class Graph implements Layer {
-    private record Step(@Nullable String name, @Nullable Layer layer, int[] from, Function<Tensor[],
-            Tensor> compute) { }
+    /** What computes a node from the earlier nodes {@code from}, of which 0 is the input. */
+    private sealed interface Step {
+        int[] from();
+
+        Function<Tensor[], Tensor> compute();
+    }
+
+    /** A layer that is applied to a node. */
+    private record Applied(String name, Layer layer, int[] from, Function<Tensor[], Tensor> compute) implements Step { }
+
+    /** Nodes that are joined without a layer. */
+    private record Joined(int[] from, Function<Tensor[], Tensor> compute) implements Step { }
 
     private final List<Step> steps;
     private final int result;
@@ -66,7 +75,7 @@ public final class Graph implements Layer {
          * {@code name}.
          */
         public Node then(String name, Layer layer) {
-            return step(new Step(name, layer, new int[] {index}, in -> layer.apply(in[0])));
+            return step(new Applied(name, layer, new int[] {index}, in -> layer.apply(in[0])));
         }
 
         /** Returns the sum of two nodes. */
@@ -94,7 +103,7 @@ public final class Graph implements Layer {
                 }
                 from[i + 1] = others[i].index;
             }
-            return step(new Step(null, null, from, compute));
+            return step(new Joined(from, compute));
         }
 
         private Node step(Step step) {
@@ -111,20 +120,21 @@ public final class Graph implements Layer {
         int[] readers = new int[steps.size() + 1];
         readers[result]++;
         for (Step step : steps) {
-            for (int from : step.from) {
+            for (int from : step.from()) {
                 readers[from]++;
             }
         }
         List<Step> fused = new ArrayList<>(steps);
         for (int i = 0; i < steps.size(); i++) {
-            Step last = steps.get(i);
+            if (!(steps.get(i) instanceof Applied last)) {
+                continue;
+            }
+            Epilogue epilogue = last.layer.epilogue();
             int before = last.from[0] - 1;
-            Epilogue epilogue = last.layer == null ? Epilogue.NONE : last.layer.epilogue();
             if (epilogue != Epilogue.NONE && before >= 0 && readers[before + 1] == 1
-                    && steps.get(before).layer instanceof Fusible first) {
-                Step s = steps.get(before);
-                fused.set(before, new Step(s.name, first, s.from, in -> first.forward(in[0], epilogue)));
-                fused.set(i, new Step(last.name, last.layer, last.from, in -> in[0]));
+                    && steps.get(before) instanceof Applied s && s.layer instanceof Fusible first) {
+                fused.set(before, new Applied(s.name, first, s.from, in -> first.forward(in[0], epilogue)));
+                fused.set(i, new Applied(last.name, last.layer, last.from, in -> in[0]));
             }
         }
         return List.copyOf(fused);
@@ -141,11 +151,12 @@ public final class Graph implements Layer {
         values[0] = x;
         for (int i = 0; i < steps.size(); i++) {
             Step step = steps.get(i);
-            Tensor[] in = new Tensor[step.from.length];
+            Tensor[] in = new Tensor[step.from().length];
             for (int k = 0; k < in.length; k++) {
-                in[k] = values[step.from[k]];
+                in[k] = values[step.from()[k]];
             }
-            values[i + 1] = traced && step.layer != null ? step.layer.apply(in[0]) : step.compute.apply(in);
+            values[i + 1] = traced && step instanceof Applied applied ? applied.layer.apply(in[0])
+                    : step.compute().apply(in);
         }
         return values[result];
     }
@@ -153,8 +164,8 @@ public final class Graph implements Layer {
     @Override
     public void visit(Visitor visitor) {
         for (Step step : steps) {
-            if (step.layer != null) {
-                visitor.layer(step.name, step.layer);
+            if (step instanceof Applied applied) {
+                visitor.layer(applied.name, applied.layer);
             }
         }
     }

@@ -46,10 +46,11 @@ public final class Mode {
      * @throws TensorException if this thread is not in training mode
      */
     public static Generator generator() {
-        if (!isTraining()) {
+        Generator generator = CURRENT.isBound() ? CURRENT.get().generator : null;
+        if (generator == null) {
             throw TensorException.argument("mode", "layers draw random numbers only in training mode",
                     "call forward inside Mode.training(generator, body)");
         }
-        return CURRENT.get().generator;
+        return generator;
     }
 }

@@ -71,7 +71,7 @@ public final class Parameter implements AutoCloseable {
 
     /** Creates f32 weights on the current device that all have the value {@code element}. */
     public static Parameter filled(double element, long... shape) {
-        return of((s, g) -> Tensor.full(DType.F32, element, s.dims()), null, shape);
+        return new Parameter(detached(() -> Tensor.full(DType.F32, element, shape)), false);
     }
 
     /**

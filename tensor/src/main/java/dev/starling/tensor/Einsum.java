@@ -3,6 +3,7 @@ package dev.starling.tensor;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -18,7 +19,7 @@ public final class Einsum {
     private final String equation;
     private final Tensor[] operands;
     private final List<List<Integer>> terms = new ArrayList<>();
-    private List<Integer> output;
+    private List<Integer> output = List.of();
 
     private Einsum(String equation, Tensor... operands) {
         this.equation = equation;
@@ -147,7 +148,7 @@ public final class Einsum {
             Term next = reduced(diagonals(new Term(operands[i].to(meet), terms.get(i))), i, result);
             result = result == null ? next : contract(result, next, i);
         }
-        return result.as(output);
+        return Objects.requireNonNull(result, "an equation has operands").as(output);
     }
 
     /** Returns whether the output or an operand after {@code i} has this label. */

@@ -93,6 +93,10 @@ public final class Functions {
     public static Tensor scaledDotProductAttention(Tensor q, Tensor k, Tensor v, @Nullable Tensor mask, boolean causal,
             double dropout, double scale, @Nullable Generator generator) {
         if (dropout != 0) {
+            if (generator == null) {
+                throw TensorException.argument("attention", "dropout needs a generator",
+                        "pass a generator, or a dropout of 0");
+            }
             return dropout(Attention.weights(q, k, mask, causal, scale), dropout, generator).matmul(v);
         }
         Attention op = new Attention.ScaledDotProduct(scale, causal);

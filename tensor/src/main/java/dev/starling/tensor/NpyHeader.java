@@ -8,6 +8,7 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
@@ -86,14 +87,15 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
      */
     static NpyHeader parse(String source, String text) {
         Map<String, String> entries = new Parser(source, text).entries();
-        String descr = entries.get("descr");
+        String descr = Objects.requireNonNull(entries.get("descr"));
+        String order = Objects.requireNonNull(entries.get("fortran_order"));
         DType dtype = dtype(source, descr);
-        boolean fortran = switch (entries.get("fortran_order")) {
+        boolean fortran = switch (order) {
             case "True" -> true;
             case "False" -> false;
-            default -> throw fault(source, "fortran_order must be True or False, got " + entries.get("fortran_order"));
+            default -> throw fault(source, "fortran_order must be True or False, got " + order);
         };
-        Shape shape = shape(source, entries.get("shape"));
+        Shape shape = shape(source, Objects.requireNonNull(entries.get("shape")));
         boolean big = ByteOrder.nativeOrder() == ByteOrder.BIG_ENDIAN;
         boolean swapped = dtype.bytes() > 1 && (descr.charAt(1) == '>' ? !big : descr.charAt(1) == '<' && big);
         try {
@@ -170,6 +172,7 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
             return taken;
         }
 
+        /** Returns the three entries of a header. */
         Map<String, String> entries() {
             Map<String, String> entries = new HashMap<>();
             take("\\{");

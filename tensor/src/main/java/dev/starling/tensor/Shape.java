@@ -172,7 +172,7 @@ public final class Shape {
     }
 
     @Override
-    public boolean equals(Object o) {
+    public boolean equals(@Nullable Object o) {
         return this == o || o instanceof Shape s && Arrays.equals(dims, s.dims);
     }
 

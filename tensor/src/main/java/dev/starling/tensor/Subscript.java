@@ -5,6 +5,7 @@ import dev.starling.tensor.op.View;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 
 /**
  * Indices resolved against a tensor. Ranges, positions and new axes form a view of it; the elements that arrays and
@@ -203,7 +204,7 @@ final class Subscript {
             a = a.lt(0).where(a.add(size), a);
             linear = linear == null ? a : linear.mul(size).add(a);
         }
-        return linear;
+        return Objects.requireNonNull(linear, "a subscript with places has arrays");
     }
 
     /**

@@ -125,6 +125,8 @@ class FunctionsTest {
             assertFault(() -> Losses.huberLoss(p(3, 4), p(3, 4), Losses.Reduce.MEAN, 0));
             assertFault(() -> Functions.dropout(p(3, 4), 1, Generator.seeded(1)));
             assertFault(() -> Functions.scaledDotProductAttention(p(3, 4), p(3, 4), p(3, 4), false));
+            assertFault(() -> Functions.scaledDotProductAttention(p(3, 4, 4), p(3, 4, 4), p(3, 4, 4), null, false, 0.5,
+                    1, null));
         });
     }
 

@@ -22,6 +22,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The state of a run at one step, stored in a directory as two files. {@code step-N-DIGEST.safetensors} contains
@@ -269,7 +270,7 @@ public final class Checkpoint {
      * Reads the list of parts and checks that each exists with the right length. The reader of a part verifies its
      * content.
      */
-    private static List<Part> parts(Path manifest, Object listed) throws IOException {
+    private static List<Part> parts(Path manifest, @Nullable Object listed) throws IOException {
         List<Part> parts = new ArrayList<>();
         for (Object each : listed instanceof List<?> list ? list : List.of()) {
             if (!(each instanceof Map<?, ?> fields && fields.get("file") instanceof String file

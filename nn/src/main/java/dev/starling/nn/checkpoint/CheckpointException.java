@@ -11,7 +11,7 @@ import org.jspecify.annotations.Nullable;
 public final class CheckpointException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
-    private final transient Path path;
+    private final transient @Nullable Path path;
     private final String problem;
     private final String remedy;
 
@@ -23,7 +23,7 @@ public final class CheckpointException extends StarlingException {
      * @param remedy what the reader of the message can do about it
      * @param cause the underlying failure, or {@code null}
      */
-    public CheckpointException(@Nullable Path path, String problem, String remedy, @Nullable Throwable cause) {
+    public CheckpointException(Path path, String problem, String remedy, @Nullable Throwable cause) {
         this(path, path.toString(), problem, remedy, cause);
     }
 

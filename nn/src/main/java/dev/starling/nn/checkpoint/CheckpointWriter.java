@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -104,11 +105,12 @@ public final class CheckpointWriter implements AutoCloseable {
             return manifest;
         } catch (ExecutionException e) {
             writing = null;
-            switch (e.getCause()) {
+            Throwable cause = Objects.requireNonNull(e.getCause());
+            switch (cause) {
                 case RuntimeException failure -> throw failure;
                 case Error failure -> throw failure;
-                default -> throw new CheckpointException(directory, "was not written: " + e.getCause(),
-                        "see the cause", e.getCause());
+                default -> throw new CheckpointException(directory, "was not written: " + cause,
+                        "see the cause", cause);
             }
         } catch (TimeoutException e) {
             throw new CheckpointException(directory, "was not written in " + TIMEOUT, "check the disk", e);

@@ -146,14 +146,15 @@ public final class SafeTensors implements AutoCloseable {
 
     /** Writes to any sink. Tensors with larger elements are written first, so that all tensors are aligned. */
     static void write(Sink sink, Map<String, Parameter> tensors, Map<String, String> metadata) throws IOException {
-        List<String> names = new ArrayList<>(tensors.keySet());
-        names.sort((a, b) -> Integer.compare(tensors.get(b).value().dtype().bytes(),
-                tensors.get(a).value().dtype().bytes()));
+        List<Map.Entry<String, Parameter>> ordered = new ArrayList<>(tensors.entrySet());
+        ordered.sort((a, b) -> Integer.compare(b.getValue().value().dtype().bytes(),
+                a.getValue().value().dtype().bytes()));
         Map<String, SafeTensorsHeader.Entry> entries = new LinkedHashMap<>();
         long at = 0;
-        for (String name : names) {
-            Spec spec = tensors.get(name).value().spec();
-            entries.put(name, new SafeTensorsHeader.Entry(spec.dtype(), spec.shape(), at, at + spec.bytes()));
+        for (Map.Entry<String, Parameter> tensor : ordered) {
+            Spec spec = tensor.getValue().value().spec();
+            entries.put(tensor.getKey(),
+                    new SafeTensorsHeader.Entry(spec.dtype(), spec.shape(), at, at + spec.bytes()));
             at += spec.bytes();
         }
         byte[] json = new SafeTensorsHeader(metadata, entries).toJson().getBytes(StandardCharsets.UTF_8);
@@ -163,9 +164,9 @@ public final class SafeTensors implements AutoCloseable {
             start.put((byte) ' ');
         }
         sink.write(start.flip());
-        for (String name : names) {
+        for (Map.Entry<String, Parameter> tensor : ordered) {
             try (Scope scope = Scope.open("save")) {
-                MemorySegment elements = tensors.get(name).value().to(Device.cpu()).contiguous().segment();
+                MemorySegment elements = tensor.getValue().value().to(Device.cpu()).contiguous().segment();
                 for (long i = 0; i < elements.byteSize(); i += CHUNK) {
                     sink.write(elements.asSlice(i, Math.min(CHUNK, elements.byteSize() - i)).asByteBuffer());
                 }

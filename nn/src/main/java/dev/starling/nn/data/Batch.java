@@ -26,23 +26,36 @@ public final class Batch {
     private final MemorySegment[] segments;
     /** The tensors of all fields, for each number of rows that has occurred so far. */
     private Tensor[][] tensors = new Tensor[0][];
+    /** Set by {@link #assign}, which precedes every use. */
+    @SuppressWarnings("NullAway.Init")
     private EpochPlan plan;
     private int number;
     private int size;
     private int rows;
-    /** The device that the batch is uploaded to, or {@code null} if the batch stays on the host. */
-    private @Nullable Device device;
-    private Uploader uploader;
-    /**
-     * On the device: one buffer per field with room for the largest batch, and views of it that match {@link #tensors}.
-     */
-    private Tensor[] buffers;
-    private Tensor[][] delivered;
+    /** The batch on the device that it is uploaded to, or {@code null} if it stays on the host. */
+    private @Nullable Upload upload;
     /**
      * The failure of the worker that filled this batch, or {@code null}. The worker writes it before it publishes the
      * batch.
      */
     @Nullable LoadException failure;
+
+    /**
+     * The batch on a device whose memory the host cannot access.
+     *
+     * @param device that the batch is uploaded to
+     * @param uploader copies it
+     * @param buffers one per field, with room for the largest batch
+     * @param delivered views of the buffers that match {@link #tensors}
+     */
+    private record Upload(Device device, Uploader uploader, Tensor[] buffers, Tensor[][] delivered) {
+        void close() {
+            uploader.close();
+            for (Tensor buffer : buffers) {
+                buffer.close();
+            }
+        }
+    }
 
     Batch(List<Field> fields) {
         this.fields = fields;
@@ -50,7 +63,7 @@ public final class Batch {
     }
 
     /** Assigns batch {@code newNumber} of an epoch to this slot, to be delivered to {@code target}. */
-    void assign(EpochPlan newPlan, int newNumber, @Nullable Device target) {
+    void assign(EpochPlan newPlan, int newNumber, Device target) {
         plan = newPlan;
         number = newNumber;
         size = newPlan.size(newNumber);
@@ -71,52 +84,54 @@ public final class Batch {
 
     /** Allocates memory on the device if necessary and lends it to the worker that fills the batch. */
     private void prepareUpload(@Nullable Device target) {
-        if (target != device || target != null && delivered.length != tensors.length) {
+        if (upload != null && (upload.device != target || upload.delivered.length != tensors.length)) {
             close();
-            device = target;
-            if (target != null) {
-                uploader = target.backend().uploader();
-                buffers = new Tensor[segments.length];
-                delivered = new Tensor[tensors.length][];
-                Scope.detached(() -> {
-                    Arrays.setAll(buffers, i -> Storage.allocate(new Spec(fields.get(i).dtype(),
-                            fields.get(i).shape().insert(0, tensors.length - 1), target)));
-                    return null;
-                });
-            }
         }
-        if (target != null) {
-            if (delivered[size] == null) {
-                delivered[size] = new Tensor[buffers.length];
-                Arrays.setAll(delivered[size], i -> buffers[i].storage().view(
-                        buffers[i].spec().with(tensors[size][i].shape()), buffers[i].strides(), 0));
-            }
-            uploader.lend();
+        if (target == null) {
+            return;
         }
+        if (upload == null) {
+            Tensor[] memory = buffers(target);
+            upload = new Upload(target, target.backend().uploader(), memory, new Tensor[tensors.length][]);
+        }
+        Tensor[] buffers = upload.buffers;
+        Tensor[][] delivered = upload.delivered;
+        if (delivered[size] == null) {
+            delivered[size] = new Tensor[buffers.length];
+            Arrays.setAll(delivered[size], i -> buffers[i].storage().view(
+                    buffers[i].spec().with(tensors[size][i].shape()), buffers[i].strides(), 0));
+        }
+        upload.uploader.lend();
+    }
+
+    private Tensor[] buffers(Device target) {
+        return Scope.detached(() -> {
+            Tensor[] buffers = new Tensor[segments.length];
+            Arrays.setAll(buffers, i -> Storage.allocate(new Spec(fields.get(i).dtype(),
+                    fields.get(i).shape().insert(0, tensors.length - 1), target)));
+            return buffers;
+        });
     }
 
     /** Starts the upload if the batch goes to another device. Called by the worker that filled the batch. */
     void send() {
-        for (int i = 0; device != null && i < segments.length; i++) {
-            uploader.copy(segments[i].address(), buffers[i].address(), fields.get(i).bytes() * size);
+        for (int i = 0; upload != null && i < segments.length; i++) {
+            upload.uploader.copy(segments[i].address(), upload.buffers[i].address(), fields.get(i).bytes() * size);
         }
     }
 
     /** Makes the device wait until the upload is complete. Called by the reader. */
     void receive() {
-        if (device != null) {
-            uploader.await();
+        if (upload != null) {
+            upload.uploader.await();
         }
     }
 
     /** Frees the memory on the device. Called when no worker fills this batch any more. */
     void close() {
-        if (device != null) {
-            uploader.close();
-            for (Tensor buffer : buffers) {
-                buffer.close();
-            }
-            device = null;
+        if (upload != null) {
+            upload.close();
+            upload = null;
         }
     }
 
@@ -160,7 +175,7 @@ public final class Batch {
 
     /** Returns a field of all examples, {@code [size, *field]}, on the device to which the loader delivers. */
     public Tensor tensor(int field) {
-        return (device == null ? tensors : delivered)[size][field];
+        return (upload == null ? tensors : upload.delivered)[size][field];
     }
 
     /** Returns the first field, which is the input of the model. */

@@ -20,6 +20,8 @@ final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoClose
     private final FileChannel file;
     private final Sha256 digest = new Sha256();
     private final long lengthBytes;
+    /** Set by {@link #onSubscribe}, the first signal. */
+    @SuppressWarnings("NullAway.Init")
     private Flow.Subscription subscription;
     private volatile long received;
     private volatile @Nullable IOException failure;

@@ -12,6 +12,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -156,7 +157,8 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
                 }
             }
         } catch (ExecutionException e) {
-            throw body.failure() != null ? body.failure() : new IOException(reason(e.getCause()), e);
+            IOException failure = body.failure();
+            throw failure != null ? failure : new IOException(reason(Objects.requireNonNull(e.getCause())), e);
         } finally {
             response.cancel(true);
         }

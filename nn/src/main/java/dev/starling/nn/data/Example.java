@@ -13,6 +13,8 @@ public final class Example {
     private final List<Field> fields;
     private final float[][] scratch;
     private final long seed;
+    /** Set by {@link #moveTo}, which precedes every use. */
+    @SuppressWarnings("NullAway.Init")
     private Batch batch;
     private int row;
 

@@ -52,7 +52,7 @@ public record IdxFile(int[] dims, byte[] data) {
         } catch (EOFException e) {
             throw new DataException(file, "a complete IDX file", "a file that ends early", REMEDY, e);
         } catch (ZipException e) {
-            throw new DataException(file, "intact gzip data", e.getMessage(), REMEDY, e);
+            throw new DataException(file, "intact gzip data", String.valueOf(e.getMessage()), REMEDY, e);
         } catch (IOException e) {
             throw new DataException(file, "a readable file", e.toString(), "check that the file exists and is readable",
                     e);

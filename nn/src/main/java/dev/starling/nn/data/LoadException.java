@@ -1,6 +1,7 @@
 package dev.starling.nn.data;
 
 import dev.starling.errors.StarlingException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A batch could not be prepared: an example cannot be read, workers did not deliver in time, or the loader is closed.
@@ -10,7 +11,7 @@ public final class LoadException extends StarlingException {
 
     private final int index;
 
-    LoadException(String message, int index, Throwable cause) {
+    LoadException(String message, int index, @Nullable Throwable cause) {
         super(message, cause);
         this.index = index;
     }
@@ -24,7 +25,7 @@ public final class LoadException extends StarlingException {
         return new LoadException("batch " + batch + " of epoch " + epoch + " cannot be uploaded: " + cause, -1, cause);
     }
 
-    static LoadException ofClosed(Throwable cause) {
+    static LoadException ofClosed(@Nullable Throwable cause) {
         return new LoadException("the loader is closed; build a new one", -1, cause);
     }
 

@@ -102,7 +102,7 @@ public final class ContrastiveDivergence implements Layer {
         Tensor reconstruction = withoutRecording(() -> machine.visible(machine.forward(v)));
         Tensor error = withoutRecording(() -> reconstruction.sub(v).square().mean(1));
         Tensor samples = !Mode.isTraining() ? reconstruction : withoutRecording(() -> chains == null
-                ? sample(v, Mode.generator()) : advanceChains(Mode.generator()));
+                ? sample(v, Mode.generator()) : advance(chains, Mode.generator()));
         Tensor model = machine.freeEnergy(samples);
         Tensor difference = machine.freeEnergy(v).sub(samples.size(0) == v.size(0) ? model : model.mean());
         return Tensor.stack(1, difference, error);
@@ -123,9 +123,9 @@ public final class ContrastiveDivergence implements Layer {
         }
     }
 
-    private Tensor advanceChains(Generator generator) {
-        Tensor end = sample(chains.value(), generator);
-        Tensor.apply(new Update.Assign(), chains.value(), end);
+    private Tensor advance(Parameter start, Generator generator) {
+        Tensor end = sample(start.value(), generator);
+        Tensor.apply(new Update.Assign(), start.value(), end);
         return end;
     }
 

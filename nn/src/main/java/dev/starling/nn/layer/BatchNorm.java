@@ -71,11 +71,10 @@ public final class BatchNorm implements Fusible {
     }
 
     /** Moves the running statistics towards those of the batch. The variance is unbiased (divided by n - 1). */
-    private Tensor updateRunning(Norms.Batch batch, Tensor x) {
+    private Tensor[] updateRunning(Norms.Batch batch, Tensor x) {
         double n = (double) x.count() / x.size(1);
-        Tensor.apply(new Update.RunningStatistics(momentum, epsilon, n / (n - 1)), runningMean.value(), batch.mean(),
-                runningVariance.value(), batch.inverseDeviation());
-        return null;
+        return Tensor.apply(new Update.RunningStatistics(momentum, epsilon, n / (n - 1)), runningMean.value(),
+                batch.mean(), runningVariance.value(), batch.inverseDeviation());
     }
 
     @Override

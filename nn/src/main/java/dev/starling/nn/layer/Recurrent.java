@@ -15,6 +15,7 @@ import dev.starling.tensor.op.Recurrence.Cell;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -122,7 +123,7 @@ public final class Recurrent implements Layer {
         return new Result(y, new State(Tensor.stack(0, h), cell == Cell.LSTM ? Tensor.stack(0, c) : null));
     }
 
-    private void requireState(@Nullable State state, Tensor x) {
+    private void requireState(State state, Tensor x) {
         long[] expected = {(long) layers * directions, x.rank() == 3 ? x.size(timeFirst ? 1 : 0) : 0, units};
         for (Tensor s : cell == Cell.LSTM ? new Tensor[] {state.h, state.c} : new Tensor[] {state.h}) {
             if (s == null || !Arrays.equals(s.shape().dims(), expected)) {
@@ -169,7 +170,7 @@ public final class Recurrent implements Layer {
         boolean reverse = i % directions == 1;
         return switch (cell) {
             case LSTM -> Recurrences.lstm(x, h, state == null ? null
-                    : state.c.narrow(0, i, 1).squeeze(0).to(x.dtype()), w, reverse, lengths);
+                    : Objects.requireNonNull(state.c).narrow(0, i, 1).squeeze(0).to(x.dtype()), w, reverse, lengths);
             case GRU -> Recurrences.gru(x, h, w, reverse, lengths);
             case TANH, RELU -> Recurrences.rnn(x, h, w, cell == Cell.RELU, reverse, lengths);
         };

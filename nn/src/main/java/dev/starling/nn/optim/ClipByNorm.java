@@ -76,7 +76,7 @@ public final class ClipByNorm implements Optimizer {
     }
 
     /** Computes the norm and stores it in {@link #norm}. Returns {@code null} if there is no gradient. */
-    private Tensor computeNorm(Tensor[] gradients) {
+    private @Nullable Tensor computeNorm(Tensor[] gradients) {
         Tensor[] sums = new Tensor[gradients.length];
         int n = 0;
         for (Tensor g : gradients) {

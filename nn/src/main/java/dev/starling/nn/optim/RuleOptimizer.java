@@ -36,9 +36,9 @@ final class RuleOptimizer implements Optimizer {
      * On a device whose memory the host cannot access: finite if the last step's gradients were. Otherwise
      * {@code null}.
      */
-    private Parameter check;
+    private @Nullable Parameter check;
     /** The gradients of the last step if {@link #check} refers to them, otherwise {@code null}. */
-    private Tensor[] checked;
+    private Tensor @Nullable [] checked;
 
     RuleOptimizer(OptimizerBuilder<?> builder) {
         List<Parameter> trained = new ArrayList<>();
@@ -244,12 +244,12 @@ final class RuleOptimizer implements Optimizer {
 
     @Override
     public boolean skipped() {
-        return checked != null && !Double.isFinite(check.value().item());
+        return checked != null && check != null && !Double.isFinite(check.value().item());
     }
 
     @Override
     public void requireFinite() {
-        if (skipped()) {
+        if (checked != null && skipped()) {
             requireFinite(checked);
             throw notFinite(List.of(), "the sum of a gradient's elements is infinite or NaN");
         }

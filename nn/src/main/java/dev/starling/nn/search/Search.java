@@ -42,9 +42,9 @@ public final class Search {
     private final ModelDescription model;
     private final Recipe<Loss> loss;
     private final Map<String, List<String>> choices = new LinkedHashMap<>();
-    private Recipe<Metric> metric;
+    private @Nullable Recipe<Metric> metric;
     private Consumer<Trial> listener = _ -> { };
-    private TrialStore store;
+    private @Nullable TrialStore store;
     private int epochs = 1;
     private int samples;
     private int factor;
@@ -244,13 +244,12 @@ public final class Search {
 
     /** Returns a combination of the grid, in which the values of the last setting change fastest. */
     private Map<String, String> combination(long place) {
-        List<String> names = new ArrayList<>(choices.keySet());
         Map<String, String> settings = new LinkedHashMap<>();
-        names.forEach(name -> settings.put(name, ""));
+        choices.keySet().forEach(name -> settings.put(name, ""));
         long rest = place;
-        for (String name : names.reversed()) {
-            List<String> values = choices.get(name);
-            settings.put(name, values.get((int) (rest % values.size())));
+        for (Map.Entry<String, List<String>> choice : new ArrayList<>(choices.entrySet()).reversed()) {
+            List<String> values = choice.getValue();
+            settings.put(choice.getKey(), values.get((int) (rest % values.size())));
             rest /= values.size();
         }
         return settings;

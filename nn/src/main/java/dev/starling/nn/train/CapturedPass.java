@@ -29,11 +29,22 @@ final class CapturedPass {
     private final Consumer<Tensor> onLoss;
     private final IntConsumer onGradient;
     private final Program.MarkListener markListener = this::onMark;
-    private @Nullable Program program;
-    private @Nullable Form form;
-    /** The result of each replay, which consists of the same tensors; {@code null} before the first. */
-    private @Nullable BatchResult replayed;
+    private @Nullable Replay replay;
+    /** The form of the last batch, or {@code null}. */
     private @Nullable Form last;
+
+    /** The captured program, for batches of one form. */
+    private static final class Replay {
+        private final Program program;
+        private final Form form;
+        /** The result of each replay, which consists of the same tensors; {@code null} before the first. */
+        private @Nullable BatchResult result;
+
+        Replay(Program program, Form form) {
+            this.program = program;
+            this.form = form;
+        }
+    }
 
     /** The properties in which a batch must equal the captured one for the program to be replayed. */
     private record Form(Spec input, Spec target, double weight) {
@@ -72,14 +83,15 @@ final class CapturedPass {
 
     /** Replays, captures or runs the pass for a batch, which is the only one of its step. */
     BatchResult run(StepBatch batch) {
-        if (program != null && !program.isCurrent()) {
+        if (replay != null && !replay.program.isCurrent()) {
             close();
         }
-        if (program != null && form.fits(batch)) {
-            last = form;
-            Tensor[] outputs = program.run(markListener, batch.input(), batch.target());
-            replayed = replayed == null ? result(outputs, batch) : replayed;
-            return replayed;
+        if (replay != null && replay.form.fits(batch)) {
+            last = replay.form;
+            Tensor[] outputs = replay.program.run(markListener, batch.input(), batch.target());
+            BatchResult result = replay.result == null ? result(outputs, batch) : replay.result;
+            replay.result = result;
+            return result;
         }
         if (last == null || !last.fits(batch)) {
             last = Form.of(batch);
@@ -88,9 +100,8 @@ final class CapturedPass {
         close();
         Program.Captured captured = Program.capture(generator, inputs -> outputs(pass.apply(StepBatch.single(inputs[0],
                 inputs[1], batch.weight()))), batch.input().to(device), batch.target().to(device));
-        program = captured.program();
-        form = Form.of(batch);
-        last = form;
+        last = Form.of(batch);
+        replay = new Replay(captured.program(), last);
         return result(captured.outputs(), batch);
     }
 
@@ -116,10 +127,9 @@ final class CapturedPass {
     }
 
     void close() {
-        if (program != null) {
-            program.close();
-            program = null;
-            replayed = null;
+        if (replay != null) {
+            replay.program.close();
+            replay = null;
         }
         last = null;
     }

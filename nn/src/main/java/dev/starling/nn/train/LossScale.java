@@ -7,6 +7,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -25,9 +26,14 @@ final class LossScale {
     private int finiteSteps;
     private long skipped;
     /** The scale and 1/scale on the device, stored in tensors so that all steps consist of the same operations. */
-    private @Nullable Tensor factor;
-    private @Nullable Tensor inverse;
+    private @Nullable Factors factors;
     private double uploaded;
+
+    private record Factors(Tensor scale, Tensor inverse) {
+        Factors(Device device) {
+            this(scalar(device), scalar(device));
+        }
+    }
 
     double scale() {
         return scale;
@@ -39,15 +45,14 @@ final class LossScale {
 
     /** Copies the scale to a device. Must be called at the start of a step. */
     void upload(Device device) {
-        if (factor == null || factor.device() != device) {
+        if (factors == null || factors.scale.device() != device) {
             close();
-            factor = scalar(device);
-            inverse = scalar(device);
+            factors = new Factors(device);
             uploaded = 0;
         }
         if (uploaded != scale) {
-            set(factor, scale);
-            set(inverse, 1 / scale);
+            set(factors.scale, scale);
+            set(factors.inverse, 1 / scale);
             uploaded = scale;
         }
     }
@@ -63,11 +68,15 @@ final class LossScale {
     }
 
     Tensor multiply(Tensor loss) {
-        return loss.mul(factor);
+        return loss.mul(factors().scale);
     }
 
     Tensor divide(Tensor gradient) {
-        return gradient.mul(inverse);
+        return gradient.mul(factors().inverse);
+    }
+
+    private Factors factors() {
+        return Objects.requireNonNull(factors, "upload first");
     }
 
     /** Adjusts the scale after a step whose gradients were finite or not. */
@@ -100,10 +109,10 @@ final class LossScale {
     }
 
     void close() {
-        if (factor != null) {
-            factor.close();
-            inverse.close();
-            factor = null;
+        if (factors != null) {
+            factors.scale.close();
+            factors.inverse.close();
+            factors = null;
         }
     }
 }

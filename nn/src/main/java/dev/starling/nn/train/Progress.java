@@ -1,6 +1,7 @@
 package dev.starling.nn.train;
 
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** The progress of a run. Each run has one such object, which changes while the run continues. */
 public final class Progress {
@@ -167,7 +168,7 @@ public final class Progress {
         return stopped;
     }
 
-    EpochReport report(Scores training, Scores heldOut) {
+    EpochReport report(Scores training, @Nullable Scores heldOut) {
         double seconds = epochNs / 1e9;
         return new EpochReport(epoch, step, training, heldOut, seconds,
                 seconds == 0 ? 0 : epochExamples / seconds);

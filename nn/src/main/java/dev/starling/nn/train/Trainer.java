@@ -16,6 +16,7 @@ import java.nio.file.Path;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
@@ -219,9 +220,10 @@ public final class Trainer {
     /** Returns the sums over this rank's part of the held-out data. */
     private double[] evaluate() {
         Averages measured = new Averages(config.metrics);
-        config.heldOut.share(strategy.share().ofHeldOut());
-        double[] sums = config.precision.run(() -> Scores.sums(config.model, config.loss, config.heldOut, measured));
-        config.heldOut.share(Share.WHOLE);
+        DataLoader heldOut = Objects.requireNonNull(config.heldOut);
+        heldOut.share(strategy.share().ofHeldOut());
+        double[] sums = config.precision.run(() -> Scores.sums(config.model, config.loss, heldOut, measured));
+        heldOut.share(Share.WHOLE);
         return sums;
     }
 
@@ -246,7 +248,7 @@ public final class Trainer {
             averages.save(notes, sums);
             reportSaved();
             writer.save(progress.step, state.tensors(), notes,
-                    StepsElsewhere.of(strategy).saveParts(config.directory));
+                    StepsElsewhere.of(strategy).saveParts(Objects.requireNonNull(config.directory)));
         }
         return outcome;
     }

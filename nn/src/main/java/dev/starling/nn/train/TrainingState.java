@@ -31,21 +31,23 @@ public final class TrainingState {
 
     private final Layer model;
     private final Optimizer optimizer;
-    private final DataLoader data;
+    /** {@code null} if the caller performs the steps without a trainer. */
+    private final @Nullable DataLoader data;
     private final Progress progress;
     /** {@code null} if the loss is not scaled. */
     private final @Nullable LossScale scale;
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
     /** Directory of the checkpoints to resume from, or {@code null} if this run starts from the beginning. */
-    private Path resumeDirectory;
+    private @Nullable Path resumeDirectory;
     private boolean skipDamaged;
-    private Checkpoint source;
+    /** {@code null} if this process has not resumed. */
+    private @Nullable Checkpoint source;
     private long seed;
     private boolean restored;
     /** Whether no other process has the same examples. */
     private boolean ownData;
 
-    TrainingState(Layer model, Optimizer optimizer, DataLoader data, long seed, Progress progress,
+    TrainingState(Layer model, Optimizer optimizer, @Nullable DataLoader data, long seed, Progress progress,
             @Nullable LossScale scale) {
         this.model = model;
         this.optimizer = optimizer;
@@ -112,7 +114,7 @@ public final class TrainingState {
      * Sets the directory to resume from if it contains a checkpoint, or {@code null}, and whether damaged checkpoints
      * are skipped.
      */
-    void resumeFrom(Path directory, boolean damagedAreSkipped) {
+    void resumeFrom(@Nullable Path directory, boolean damagedAreSkipped) {
         resumeDirectory = directory;
         skipDamaged = damagedAreSkipped;
     }
@@ -237,7 +239,8 @@ public final class TrainingState {
             restore(notes);
             progress.averages.restore(notes);
         } catch (TensorException e) {
-            throw new CheckpointException(checkpoint.path(), e.getMessage(), "use a checkpoint that this run saved", e);
+            throw new CheckpointException(checkpoint.path(), String.valueOf(e.getMessage()),
+                    "use a checkpoint that this run saved", e);
         }
         // A strategy reads the tensors that it kept when it calls keep(); other strategies do not need them.
         checkpoint.into(tensors, name -> name.startsWith(STRATEGY));

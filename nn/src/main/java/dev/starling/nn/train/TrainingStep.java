@@ -21,6 +21,7 @@ import java.util.IdentityHashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -198,7 +199,7 @@ public final class TrainingStep implements AutoCloseable {
     Outcome run(Iterator<Batch> batches, int count, long rows, TrainingState state, Averages averages) {
         try (Scope scope = Scope.open("step")) {
             state.randomize(generator, strategy.rank());
-            BatchResult unread = BatchResult.EMPTY;
+            BatchResult unread = null;
             for (int i = 1; i <= count; i++) {
                 Batch batch = batches.next();
                 double weight = batch.size() / (double) rows;
@@ -228,11 +229,14 @@ public final class TrainingStep implements AutoCloseable {
         }
     }
 
-    /** Runs the forward and backward pass of a batch, and passes gradients that are final to the strategy. */
-    private BatchResult differentiate(StepBatch batch) {
+    /**
+     * Runs the forward and backward pass of a batch, and passes gradients that are final to the strategy. Returns
+     * {@code null} if the batch has no rows.
+     */
+    private @Nullable BatchResult differentiate(StepBatch batch) {
         updateParameters();
         stream.beforeForward(batch.input());
-        BatchResult result = BatchResult.EMPTY;
+        BatchResult result = null;
         if (batch.input().size(0) > 0) {
             if (scale != null) {
                 scale.upload(device);
@@ -289,7 +293,7 @@ public final class TrainingStep implements AutoCloseable {
 
     /** Stores the gradient of a batch, or adds it to those of earlier batches of the step. */
     private void gather(StepBatch batch, Tensor parameter, Tensor gradient) {
-        int index = indices.get(parameter);
+        int index = Objects.requireNonNull(indices.get(parameter));
         // This tensor lives until the step's scope closes.
         if (scale == null) {
             gradient.storage().unhold();
@@ -323,9 +327,9 @@ public final class TrainingStep implements AutoCloseable {
         }
     }
 
-    /** Reads the loss of a batch and returns it; 0 if the batch has no rows. */
-    private double readLoss(BatchResult batch, @Nullable Averages averages) {
-        if (batch.isEmpty()) {
+    /** Reads the loss of a batch and returns it; 0 if there is none, because the batch has no rows. */
+    private double readLoss(@Nullable BatchResult batch, @Nullable Averages averages) {
+        if (batch == null) {
             return 0;
         }
         double value = batch.loss().item();
@@ -340,9 +344,9 @@ public final class TrainingStep implements AutoCloseable {
      * Performs the optimiser's step, guarded by a loss that has not been read yet, and then reads and returns the loss.
      * When the host waits for it, all work of the step has been queued.
      */
-    private double update(BatchResult unread, @Nullable Averages averages) {
+    private double update(@Nullable BatchResult unread, @Nullable Averages averages) {
         long steps = optimizer.steps();
-        Tensor guard = unread.loss() == null || unread.loss().rank() == 0 ? unread.loss() : unread.loss().reshape();
+        Tensor guard = unread == null ? null : unread.loss().rank() == 0 ? unread.loss() : unread.loss().reshape();
         boolean overflows = scale != null && device.backend().hostVisible() && optimizer.notFinite(gradients) >= 0;
         if (!overflows) {
             optimizer.step(guard, gradients);

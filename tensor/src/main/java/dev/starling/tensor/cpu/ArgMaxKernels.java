@@ -11,6 +11,7 @@ import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Reduction;
 import java.lang.foreign.ValueLayout;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Kernels of {@code argmax} and {@code argmin} on f32. They find the extreme element of each row, then its first
@@ -23,7 +24,7 @@ final class ArgMaxKernels {
     }
 
     /** Returns the result, or {@code null} unless either a single dimension or the last ones are reduced. */
-    static Tensor[] run(Reduction op, Tensor operand, Spec output, boolean max) {
+    static Tensor @Nullable [] run(Reduction op, Tensor operand, Spec output, boolean max) {
         int axis = innermost(op.axes(), operand.rank());
         if (axis < 0) {
             return null;

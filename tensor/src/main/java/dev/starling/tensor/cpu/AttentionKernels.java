@@ -14,6 +14,8 @@ import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.Where;
 import dev.starling.tensor.spi.Strides;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Kernels of {@link Attention} in f32; 16-bit operands are widened first. Queries, keys and values are read by their
@@ -24,11 +26,11 @@ final class AttentionKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Attention op, Tensor[] inputs, Spec[] outputs) {
+    static Tensor @Nullable [] run(Attention op, Tensor[] inputs, Spec[] outputs) {
         return run(op, inputs, outputs, RowLoops.FASTEST.attention());
     }
 
-    static Tensor[] run(Attention op, Tensor[] inputs, Spec[] outputs, AttentionRows rows) {
+    static Tensor @Nullable [] run(Attention op, Tensor[] inputs, Spec[] outputs, AttentionRows rows) {
         if (inputs[0].dtype() == DType.F64 || !OneDnn.supports(ElementType.F32)) {
             return null;
         }
@@ -102,7 +104,8 @@ final class AttentionKernels {
         }
         try (Tensor zero = filled(0, mask); Tensor hidden = filled(Float.NEGATIVE_INFINITY, mask)) {
             Spec same = spec.with(mask.shape());
-            try (Tensor numbers = ElementwiseKernels.run(new Where(), new Tensor[] {mask, zero, hidden}, same)[0]) {
+            try (Tensor numbers = Objects.requireNonNull(
+                    ElementwiseKernels.run(new Where(), new Tensor[] {mask, zero, hidden}, same))[0]) {
                 return assignedRowMajor(numbers, spec);
             }
         }

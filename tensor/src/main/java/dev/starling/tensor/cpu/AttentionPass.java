@@ -13,6 +13,8 @@ import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.spi.Block;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Attention in f32, by blocks of queries. The scores of a block with all its visible keys are computed together and
@@ -32,7 +34,7 @@ final class AttentionPass {
     private final Tensor q;
     private final Tensor k;
     private final Tensor v;
-    private final Tensor mask;
+    private final @Nullable Tensor mask;
     private final AttentionRows rows;
     private final Shape lead;
     private final int queries;
@@ -43,7 +45,7 @@ final class AttentionPass {
     private final int blocks;
 
     /** Operands, and the mask, which is added to the scores, are f32 with contiguous rows. */
-    AttentionPass(Attention op, Tensor q, Tensor k, Tensor v, Tensor mask, AttentionRows rows) {
+    AttentionPass(Attention op, Tensor q, Tensor k, Tensor v, @Nullable Tensor mask, AttentionRows rows) {
         scale = (float) op.scale();
         causal = op.causal();
         this.q = q;
@@ -51,7 +53,8 @@ final class AttentionPass {
         this.v = v;
         this.mask = mask;
         this.rows = rows;
-        lead = Shape.broadcast(Shape.broadcast(lead(q), lead(k)), lead(v));
+        lead = Objects.requireNonNull(Shape.broadcast(
+                Objects.requireNonNull(Shape.broadcast(lead(q), lead(k))), lead(v)));
         queries = Math.toIntExact(q.size(-2));
         keys = Math.toIntExact(k.size(-2));
         width = Math.toIntExact(q.size(-1));

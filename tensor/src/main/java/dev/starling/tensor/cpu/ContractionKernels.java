@@ -9,8 +9,10 @@ import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Contraction;
-import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.FormulaOp;
 import dev.starling.tensor.op.Reduction;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Kernels of {@link Contraction} operations, by oneDNN, for the types that it supports on this processor. Operands are
@@ -23,7 +25,7 @@ final class ContractionKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Contraction op, Tensor[] in, Spec[] outputs) {
+    static Tensor @Nullable [] run(Contraction op, Tensor[] in, Spec[] outputs) {
         ElementType type = ElementType.of(in[0].dtype());
         long summands = op instanceof Contraction.LinearWeightGradient ? in[0].size(0) : in[0].size(-1);
         if (type == null || !OneDnn.supports(type) || outputs[0].shape().count() == 0 || summands == 0) {
@@ -34,7 +36,8 @@ final class ContractionKernels {
             case Contraction.Linear l -> linear(type, l, in, outputs[0]);
             case Contraction.LinearInputGradient g -> {
                 Tensor y = matmul(type, in[0], in[1], outputs[0]);
-                ElementwiseKernels.into(y, g.epilogue().gradient(), CopyKernels.dense(in[2]), y);
+                FormulaOp gradient = Objects.requireNonNull(g.epilogue().gradient());
+                ElementwiseKernels.into(y, gradient, CopyKernels.dense(in[2]), y);
                 yield new Tensor[] {y};
             }
             case Contraction.LinearWeightGradient _ -> new Tensor[] {
@@ -86,11 +89,12 @@ final class ContractionKernels {
             request.batch(x.size(i), x.strides()[i], 0, sums.strides()[i]);
         }
         request.run();
-        if (op.epilogue() == Epilogue.NONE) {
+        FormulaOp activation = op.epilogue().activation();
+        if (activation == null) {
             return new Tensor[] {sums};
         }
         Tensor y = op.keeps() ? Storage.allocate(output) : sums;
-        ElementwiseKernels.into(y, op.epilogue().activation(), sums);
+        ElementwiseKernels.into(y, activation, sums);
         return op.keeps() ? new Tensor[] {y, sums} : new Tensor[] {y};
     }
 

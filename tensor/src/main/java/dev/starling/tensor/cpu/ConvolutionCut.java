@@ -14,6 +14,8 @@ import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A convolution that oneDNN cannot compute as it stands, because parts of it read only padding or {@link OneDnnFault}
@@ -46,7 +48,7 @@ final class ConvolutionCut {
      * Returns the reduced convolution, or {@code null} if oneDNN computes this one correctly as it stands, as it does
      * nearly all.
      */
-    static ConvolutionCut of(ElementType type, Pass pass, ConvolutionShape shape) {
+    static @Nullable ConvolutionCut of(ElementType type, Pass pass, ConvolutionShape shape) {
         boolean whole = true;
         for (int i = 0; i < shape.spatialDims(); i++) {
             whole &= ConvolutionAxis.isWhole(shape.in()[i], shape.kernel()[i], shape.out()[i], shape.stride()[i],
@@ -159,8 +161,8 @@ final class ConvolutionCut {
         Arrays.setAll(others, i -> i == 0 ? 0 : i + 1);
         Reduction sum = new Reduction.Sum(Axes.of(in[1].shape(), others), false);
         Tensor[] bias = ReductionKernels.run(sum, in[1], outputs[1]);
-        return new Tensor[] {weight, (bias != null ? bias : Widened.run(sum, new Tensor[] {in[1]},
-            new Spec[] {outputs[1]}))[0]};
+        return new Tensor[] {weight, Objects.requireNonNull(bias != null ? bias
+                : Widened.run(sum, new Tensor[] {in[1]}, new Spec[] {outputs[1]}))[0]};
     }
 
     /** Returns whether no tap reads a pixel of the image. */
@@ -185,7 +187,7 @@ final class ConvolutionCut {
         return Arrays.stream(axes).anyMatch(axis -> axis.pixelStep() > 1);
     }
 
-    private static void fill(Tensor y, Tensor bias) {
+    private static void fill(Tensor y, @Nullable Tensor bias) {
         if (bias == null) {
             ALL.asSlice(y.address(), y.spec().bytes()).fill((byte) 0);
             return;

@@ -13,6 +13,7 @@ import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Kernels of {@link Convolution} operations, by oneDNN, for the types that it supports on this processor. Resulting
@@ -23,7 +24,7 @@ final class ConvolutionKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Convolution op, Tensor[] inputs, Spec[] outputs) {
+    static Tensor @Nullable [] run(Convolution op, Tensor[] inputs, Spec[] outputs) {
         ElementType type = ElementType.of(inputs[0].dtype());
         if (type == null || !OneDnn.supports(type) || isEmpty(inputs) || outputs[0].shape().count() == 0) {
             return null;
@@ -40,7 +41,7 @@ final class ConvolutionKernels {
         };
     }
 
-    private static Tensor[] forward(ElementType type, Convolution.Conv op, Tensor[] in, Spec output) {
+    private static Tensor @Nullable [] forward(ElementType type, Convolution.Conv op, Tensor[] in, Spec output) {
         ConvolutionShape shape = shape(op, in[0].shape(), in[1].shape(), output.shape());
         ConvolutionCut cut = ConvolutionCut.of(type, Pass.FORWARD, shape);
         if (cut != null && cut.isTooSparse() || OneDnnFault.needsWidening(type, Pass.FORWARD, shape)) {
@@ -62,7 +63,7 @@ final class ConvolutionKernels {
         return y;
     }
 
-    private static Tensor[] inputGradient(ElementType type, Convolution.ConvInputGradient op, Tensor[] in,
+    private static Tensor @Nullable [] inputGradient(ElementType type, Convolution.ConvInputGradient op, Tensor[] in,
                                           Spec output) {
         ConvolutionShape shape = shape(op, output.shape(), in[1].shape(), in[0].shape());
         ConvolutionCut cut = ConvolutionCut.of(type, Pass.DATA, shape);
@@ -76,7 +77,7 @@ final class ConvolutionKernels {
         return new Tensor[] {x};
     }
 
-    private static Tensor[] weightGradient(ElementType type, Convolution.ConvWeightGradient op, Tensor[] in,
+    private static Tensor @Nullable [] weightGradient(ElementType type, Convolution.ConvWeightGradient op, Tensor[] in,
                                            Spec[] outputs) {
         ConvolutionShape shape = shape(op, in[0].shape(), outputs[0].shape(), in[1].shape());
         ConvolutionCut cut = ConvolutionCut.of(type, Pass.WEIGHTS, shape);

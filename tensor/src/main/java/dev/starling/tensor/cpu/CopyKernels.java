@@ -8,14 +8,15 @@ import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /** Kernels of {@link Movement} operations, for every type. */
 final class CopyKernels {
     private CopyKernels() {
     }
 
-    /** Returns the results. */
-    static Tensor[] run(Movement op, Tensor[] inputs, Spec output) {
+    /** Returns the results, or {@code null} if there is no kernel for these types. */
+    static Tensor @Nullable [] run(Movement op, Tensor[] inputs, Spec output) {
         return switch (op) {
             case Movement.Copy _ -> {
                 Tensor y = Storage.allocate(output);
@@ -37,7 +38,7 @@ final class CopyKernels {
         return new Tensor[] {y};
     }
 
-    private static Tensor[] place(Movement.Place op, Tensor x, Spec output) {
+    private static Tensor @Nullable [] place(Movement.Place op, Tensor x, Spec output) {
         Tensor[] filled = FillKernels.run(new Fill.Full(output, op.value()), output);
         if (filled == null) {
             return null;

@@ -25,6 +25,7 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import dev.starling.tensor.reference.ReferenceKernels;
 import dev.starling.tensor.spi.Chain;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The CPU. Each family of operations has its kernels in a class of its own, which returns {@code null} for types and
@@ -42,7 +43,7 @@ final class CpuBackend implements HostBackend {
      * Runs one of this backend's own kernels and returns its outputs, or {@code null} if there is none for the
      * operands.
      */
-    static Tensor[] runKernel(Op op, Tensor[] inputs, Spec[] outputs) {
+    static Tensor @Nullable [] runKernel(Op op, Tensor[] inputs, Spec[] outputs) {
         return switch (op) {
             case Elementwise e -> ElementwiseKernels.run(e, inputs, outputs[0]);
             case Reduction r -> ReductionKernels.run(r, inputs[0], outputs[0]);
@@ -69,7 +70,7 @@ final class CpuBackend implements HostBackend {
     }
 
     @Override
-    public Chain.Kernel fuse(Chain chain) {
+    public Chain.@Nullable Kernel fuse(Chain chain) {
         return ElementwiseKernels.fuse(chain);
     }
 }

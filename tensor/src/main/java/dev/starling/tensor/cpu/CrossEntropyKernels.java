@@ -15,6 +15,7 @@ import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.CrossEntropy;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** Kernels of {@link CrossEntropy} operations on f32. All targets are checked before the first row is computed. */
 final class CrossEntropyKernels {
@@ -22,11 +23,11 @@ final class CrossEntropyKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(CrossEntropy op, Tensor[] inputs, Spec[] outputs) {
+    static Tensor @Nullable [] run(CrossEntropy op, Tensor[] inputs, Spec[] outputs) {
         return run(op, inputs, outputs, RowLoops.FASTEST.softmax());
     }
 
-    static Tensor[] run(CrossEntropy op, Tensor[] in, Spec[] outputs, SoftmaxRows rows) {
+    static Tensor @Nullable [] run(CrossEntropy op, Tensor[] in, Spec[] outputs, SoftmaxRows rows) {
         if (in[0].dtype() != DType.F32 || in[1].dtype().isFloating() && in[1].dtype() != DType.F32
                 || in[0].count() == 0 || outputs[0].shape().count() == 0) {
             return null;

@@ -15,7 +15,9 @@ import dev.starling.tensor.spi.Chain;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Kernels of {@link Elementwise} operations: generated loops of their formulas. A result has the memory layout of the
@@ -29,7 +31,7 @@ final class ElementwiseKernels {
     private ElementwiseKernels() { }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Elementwise op, Tensor[] inputs, Spec output) {
+    static Tensor @Nullable [] run(Elementwise op, Tensor[] inputs, Spec output) {
         DType type = inputs[inputs.length - 1].dtype();
         FusedLoop loop = loop(op.formula(), type, output.dtype(), inputs);
         if (loop == null) {
@@ -59,7 +61,7 @@ final class ElementwiseKernels {
 
     /** Computes all elements of {@code y} from operands with its layout; {@code y} may be one of them. */
     static void into(Tensor y, Elementwise op, Tensor... operands) {
-        Launch launch = Launch.of(loop(op.formula(), y.dtype(), y.dtype(), operands));
+        Launch launch = Launch.of(Objects.requireNonNull(loop(op.formula(), y.dtype(), y.dtype(), operands)));
         for (int k = 0; k < operands.length; k++) {
             launch.operand(k, operands[k].address());
         }
@@ -69,14 +71,14 @@ final class ElementwiseKernels {
 
     /** Computes all elements of a dense {@code y} as a formula of operands of its type that broadcast to it. */
     static void compute(Formula formula, Tensor y, Tensor... operands) {
-        run(Launch.of(loop(formula, y.dtype(), y.dtype(), operands)), operands, y);
+        run(Launch.of(Objects.requireNonNull(loop(formula, y.dtype(), y.dtype(), operands))), operands, y);
     }
 
     /**
      * Returns a chain as one loop, or {@code null} if one of its operations has no loop for its types, or the loop
      * would be too long for the JVM's compilers.
      */
-    static Chain.Kernel fuse(Chain chain) {
+    static Chain.@Nullable Kernel fuse(Chain chain) {
         Expression.Builder builder = new Expression.Builder();
         List<Expression.Value> values = new ArrayList<>();
         chain.operands().forEach(operand -> values.add(builder.input(operand.dtype())));
@@ -139,14 +141,14 @@ final class ElementwiseKernels {
         launch.runStrided();
     }
 
-    private static FusedLoop loop(Formula formula, DType type, DType result, Tensor... inputs) {
+    private static @Nullable FusedLoop loop(Formula formula, DType type, DType result, Tensor... inputs) {
         FusedLoop[] loops = LOOPS.get(formula);
         FusedLoop loop = loops == null ? null : loops[type.ordinal() * TYPES + result.ordinal()];
         return loop != null ? loop : compile(formula, type, result, inputs);
     }
 
     /** Two threads may compile a formula at the same time; they get the same loop. */
-    private static FusedLoop compile(Formula formula, DType type, DType result, Tensor... inputs) {
+    private static @Nullable FusedLoop compile(Formula formula, DType type, DType result, Tensor... inputs) {
         List<DType> types = Arrays.stream(inputs).map(Tensor::dtype).toList();
         Expression expression = FormulaExpression.of(formula, types, result);
         FusedLoop loop = expression == null ? null : FusedLoop.of(expression);

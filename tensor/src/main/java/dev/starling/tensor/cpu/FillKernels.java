@@ -9,6 +9,7 @@ import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Fill;
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 
 /** Kernels of {@link Fill} operations. */
 final class FillKernels {
@@ -18,7 +19,7 @@ final class FillKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Fill op, Spec output) {
+    static Tensor @Nullable [] run(Fill op, Spec output) {
         return switch (op) {
             case Fill.Full f -> {
                 Tensor y = Storage.allocate(output);

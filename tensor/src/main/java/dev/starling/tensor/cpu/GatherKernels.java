@@ -12,6 +12,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Selection;
 import java.lang.foreign.ValueLayout;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Kernels that read or write one element per index, for types of 4 and 8 bytes. Operand and index are
@@ -24,7 +25,7 @@ final class GatherKernels {
     }
 
     /** Returns the result, or {@code null} if there is no kernel for these types and shapes. */
-    static Tensor[] gather(Selection.Gather op, Tensor operand, Tensor index, Spec output) {
+    static Tensor @Nullable [] gather(Selection.Gather op, Tensor operand, Tensor index, Spec output) {
         int axis = op.axis();
         int bytes = operand.dtype().bytes();
         if (bytes < 4 || !agree(operand.shape(), index.shape(), axis)) {
@@ -68,7 +69,7 @@ final class GatherKernels {
      * Scatters or adds. One thread processes each outer part, in the order of the index. Returns {@code null} if there
      * is no kernel for these types and shapes.
      */
-    static Tensor[] scatter(Selection op, int axis, Tensor[] in, Spec output) {
+    static Tensor @Nullable [] scatter(Selection op, int axis, Tensor[] in, Spec output) {
         boolean add = op instanceof Selection.ScatterAdd;
         DType dtype = output.dtype();
         if (dtype.bytes() < 4 || add && dtype == DType.I32 || in[1].count() == 0

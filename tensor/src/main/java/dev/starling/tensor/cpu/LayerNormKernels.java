@@ -14,6 +14,7 @@ import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.spi.Block;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Kernels of layer normalisation on f32. Gradients of gamma and beta are summed in f32 within blocks of rows and in f64
@@ -27,11 +28,11 @@ final class LayerNormKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Normalization op, Tensor[] inputs, Spec[] outputs) {
+    static Tensor @Nullable [] run(Normalization op, Tensor[] inputs, Spec[] outputs) {
         return run(op, inputs, outputs, RowLoops.FASTEST.layerNorm());
     }
 
-    static Tensor[] run(Normalization op, Tensor[] inputs, Spec[] outputs, LayerNormRows rows) {
+    static Tensor @Nullable [] run(Normalization op, Tensor[] inputs, Spec[] outputs, LayerNormRows rows) {
         Tensor[] dense = new Tensor[inputs.length];
         for (int i = 0; i < inputs.length; i++) {
             if (inputs[i].dtype() != DType.F32 || inputs[i].count() == 0) {

@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Normalization;
+import org.jspecify.annotations.Nullable;
 
 /** Kernels of {@link Normalization} operations. */
 final class NormalizationKernels {
@@ -11,7 +12,7 @@ final class NormalizationKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Normalization op, Tensor[] inputs, Spec[] outputs) {
+    static Tensor @Nullable [] run(Normalization op, Tensor[] inputs, Spec[] outputs) {
         if (inputs[0].dtype() != DType.F32 || inputs[0].count() == 0) {
             return null;
         }

@@ -9,6 +9,7 @@ import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.concurrent.atomic.AtomicLong;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Kernels of {@link Pooling} operations on f32 in the channels-last layout. One thread computes each row of pixels of
@@ -19,11 +20,11 @@ final class PoolingKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Pooling op, Tensor[] inputs, Spec[] outputs) {
+    static Tensor @Nullable [] run(Pooling op, Tensor[] inputs, Spec[] outputs) {
         return run(op, inputs, outputs, RowLoops.FASTEST.pool());
     }
 
-    static Tensor[] run(Pooling op, Tensor[] inputs, Spec[] outputs, PoolRows rows) {
+    static Tensor @Nullable [] run(Pooling op, Tensor[] inputs, Spec[] outputs, PoolRows rows) {
         if (inputs[0].dtype() != DType.F32 || inputs[0].count() == 0 || outputs[0].shape().count() == 0) {
             return null;
         }
@@ -54,7 +55,8 @@ final class PoolingKernels {
     }
 
     /** Leaves an index outside of its window, which no pooling operation produces, to the reference kernels. */
-    private static Tensor[] maxPoolGradient(Pooling op, Tensor g, Tensor indices, Spec output, PoolRows rows) {
+    private static Tensor @Nullable [] maxPoolGradient(Pooling op, Tensor g, Tensor indices, Spec output,
+            PoolRows rows) {
         Tensor index = CopyKernels.channelsLast(indices);
         try {
             Tensor dx = allocate(output);

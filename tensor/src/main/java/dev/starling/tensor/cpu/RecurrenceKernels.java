@@ -7,6 +7,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.op.Recurrence;
+import org.jspecify.annotations.Nullable;
 
 /** Kernels of {@link Recurrence} in f32. */
 final class RecurrenceKernels {
@@ -14,7 +15,7 @@ final class RecurrenceKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Recurrence op, Tensor[] inputs, Spec[] outputs) {
+    static Tensor @Nullable [] run(Recurrence op, Tensor[] inputs, Spec[] outputs) {
         Recurrence.Operands<Tensor> given = op.operands(inputs);
         if (inputs[0].dtype() != DType.F32 || !OneDnn.supports(ElementType.F32) || given.x().count() == 0
                 || given.h().count() == 0) {

@@ -6,7 +6,9 @@ import dev.starling.tensor.cpu.jit.Expression.Value;
 import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.op.scalar.Opcode;
+import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
 
 /** The elementwise part of a recurrent step, between its products, in f32: one generated loop for each cell. */
 final class RecurrentCells {
@@ -78,7 +80,7 @@ final class RecurrentCells {
         return b.apply(Opcode.FMA, x, y, z);
     }
 
-    private Value choose(Value mask, Value x, Value y) {
+    private Value choose(@Nullable Value mask, Value x, Value y) {
         return mask == null ? x : b.apply(Opcode.WHERE, mask, x, y);
     }
 
@@ -100,7 +102,7 @@ final class RecurrentCells {
                 Value r = b.apply(Opcode.SIGMOID, add(a[0], u[0]));
                 Value z = b.apply(Opcode.SIGMOID, add(a[1], u[1]));
                 Value n = b.apply(Opcode.TANH, fma(r, u[2], a[2]));
-                next = fma(z, sub(h, n), n);
+                next = fma(z, sub(Objects.requireNonNull(h), n), n);
                 kept = new Value[] {r, z, n, u[2]};
             }
             case LSTM -> {
@@ -108,7 +110,7 @@ final class RecurrentCells {
                 Value f = b.apply(Opcode.SIGMOID, a[1]);
                 Value g = b.apply(Opcode.TANH, a[2]);
                 Value o = b.apply(Opcode.SIGMOID, a[3]);
-                nextCell = fma(f, c, mul(i, g));
+                nextCell = fma(f, Objects.requireNonNull(c), mul(i, g));
                 next = mul(o, b.apply(Opcode.TANH, nextCell));
                 kept = new Value[] {i, f, g, o, nextCell};
             }
@@ -118,9 +120,9 @@ final class RecurrentCells {
             b.output(choose(mask, kept[i], zero));
         }
         if (masked) {
-            b.output(choose(mask, next, h));
+            b.output(choose(mask, next, Objects.requireNonNull(h)));
         }
-        if (c != null && (masked || !keeps)) {
+        if (c != null && nextCell != null && (masked || !keeps)) {
             b.output(choose(mask, nextCell, c));
         }
         b.output(choose(mask, next, zero));
@@ -136,7 +138,7 @@ final class RecurrentCells {
         Value mask = masked ? b.input(DType.BOOL) : null;
         if (masked && !plain) {
             Value first = b.input(DType.BOOL);
-            before = choose(first, b.input(F), before);
+            before = choose(first, b.input(F), Objects.requireNonNull(before));
         }
         Value zero = b.constant(F, 0);
         Value d = choose(mask, add(dy, dh), zero);
@@ -146,7 +148,7 @@ final class RecurrentCells {
             case RELU -> b.output(b.apply(Opcode.RELU_GRADIENT, k[0], d));
             case GRU -> {
                 carried = mul(d, k[1]);
-                Value dz = b.apply(Opcode.SIGMOID_GRADIENT, k[1], mul(d, sub(before, k[2])));
+                Value dz = b.apply(Opcode.SIGMOID_GRADIENT, k[1], mul(d, sub(Objects.requireNonNull(before), k[2])));
                 Value dn = b.apply(Opcode.TANH_GRADIENT, k[2], sub(d, carried));
                 Value dr = b.apply(Opcode.SIGMOID_GRADIENT, k[0], mul(dn, k[3]));
                 b.output(dr).output(dz).output(dn).output(dr).output(dz).output(mul(dn, k[0]));
@@ -154,12 +156,13 @@ final class RecurrentCells {
             case LSTM -> {
                 Value tanh = b.apply(Opcode.TANH, k[4]);
                 Value slope = b.apply(Opcode.TANH_GRADIENT, tanh, mul(d, k[3]));
-                Value dcell = add(choose(mask, dc, zero), slope);
+                Value cellSlope = Objects.requireNonNull(dc);
+                Value dcell = add(choose(mask, cellSlope, zero), slope);
                 b.output(b.apply(Opcode.SIGMOID_GRADIENT, k[0], mul(dcell, k[2])));
-                b.output(b.apply(Opcode.SIGMOID_GRADIENT, k[1], mul(dcell, before)));
+                b.output(b.apply(Opcode.SIGMOID_GRADIENT, k[1], mul(dcell, Objects.requireNonNull(before))));
                 b.output(b.apply(Opcode.TANH_GRADIENT, k[2], mul(dcell, k[0])));
                 b.output(b.apply(Opcode.SIGMOID_GRADIENT, k[3], mul(d, tanh)));
-                b.output(choose(mask, mul(dcell, k[1]), dc));
+                b.output(choose(mask, mul(dcell, k[1]), cellSlope));
             }
             default -> throw new IllegalArgumentException(cell.toString());
         }

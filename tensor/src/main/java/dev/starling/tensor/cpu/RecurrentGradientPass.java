@@ -14,6 +14,8 @@ import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The gradients of a recurrent layer in f32. Goes backwards through the steps, with one loop over the cell and one
@@ -30,7 +32,7 @@ final class RecurrentGradientPass {
     private final int kept;
     private final Tensor dy;
     private final Tensor dh;
-    private final Tensor dc;
+    private final @Nullable Tensor dc;
     private final Tensor y;
     private final Tensor reserve;
     private final Tensor[] results;
@@ -95,7 +97,7 @@ final class RecurrentGradientPass {
     }
 
     private static void sum(Tensor slopes, Tensor to) {
-        Tensor sum = ReductionKernels.run(OVER_ROWS, slopes, to.spec())[0];
+        Tensor sum = Objects.requireNonNull(ReductionKernels.run(OVER_ROWS, slopes, to.spec()))[0];
         CopyKernels.copy(sum, to);
         sum.close();
     }
@@ -190,7 +192,7 @@ final class RecurrentGradientPass {
             launch.operand(k++, sequence.present(t, from), column, new long[] {1, 1});
             if (kept > 0) {
                 launch.operand(k++, sequence.first(t, from), column, new long[] {1, 1});
-                launch.operand(k++, (dc == null ? in.h() : in.c()).address() + offset, dims, narrow);
+                launch.operand(k++, state().address() + offset, dims, narrow);
             }
         }
         for (int g = 0; g < sequence.cell.gates(); g++) {
@@ -207,11 +209,16 @@ final class RecurrentGradientPass {
         }
     }
 
+    /** Returns the state before all steps: h, or for an LSTM c. */
+    private Tensor state() {
+        return in.c() == null ? in.h() : in.c();
+    }
+
     /** Adds the state before the {@code i}-th step as an operand: h, or for an LSTM c. */
     private int before(Launch launch, long[] dims, int k, int i, int from) {
         long[] narrow = {units, 1};
         if (i == 0) {
-            launch.operand(k, (dc == null ? in.h() : in.c()).address() + 4L * from * units, dims, narrow);
+            launch.operand(k, state().address() + 4L * from * units, dims, narrow);
         } else if (dc == null) {
             launch.operand(k, sequence.at(y.address(), sequence.step(i - 1), from, units), dims, narrow);
         } else {

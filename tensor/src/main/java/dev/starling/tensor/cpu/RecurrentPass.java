@@ -11,6 +11,8 @@ import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.spi.Block;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A recurrent layer in f32: one product of all steps with the input's weight; then for each step one product with the
@@ -26,7 +28,7 @@ final class RecurrentPass {
     private final boolean separate;
     private final Tensor y;
     private final Tensor h;
-    private final Tensor c;
+    private final @Nullable Tensor c;
     private final Tensor reserve;
     /** Whether h and c are updated in place, because a sequence's values of a step that it lacks are not its state. */
     private final boolean holdsState;
@@ -64,7 +66,7 @@ final class RecurrentPass {
         if (holdsState) {
             CopyKernels.copy(in.h(), h);
         }
-        if (holdsCell) {
+        if (holdsCell && in.c() != null && c != null) {
             CopyKernels.copy(in.c(), c);
         }
         sequence.share((from, to) -> new Steps((int) from, (int) (to - from)).run());
@@ -86,9 +88,10 @@ final class RecurrentPass {
 
     private Block bothBiases() {
         Block sum = HostAllocator.shared().allocate(4L * rows);
+        long bias = Objects.requireNonNull(in.bias()).address();
+        long recurrentBias = Objects.requireNonNull(in.recurrentBias()).address();
         for (long at = 0; at < 4L * rows; at += 4) {
-            putFloat(sum.address() + at,
-                    getFloat(in.bias().address() + at) + getFloat(in.recurrentBias().address() + at));
+            putFloat(sum.address() + at, getFloat(bias + at) + getFloat(recurrentBias + at));
         }
         return sum;
     }
@@ -121,12 +124,12 @@ final class RecurrentPass {
             for (int i = 0; i < sequence.steps; i++) {
                 long a = sequence.at(sums, sequence.step(i), from, width);
                 product.left(stateBefore(i), units, 1)
-                        .result(separate ? own.address() : a, separate ? rows : width).run();
+                        .result(own != null ? own.address() : a, separate ? rows : width).run();
                 Launch launch = Launch.of(cell);
                 launch.shape(dims);
                 next = 0;
                 gates(launch, sequence.cell.gates(), a, wide);
-                gates(launch, separate ? sequence.cell.gates() : 0, separate ? own.address() : 0, gates);
+                gates(launch, separate ? sequence.cell.gates() : 0, own != null ? own.address() : 0, gates);
                 inputs(launch, i);
                 outputs(launch, i, a);
                 launch.runStrided();
@@ -151,9 +154,9 @@ final class RecurrentPass {
             if (separate || holdsState) {
                 launch.operand(next++, stateBefore(i), dims, narrow);
             }
-            if (holdsCell) {
+            if (c != null && holdsCell) {
                 launch.operand(next++, c.address() + offset, dims, narrow);
-            } else if (c != null && i == 0) {
+            } else if (in.c() != null && i == 0) {
                 launch.operand(next++, in.c().address() + offset, dims, narrow);
             } else if (c != null) {
                 long before = sequence.at(reserve.address(), sequence.step(i - 1), from, width);
@@ -169,7 +172,7 @@ final class RecurrentPass {
             if (holdsState) {
                 launch.operand(next++, h.address() + offset, dims, narrow);
             }
-            if (holdsCell) {
+            if (c != null && holdsCell) {
                 launch.operand(next++, c.address() + offset, dims, narrow);
             }
             launch.operand(next, sequence.at(y.address(), sequence.step(i), from, units), dims, narrow);

@@ -14,6 +14,8 @@ import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /** The sizes and order of a recurrent layer's steps, and which sequences have which steps; shared by both passes. */
 final class RecurrentSequence {
@@ -28,12 +30,12 @@ final class RecurrentSequence {
     /** Number of rows of the weights. */
     final int rows;
     private final boolean reverse;
-    private final Tensor lengths;
+    private final @Nullable Tensor lengths;
     /**
      * For each step and sequence a byte that is 1 if the sequence has the step, then one that is 1 if it is its first
      * step.
      */
-    private final Block masks;
+    private final @Nullable Block masks;
 
     RecurrentSequence(Recurrence op, Recurrence.Operands<Tensor> in) {
         cell = op.cell();
@@ -73,18 +75,19 @@ final class RecurrentSequence {
     }
 
     private long rawLength(int n) {
-        DType type = lengths.dtype();
-        return HostMemory.getLong(type, lengths.address() + (long) n * type.bytes());
+        Tensor present = Objects.requireNonNull(lengths);
+        DType type = present.dtype();
+        return HostMemory.getLong(type, present.address() + (long) n * type.bytes());
     }
 
     /** Returns the address of the byte that states whether sequence {@code n} has step {@code t}. */
     long present(int t, int n) {
-        return masks.address() + (long) t * batch + n;
+        return Objects.requireNonNull(masks).address() + (long) t * batch + n;
     }
 
     /** Returns the address of the byte that states whether sequence {@code n} begins with step {@code t}. */
     long first(int t, int n) {
-        return masks.address() + (long) (steps + t) * batch + n;
+        return Objects.requireNonNull(masks).address() + (long) (steps + t) * batch + n;
     }
 
     /** Returns the address of sequence {@code n} at step {@code t} of an array with {@code width} elements for each. */

@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A reduction's operand with as few dimensions as its layout allows, outermost (largest stride) first: dimensions of
@@ -23,7 +24,7 @@ final class ReducedLayout {
     }
 
     /** Returns the folded form of {@code x}, or {@code null} if it has strides of 0 or less. */
-    static ReducedLayout of(Tensor x, Axes axes) {
+    static @Nullable ReducedLayout of(Tensor x, Axes axes) {
         int n = x.rank();
         ReducedLayout f = new ReducedLayout(n);
         long out = 1;

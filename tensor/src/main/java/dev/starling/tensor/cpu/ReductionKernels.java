@@ -13,6 +13,8 @@ import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Kernels of {@link Reduction} operations on f32. Work is divided by sizes alone and combined in a fixed order, so that
@@ -28,7 +30,7 @@ final class ReductionKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Reduction op, Tensor x, Spec output) {
+    static Tensor @Nullable [] run(Reduction op, Tensor x, Spec output) {
         if (x.dtype() != DType.F32 || x.count() == 0) {
             return null;
         }
@@ -48,7 +50,7 @@ final class ReductionKernels {
         ReducedLayout f = ReducedLayout.of(x, op.axes());
         if (f == null || f.rank > 0 && f.stride[f.rank - 1] != 1) {
             x = Layout.dense(operand);
-            f = ReducedLayout.of(x, op.axes());
+            f = Objects.requireNonNull(ReducedLayout.of(x, op.axes()));
         }
         Tensor y = Storage.allocate(output);
         if (f.count(true, 0) == 1) {

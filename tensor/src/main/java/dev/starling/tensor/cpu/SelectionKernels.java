@@ -11,6 +11,7 @@ import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Selection;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import org.jspecify.annotations.Nullable;
 
 /** Kernels of {@link Selection} operations. All indices are checked before anything is written. */
 final class SelectionKernels {
@@ -20,7 +21,7 @@ final class SelectionKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Selection op, Tensor[] inputs, Spec output) {
+    static Tensor @Nullable [] run(Selection op, Tensor[] inputs, Spec output) {
         if (output.shape().count() == 0) {
             return null;
         }

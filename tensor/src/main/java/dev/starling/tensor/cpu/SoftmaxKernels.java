@@ -8,6 +8,7 @@ import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Softmax;
+import org.jspecify.annotations.Nullable;
 
 /** Kernels of {@link Softmax} operations on f32: rows of a layout in which the softmax dimension is innermost. */
 final class SoftmaxKernels {
@@ -17,11 +18,11 @@ final class SoftmaxKernels {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Softmax op, Tensor[] inputs, Spec output) {
+    static Tensor @Nullable [] run(Softmax op, Tensor[] inputs, Spec output) {
         return run(op, inputs, output, RowLoops.FASTEST.softmax());
     }
 
-    static Tensor[] run(Softmax op, Tensor[] inputs, Spec output, SoftmaxRows rows) {
+    static Tensor @Nullable [] run(Softmax op, Tensor[] inputs, Spec output, SoftmaxRows rows) {
         Tensor x = inputs[0];
         Tensor last = inputs[inputs.length - 1];
         if (x.dtype() != DType.F32 || x.count() == 0 || !last.spec().equals(x.spec())) {

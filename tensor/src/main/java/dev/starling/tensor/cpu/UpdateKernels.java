@@ -10,7 +10,9 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.scalar.Formula;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Kernels of {@link Update} operations: a generated loop of the formula reads parameter, gradient and state and writes
@@ -27,7 +29,7 @@ final class UpdateKernels {
     private UpdateKernels() { }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
-    static Tensor[] run(Update op, Tensor[] inputs) {
+    static Tensor @Nullable [] run(Update op, Tensor[] inputs) {
         if (op instanceof Update.Assign) {
             return assign(inputs);
         }
@@ -49,7 +51,7 @@ final class UpdateKernels {
     }
 
     /** Leaves overlapping memory to the reference kernel, which copies through temporary memory. */
-    private static Tensor[] assign(Tensor[] inputs) {
+    private static Tensor @Nullable [] assign(Tensor[] inputs) {
         if (inputs[0].sharesMemoryWith(inputs[1])) {
             return null;
         }
@@ -75,7 +77,8 @@ final class UpdateKernels {
         }
         DType[] results = new DType[outputs];
         Arrays.fill(results, type);
-        FusedLoop loop = FusedLoop.of(FormulaExpression.of(formula, Collections.nCopies(inputs.length, type), results));
+        FusedLoop loop = FusedLoop.of(Objects.requireNonNull(
+                FormulaExpression.of(formula, Collections.nCopies(inputs.length, type), results)));
         LOOPS.computeIfAbsent(formula, f -> new FusedLoop[TYPES])[type.ordinal()] = loop;
         return loop;
     }

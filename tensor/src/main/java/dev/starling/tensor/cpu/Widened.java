@@ -8,6 +8,8 @@ import dev.starling.tensor.op.Elementwise;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Update;
 import java.util.Arrays;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Runs 16-bit floats by kernels for f32: operands are widened and results rounded once, which is the rounding that
@@ -18,7 +20,7 @@ final class Widened {
     }
 
     /** Returns the results, or {@code null} if no operand has 16-bit floats or there is no f32 kernel either. */
-    static Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
+    static Tensor @Nullable [] run(Op op, Tensor[] inputs, Spec[] outputs) {
         if (op instanceof Update || op instanceof Elementwise || Arrays.stream(inputs).noneMatch(Widened::isNarrow)) {
             return null;
         }
@@ -53,6 +55,6 @@ final class Widened {
     }
 
     private static Tensor cast(Tensor x, DType type) {
-        return ElementwiseKernels.run(new Cast(type), new Tensor[] {x}, x.spec().with(type))[0];
+        return Objects.requireNonNull(ElementwiseKernels.run(new Cast(type), new Tensor[] {x}, x.spec().with(type)))[0];
     }
 }

@@ -21,6 +21,7 @@ import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.ChannelsLast;
 import dev.starling.tensor.spi.VectorApi;
+import java.util.Objects;
 import java.util.function.LongConsumer;
 
 /**
@@ -226,7 +227,7 @@ final class Winograd {
             return new Tensor[] {weight};
         }
         Reduction sum = new Reduction.Sum(Axes.of(g.shape(), 0, 2, 3), false);
-        return new Tensor[] {weight, ReductionKernels.run(sum, g, outputs[1])[0]};
+        return new Tensor[] {weight, Objects.requireNonNull(ReductionKernels.run(sum, g, outputs[1]))[0]};
     }
 
     /**

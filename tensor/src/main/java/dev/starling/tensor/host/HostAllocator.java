@@ -8,6 +8,7 @@ import dev.starling.tensor.spi.MemoryUse;
 import java.lang.foreign.Arena;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Objects;
 
 /** Caching allocator of off-heap memory; each request to the system has an arena of its own. */
 public final class HostAllocator implements Allocator {
@@ -51,7 +52,7 @@ public final class HostAllocator implements Allocator {
 
         @Override
         public void free(long address) {
-            arenas.remove(address).close();
+            Objects.requireNonNull(arenas.remove(address)).close();
         }
     }
 

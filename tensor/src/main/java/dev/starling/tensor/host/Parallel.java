@@ -2,11 +2,13 @@ package dev.starling.tensor.host;
 
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
+import java.util.Objects;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The thread pool of the CPU backend: splits an index range over the calling thread and some helpers.
@@ -157,7 +159,7 @@ public final class Parallel {
         private int threads;
         private int index;
         private boolean inTask;
-        private Job job;
+        private @Nullable Job job;
 
         private Job job() {
             if (job == null) {
@@ -176,7 +178,7 @@ public final class Parallel {
         private final AtomicInteger joined = new AtomicInteger();
         private final AtomicReference<Throwable> failure = new AtomicReference<>();
         private volatile boolean callerParked;
-        private RangeTask task;
+        private @Nullable RangeTask task;
         private long end;
         private long step;
 
@@ -236,8 +238,9 @@ public final class Parallel {
 
         private void drain() {
             try {
+                RangeTask body = Objects.requireNonNull(task);
                 for (long from = next.getAndAdd(step); from < end; from = next.getAndAdd(step)) {
-                    task.run(from, Math.min(end, from + step));
+                    body.run(from, Math.min(end, from + step));
                 }
             } catch (Throwable thrown) {
                 next.set(end);

@@ -6,6 +6,7 @@ import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Attention that stores no matrix of scores. NaN and infinity in a key or value may reach queries from which a mask
@@ -65,7 +66,7 @@ public sealed interface Attention extends Op {
             return gradients;
         }
 
-        private void composed(Backward b, Tensor mask, Tensor[] gradients) {
+        private void composed(Backward b, @Nullable Tensor mask, Tensor[] gradients) {
             Tensor weights = weights(b.in(0), b.in(1), mask, causal, scale);
             Tensor g = b.grad().matmul(b.in(2).t());
             Tensor scores = weights.mul(g.sub(g.mul(weights).sum(true, -1)));
@@ -114,7 +115,7 @@ public sealed interface Attention extends Op {
      * Returns the weights {@code softmax(scale·q·kᵀ + mask) [.., L, S]}, composed of simpler operations, for dropout
      * and higher derivatives. Parameters as in {@link ScaledDotProduct}; the mask may be {@code null}.
      */
-    static Tensor weights(Tensor q, Tensor k, Tensor mask, boolean causal, double scale) {
+    static Tensor weights(Tensor q, Tensor k, @Nullable Tensor mask, boolean causal, double scale) {
         Tensor scores = q.mul(scale).matmul(k.t());
         Tensor hidden = causal ? future(q.size(-2), k.size(-2), q.device()) : null;
         if (mask != null && mask.dtype() == DType.BOOL) {
@@ -138,7 +139,7 @@ public sealed interface Attention extends Op {
     }
 
     /** Checks operands and returns their leading dimensions. */
-    private static Shape check(Op op, Spec mask, Spec... in) {
+    private static Shape check(Op op, @Nullable Spec mask, Spec... in) {
         Check.floating(op, in);
         Check.sameType(op, in);
         for (Spec s : in) {
@@ -150,9 +151,8 @@ public sealed interface Attention extends Op {
         Check.shape(q.dim(-1) == k.dim(-1), op, "queries and keys must have the same width", "project one of them", in);
         Check.shape(k.dim(-2) == v.dim(-2), op, "there must be a value for each key", "pass keys and values of one"
                 + " sequence", in);
-        Shape lead = Shape.broadcast(q.slice(0, q.rank() - 2), k.slice(0, k.rank() - 2));
-        lead = lead == null ? null : Shape.broadcast(lead, v.slice(0, v.rank() - 2));
-        Check.shape(lead != null, op, "leading dimensions must broadcast", "reshape an operand", in);
+        Shape lead = Check.lead(op, q.slice(0, q.rank() - 2), k.slice(0, k.rank() - 2), in);
+        lead = Check.lead(op, lead, v.slice(0, v.rank() - 2), in);
         if (mask != null) {
             Shape scores = lead.concat(Shape.of(q.dim(-2), k.dim(-2)));
             Check.shape(scores.equals(Shape.broadcast(scores, mask.shape())), op,

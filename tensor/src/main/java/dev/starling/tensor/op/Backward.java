@@ -2,6 +2,7 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Tensor;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The arguments of {@link Op#vjp}.
@@ -15,7 +16,7 @@ import dev.starling.tensor.Tensor;
  * @param beforeEpilogue whether the first gradient is the one before this operation's own epilogue
  */
 public record Backward(Tensor[] inputs, Tensor[] outputs, Tensor[] gradients, boolean[] needs,
-        Epilogue.Applied through, boolean beforeEpilogue) {
+        Epilogue.@Nullable Applied through, boolean beforeEpilogue) {
     /** Requests the gradients of the operands themselves. */
     public Backward(Tensor[] inputs, Tensor[] outputs, Tensor[] gradients, boolean[] needs) {
         this(inputs, outputs, gradients, needs, null, false);

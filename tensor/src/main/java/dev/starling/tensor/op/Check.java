@@ -98,7 +98,20 @@ final class Check {
 
     static Shape broadcast(Op op, Spec a, Spec b) {
         Shape shape = Shape.broadcast(a.shape(), b.shape());
-        shape(shape != null, op, "shapes must broadcast", "reshape one so that sizes agree or are 1", a, b);
+        if (shape == null) {
+            throw new TensorException(Problem.SHAPE, op.name(), List.of(a, b), "shapes must broadcast",
+                    "reshape one so that sizes agree or are 1");
+        }
+        return shape;
+    }
+
+    /** Returns the leading dimensions of a result, to which those of two operands broadcast. */
+    static Shape lead(Op op, Shape a, Shape b, Spec... operands) {
+        Shape shape = Shape.broadcast(a, b);
+        if (shape == null) {
+            throw new TensorException(Problem.SHAPE, op.name(), List.of(operands),
+                    "leading dimensions must broadcast", "reshape an operand");
+        }
         return shape;
     }
 

@@ -3,6 +3,7 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import org.jspecify.annotations.Nullable;
 
 /** Sums of products. Operands are read by their strides, so that a transposed operand is not copied. */
 public sealed interface Contraction extends Op {
@@ -22,8 +23,7 @@ public sealed interface Contraction extends Op {
             Check.shape(a.dim(-1) == b.dim(-2), this,
                     () -> "inner sizes must agree: " + a.dim(-1) + " ≠ " + b.dim(-2),
                     "transpose or reshape an operand", in);
-            Shape lead = Shape.broadcast(a.slice(0, a.rank() - 2), b.slice(0, b.rank() - 2));
-            Check.shape(lead != null, this, "leading dimensions must broadcast", "reshape an operand", in);
+            Shape lead = Check.lead(this, a.slice(0, a.rank() - 2), b.slice(0, b.rank() - 2), in);
             return new Spec[] {in[0].with(lead.concat(Shape.of(a.dim(-2), b.dim(-1))))};
         }
 
@@ -66,7 +66,7 @@ public sealed interface Contraction extends Op {
         }
 
         /** Returns the operand of the gradient through the epilogue, or {@code null} if the results lack it. */
-        public Epilogue.Applied applied(Tensor[] results) {
+        public Epilogue.@Nullable Applied applied(Tensor[] results) {
             return switch (epilogue) {
                 case NONE -> null;
                 case RELU -> new Epilogue.Applied(epilogue, results[0]);
@@ -81,8 +81,9 @@ public sealed interface Contraction extends Op {
             Tensor g = rows(beforeEpilogue(b), w.size(0));
             Tensor[] result = new Tensor[b.inputs().length];
             if (b.needs(0)) {
-                result[0] = (b.through() == null ? g.matmul(w) : Tensor.compute(
-                        new LinearInputGradient(b.through().epilogue()), g, w, rows(b.through().kept(), w.size(1))))
+                Epilogue.Applied through = b.through();
+                result[0] = (through == null ? g.matmul(w) : Tensor.compute(
+                        new LinearInputGradient(through.epilogue()), g, w, rows(through.kept(), w.size(1))))
                         .reshape(x.shape());
             }
             boolean bias = result.length == 3 && b.needs(2);

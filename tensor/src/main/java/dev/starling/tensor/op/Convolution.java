@@ -5,6 +5,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Cross-correlation over 1, 2 or 3 spatial dimensions, {@code x [N, C, *in]}, {@code weight [O, C/groups, *kernel]},
@@ -70,7 +71,7 @@ public sealed interface Convolution extends Op {
         }
 
         @Override
-        public boolean equals(Object o) {
+        public boolean equals(@Nullable Object o) {
             return o instanceof Geometry g && groups == g.groups && Arrays.equals(stride, g.stride)
                     && Arrays.equals(padding, g.padding) && Arrays.equals(dilation, g.dilation);
         }

@@ -35,12 +35,12 @@ public enum Epilogue {
 
     /** Applies the epilogue as an operation of its own. */
     public Tensor apply(Tensor x) {
-        return this == NONE ? x : Tensor.compute(activation, x);
+        return activation == null ? x : Tensor.compute(activation, x);
     }
 
     /** Returns the gradient before the epilogue, given the one after it; {@code kept} as in {@link #gradient()}. */
     Tensor gradient(Backward b, Tensor kept) {
-        if (this == NONE) {
+        if (activation == null) {
             return b.grad();
         }
         Tensor[] one = {kept};

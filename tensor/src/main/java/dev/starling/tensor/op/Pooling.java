@@ -6,6 +6,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /** Reduces windows over 1, 2 or 3 spatial dimensions: {@code x [N, C, *in]} to {@code y [N, C, *out]}. */
 public sealed interface Pooling extends Op {
@@ -61,7 +62,7 @@ public sealed interface Pooling extends Op {
         }
 
         @Override
-        public boolean equals(Object o) {
+        public boolean equals(@Nullable Object o) {
             return o instanceof Window w && ceil == w.ceil && Arrays.equals(kernel, w.kernel)
                     && Arrays.equals(stride, w.stride) && Arrays.equals(padding, w.padding)
                     && Arrays.equals(dilation, w.dilation);

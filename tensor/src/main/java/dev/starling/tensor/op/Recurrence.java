@@ -7,6 +7,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One layer of a recurrent network over a whole sequence, in one direction. With T steps, a batch of N, I inputs, H
@@ -81,7 +82,8 @@ public sealed interface Recurrence extends Op {
      * @param lengths {@code [N]}, or {@code null}
      * @param <T> tensor or spec
      */
-    record Operands<T>(T x, T h, T c, T weight, T recurrentWeight, T bias, T recurrentBias, T lengths) { }
+    record Operands<T>(T x, T h, @Nullable T c, T weight, T recurrentWeight, @Nullable T bias,
+            @Nullable T recurrentBias, @Nullable T lengths) { }
 
     /**
      * Returns the length of sequence {@code n}, for backends whose memory the host can read.
@@ -162,7 +164,8 @@ public sealed interface Recurrence extends Op {
             Check.shape(o.h.shape().equals(state) && (o.c == null || o.c.shape().equals(state)), this,
                     () -> "a state must be " + state, "give one state for each sequence of the batch", in);
             Shape bias = Shape.of(gates * units);
-            Check.shape(o.bias == null || o.bias.shape().equals(bias) && o.recurrentBias.shape().equals(bias), this,
+            Check.shape(o.bias == null || o.recurrentBias == null
+                    || o.bias.shape().equals(bias) && o.recurrentBias.shape().equals(bias), this,
                     () -> "both biases must be " + bias, "give one value for each row of the weights", in);
             if (o.lengths != null) {
                 Check.index(this, o.lengths, in);

@@ -2,6 +2,8 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence.Cell;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The gradients of a {@link Recurrence}, composed step by step of differentiable operations: for higher derivatives,
@@ -20,7 +22,7 @@ final class UnrolledRecurrence {
     private final Tensor[] slopes;
     private final Tensor[] recurrentSlopes;
     private Tensor dh;
-    private Tensor dc;
+    private @Nullable Tensor dc;
 
     UnrolledRecurrence(Recurrence.Forward op, Backward b) {
         this.op = op;
@@ -33,12 +35,12 @@ final class UnrolledRecurrence {
         gates = new Tensor[steps][];
         slopes = new Tensor[steps];
         recurrentSlopes = new Tensor[steps];
+        dh = b.grad(1);
+        dc = in.c() == null ? null : b.grad(2);
     }
 
     /** Returns the gradients of all operands, {@code null} for lengths. */
     Tensor[] gradients() {
-        dh = b.grad(1);
-        dc = in.c() == null ? null : b.grad(2);
         forward();
         for (int i = steps - 1; i >= 0; i--) {
             backward(step(i));
@@ -86,7 +88,7 @@ final class UnrolledRecurrence {
     }
 
     /** Returns {@code computed} for sequences that have step {@code t}, and {@code instead} for the others. */
-    private Tensor present(int t, Tensor computed, Tensor instead) {
+    private Tensor present(int t, Tensor computed, @Nullable Tensor instead) {
         return in.lengths() == null ? computed : Where.select(in.lengths().gt(t).unsqueeze(1), computed, instead);
     }
 
@@ -120,10 +122,11 @@ final class UnrolledRecurrence {
                     Tensor forget = gate(sum, 1).sigmoid();
                     Tensor g = gate(sum, 2).tanh();
                     Tensor o = gate(sum, 3).sigmoid();
-                    Tensor next = forget.mul(c).add(input.mul(g));
+                    Tensor cell = Objects.requireNonNull(c);
+                    Tensor next = forget.mul(cell).add(input.mul(g));
                     gates[t] = new Tensor[] {input, forget, g, o, next.tanh()};
                     h = present(t, o.mul(gates[t][4]), h);
-                    c = present(t, next, c);
+                    c = present(t, next, cell);
                 }
             }
         }
@@ -145,11 +148,12 @@ final class UnrolledRecurrence {
                 carried = d.mul(k[1]);
             }
             case LSTM -> {
-                Tensor dcell = present(t, dc, null).add(d.mul(k[3]).mul(k[4].square().neg().add(1)));
+                Tensor cellSlope = Objects.requireNonNull(dc);
+                Tensor dcell = present(t, cellSlope, null).add(d.mul(k[3]).mul(k[4].square().neg().add(1)));
                 slopes[t] = Tensor.concat(1, dcell.mul(k[2]).mul(slope(k[0])),
                         dcell.mul(cellBefore[t]).mul(slope(k[1])), dcell.mul(k[0]).mul(k[2].square().neg().add(1)),
                         d.mul(k[4]).mul(slope(k[3])));
-                dc = present(t, dcell.mul(k[1]), dc);
+                dc = present(t, dcell.mul(k[1]), cellSlope);
             }
         }
         Tensor u = op.cell() == Cell.GRU ? recurrentSlopes[t] : slopes[t];

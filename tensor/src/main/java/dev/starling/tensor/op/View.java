@@ -4,6 +4,8 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import java.util.Arrays;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /** Operations that view the operand's memory with other sizes and strides; no element moves. */
 public sealed interface View extends Op {
@@ -83,14 +85,14 @@ public sealed interface View extends Op {
 
         @Override
         public Tensor view(Tensor x) {
-            return x.storage().view(x.spec().with(shape), strides(x, shape), x.offset());
+            return x.storage().view(x.spec().with(shape), Objects.requireNonNull(strides(x, shape)), x.offset());
         }
 
         /**
          * Returns the strides with which {@code x} has the sizes {@code shape} without a copy, or {@code null} if there
          * are none.
          */
-        public static long[] strides(Tensor x, Shape shape) {
+        public static long @Nullable [] strides(Tensor x, Shape shape) {
             if (x.isContiguous()) {
                 return shape.contiguousStrides();
             }

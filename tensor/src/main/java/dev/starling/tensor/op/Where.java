@@ -5,6 +5,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Selects by a condition: operands {@code (condition bool, a, b)} that broadcast together, {@code a} and {@code b} of
@@ -35,7 +36,7 @@ public record Where() implements Elementwise {
     }
 
     /** Returns {@code a} where the condition is true and {@code b} elsewhere, or 0 if {@code b} is {@code null}. */
-    static Tensor select(Tensor condition, Tensor a, Tensor b) {
+    static Tensor select(Tensor condition, Tensor a, @Nullable Tensor b) {
         return Tensor.compute(new Where(), condition, a, b == null ? a.scalarLike(0) : b);
     }
 }

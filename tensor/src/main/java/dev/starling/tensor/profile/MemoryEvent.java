@@ -7,6 +7,7 @@ import jdk.jfr.Event;
 import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A cache of device memory allocated memory from the system, or freed some. Rare once a program's allocations repeat.
@@ -22,11 +23,11 @@ public final class MemoryEvent extends Event {
     private static final MemoryEvent PROBE = new MemoryEvent();
 
     @Label("Device")
-    String device;
+    @Nullable String device;
 
     @Label("Action")
     @Description("allocate or trim")
-    String action;
+    @Nullable String action;
 
     @Label("Size")
     @DataAmount

@@ -10,6 +10,7 @@ import jdk.jfr.Event;
 import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
+import org.jspecify.annotations.Nullable;
 
 /** An operation, from the check of its operands to the return of its backend; a GPU carries it out after that. */
 @Name(OperationEvent.NAME)
@@ -23,14 +24,14 @@ public final class OperationEvent extends Event {
     private static final OperationEvent PROBE = new OperationEvent();
 
     @Label("Operation")
-    String operation;
+    @Nullable String operation;
 
     @Label("Device")
-    String device;
+    @Nullable String device;
 
     @Label("Output")
     @Description("Type and shape of the first output, or of the operand that was changed")
-    String output;
+    @Nullable String output;
 
     @Label("Live")
     @Description("Bytes in use after the operation")

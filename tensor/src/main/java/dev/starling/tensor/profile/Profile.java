@@ -67,9 +67,8 @@ public final class Profile {
         }
         // Each thread writes to a buffer of its own, so the file is not in order of time.
         ordered.sort(Comparator.comparing(RecordedEvent::getStartTime));
-        Instant first = ordered.isEmpty() ? null : ordered.getFirst().getStartTime();
         for (RecordedEvent event : ordered) {
-            profile.add(event, first, texts);
+            profile.add(event, ordered.getFirst().getStartTime(), texts);
         }
         return profile;
     }

@@ -20,10 +20,10 @@ public final class WaitEvent extends Event {
     private static final WaitEvent PROBE = new WaitEvent();
 
     @Label("Device")
-    String device;
+    @Nullable String device;
 
     @Label("Reason")
-    String reason;
+    @Nullable String reason;
 
     /**
      * Begins the event of a wait, which {@link #done} ends and emits; returns {@code null} if no recording has enabled

@@ -27,7 +27,7 @@ final class Node {
     /** The kernel that carries out this and other operations together, or {@code null}. */
     private final Chain.@Nullable Kernel fused;
     /** The operands, the same tensors in every run. */
-    Tensor[] operands;
+    Tensor[] operands = {};
     /** The tensors that the backend allocates while it carries out the operation, in order. */
     final List<Tensor> made = new ArrayList<>();
     /** Whether its results are equal in every run, so that those of the first run are reused. */

@@ -8,6 +8,7 @@ import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Random;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -23,7 +24,7 @@ final class Replay implements Interceptor {
     private final Tensor[] values;
     private final Generator.@Nullable State start;
     private final Arena.Slot[] slots;
-    private Node active;
+    private @Nullable Node active;
     private int requested;
     private boolean planning;
     private Arena.Slot[] fresh = new Arena.Slot[8];
@@ -109,20 +110,21 @@ final class Replay implements Interceptor {
 
     @Override
     public @Nullable Tensor allocate(Spec spec, long[] strides) {
+        Node node = Objects.requireNonNull(active);
         if (planning) {
             if (requested == fresh.length) {
                 fresh = Arrays.copyOf(fresh, requested * 2);
             }
             // A result of the first run alone must not share memory with values that later runs compute before it.
-            fresh[requested] = active.constant ? arena.fresh(spec.device(), spec.bytes())
+            fresh[requested] = node.constant ? arena.fresh(spec.device(), spec.bytes())
                     : arena.acquire(spec.device(), spec.bytes());
             Tensor tensor = fresh[requested++].lend(spec, strides);
-            active.made.add(tensor);
+            node.made.add(tensor);
             return tensor;
         }
         // A tensor that the backend cached in the first run is not requested again.
-        while (requested < active.made.size()) {
-            Tensor next = active.made.get(requested++);
+        while (requested < node.made.size()) {
+            Tensor next = node.made.get(requested++);
             if (next.spec().equals(spec) && Arrays.equals(next.strides(), strides)) {
                 return next;
             }

@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
+import org.jspecify.annotations.Nullable;
 
 /** Attention, one query at a time. */
 final class ReferenceAttention {
@@ -15,11 +16,11 @@ final class ReferenceAttention {
     private final Elements q;
     private final Elements k;
     private final Elements v;
-    private final Elements mask;
+    private final @Nullable Elements mask;
     private final boolean chosen;
     private final double[] scores;
 
-    private ReferenceAttention(Attention op, Tensor q, Tensor k, Tensor v, Tensor mask, Shape lead) {
+    private ReferenceAttention(Attention op, Tensor q, Tensor k, Tensor v, @Nullable Tensor mask, Shape lead) {
         this.op = op;
         queries = Math.toIntExact(q.size(-2));
         keys = Math.toIntExact(k.size(-2));
@@ -57,7 +58,7 @@ final class ReferenceAttention {
                 sum += q.get(row * width + e) * k.get((head * keys + j) * width + e);
             }
             sum *= op.scale();
-            boolean hidden = j >= visible(row) || chosen && mask.getLong(row * keys + j) == 0;
+            boolean hidden = j >= visible(row) || mask != null && chosen && mask.getLong(row * keys + j) == 0;
             scores[j] = hidden ? Double.NEGATIVE_INFINITY
                     : mask != null && !chosen ? sum + mask.get(row * keys + j) : sum;
         }

@@ -3,6 +3,8 @@ package dev.starling.tensor.reference;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Contraction;
+import dev.starling.tensor.op.FormulaOp;
+import java.util.Objects;
 
 /** Sums of products, one output element at a time. */
 final class ReferenceContraction {
@@ -74,12 +76,13 @@ final class ReferenceContraction {
         Elements y = Elements.of(out);
         long outputs = in[1].size(0);
         long inputs = in[1].size(1);
+        FormulaOp gradient = Objects.requireNonNull(op.epilogue().gradient());
         for (long i = 0; i < out.count(); i++) {
             double sum = 0;
             for (long o = 0; o < outputs; o++) {
                 sum += g.get(i / inputs * outputs + o) * weight.get(o * inputs + i % inputs);
             }
-            y.set(i, FormulaInterpreter.value(op.epilogue().gradient(), kept.get(i), sum));
+            y.set(i, FormulaInterpreter.value(gradient, kept.get(i), sum));
         }
     }
 

@@ -78,6 +78,6 @@ public final class ReferenceKernels {
     }
 
     static double apply(Epilogue epilogue, double x) {
-        return epilogue == Epilogue.NONE ? x : FormulaInterpreter.value(epilogue.activation(), x);
+        return epilogue.activation() == null ? x : FormulaInterpreter.value(epilogue.activation(), x);
     }
 }

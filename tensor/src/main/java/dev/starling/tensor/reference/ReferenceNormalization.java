@@ -3,6 +3,7 @@ package dev.starling.tensor.reference;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Both normalisations share one algorithm: elements belong to groups, channels or rows, that have a common mean and
@@ -85,7 +86,8 @@ final class ReferenceNormalization {
      * @param in g, x, gamma, mean, deviation⁻¹
      * @param rectified the output if ReLU followed, else {@code null}
      */
-    private static void gradient(Tensor[] in, Tensor rectified, Tensor[] out, Numbering group, Numbering weight) {
+    private static void gradient(Tensor[] in, @Nullable Tensor rectified, Tensor[] out, Numbering group,
+            Numbering weight) {
         Elements gamma = Elements.of(in[2]);
         Elements inverse = Elements.of(in[4]);
         int count = Math.toIntExact(in[1].count());
@@ -115,7 +117,7 @@ final class ReferenceNormalization {
         }
     }
 
-    private static double[] gradientBeforeEpilogue(Tensor g, Tensor rectified) {
+    private static double[] gradientBeforeEpilogue(Tensor g, @Nullable Tensor rectified) {
         double[] before = new double[Math.toIntExact(g.count())];
         Elements from = Elements.of(g);
         Elements y = rectified == null ? null : Elements.of(rectified);

@@ -3,6 +3,7 @@ package dev.starling.tensor.reference;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Fill;
 import dev.starling.tensor.op.Random;
+import java.util.Objects;
 
 /** Random numbers as their records define them, and tensors filled with known values. */
 final class ReferenceRandom {
@@ -18,7 +19,8 @@ final class ReferenceRandom {
                 case Random.Normal o -> y.set(i, o.at(i));
                 case Random.Bernoulli o -> y.setLong(i, o.at(i) ? 1 : 0);
                 case Random.Integers o -> y.setLong(i, o.at(i));
-                case Random.Dropout o -> y.set(i, o.keeps(i) ? x.get(i) / (1 - o.probability()) : 0);
+                case Random.Dropout o -> y.set(i,
+                        o.keeps(i) ? Objects.requireNonNull(x).get(i) / (1 - o.probability()) : 0);
             }
         }
     }

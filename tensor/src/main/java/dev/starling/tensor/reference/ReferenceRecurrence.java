@@ -3,6 +3,7 @@ package dev.starling.tensor.reference;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
+import org.jspecify.annotations.Nullable;
 
 /** Recurrent layers, sequence by sequence and step by step. */
 final class ReferenceRecurrence {
@@ -16,12 +17,12 @@ final class ReferenceRecurrence {
     private final int rows;
     private final Elements x;
     private final Elements h0;
-    private final Elements c0;
+    private final @Nullable Elements c0;
     private final Elements w;
     private final Elements u;
-    private final Elements bias;
-    private final Elements recurrentBias;
-    private final Elements lengths;
+    private final @Nullable Elements bias;
+    private final @Nullable Elements recurrentBias;
+    private final @Nullable Elements lengths;
 
     private ReferenceRecurrence(Recurrence op, Tensor[] in) {
         Recurrence.Operands<Tensor> o = op.operands(in);
@@ -45,7 +46,7 @@ final class ReferenceRecurrence {
         }
     }
 
-    private static Elements elements(Tensor x) {
+    private static @Nullable Elements elements(@Nullable Tensor x) {
         return x == null ? null : Elements.of(x);
     }
 
@@ -70,7 +71,7 @@ final class ReferenceRecurrence {
         return 1 / (1 + StrictMath.exp(-a));
     }
 
-    private double[] state(Elements from, int n) {
+    private double[] state(@Nullable Elements from, int n) {
         double[] state = new double[units];
         for (int j = 0; from != null && j < units; j++) {
             state[j] = from.get((long) n * units + j);

@@ -9,6 +9,8 @@ import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Selection;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /** Reads and writes at indices; each index is checked. */
 final class ReferenceSelection {
@@ -147,8 +149,9 @@ final class ReferenceSelection {
 
     /** Sums that are rounded once, at the end. */
     private static final class Sums {
-        private final double[] floats;
-        private final long[] integers;
+        /** One of the two is present: the sums of floating types, or those of integers. */
+        private final double @Nullable [] floats;
+        private final long @Nullable [] integers;
 
         Sums(Shape shape, boolean floating) {
             int n = Math.toIntExact(shape.count());
@@ -168,7 +171,7 @@ final class ReferenceSelection {
             if (floats != null) {
                 floats[(int) i] += x.get(j);
             } else {
-                integers[(int) i] += x.getLong(j);
+                Objects.requireNonNull(integers)[(int) i] += x.getLong(j);
             }
         }
 
@@ -178,7 +181,7 @@ final class ReferenceSelection {
                 if (floats != null) {
                     y.set(i, floats[i]);
                 } else {
-                    y.setLong(i, integers[i]);
+                    y.setLong(i, Objects.requireNonNull(integers)[i]);
                 }
             }
         }

@@ -150,15 +150,17 @@ public final class CachingAllocator implements Allocator {
         if (size >= sizes.large) {
             return new Piece(request(size, bytes), size, bin, null);
         }
-        if (end - next < size) {
+        Slab from = slab;
+        if (from == null || end - next < size) {
             next = request(sizes.slab, bytes);
             end = next + sizes.slab;
-            slab = new Slab(next);
-            slabs.add(slab);
+            from = new Slab(next);
+            slab = from;
+            slabs.add(from);
         }
-        Piece piece = new Piece(next, size, bin, slab);
+        Piece piece = new Piece(next, size, bin, from);
         next += size;
-        slab.cut += size;
+        from.cut += size;
         return piece;
     }
 

@@ -22,6 +22,7 @@ import java.lang.reflect.AccessFlag;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
@@ -60,8 +61,8 @@ public interface ArrayLoop {
         private final int operands;
         private final int[] targets;
         private final LoopBody body;
-        private int[] arrays;
-        private int[] slots;
+        private int[] arrays = {};
+        private int[] slots = {};
         private int index;
 
         private record Key(Formula formula, List<Integer> targets) { }
@@ -71,7 +72,8 @@ public interface ArrayLoop {
             operands = formula.operands();
             DType[] results = new DType[targets.length];
             Arrays.fill(results, DType.F32);
-            body = Lowering.lower(FormulaExpression.of(formula, Collections.nCopies(operands, DType.F32), results));
+            body = Lowering.lower(Objects.requireNonNull(
+                    FormulaExpression.of(formula, Collections.nCopies(operands, DType.F32), results)));
         }
 
         private ArrayLoop write() {

@@ -5,6 +5,7 @@ import dev.starling.tensor.op.scalar.Opcode;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The computation of a loop for each element: inputs and parameters, instructions in single assignment, outputs. Inputs
@@ -58,7 +59,7 @@ public final class Expression {
     }
 
     @Override
-    public boolean equals(Object other) {
+    public boolean equals(@Nullable Object other) {
         return this == other || other instanceof Expression e && hash == e.hash && inputs.equals(e.inputs)
                 && parameters.equals(e.parameters) && instructions.equals(e.instructions) && outputs.equals(e.outputs);
     }

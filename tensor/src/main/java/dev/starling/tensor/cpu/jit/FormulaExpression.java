@@ -5,6 +5,7 @@ import dev.starling.tensor.cpu.jit.Expression.Value;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** A {@link Formula} with types, as part of an {@link Expression}. */
 public final class FormulaExpression implements Formula.Interpretation<Value> {
@@ -25,7 +26,7 @@ public final class FormulaExpression implements Formula.Interpretation<Value> {
      * @param inputs types of the operands
      * @param outputs types to which the outputs are converted
      */
-    public static Expression of(Formula formula, List<DType> inputs, DType... outputs) {
+    public static @Nullable Expression of(Formula formula, List<DType> inputs, DType... outputs) {
         Expression.Builder builder = new Expression.Builder();
         List<Value> values = append(formula, builder, inputs.stream().map(builder::input).toList());
         for (int i = 0; values != null && i < outputs.length; i++) {
@@ -35,7 +36,7 @@ public final class FormulaExpression implements Formula.Interpretation<Value> {
     }
 
     /** Appends a formula of values; returns {@code null} if one of its functions is not defined for its operands. */
-    public static List<Value> append(Formula formula, Expression.Builder builder, List<Value> operands) {
+    public static @Nullable List<Value> append(Formula formula, Expression.Builder builder, List<Value> operands) {
         FormulaExpression expression = new FormulaExpression(builder, operands);
         List<Value> outputs = formula.interpret(expression);
         return expression.computable ? outputs : null;

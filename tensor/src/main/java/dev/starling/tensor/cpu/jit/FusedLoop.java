@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The compiled form of an {@link Expression}: a kernel for each combination of operand layouts, generated when first
@@ -24,7 +25,7 @@ public final class FusedLoop {
     private final int vectorBits;
     private final boolean vectorised;
     private final long stridedKey;
-    private volatile Variant flat;
+    private volatile @Nullable Variant flat;
     private volatile Variant[] variants = {};
 
     FusedLoop(Expression expression, int vectorBits) {

@@ -3,6 +3,8 @@ package dev.starling.tensor.cpu.jit;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
 import java.util.Arrays;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One call of a {@link FusedLoop}: receives the operands' addresses and strides and the parameters, merges dimensions,
@@ -21,12 +23,14 @@ public final class Launch implements RangeTask {
     private static final int MAX_RANK = 16;
     private static final ThreadLocal<Launch> CURRENT = ThreadLocal.withInitial(Launch::new);
 
+    /** Every launch that {@link #of} returns has one. */
+    @SuppressWarnings("NullAway.Init")
     private FusedLoop loop;
     private int operands;
     private long[] frame = new long[64];
     private final StridedLoop strided = new StridedLoop();
     private boolean flat;
-    private Kernel kernel;
+    private @Nullable Kernel kernel;
     /** The frame of the tile that this thread computes, and the tile's position in the outer dimensions. */
     private long[] tileFrame = new long[64];
     private final long[] place = new long[MAX_RANK];
@@ -118,16 +122,17 @@ public final class Launch implements RangeTask {
 
     @Override
     public void run(long from, long to) {
+        Kernel tiles = Objects.requireNonNull(kernel);
         if (flat) {
             for (long at = from; at < to; at += TILE) {
-                kernel.run(frame, 0, 1, at, Math.min(to, at + TILE));
+                tiles.run(frame, 0, 1, at, Math.min(to, at + TILE));
             }
         } else if (strided.outerRank() == 0) {
             for (long tile = from; tile < to; tile++) {
-                strided.runTile(kernel, frame, tile);
+                strided.runTile(tiles, frame, tile);
             }
         } else {
-            runOuter(from, to);
+            runOuter(tiles, from, to);
         }
     }
 
@@ -135,7 +140,7 @@ public final class Launch implements RangeTask {
      * Runs tiles. On a helper thread {@code this} is the caller's launch, which is only read; the helper writes to its
      * own.
      */
-    private void runOuter(long from, long to) {
+    private void runOuter(Kernel tiles, long from, long to) {
         Launch own = CURRENT.get();
         if (own.tileFrame.length < frame.length) {
             own.tileFrame = new long[frame.length];
@@ -144,7 +149,7 @@ public final class Launch implements RangeTask {
         Arrays.fill(own.place, 0);
         strided.locate(from, own.place, own.tileFrame);
         for (long tile = from; tile < to; tile++) {
-            strided.runTile(kernel, own.tileFrame, tile);
+            strided.runTile(tiles, own.tileFrame, tile);
             if ((tile + 1) % strided.tilesPerPlane() == 0) {
                 strided.advance(own.place, own.tileFrame);
             }

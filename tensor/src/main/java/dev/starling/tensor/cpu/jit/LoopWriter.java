@@ -31,7 +31,7 @@ final class LoopWriter {
     private int columns;
     private int end;
     /** The position where the loop over columns continues with the next elements. */
-    private Label next;
+    private final Label next;
 
     LoopWriter(CodeBuilder code, Expression expression, LoopBody body, List<Access> accesses, InstructionSet set) {
         this.code = code;
@@ -43,6 +43,7 @@ final class LoopWriter {
         addresses = new int[accesses.size()];
         rowStrides = new int[accesses.size()];
         columnStrides = new int[accesses.size()];
+        next = code.newLabel();
     }
 
     void write() {
@@ -105,7 +106,6 @@ final class LoopWriter {
     private void writeColumns() {
         Label loop = code.newLabel();
         Label done = code.newLabel();
-        next = code.newLabel();
         code.iconst_0().istore(column);
         code.labelBinding(loop).iload(column).iload(end).if_icmpge(done);
         defineAll(node -> node.primitive() != Primitive.PARAMETER && node.primitive() != Primitive.CONSTANT

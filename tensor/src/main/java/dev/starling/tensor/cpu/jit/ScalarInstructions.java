@@ -20,7 +20,9 @@ import java.lang.constant.MethodTypeDesc;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
+import java.util.Objects;
 import java.util.function.IntConsumer;
+import org.jspecify.annotations.Nullable;
 
 /** Computes one element at a time, with the JVM's own instructions. */
 final class ScalarInstructions implements InstructionSet {
@@ -201,13 +203,14 @@ final class ScalarInstructions implements InstructionSet {
         }
     }
 
-    private static OperatorInstruction operator(TypeKind kind, Opcode i, Opcode l, Opcode f, Opcode d) {
-        return OperatorInstruction.of(switch (kind) {
+    private static OperatorInstruction operator(TypeKind kind, @Nullable Opcode i, @Nullable Opcode l,
+            @Nullable Opcode f, @Nullable Opcode d) {
+        return OperatorInstruction.of(Objects.requireNonNull(switch (kind) {
             case INT -> i;
             case LONG -> l;
             case FLOAT -> f;
             default -> d;
-        });
+        }, "the kind has no such instruction"));
     }
 
     private void shift(Node node, TypeKind kind, Opcode i, Opcode l) {

@@ -2,6 +2,8 @@ package dev.starling.tensor.cpu.onednn;
 
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A convolution and its backward passes on data with any strides. Channels-last source and destination (with the
@@ -33,14 +35,14 @@ public final class Convolution implements RangeTask {
     private final PartialSum partialSum = new PartialSum();
     private Convolution[] channelSlices = {};
 
-    private Pass pass;
+    private Pass pass = Pass.FORWARD;
     private long samples;
     private long slices;
     private long source;
     private long weights;
     private long destination;
     private long bias;
-    private ConvolutionKernel packedFor;
+    private @Nullable ConvolutionKernel packedFor;
     private long packed;
     private long partialBytes;
 
@@ -199,7 +201,7 @@ public final class Convolution implements RangeTask {
             return;
         }
         long near = packed;
-        if (!kernel.packsLike(packedFor)) {
+        if (!kernel.packsLike(Objects.requireNonNull(packedFor))) {
             near = weights;
             if (!kernel.readsUserWeights()) {
                 near = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
@@ -212,13 +214,14 @@ public final class Convolution implements RangeTask {
     /** Computes one slice's gradients of weights and bias, in the packing of the first slice's kernel. */
     private void runPartial(Session session, ConvolutionKernel kernel, long slice, long from, long to) {
         long partial = packed + slice * partialBytes;
-        long partialBias = bias == 0 ? 0 : partial + aligned(packedFor.packedBytes());
-        if (kernel.packsLike(packedFor)) {
+        ConvolutionKernel first = Objects.requireNonNull(packedFor);
+        long partialBias = bias == 0 ? 0 : partial + aligned(first.packedBytes());
+        if (kernel.packsLike(first)) {
             kernel.run(session, from, partial, to, partialBias);
         } else {
             long own = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
             kernel.run(session, from, own, to, partialBias);
-            kernel.repackWeights(session, own, packedFor, partial);
+            kernel.repackWeights(session, own, first, partial);
         }
     }
 

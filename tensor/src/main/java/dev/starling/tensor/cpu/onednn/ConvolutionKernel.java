@@ -3,6 +3,8 @@ package dev.starling.tensor.cpu.onednn;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One pass of a convolution, compiled for a number of samples. The primitive works on channels-last data, the fastest
@@ -17,14 +19,15 @@ final class ConvolutionKernel implements Compiled {
     private final Pass pass;
     private final Executable primitive;
     private final long packedDesc;
-    private final Executable weights;
-    private final Executable source;
-    private final Executable destination;
+    /** Each is {@code null} if the primitive works on the caller's data in place. */
+    private final @Nullable Executable weights;
+    private final @Nullable Executable source;
+    private final @Nullable Executable destination;
     private final long sourceBytes;
     private final long destinationBytes;
 
-    private ConvolutionKernel(Pass pass, Executable primitive, Layout userWeights, Executable source,
-                              Executable destination, long sourceBytes, long destinationBytes) {
+    private ConvolutionKernel(Pass pass, Executable primitive, Layout userWeights, @Nullable Executable source,
+                              @Nullable Executable destination, long sourceBytes, long destinationBytes) {
         this.pass = pass;
         this.primitive = primitive;
         this.source = source;
@@ -44,7 +47,8 @@ final class ConvolutionKernel implements Compiled {
 
     /** Gradients of weights and bias are computed in single precision, because those of several slices are summed. */
     static ConvolutionKernel compile(Pass pass, ElementType type, ConvolutionShape shape, long samples,
-                                     Layout userSource, Layout userWeights, Layout userDestination, boolean bias) {
+                                     @Nullable Layout userSource, Layout userWeights,
+                                     @Nullable Layout userDestination, boolean bias) {
         ElementType weightType = pass == Pass.WEIGHTS ? ElementType.F32 : type;
         Layout nearSource = Layout.channelsLast(type, shape.sourceDims(samples));
         Layout nearDestination = Layout.channelsLast(type, shape.destinationDims(samples));
@@ -133,7 +137,7 @@ final class ConvolutionKernel implements Compiled {
 
     /** Packs weights or, in the pass by weights, unpacks their gradient. */
     void reorderWeights(Session session, long from, long to) {
-        weights.reorder(session, from, to);
+        Objects.requireNonNull(weights).reorder(session, from, to);
     }
 
     /** Copies packed weights into the packing of another kernel. Rare, so nothing is cached. */
@@ -181,7 +185,7 @@ final class ConvolutionKernel implements Compiled {
         primitive.close();
     }
 
-    private static void close(Executable executable) {
+    private static void close(@Nullable Executable executable) {
         if (executable != null) {
             executable.close();
         }

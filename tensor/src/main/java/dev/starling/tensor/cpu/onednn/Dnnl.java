@@ -11,8 +11,10 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
+import java.util.Objects;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The functions of oneDNN's C interface that this package calls. Handles and data are plain addresses: pointers are
@@ -234,7 +236,7 @@ final class Dnnl {
                 } catch (InterruptedException e) {
                     interrupted = true;
                 } catch (ExecutionException e) {
-                    throw unexpected(e.getCause());
+                    throw unexpected(Objects.requireNonNull(e.getCause()));
                 }
             }
         } finally {
@@ -346,7 +348,7 @@ final class Dnnl {
         return bind(name, LONG, JAVA_INT, all);
     }
 
-    private static MethodHandle bind(String name, Linker.Option[] options, MemoryLayout result,
+    private static MethodHandle bind(String name, Linker.Option[] options, @Nullable MemoryLayout result,
                                      MemoryLayout... arguments) {
         FunctionDescriptor descriptor = result == null ? FunctionDescriptor.ofVoid(arguments)
             : FunctionDescriptor.of(result, arguments);

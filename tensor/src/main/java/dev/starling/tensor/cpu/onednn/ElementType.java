@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu.onednn;
 
 import dev.starling.tensor.DType;
+import org.jspecify.annotations.Nullable;
 
 /** The element types that oneDNN's kernels support. */
 public enum ElementType {
@@ -27,7 +28,7 @@ public enum ElementType {
     }
 
     /** Returns the element type for a tensor's type, or {@code null} if no kernel that tensors use supports it. */
-    public static ElementType of(DType type) {
+    public static @Nullable ElementType of(DType type) {
         return switch (type) {
             case F32 -> F32;
             case BF16 -> BF16;

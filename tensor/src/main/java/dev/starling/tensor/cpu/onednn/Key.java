@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu.onednn;
 
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /** The key of a compiled primitive: a list of numbers. Rewritten for each look-up and copied when it is stored. */
 final class Key {
@@ -50,7 +51,7 @@ final class Key {
     }
 
     @Override
-    public boolean equals(Object other) {
+    public boolean equals(@Nullable Object other) {
         return other instanceof Key key && key.hash == hash
             && Arrays.equals(key.words, 0, key.length, words, 0, length);
     }

@@ -39,7 +39,7 @@ public final class Matmul implements RangeTask {
 
     /** Number of batch dimensions that the primitive has. */
     private int innerDims;
-    private Cut cut;
+    private Cut cut = Cut.ROWS;
     private long cutSize;
     private long cutStep;
 

@@ -11,8 +11,10 @@ import java.net.URL;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
 import org.bytedeco.javacpp.Loader;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Availability of oneDNN in this process. The first query looks for the library, once; nothing is downloaded. The
@@ -28,7 +30,7 @@ public final class OneDnn {
 
     /** Returns one line: version and instruction set if the library is available, else the reason why it is not. */
     public static String description() {
-        if (!available()) {
+        if (Loaded.REASON != null) {
             return Loaded.REASON;
         }
         return "oneDNN " + Dnnl.version() + ", " + isa();
@@ -78,7 +80,7 @@ public final class OneDnn {
     }
 
     static SymbolLookup symbols() {
-        return Loaded.LOOKUP;
+        return Objects.requireNonNull(Loaded.LOOKUP, Loaded.REASON);
     }
 
     /** Bits of {@code dnnl_cpu_isa_t}; each set includes the bits of the sets that it extends. */
@@ -102,8 +104,8 @@ public final class OneDnn {
     }
 
     private static final class Loaded {
-        private static final SymbolLookup LOOKUP;
-        private static final String REASON;
+        private static final @Nullable SymbolLookup LOOKUP;
+        private static final @Nullable String REASON;
 
         static {
             SymbolLookup lookup = null;
@@ -137,7 +139,7 @@ public final class OneDnn {
                 SymbolLookup one = SymbolLookup.libraryLookup(file.toPath(), Arena.global());
                 both = both == null ? one : one.or(both);
             }
-            return both;
+            return Objects.requireNonNull(both);
         }
 
         /**

@@ -5,6 +5,7 @@ import dev.starling.tensor.spi.Block;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReferenceArray;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The resources of one thread while it runs primitives: a stream, scratch memory from the host's allocator, and the
@@ -92,7 +93,7 @@ final class Session implements AutoCloseable {
     }
 
     /** Returns what was compiled for the current key, or {@code null}. */
-    Compiled find() {
+    @Nullable Compiled find() {
         return compiled.get(key);
     }
 
@@ -118,7 +119,7 @@ final class Session implements AutoCloseable {
     enum Use { SCRATCHPAD, SOURCE, WEIGHTS, DESTINATION, BIAS }
 
     private static final class Scratch {
-        private Block block;
+        private @Nullable Block block;
 
         private long atLeast(long wanted) {
             if (block == null || block.capacity() < wanted) {

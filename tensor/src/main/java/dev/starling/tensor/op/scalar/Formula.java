@@ -7,6 +7,8 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What an operation computes for one element: one or more outputs as {@link Scalar} terms, in an order in which each
@@ -169,7 +171,7 @@ public final class Formula {
     }
 
     @Override
-    public boolean equals(Object other) {
+    public boolean equals(@Nullable Object other) {
         return this == other || other instanceof Formula f && hash == f.hash && operands == f.operands
                 && parameters == f.parameters && constants.equals(f.constants) && steps.equals(f.steps)
                 && outputs.equals(f.outputs);
@@ -223,7 +225,7 @@ public final class Formula {
                 case Scalar.Operand(int number) -> number;
                 case Scalar.Parameter(int number) -> operands + number;
                 case Scalar.Constant(double value) -> operands + parameters + constants.indexOf(value);
-                case Scalar.Apply _ -> numbers.get(term);
+                case Scalar.Apply _ -> Objects.requireNonNull(numbers.get(term));
             };
         }
     }
