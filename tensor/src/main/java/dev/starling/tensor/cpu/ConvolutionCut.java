@@ -102,7 +102,7 @@ final class ConvolutionCut {
     Tensor forward(Tensor[] in, Spec output) {
         Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         Tensor bias = in.length == 2 ? null : CopyKernels.dense(in[2]);
-        if (!keepsPlaces()) {
+        if (isEmpty() || !keeps(ConvolutionAxis::places, whole.out())) {
             fill(y, bias);
         }
         if (!isEmpty()) {
@@ -118,7 +118,7 @@ final class ConvolutionCut {
     /** Computes the gradient of {@code x} from that of {@code y} and the weight. */
     Tensor inputGradient(Tensor[] in, Spec output) {
         Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
-        if (isEmpty() || !keepsPixels()) {
+        if (isEmpty() || !keeps(ConvolutionAxis::pixels, whole.in())) {
             fill(x, null);
         }
         if (!isEmpty()) {
@@ -170,32 +170,21 @@ final class ConvolutionCut {
         return Arrays.stream(axes).anyMatch(axis -> axis.taps() == 0);
     }
 
-    private boolean keepsPlaces() {
+    /** Returns whether a part has the sizes of the whole convolution, so that nothing is cut off. */
+    private boolean keeps(Part part, long[] sizes) {
         boolean all = true;
         for (int i = 0; i < axes.length; i++) {
-            all &= axes[i].places() == whole.out()[i];
-        }
-        return all && !isEmpty();
-    }
-
-    private boolean keepsPixels() {
-        boolean all = true;
-        for (int i = 0; i < axes.length; i++) {
-            all &= axes[i].pixels() == whole.in()[i];
+            all &= part.of(axes[i]) == sizes[i];
         }
         return all;
+    }
+
+    private boolean keepsTaps() {
+        return keeps(ConvolutionAxis::taps, whole.kernel());
     }
 
     private boolean isStepped() {
         return Arrays.stream(axes).anyMatch(axis -> axis.pixelStep() > 1);
-    }
-
-    private boolean keepsTaps() {
-        boolean all = true;
-        for (int i = 0; i < axes.length; i++) {
-            all &= axes[i].taps() == whole.kernel()[i];
-        }
-        return all;
     }
 
     private static void fill(Tensor y, @Nullable Tensor bias) {

@@ -6,7 +6,10 @@ import static dev.starling.tensor.cpu.onednn.ElementType.F32;
 
 import java.util.EnumSet;
 import java.util.Set;
+import java.util.function.IntPredicate;
 import java.util.function.Predicate;
+import java.util.stream.IntStream;
+import java.util.stream.LongStream;
 
 /**
  * Faults of oneDNN {@value #VERSION} on valid convolutions: wrong results and crashes. Each row states the pass, the
@@ -142,16 +145,8 @@ public enum OneDnnFault {
         return max;
     }
 
-    private interface Axis {
-        boolean holds(int i);
-    }
-
-    private static boolean any(ConvolutionShape shape, Axis condition) {
-        boolean any = false;
-        for (int i = 0; i < shape.spatialDims(); i++) {
-            any |= condition.holds(i);
-        }
-        return any;
+    private static boolean any(ConvolutionShape shape, IntPredicate condition) {
+        return IntStream.range(0, shape.spatialDims()).anyMatch(condition);
     }
 
     /** Returns the distance from the first tap to the last in pixels. */
@@ -160,19 +155,11 @@ public enum OneDnnFault {
     }
 
     private static boolean hasUnreadTap(ConvolutionShape shape, int i) {
-        boolean unseen = false;
-        for (long tap = 0; tap < shape.kernel()[i]; tap++) {
-            unseen |= !reads(shape, i, tap);
-        }
-        return unseen;
+        return LongStream.range(0, shape.kernel()[i]).anyMatch(tap -> !reads(shape, i, tap));
     }
 
     private static boolean isUnread(ConvolutionShape shape, int i) {
-        boolean seen = false;
-        for (long tap = 0; tap < shape.kernel()[i]; tap++) {
-            seen |= reads(shape, i, tap);
-        }
-        return !seen;
+        return LongStream.range(0, shape.kernel()[i]).noneMatch(tap -> reads(shape, i, tap));
     }
 
     /** Returns whether a tap reads a pixel at some position. */
