@@ -130,7 +130,7 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
         int partition = context.partitionId();
         if (job.strategy() instanceof Strategy.Gossip && sizes[partition] == 0) {
             throw new SparkDataException("partition " + partition + " has no rows; under gossip each worker needs "
-                    + "some, because all weights have equal influence: repartition the rows");
+                    + "some, because it takes steps of its own: repartition the rows");
         }
         GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).place(partition, job.workers())
                 .joinTimeout(job.timeout()).timeout(job.timeout());
