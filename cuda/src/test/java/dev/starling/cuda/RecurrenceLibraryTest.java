@@ -102,6 +102,24 @@ class RecurrenceLibraryTest {
         }
     }
 
+    /** The library offers two algorithms; with 16 units it refuses the first when it runs, with 17 inputs both. */
+    @Test
+    void destroysWhatTheLibraryRefuses() {
+        Recurrence.Forward op = new Recurrence.Lstm(false, true);
+        try (Scope scope = Scope.open()) {
+            long before = FakeLibraries.layers();
+            Tensor.apply(op, operands(op, FAKE, 3, 2, 6, 9));
+            long perPlan = (FakeLibraries.layers() - before) / 2;
+            assertThat(perPlan).isPositive();
+            before = FakeLibraries.layers();
+            Tensor.apply(op, operands(op, FAKE, 3, 2, 6, 16));
+            assertThat(FakeLibraries.layers() - before).isEqualTo(perPlan);
+            before = FakeLibraries.layers();
+            Tensor.apply(op, operands(op, FAKE, 3, 2, 17, 9));
+            assertThat(FakeLibraries.layers() - before).isZero();
+        }
+    }
+
     @Test
     void usesOwnKernelsForSequencesWithLengths() {
         try (Scope scope = Scope.open()) {

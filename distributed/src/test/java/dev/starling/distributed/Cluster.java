@@ -99,7 +99,8 @@ public final class Cluster {
                 GroupConfig config = hosts.isEmpty() ? here : here.host(hosts.get(rank));
                 Callable<T> body = () -> {
                     Wire wire = around.apply(Transport.providers().get(transport.provider()).open(transport.wire()));
-                    try (Membership group = Membership.join(Transport.over(wire, transport), config, true)) {
+                    try (Membership group = Membership.join(Transport.over(wire, transport), config, true,
+                            _ -> { })) {
                         return program.run(group);
                     }
                 };

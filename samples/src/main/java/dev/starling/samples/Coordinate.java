@@ -5,6 +5,7 @@ import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.errors.StarlingException;
 import dev.starling.samples.train.Clusters;
+import dev.starling.transport.Protection;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 import java.util.concurrent.Callable;
@@ -40,6 +41,10 @@ public final class Coordinate implements Callable<Integer> {
             description = "Transport of the members: aeron, tcp or ucx (default: ${DEFAULT-VALUE}).")
     private String transport;
 
+    @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over aeron and tcp: "
+            + "encrypted, authenticated or plain, the same in all processes (default: encrypted).")
+    private Protection protection = Protection.ENCRYPTED;
+
     @Option(names = "--silence", paramLabel = "S", defaultValue = "10",
             description = "Seconds without a heartbeat until a member is lost (default: ${DEFAULT-VALUE}).")
     private int silenceSeconds;
@@ -55,7 +60,7 @@ public final class Coordinate implements Callable<Integer> {
         }
         try {
             TransportConfig config = TransportConfig.of(transport, LaunchedProcess.secret(System.getenv()))
-                    .livenessTimeout(Duration.ofSeconds(silenceSeconds));
+                    .livenessTimeout(Duration.ofSeconds(silenceSeconds)).protection(protection);
             try (CoordinatorThread coordinator = Clusters.open(address, config, world,
                     elastic ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END, fewest)) {
                 spec.commandLine().getOut().println("coordinator of " + world + " members at "

@@ -230,10 +230,21 @@ class BadInputTest {
                 argument(() -> Philox.bits(1, 2, 4), "philox", "lane"),
                 new Bad(() -> Device.of("cpu", -1), Problem.DEVICE, "device cpu", "-1"),
                 argument(() -> compute(new CrossEntropy.Loss(2, 0), ones(2, 3), whole(2)), "crossEntropy", "2.0"),
+                rule(() -> new Rule.Adam(1, 0.9, 0, 0, false), "beta1 must be in [0, 1), got 1.0"),
+                rule(() -> new Rule.Adam(0.9, nan, 0, 0, false), "beta2"),
+                rule(() -> new Rule.Adam(0.9, 0.9, -1, 0, false), "epsilon"),
+                rule(() -> new Rule.Adam(0.9, 0.9, 0, 1 / 0.0, false), "weightDecay"),
+                rule(() -> new Rule.Sgd(-0.1, 0, 0, false), "momentum"),
+                rule(() -> new Rule.Sgd(0.9, nan, 0, false), "dampening"),
+                rule(() -> new Rule.Adagrad(0, 0, -1), "initial"),
                 argument(() -> compute(new Rule.Adam(0, 0, 0, 0, false).step(1, 0), ones(2), ones(2), ones(2), ones(2)),
                         "adam", "from 1"),
                 argument(() -> compute(new Rule.Sgd(0.9, 0, 0, false).step(1, 1), ones(2), ones(2)), "sgd",
                         "velocity"));
+    }
+
+    private static Bad rule(Supplier<?> make, String part) {
+        return argument(make, "optimiser rule", part);
     }
 
     private static Tensor compute(Op op, Tensor... operands) {

@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.SecureRandom;
+import java.util.Arrays;
 import org.agrona.DirectBuffer;
 
 /**
@@ -12,12 +13,15 @@ import org.agrona.DirectBuffer;
  * replayed. A HELLO is signed too: a stranger neither receives a proof nor causes a name look-up.
  *
  * <pre>
- * A → B  HELLO      A's nonce, session and address, HMAC("hello", these)
+ * A → B  HELLO      A's nonce, session, offer and address, HMAC("hello", these)
  * A ← B  REFUSAL    empty, if that HMAC is wrong; only a hint, so that a wrong secret is reported
- * A ← B  CHALLENGE  B's nonce, session and address, HMAC("challenge", both nonces, sessions and addresses)
+ * A ← B  CHALLENGE  B's nonce, session, offer and address, HMAC("challenge", those of both)
  * A → B  PROOF      HMAC("proof", the same, greeting), greeting
- * A ← B  WELCOME    under the session's key, HMAC("session", both nonces, sessions and addresses)
+ * A ← B  WELCOME    under the session's key, HMAC("session", those of both)
  * </pre>
+ *
+ * <p>An offer says how its sender protects the frames that follow: with keys that come, by HKDF-SHA-256, from the
+ * secret and the same transcript, one for each direction.
  */
 final class Authentication {
     static final int MAX_GREETING = 4096;
@@ -28,13 +32,18 @@ final class Authentication {
     private static final byte[] HELLO = "hello".getBytes(StandardCharsets.US_ASCII);
     private static final SecureRandom RANDOM = new SecureRandom();
 
+    private static final int FRAME_SECRET = 32;
+
     private final Secret secret;
+    private final ProtectionOffer offer;
     private final byte[] ownNonce = new byte[NONCE];
     private byte[] transcript;
     private String peerAddress;
+    private ProtectionOffer peerOffer;
 
-    Authentication(Secret secret) {
+    Authentication(Secret secret, ProtectionOffer offer) {
         this.secret = secret;
+        this.offer = offer;
         RANDOM.nextBytes(ownNonce);
     }
 
@@ -44,7 +53,7 @@ final class Authentication {
     }
 
     /** The content of a HELLO. */
-    record Hello(byte[] nonce, long session, String address, boolean proven) {
+    record Hello(byte[] nonce, long session, ProtectionOffer offer, String address, boolean proven) {
         /** Returns a text that identifies this HELLO among others. */
         String identity() {
             return address + '/' + session + (proven ? "" : "?");
@@ -52,15 +61,15 @@ final class Authentication {
     }
 
     byte[] hello(long session, String address) {
-        byte[] name = address.getBytes(StandardCharsets.US_ASCII);
-        byte[] content = ByteBuffer.allocate(NONCE + Long.BYTES + name.length).put(ownNonce).putLong(session).put(name)
-                .array();
+        byte[] name = ascii(address);
+        byte[] content = ByteBuffer.allocate(NONCE + Long.BYTES + ProtectionOffer.LENGTH + name.length).put(ownNonce)
+                .putLong(session).put(offer.encode()).put(name).array();
         return ByteBuffer.allocate(MAC + content.length).put(secret.sign(HELLO, content)).put(content).array();
     }
 
     /** Returns the content of a HELLO, or {@code null} if it is not well-formed. */
     static Hello readHello(Secret secret, DirectBuffer buffer, int offset, int length) {
-        int fixed = MAC + NONCE + Long.BYTES;
+        int fixed = MAC + NONCE + Long.BYTES + ProtectionOffer.LENGTH;
         if (length <= fixed || length > fixed + MAX_ADDRESS) {
             return null;
         }
@@ -72,28 +81,34 @@ final class Authentication {
         byte[] nonce = new byte[NONCE];
         in.get(nonce);
         long session = in.getLong();
+        ProtectionOffer offer = ProtectionOffer.decode(in.get());
         byte[] address = new byte[in.remaining()];
         in.get(address);
+        if (offer == null) {
+            return null;
+        }
         for (byte b : address) {
             if (b <= ' ' || b > '~') {
                 return null;
             }
         }
-        return new Hello(nonce, session, new String(address, StandardCharsets.US_ASCII),
+        return new Hello(nonce, session, offer, new String(address, StandardCharsets.US_ASCII),
                 MessageDigest.isEqual(mac, secret.sign(HELLO, content)));
     }
 
     /** Returns the CHALLENGE that answers a HELLO. */
     byte[] challenge(Hello hello, long ownSession, String ownAddress) {
-        transcript = transcript(hello.nonce, ownNonce, hello.session, ownSession, hello.address, ownAddress);
-        byte[] name = ownAddress.getBytes(StandardCharsets.US_ASCII);
-        return ByteBuffer.allocate(NONCE + Long.BYTES + MAC + name.length).put(ownNonce).putLong(ownSession)
-                .put(sign("challenge")).put(name).array();
+        peerOffer = hello.offer;
+        transcript = transcript(hello.nonce, ownNonce, hello.session, ownSession, hello.offer, offer, hello.address,
+                ownAddress);
+        byte[] name = ascii(ownAddress);
+        return ByteBuffer.allocate(NONCE + Long.BYTES + MAC + ProtectionOffer.LENGTH + name.length).put(ownNonce)
+                .putLong(ownSession).put(sign("challenge")).put(offer.encode()).put(name).array();
     }
 
     /** Returns the peer's session if its CHALLENGE proves that it has the secret, or 0. */
     long acceptChallenge(DirectBuffer buffer, int offset, int length, long ownSession, String ownAddress) {
-        int fixed = NONCE + Long.BYTES + MAC;
+        int fixed = NONCE + Long.BYTES + MAC + ProtectionOffer.LENGTH;
         if (length < fixed || length > fixed + MAX_ADDRESS) {
             return 0;
         }
@@ -103,16 +118,30 @@ final class Authentication {
         long session = in.getLong();
         byte[] mac = new byte[MAC];
         in.get(mac);
+        peerOffer = ProtectionOffer.decode(in.get());
         byte[] name = new byte[in.remaining()];
         in.get(name);
+        if (peerOffer == null) {
+            return 0;
+        }
         peerAddress = new String(name, StandardCharsets.US_ASCII);
-        transcript = transcript(ownNonce, nonce, ownSession, session, ownAddress, peerAddress);
+        transcript = transcript(ownNonce, nonce, ownSession, session, offer, peerOffer, ownAddress, peerAddress);
         return MessageDigest.isEqual(mac, sign("challenge")) ? session : 0;
     }
 
     /** Returns the address in the accepted CHALLENGE. */
     String peerAddress() {
         return peerAddress;
+    }
+
+    /** Returns what this side offers. */
+    ProtectionOffer offer() {
+        return offer;
+    }
+
+    /** Returns the offer in the HELLO, or in the accepted CHALLENGE. */
+    ProtectionOffer peerOffer() {
+        return peerOffer;
     }
 
     byte[] proof(byte[] greeting) {
@@ -137,21 +166,33 @@ final class Authentication {
         return ByteBuffer.wrap(sign("session")).getLong();
     }
 
+    /** Returns the secret of the frames that one side sends: the one that sent the HELLO, or the other. */
+    byte[] frameSecret(boolean ofInitiator) {
+        byte[] use = ascii(ofInitiator ? "frames of the initiator" : "frames of the acceptor");
+        return secret.derive(Arrays.copyOf(transcript, 2 * NONCE), ByteBuffer.allocate(use.length + transcript.length)
+                .put(use).put(transcript).array(), FRAME_SECRET);
+    }
+
     private byte[] sign(String role, byte[]... more) {
         byte[][] parts = new byte[2 + more.length][];
-        parts[0] = role.getBytes(StandardCharsets.US_ASCII);
+        parts[0] = ascii(role);
         parts[1] = transcript;
         System.arraycopy(more, 0, parts, 2, more.length);
         return secret.sign(parts);
     }
 
     private static byte[] transcript(byte[] firstNonce, byte[] secondNonce, long firstSession, long secondSession,
-            String firstAddress, String secondAddress) {
-        byte[] a = firstAddress.getBytes(StandardCharsets.US_ASCII);
-        byte[] b = secondAddress.getBytes(StandardCharsets.US_ASCII);
-        return ByteBuffer.allocate(2 * NONCE + 2 * Long.BYTES + 2 * Integer.BYTES + a.length + b.length)
-                .put(firstNonce).put(secondNonce).putLong(firstSession).putLong(secondSession)
-                .putInt(a.length).put(a).putInt(b.length).put(b).array();
+            ProtectionOffer firstOffer, ProtectionOffer secondOffer, String firstAddress, String secondAddress) {
+        byte[] a = ascii(firstAddress);
+        byte[] b = ascii(secondAddress);
+        return ByteBuffer.allocate(2 * (NONCE + Long.BYTES + ProtectionOffer.LENGTH + Integer.BYTES) + a.length
+                + b.length).put(firstNonce).put(secondNonce).putLong(firstSession).putLong(secondSession)
+                .put(firstOffer.encode()).put(secondOffer.encode()).putInt(a.length).put(a)
+                .putInt(b.length).put(b).array();
+    }
+
+    private static byte[] ascii(String text) {
+        return text.getBytes(StandardCharsets.US_ASCII);
     }
 
     private static ByteBuffer copy(DirectBuffer buffer, int offset, int length) {

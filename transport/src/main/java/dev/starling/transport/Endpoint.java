@@ -252,6 +252,11 @@ public final class Endpoint implements AutoCloseable {
         return code;
     }
 
+    /** Returns whether data of puts are sent from where they lie. */
+    boolean sendsInPlace() {
+        return context.wire().sendsInPlace() && !session.isProtected();
+    }
+
     UnsafeBuffer head() {
         return session.head();
     }
@@ -295,7 +300,7 @@ public final class Endpoint implements AutoCloseable {
         if (now - session.lastReceivedNs() > timeoutNs) {
             String elapsed = TimeUnit.NANOSECONDS.toMillis(now - session.lastReceivedNs()) + " ms";
             sendGoodbye("received nothing for " + elapsed);
-            lose("received nothing from " + address + " for " + elapsed);
+            lose("received nothing from " + address + " for " + elapsed + session.suspicion());
         } else if (now - session.lastSentNs() > timeoutNs / HEARTBEATS_PER_TIMEOUT) {
             // If there is no room for it, the next call tries again.
             frame(Frame.HEARTBEAT, Frame.HEADER, null, 0, 0);
@@ -310,9 +315,35 @@ public final class Endpoint implements AutoCloseable {
             followHandshake();
             return accepted;
         }
+        if (session.isProtected()) {
+            return head == body ? receiveProtected(head, at) : context.refusals().forged(address);
+        }
         if (!session.isSealed(head, at, body, bodyOffset, bodyLength)) {
             return context.refusals().checksum(address);
         }
+        return accept(head, at, body, bodyOffset, bodyLength);
+    }
+
+    /**
+     * Processes a frame that arrived whole: only wires whose frames are not protected deliver parts. A frame that is
+     * not authentic ends nothing by itself, because any process can send one: if it replaced a frame of the peer, the
+     * next one shows that.
+     */
+    private boolean receiveProtected(DirectBuffer frame, int at) {
+        long sequence = Frame.sequence(frame, at);
+        if (sequence < session.expected()) {
+            return context.refusals().replay(address, sequence, session.expected());
+        }
+        DirectBuffer opened = session.open(frame, at);
+        if (opened == null) {
+            return context.refusals().forged(address);
+        }
+        int headLength = Frame.headLength(Frame.type(opened, 0));
+        return accept(opened, 0, opened, headLength, opened.capacity() - headLength);
+    }
+
+    /** Processes a frame of the peer. */
+    private boolean accept(DirectBuffer head, int at, DirectBuffer body, int bodyOffset, int bodyLength) {
         if (state != State.CONNECTING && state != State.CONNECTED) {
             // The peer does not know yet that this side has given it up.
             return context.refusals().late();
@@ -322,7 +353,8 @@ public final class Endpoint implements AutoCloseable {
         if (sequence != expected) {
             context.refusals().replay(address, sequence, expected);
             if (sequence > expected) {
-                expel("sent frame " + sequence + " when " + expected + " was expected: frames were lost");
+                expel("sent frame " + sequence + " when " + expected + " was expected: frames were lost"
+                        + session.suspicion());
             }
             return false;
         }

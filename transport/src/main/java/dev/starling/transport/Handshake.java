@@ -13,6 +13,7 @@ import org.agrona.DirectBuffer;
  * initiator   GREETING     sends HELLO      until a CHALLENGE arrives
  *             PROVING      sends PROOF      until any frame under the session's key arrives → COMPLETE
  * acceptor    CHALLENGING  sends CHALLENGE  until a PROOF arrives; the peer is unproven until then
+ *                                         once → CLOSED, if the peer has another protection of frames
  *             WELCOMING    sends WELCOME    once → COMPLETE; the connection may be used meanwhile
  *             REFUSING     sends REFUSAL    once → CLOSED; the peer has a different secret
  * </pre>
@@ -45,7 +46,9 @@ final class Handshake {
         this.hello = hello;
         this.greeting = greeting;
         this.state = state;
-        authentication = new Authentication(context.config().secret());
+        boolean leavesHost = (hello == null || hello.proven()) && context.wire().leavesHost(address);
+        authentication = new Authentication(context.config().secret(),
+                new ProtectionOffer(context.config().protection(), leavesHost));
         challenge = state == State.CHALLENGING
                 ? authentication.challenge(hello, session.number(), context.address()) : null;
         beganNs = now;
@@ -66,7 +69,7 @@ final class Handshake {
         REFUSING,
         /** Both have verified each other. */
         COMPLETE,
-        /** The peer has a different secret or another address: {@link Handshake#reason}. */
+        /** The peer has a different secret, address or protection: {@link Handshake#reason}. */
         REFUSED,
         /** The link failed: {@link Handshake#reason}. */
         FAILED,
@@ -154,7 +157,13 @@ final class Handshake {
             giveUp("it did not prove in time that it has the cluster's secret");
             return 1;
         }
-        return now < nextTryNs ? 0 : offer(Frame.CHALLENGE, challenge, now);
+        int work = now < nextTryNs ? 0 : offer(Frame.CHALLENGE, challenge, now);
+        if (work > 0 && contradicts()) {
+            // The challenge says what this side has; the peer draws the same conclusion.
+            context.refusals().settings(difference());
+            state = State.CLOSED;
+        }
+        return work;
     }
 
     private int welcome() {
@@ -241,13 +250,42 @@ final class Handshake {
                     + authentication.peerAddress() + " in the cluster; connect to it by that address");
             return false;
         }
+        if (contradicts()) {
+            end(State.REFUSED, difference());
+            return false;
+        }
         session.address(peer);
-        session.agree(authentication.key());
+        agree(authentication.key());
         session.renewLiveness();
         challengedNs = context.now();
         nextTryNs = challengedNs;
         state = State.PROVING;
         return true;
+    }
+
+    private boolean contradicts() {
+        return authentication.offer().contradicts(authentication.peerOffer());
+    }
+
+    private String difference() {
+        return "the process at " + address + " has the protection " + authentication.peerOffer().configured()
+                + " for its frames, this one " + authentication.offer().configured()
+                + "; give both the same protection";
+    }
+
+    /** Seals or protects frames from now on. */
+    private void agree(long key) {
+        session.agree(key);
+        Protection protection = authentication.offer().agreedWith(authentication.peerOffer());
+        if (protection != Protection.PLAIN) {
+            session.protect(protection(protection, hello == null, context.sealing()),
+                    protection(protection, hello != null, context.opening()));
+        }
+    }
+
+    private FrameProtection protection(Protection protection, boolean ofInitiator, FrameProtection.Buffers buffers) {
+        return new FrameProtection(FrameSeal.of(protection), authentication.frameSecret(ofInitiator), buffers,
+                FrameProtection.FRAMES_PER_KEY);
     }
 
     private boolean onProof(DirectBuffer buffer, int offset, int length) {
@@ -267,7 +305,7 @@ final class Handshake {
             return context.refusals().checksum(address);
         }
         greeting = accepted;
-        session.agree(key);
+        agree(key);
         session.renewLiveness();
         // If the WELCOME cannot be sent now, doWork tries again, and finds out if the link has failed.
         state = session.send(Frame.WELCOME, Frame.HEADER, null, 0, 0) == Wire.SENT ? State.COMPLETE : State.WELCOMING;

@@ -17,7 +17,8 @@ public final class MemoryRegion implements AutoCloseable {
     private final Regions owner;
     private final RegionKey key;
     private final MemorySegment memory;
-    private final AutoCloseable storage;
+    /** Frees the memory. */
+    private final Runnable storage;
     private final RemoteWrites.Registration registration;
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
     private Interceptor interceptor = (_, _, _) -> false;
@@ -35,7 +36,7 @@ public final class MemoryRegion implements AutoCloseable {
             SharedMemory made = SharedMemory.create(bytes, token);
             memory = made.memory();
             descriptor = made.descriptor();
-            storage = made;
+            storage = made::close;
         } else {
             Arena arena = Arena.ofShared();
             boolean large = bytes >= MIN_LARGE_PAGE_BYTES;
@@ -43,9 +44,14 @@ public final class MemoryRegion implements AutoCloseable {
             if (large) {
                 SharedMemory.collapse(memory);
             }
-            storage = arena;
+            storage = arena::close;
         }
-        registration = remote == null || bytes == 0 ? null : remote.register(memory);
+        try {
+            registration = remote == null || bytes == 0 ? null : remote.register(memory);
+        } catch (RuntimeException e) {
+            free();
+            throw e;
+        }
         key = new RegionKey(number, token, bytes, shared ? ProcessHandle.current().pid() : 0, descriptor,
                 registration == null ? new byte[0] : registration.key());
     }
@@ -146,12 +152,6 @@ public final class MemoryRegion implements AutoCloseable {
     /** Releases the memory; called when no write can read from it any more. */
     void free() {
         inFlight = 0;
-        try {
-            storage.close();
-        } catch (RuntimeException e) {
-            throw e;
-        } catch (Exception e) {
-            throw new IllegalStateException(e);
-        }
+        storage.run();
     }
 }

@@ -138,7 +138,7 @@ final class PutQueue {
         }
         int length = (int) Math.min(put.bytes - put.done, context.pieceLength());
         boolean last = put.done + length == put.bytes;
-        boolean inPlace = length >= MIN_IN_PLACE && context.wire().sendsInPlace();
+        boolean inPlace = length >= MIN_IN_PLACE && endpoint.sendsInPlace();
         int headLength = head(put, last, inPlace);
         if (length > 0) {
             piece.wrap(put.source.memory().address() + put.sourceOffset + put.done, length);

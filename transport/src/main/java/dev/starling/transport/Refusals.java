@@ -57,6 +57,18 @@ final class Refusals {
         return false;
     }
 
+    boolean forged(String address) {
+        counters.refusedChecksums++;
+        log("refused a frame in the name of " + address + ": it was changed on its way, or forged");
+        return false;
+    }
+
+    /** Reports a peer with other settings; the peer reports the same. */
+    void settings(String why) {
+        counters.refusedStrangers++;
+        log("refused a connection: " + why);
+    }
+
     /** Refuses a frame that is no longer expected: a replay, or a retry by a peer that had to wait long. */
     boolean late() {
         counters.refusedReplays++;

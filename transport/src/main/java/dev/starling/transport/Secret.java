@@ -1,7 +1,6 @@
 package dev.starling.transport;
 
 import java.io.IOException;
-import java.lang.System.Logger.Level;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -9,8 +8,12 @@ import java.nio.file.attribute.PosixFileAttributeView;
 import java.nio.file.attribute.PosixFilePermission;
 import java.security.GeneralSecurityException;
 import java.security.SecureRandom;
+import java.util.Collections;
 import java.util.HexFormat;
+import java.util.Set;
+import javax.crypto.KDF;
 import javax.crypto.Mac;
+import javax.crypto.spec.HKDFParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 
 /** The secret that all members of a cluster share. Never printed. */
@@ -19,6 +22,9 @@ public final class Secret {
     public static final int MIN_LENGTH = 16;
 
     private static final String ALGORITHM = "HmacSHA256";
+    private static final Set<PosixFilePermission> OF_OTHERS = Set.of(PosixFilePermission.OTHERS_READ,
+            PosixFilePermission.OTHERS_WRITE);
+    private static final String HKDF = "HKDF-SHA256";
 
     private final SecretKeySpec key;
 
@@ -57,16 +63,17 @@ public final class Secret {
     }
 
     /**
-     * Reads a secret in hexadecimal from a file, and logs a warning if every user of this host may read it.
+     * Reads a secret in hexadecimal from a file.
      *
-     * @throws TransportException if the file cannot be read or does not hold a secret
+     * @throws TransportException if the file cannot be read, does not hold a secret, or may be read or written by every
+     *     user of this host
      */
     public static Secret read(Path file) {
         try {
             PosixFileAttributeView view = Files.getFileAttributeView(file, PosixFileAttributeView.class);
-            if (view != null && view.readAttributes().permissions().contains(PosixFilePermission.OTHERS_READ)) {
-                System.getLogger("dev.starling.transport").log(Level.WARNING,
-                        "all users of this host can read the secret in {0}: chmod 600 {0}", file);
+            if (view != null && !Collections.disjoint(view.readAttributes().permissions(), OF_OTHERS)) {
+                throw new TransportException(TransportException.Problem.ARGUMENT, "all users of this host can read or "
+                        + "change the secret in " + file, "chmod 600 " + file + ", and make a new secret");
             }
             return ofHex(Files.readString(file));
         } catch (IOException e) {
@@ -90,8 +97,31 @@ public final class Secret {
             }
             return mac.doFinal();
         } catch (GeneralSecurityException e) {
-            throw new IllegalStateException("this JDK lacks " + ALGORITHM, e);
+            throw missing(ALGORITHM, e);
         }
+    }
+
+    /** Returns the secret of one use, by HKDF-SHA-256. (RFC 5869) */
+    byte[] derive(byte[] salt, byte[] use, int length) {
+        return hkdf(HKDFParameterSpec.ofExtract().addIKM(key).addSalt(salt).thenExpand(use, length));
+    }
+
+    /** Returns what a derived secret yields for a use, by the second step of HKDF-SHA-256. (RFC 5869) */
+    static byte[] expand(byte[] derived, String use, int length) {
+        return hkdf(HKDFParameterSpec.expandOnly(new SecretKeySpec(derived, ALGORITHM),
+                use.getBytes(StandardCharsets.US_ASCII), length));
+    }
+
+    private static byte[] hkdf(HKDFParameterSpec parameters) {
+        try {
+            return KDF.getInstance(HKDF).deriveData(parameters);
+        } catch (GeneralSecurityException e) {
+            throw missing(HKDF, e);
+        }
+    }
+
+    static IllegalStateException missing(String algorithm, GeneralSecurityException cause) {
+        return new IllegalStateException("this JDK lacks " + algorithm, cause);
     }
 
     @Override

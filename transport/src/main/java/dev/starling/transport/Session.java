@@ -8,7 +8,7 @@ import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * The frames of one connection: numbered in each direction and, from the moment at which both sides agree on a key,
- * sealed with it.
+ * sealed with it, or protected where the connection leaves the host.
  */
 final class Session {
     private static final long NONE = 0;
@@ -21,6 +21,11 @@ final class Session {
     private final UnsafeBuffer handshakeBody = new UnsafeBuffer(0, 0);
     private long peer = NONE;
     private long key = NONE;
+    /** Protect what is sent and what arrives; {@code null} for plain frames. */
+    private FrameProtection outgoing;
+    private FrameProtection incoming;
+    /** The number of frames since the last that was accepted which turned out not to be authentic. */
+    private int forged;
     private long sent;
     private long expected = 1;
     private long lastSentNs;
@@ -49,10 +54,23 @@ final class Session {
         key = newKey;
     }
 
-    /** Forgets the peer's number and the key, so that a handshake can begin again. */
+    /** Protects all following frames but those of the handshake. */
+    void protect(FrameProtection newOutgoing, FrameProtection newIncoming) {
+        outgoing = newOutgoing;
+        incoming = newIncoming;
+    }
+
+    /** Returns whether frames are protected by more than a checksum. */
+    boolean isProtected() {
+        return incoming != null;
+    }
+
+    /** Forgets the peer's number and the keys, so that a handshake can begin again. */
     void forget() {
         peer = NONE;
         key = NONE;
+        outgoing = null;
+        incoming = null;
     }
 
     long lastReceivedNs() {
@@ -77,7 +95,7 @@ final class Session {
     int offer(byte type, byte[] body) {
         handshakeBody.wrap(body);
         Frame.seal(context.bodies(), head, Frame.HEADER, type, peer, 0, key, handshakeBody, 0, body.length);
-        return offer(Frame.HEADER, handshakeBody, 0, body.length, null);
+        return offer(head, Frame.HEADER, handshakeBody, 0, body.length, null);
     }
 
     /** Sends a frame; bytes of {@link #head} behind the common header must be in place. */
@@ -87,8 +105,13 @@ final class Session {
 
     /** Sends a frame. If {@code source}, in which its body lies, is not null, the wire may read it there for longer. */
     int send(byte type, int headLength, DirectBuffer body, int offset, int length, MemoryRegion source) {
-        Frame.seal(context.bodies(), head, headLength, type, peer, sent + 1, key, body, offset, length);
-        int code = offer(headLength, body, offset, length, source);
+        int code;
+        if (outgoing != null) {
+            code = offerProtected(type, headLength, body, offset, length);
+        } else {
+            Frame.seal(context.bodies(), head, headLength, type, peer, sent + 1, key, body, offset, length);
+            code = offer(head, headLength, body, offset, length, source);
+        }
         if (code == Wire.SENT) {
             sent++;
             lastSentNs = context.now();
@@ -97,15 +120,25 @@ final class Session {
         return code == Wire.NOT_CONNECTED ? Wire.BACK_PRESSURED : code;
     }
 
+    private int offerProtected(byte type, int headLength, DirectBuffer body, int offset, int length) {
+        int total = headLength + length + FrameProtection.TAG;
+        if (!link.hasRoom(total)) {
+            return Wire.BACK_PRESSURED;
+        }
+        return offer(outgoing.seal(head, headLength, type, peer, sent + 1, body, offset, length), total, null, 0, 0,
+                null);
+    }
+
     /** A failure of one link, such as a lack of room, ends this connection and no other. */
-    private int offer(int headLength, DirectBuffer body, int offset, int length, MemoryRegion source) {
+    private int offer(DirectBuffer header, int headLength, DirectBuffer body, int offset, int length,
+            MemoryRegion source) {
         int code;
         if (source != null) {
             source.hold();
         }
         try {
-            code = source == null ? link.offer(head, 0, headLength, body, offset, length)
-                    : link.offerInPlace(head, 0, headLength, body, offset, length, source.release());
+            code = source == null ? link.offer(header, 0, headLength, body, offset, length)
+                    : link.offerInPlace(header, 0, headLength, body, offset, length, source.release());
             failure = code == Wire.CLOSED ? "the link to " + address + " closed" : failure;
         } catch (TransportException e) {
             code = Wire.CLOSED;
@@ -122,6 +155,18 @@ final class Session {
         return key != NONE && Frame.isSealed(context.bodies(), frame, at, body, bodyOffset, bodyLength, key);
     }
 
+    /** Returns a protected frame as it was sent, valid until the next call, or {@code null} if it is not authentic. */
+    DirectBuffer open(DirectBuffer frame, int at) {
+        DirectBuffer opened = incoming.open(frame, at, Frame.length(frame, at), expected);
+        forged += opened == null ? 1 : 0;
+        return opened;
+    }
+
+    /** Returns what is known of why frames are missing, or an empty text. */
+    String suspicion() {
+        return forged == 0 ? "" : "; refused as changed on their way, or forged: " + forged;
+    }
+
     /** Returns the number that the next frame of the peer must have. */
     long expected() {
         return expected;
@@ -130,6 +175,7 @@ final class Session {
     /** Counts a frame that was accepted. */
     void received() {
         expected++;
+        forged = 0;
         renewLiveness();
     }
 

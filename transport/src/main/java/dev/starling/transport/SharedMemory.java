@@ -1,14 +1,11 @@
 package dev.starling.transport;
 
+import dev.starling.transport.system.SystemCall;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 import java.nio.channels.FileChannel;
 
 /**
@@ -21,6 +18,7 @@ final class SharedMemory implements AutoCloseable {
     static final int LARGE_PAGE = 2 << 20;
     private static final int CLOSE_ON_EXEC = 1;
     private static final int COLLAPSE = 25;
+    private static final boolean AVAILABLE = SystemCall.isOnLinux("memfd_create");
 
     private final Arena arena;
     private final int descriptor;
@@ -34,19 +32,25 @@ final class SharedMemory implements AutoCloseable {
 
     /** Returns whether this operating system supports such memory. */
     static boolean isAvailable() {
-        return Calls.AVAILABLE;
+        return AVAILABLE;
     }
 
-    /** Moves memory whose pages are already allocated into larger pages, where the operating system can. */
+    /**
+     * Moves memory whose pages are already allocated into pages of 2 MiB as far as the kernel has such pages:
+     * reductions of tens of megabytes then take half the time. Linux does so on request since 6.1, even where it would
+     * not by default; elsewhere the pages stay small.
+     */
     static void collapse(MemorySegment memory) {
-        if (isAvailable()) {
-            Calls.collapse(memory.address(), memory.byteSize());
+        long begin = (memory.address() + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+        long end = (memory.address() + memory.byteSize()) / LARGE_PAGE * LARGE_PAGE;
+        if (AVAILABLE && begin < end) {
+            Calls.ADVISE.call(begin, end - begin, COLLAPSE);
         }
     }
 
     /** Allocates zeroed memory with all of its pages present. */
     static SharedMemory create(long bytes, long token) {
-        int descriptor = Calls.memfd("starling");
+        int descriptor = descriptor("starling");
         Arena arena = Arena.ofShared();
         try {
             long whole = room(bytes);
@@ -56,15 +60,26 @@ final class SharedMemory implements AutoCloseable {
                 all = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, whole, arena);
             }
             all.fill((byte) 0);
-            Calls.collapse(all.address(), whole);
+            collapse(all);
             all.set(ValueLayout.JAVA_LONG, whole - Long.BYTES, token);
             return new SharedMemory(arena, descriptor, all.asSlice(0, bytes));
         } catch (IOException e) {
             arena.close();
-            Calls.close(descriptor);
+            Calls.CLOSE.call(descriptor);
             throw new TransportException(TransportException.Problem.NO_ROOM, "cannot map " + bytes
                     + " bytes of shared memory: " + e.getMessage(), "free memory, or raise the limit of the container",
                     e);
+        }
+    }
+
+    private static int descriptor(String name) {
+        try (Arena arena = Arena.ofConfined()) {
+            int descriptor = Calls.MEMFD_CREATE.call(arena.allocateFrom(name), CLOSE_ON_EXEC);
+            if (descriptor < 0) {
+                throw new TransportException(TransportException.Problem.NO_ROOM, "memfd_create failed",
+                        "raise the limit of open files (ulimit -n)");
+            }
+            return descriptor;
         }
     }
 
@@ -107,72 +122,15 @@ final class SharedMemory implements AutoCloseable {
     public void close() {
         arena.close();
         if (descriptor >= 0) {
-            Calls.close(descriptor);
+            Calls.CLOSE.call(descriptor);
         }
     }
 
-    /** Functions of the C library for which Java has no method. */
+    /** Functions of the C library, on an operating system that has them. */
     private static final class Calls {
-        static final boolean AVAILABLE;
-        private static final MethodHandle MEMFD_CREATE;
-        private static final MethodHandle MADVISE;
-        private static final MethodHandle CLOSE;
-
-        static {
-            Linker linker = Linker.nativeLinker();
-            SymbolLookup library = linker.defaultLookup();
-            AVAILABLE = System.getProperty("os.name").equals("Linux") && library.find("memfd_create").isPresent();
-            MEMFD_CREATE = AVAILABLE ? linker.downcallHandle(library.find("memfd_create").orElseThrow(),
-                    FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_INT)) : null;
-            MADVISE = AVAILABLE ? linker.downcallHandle(library.find("madvise").orElseThrow(),
-                    FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
-                            ValueLayout.JAVA_INT)) : null;
-            CLOSE = AVAILABLE ? linker.downcallHandle(library.find("close").orElseThrow(),
-                    FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT)) : null;
-        }
-
-        /**
-         * Moves memory into pages of 2 MiB as far as the kernel has such pages: reductions of tens of megabytes then
-         * take half the time. Linux does so on request since 6.1, even where it would not by default; elsewhere the
-         * pages stay small.
-         */
-        static void collapse(long address, long bytes) {
-            long begin = (address + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
-            long end = (address + bytes) / LARGE_PAGE * LARGE_PAGE;
-            if (begin < end) {
-                try {
-                    int ignored = (int) MADVISE.invokeExact(begin, end - begin, COLLAPSE);
-                } catch (RuntimeException | Error e) {
-                    throw e;
-                } catch (Throwable e) {
-                    throw new IllegalStateException(e);
-                }
-            }
-        }
-
-        static int memfd(String name) {
-            try (Arena arena = Arena.ofConfined()) {
-                int descriptor = (int) MEMFD_CREATE.invokeExact(arena.allocateFrom(name), CLOSE_ON_EXEC);
-                if (descriptor < 0) {
-                    throw new TransportException(TransportException.Problem.NO_ROOM, "memfd_create failed",
-                            "raise the limit of open files (ulimit -n)");
-                }
-                return descriptor;
-            } catch (RuntimeException | Error e) {
-                throw e;
-            } catch (Throwable e) {
-                throw new IllegalStateException(e);
-            }
-        }
-
-        static void close(int descriptor) {
-            try {
-                int ignored = (int) CLOSE.invokeExact(descriptor);
-            } catch (RuntimeException | Error e) {
-                throw e;
-            } catch (Throwable e) {
-                throw new IllegalStateException(e);
-            }
-        }
+        static final SystemCall MEMFD_CREATE = SystemCall.of("memfd_create", ValueLayout.ADDRESS, ValueLayout.JAVA_INT);
+        static final SystemCall CLOSE = SystemCall.of("close", ValueLayout.JAVA_INT);
+        static final SystemCall ADVISE = SystemCall.of("madvise", ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
+                ValueLayout.JAVA_INT);
     }
 }

@@ -74,7 +74,7 @@ public final class Transport implements Agent, AutoCloseable {
         clock.update(wire.clock().nanoTime());
         refusals = new Refusals(counters, wire.address(), clock);
         context = new TransportContext(config, wire, clock, counters, refusals, regions, new BodyChecksum(),
-                new Handlers());
+                new FrameProtection.Buffers(), new FrameProtection.Buffers(), new Handlers());
         nextUpkeepNs = clock.nanoTime();
     }
 
@@ -158,10 +158,8 @@ public final class Transport implements Agent, AutoCloseable {
      */
     public Endpoint connect(String address, byte[] greeting) {
         checkOpen();
-        if (greeting.length > Authentication.MAX_GREETING) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "a greeting must have at most "
-                    + Authentication.MAX_GREETING + " bytes, got " + greeting.length, "");
-        }
+        TransportException.require(greeting.length <= Authentication.MAX_GREETING, "a greeting must have at most "
+                + Authentication.MAX_GREETING + " bytes, got " + greeting.length, "");
         Endpoint endpoint = Endpoint.connect(context, endings, wire.open(address), address, greeting.clone(),
                 nanoTime());
         add(endpoint);
@@ -175,9 +173,7 @@ public final class Transport implements Agent, AutoCloseable {
      */
     public MemoryRegion register(long bytes) {
         checkOpen();
-        if (bytes < 0) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "bytes >= 0 must hold, got " + bytes, "");
-        }
+        TransportException.require(bytes >= 0, "bytes >= 0 must hold, got " + bytes, "");
         return regions.register(bytes, context.mapsMemory(), wire.remoteWrites());
     }
 

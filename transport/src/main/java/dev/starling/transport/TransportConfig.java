@@ -1,5 +1,7 @@
 package dev.starling.transport;
 
+import static dev.starling.transport.TransportException.require;
+
 import dev.starling.transport.spi.WireConfig;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -16,60 +18,66 @@ import java.util.Map;
  * @param port to listen on, 0 for any free port
  * @param directory in which the wire may keep files, or {@code null} for the wire's default
  * @param sharedMemory whether peers on the same host write into each other's memory; otherwise all data travel over the
- *     wire
+ *     wire, as between hosts
  * @param livenessTimeout how long a peer may be silent before it counts as lost
+ * @param protection of the frames of connections to other hosts; all members need the same
  * @param options of the wire, by name; an unknown one is an error
  */
 public record TransportConfig(String provider, Secret secret, String host, int port, Path directory,
-        boolean sharedMemory, Duration livenessTimeout, Map<String, String> options) {
+        boolean sharedMemory, Duration livenessTimeout, Protection protection, Map<String, String> options) {
     /** Checks the values and copies the options. */
     public TransportConfig {
-        require(port >= 0 && port < 65_536, "0 <= port < 65536 must hold, got " + port);
-        require(livenessTimeout.isPositive(), "the liveness timeout must be positive, got " + livenessTimeout);
+        require(port >= 0 && port < 65_536, "0 <= port < 65536 must hold, got " + port, "");
+        require(livenessTimeout.isPositive(), "the liveness timeout must be positive, got " + livenessTimeout, "");
         options = Map.copyOf(options);
     }
 
     /** Returns a configuration for the loopback address, any free port, and a liveness timeout of 10 s. */
     public static TransportConfig of(String provider, Secret secret) {
-        return new TransportConfig(provider, secret, "127.0.0.1", 0, null, true, Duration.ofSeconds(10), Map.of());
+        return new TransportConfig(provider, secret, "127.0.0.1", 0, null, true, Duration.ofSeconds(10),
+                Protection.ENCRYPTED, Map.of());
     }
 
     /** Returns a copy with another host and port. */
     public TransportConfig at(String newHost, int newPort) {
         return new TransportConfig(provider, secret, newHost, newPort, directory, sharedMemory, livenessTimeout,
-                options);
+                protection, options);
     }
 
     /** Returns a copy with a directory for files. */
     public TransportConfig directory(Path newDirectory) {
-        return new TransportConfig(provider, secret, host, port, newDirectory, sharedMemory, livenessTimeout, options);
+        return new TransportConfig(provider, secret, host, port, newDirectory, sharedMemory, livenessTimeout,
+                protection, options);
     }
 
     /** Returns a copy with shared memory allowed or not. */
     public TransportConfig sharedMemory(boolean allowed) {
-        return new TransportConfig(provider, secret, host, port, directory, allowed, livenessTimeout, options);
+        return new TransportConfig(provider, secret, host, port, directory, allowed, livenessTimeout, protection,
+                options);
     }
 
     /** Returns a copy with another liveness timeout. */
     public TransportConfig livenessTimeout(Duration newTimeout) {
-        return new TransportConfig(provider, secret, host, port, directory, sharedMemory, newTimeout, options);
+        return new TransportConfig(provider, secret, host, port, directory, sharedMemory, newTimeout, protection,
+                options);
+    }
+
+    /** Returns a copy with another protection of frames between hosts. */
+    public TransportConfig protection(Protection newProtection) {
+        return new TransportConfig(provider, secret, host, port, directory, sharedMemory, livenessTimeout,
+                newProtection, options);
     }
 
     /** Returns a copy with an option of the wire. */
     public TransportConfig option(String name, String value) {
         Map<String, String> more = new LinkedHashMap<>(options);
         more.put(name, value);
-        return new TransportConfig(provider, secret, host, port, directory, sharedMemory, livenessTimeout, more);
+        return new TransportConfig(provider, secret, host, port, directory, sharedMemory, livenessTimeout, protection,
+                more);
     }
 
-    /** Returns what the wire is to know of this configuration: all but its name and the secret. */
+    /** Returns what the wire is to know of this configuration: all but its name, the secret and the protection. */
     public WireConfig wire() {
         return new WireConfig(host, port, directory, sharedMemory, livenessTimeout, options);
-    }
-
-    private static void require(boolean holds, String relation) {
-        if (!holds) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, relation, "");
-        }
     }
 }

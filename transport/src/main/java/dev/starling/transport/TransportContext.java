@@ -10,10 +10,13 @@ import org.agrona.concurrent.CachedNanoClock;
  *
  * @param clock the time at which the current call of {@link Transport#doWork} began
  * @param bodies of the transport's thread
+ * @param sealing for protecting frames
+ * @param opening for opening those that arrive
  * @param handlers of the application, which endpoints call
  */
 record TransportContext(TransportConfig config, Wire wire, CachedNanoClock clock, TransportCounters counters,
-        Refusals refusals, Regions regions, BodyChecksum bodies, Handlers handlers) {
+        Refusals refusals, Regions regions, BodyChecksum bodies, FrameProtection.Buffers sealing,
+        FrameProtection.Buffers opening, Handlers handlers) {
     String address() {
         return wire.address();
     }
@@ -27,14 +30,14 @@ record TransportContext(TransportConfig config, Wire wire, CachedNanoClock clock
     }
 
     int maxMessageLength() {
-        return wire.maxMessageLength() - Frame.PUT_HEADER;
+        return wire.maxMessageLength() - Frame.PUT_HEADER - FrameProtection.TAG;
     }
 
     /** Returns how many bytes of a put one frame carries. */
     int pieceLength() {
         // Where the data of a piece lie apart from its header, they have the length that suits the wire.
         return wire.sendsInPlace() ? Math.min(wire.bulkMessageLength(), maxMessageLength())
-                : wire.bulkMessageLength() - Frame.PUT_HEADER;
+                : wire.bulkMessageLength() - Frame.PUT_HEADER - FrameProtection.TAG;
     }
 
     /** Returns whether peers may map this process's memory, and this process theirs. */

@@ -32,7 +32,7 @@ public final class TransportCounters {
         return refusedFrames;
     }
 
-    /** Returns the number of frames with a wrong checksum. */
+    /** Returns the number of frames with a wrong checksum, or that are not authentic. */
     public long refusedChecksums() {
         return refusedChecksums;
     }
@@ -47,7 +47,7 @@ public final class TransportCounters {
         return refusedReplays;
     }
 
-    /** Returns how often a process failed to prove that it has the secret. */
+    /** Returns how often a process failed to prove that it has the secret, or had another protection of frames. */
     public long refusedStrangers() {
         return refusedStrangers;
     }

@@ -22,6 +22,17 @@ public class TransportException extends StarlingException {
         this(problem, what, remedy, null);
     }
 
+    /**
+     * Throws an exception about an argument unless a relation holds.
+     *
+     * @param what the relation, and the value found instead
+     */
+    public static void require(boolean holds, String what, String remedy) {
+        if (!holds) {
+            throw new TransportException(Problem.ARGUMENT, what, remedy);
+        }
+    }
+
     /** Returns the kind of problem. */
     public Problem problem() {
         return problem;

@@ -16,6 +16,13 @@ public final class FrameForge {
 
     private FrameForge() { }
 
+    /** Writes a well-formed header of this version over the first 8 bytes of a message. */
+    public static void putStart(byte[] message, byte type) {
+        UnsafeBuffer start = new UnsafeBuffer(new byte[Frame.HEADER]);
+        Frame.putHeader(start, type, 0, 0, message.length);
+        start.getBytes(0, message, 0, Long.BYTES);
+    }
+
     /** Returns how many bytes of a put fit into one frame. */
     public static int pieceLength(Transport transport) {
         return transport.pieceLength();
@@ -32,7 +39,8 @@ public final class FrameForge {
 
     /** Returns a HELLO that a process with the secret would send. */
     public static byte[] hello(Secret secret, long session, String address) {
-        return frame(Frame.HELLO, 0, 0, 0, new Authentication(secret).hello(session, address));
+        return frame(Frame.HELLO, 0, 0, 0, new Authentication(secret,
+                new ProtectionOffer(Protection.ENCRYPTED, false)).hello(session, address));
     }
 
     /** Returns the type of a frame. */

@@ -37,10 +37,15 @@ class HandshakeTest {
         int code = Wire.SENT;
 
         Side(String address, Secret secret) {
-            TransportConfig config = TransportConfig.of("local", secret).livenessTimeout(Duration.ofNanos(LIVENESS_NS));
-            context = new TransportContext(config, new Named(address), clock, counters,
+            this(address, secret, Protection.ENCRYPTED, false);
+        }
+
+        Side(String address, Secret secret, Protection protection, boolean leavesHost) {
+            TransportConfig config = TransportConfig.of("local", secret).livenessTimeout(Duration.ofNanos(LIVENESS_NS))
+                    .protection(protection);
+            context = new TransportContext(config, new Named(address, leavesHost), clock, counters,
                     new Refusals(counters, address, clock), new Regions(_ -> { }), new BodyChecksum(),
-                    new Handlers());
+                    new FrameProtection.Buffers(), new FrameProtection.Buffers(), new Handlers());
         }
 
         void initiate(String address) {
@@ -98,8 +103,13 @@ class HandshakeTest {
         return side.session.isSealed(buffer, 0, buffer, Frame.HEADER, frame.length - Frame.HEADER);
     }
 
-    /** A wire of which only the address is of interest. */
-    private record Named(String address) implements Wire {
+    /** A wire of which only the address is of interest, and whether others are on another host. */
+    private record Named(String address, boolean leavesHost) implements Wire {
+        @Override
+        public boolean leavesHost(String peer) {
+            return leavesHost;
+        }
+
         @Override
         public int maxMessageLength() {
             return 1 << 16;
@@ -233,7 +243,8 @@ class HandshakeTest {
         Authentication.Hello read = Authentication.readHello(SECRET, new UnsafeBuffer(hello), Frame.HEADER,
                 hello.length - Frame.HEADER);
         byte[] forged = FrameForge.frame(Frame.CHALLENGE, read.session(), 0, 0,
-                new Authentication(stranger.context.config().secret()).challenge(read, 7, "b"));
+                new Authentication(stranger.context.config().secret(),
+                        new ProtectionOffer(Protection.ENCRYPTED, false)).challenge(read, 7, "b"));
         assertThat(a.receive(forged)).isFalse();
         assertThat(a.handshake.state()).isEqualTo(Handshake.State.REFUSED);
         assertThat(a.handshake.reason()).contains("different secret");
@@ -243,6 +254,50 @@ class HandshakeTest {
         assertThat(a.receive(b.next(Frame.CHALLENGE))).isFalse();
         assertThat(a.handshake.state()).isEqualTo(Handshake.State.REFUSED);
         assertThat(a.handshake.reason()).contains("the process at also-b has the address b");
+    }
+
+    @Test
+    void protectsFramesIfEitherEndSeesTheOtherOnAnotherHost() {
+        for (boolean atA : new boolean[] {true, false}) {
+            Side from = new Side("a", SECRET, Protection.ENCRYPTED, atA);
+            Side to = new Side("b", SECRET, Protection.ENCRYPTED, !atA);
+            from.initiate("b");
+            to.answer(from.next(Frame.HELLO));
+            assertThat(from.receive(to.next(Frame.CHALLENGE))).isTrue();
+            assertThat(to.receive(from.next(Frame.PROOF))).isTrue();
+            byte[] welcome = to.last(Frame.WELCOME);
+            assertThat(isSealed(from, welcome)).isFalse();
+            assertThat(welcome).hasSize(Frame.HEADER + FrameProtection.TAG);
+            assertThat(from.session.open(new UnsafeBuffer(welcome), 0).capacity()).isEqualTo(Frame.HEADER);
+            welcome[Frame.HEADER + 3] ^= 1;
+            assertThat(from.session.open(new UnsafeBuffer(welcome), 0)).isNull();
+            assertThat(from.session.suspicion()).contains("changed on their way").endsWith(": 1");
+        }
+    }
+
+    @Test
+    void refusesAnotherProtectionOnBothSides() {
+        Side encrypts = new Side("a", SECRET, Protection.ENCRYPTED, false);
+        Side signs = new Side("b", SECRET, Protection.AUTHENTICATED, true);
+        encrypts.initiate("b");
+        signs.answer(encrypts.next(Frame.HELLO));
+        assertThat(signs.handshake.state()).isEqualTo(Handshake.State.CHALLENGING);
+        assertThat(encrypts.receive(signs.next(Frame.CHALLENGE))).isFalse();
+        assertThat(signs.handshake.state()).isEqualTo(Handshake.State.CLOSED);
+        assertThat(signs.counters.refusedStrangers()).isEqualTo(1);
+        assertThat(encrypts.handshake.state()).isEqualTo(Handshake.State.REFUSED);
+        assertThat(encrypts.handshake.reason()).isEqualTo("the process at b has the protection authenticated for its "
+                + "frames, this one encrypted; give both the same protection");
+    }
+
+    @Test
+    void connectsWithinAHostWhateverTheProtectionBetweenHosts() {
+        Side plain = new Side("a", SECRET, Protection.PLAIN, false);
+        plain.initiate("b");
+        b.answer(plain.next(Frame.HELLO));
+        assertThat(plain.receive(b.next(Frame.CHALLENGE))).isTrue();
+        assertThat(b.receive(plain.next(Frame.PROOF))).isTrue();
+        assertThat(isSealed(plain, b.last(Frame.WELCOME))).isTrue();
     }
 
     @Test

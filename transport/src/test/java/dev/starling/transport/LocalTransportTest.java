@@ -2,6 +2,8 @@ package dev.starling.transport;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.Wire;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -56,6 +58,17 @@ class LocalTransportTest {
                 assertThat(target.memory().mismatch(source.memory())).isEqualTo(-1);
                 remote.close();
             }
+        }
+    }
+
+    @Test
+    void sendsNothingOverAClosedLink() {
+        UnsafeBuffer message = new UnsafeBuffer(new byte[8]);
+        try (Wire wire = Transport.providers().get("local").open(TransportConfig.of("local", Secret.random()).wire())) {
+            Link link = wire.open("a thread that does not exist");
+            assertThat(link.offer(message, 0, 8, null, 0, 0)).isEqualTo(Wire.NOT_CONNECTED);
+            link.close();
+            assertThat(link.offer(message, 0, 8, null, 0, 0)).isEqualTo(Wire.CLOSED);
         }
     }
 

@@ -7,14 +7,10 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
-import java.text.MessageFormat;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.logging.Handler;
-import java.util.logging.LogRecord;
-import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class SecretTest {
     private static final String HEX = "00112233445566778899aabbccddeeff";
@@ -27,37 +23,19 @@ class SecretTest {
         return Files.setPosixFilePermissions(file, PosixFilePermissions.fromString(permissions));
     }
 
-    /** Returns what is logged while a secret is read. */
-    private static List<String> log(Path file) {
-        List<String> lines = new ArrayList<>();
-        Handler handler = new Handler() {
-            @Override
-            public void publish(LogRecord entry) {
-                lines.add(MessageFormat.format(entry.getMessage(), entry.getParameters()));
-            }
-
-            @Override
-            public void flush() { }
-
-            @Override
-            public void close() { }
-        };
-        Logger logger = Logger.getLogger("dev.starling.transport");
-        logger.addHandler(handler);
-        try {
-            assertThat(Secret.read(file).toHex()).isEqualTo(HEX);
-        } finally {
-            logger.removeHandler(handler);
-        }
-        return lines;
+    @ParameterizedTest
+    @ValueSource(strings = {"rw-r--r--", "rw-----w-"})
+    void refusesAFileThatAllUsersCanReadOrChange(String permissions) throws IOException {
+        Path file = file(permissions);
+        assertThatThrownBy(() -> Secret.read(file)).isInstanceOf(TransportException.class)
+                .hasMessageContaining("all users of this host can read or change the secret in " + file)
+                .hasMessageContaining("chmod 600 " + file);
     }
 
-    @Test
-    void warnsOfAFileThatAllUsersCanRead() throws IOException {
-        Path file = file("rw-r--r--");
-        assertThat(log(file)).containsExactly("all users of this host can read the secret in " + file + ": chmod 600 "
-                + file);
-        assertThat(log(file("rw-r-----"))).isEmpty();
+    @ParameterizedTest
+    @ValueSource(strings = {"rw-------", "r--r-----"})
+    void readsAFileOfTheUserOrItsGroup(String permissions) throws IOException {
+        assertThat(Secret.read(file(permissions)).toHex()).isEqualTo(HEX);
     }
 
     @Test

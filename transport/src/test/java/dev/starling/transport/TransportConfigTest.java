@@ -16,18 +16,18 @@ class TransportConfigTest {
     void isNotChangedByTheCopiesMadeFromIt() {
         TransportConfig config = TransportConfig.of("local", SECRET);
         TransportConfig copy = config.at("host", 4000).directory(Path.of("files")).sharedMemory(false)
-                .livenessTimeout(Duration.ofSeconds(3)).option("name", "value");
+                .livenessTimeout(Duration.ofSeconds(3)).protection(Protection.AUTHENTICATED).option("name", "value");
         assertThat(copy).isEqualTo(new TransportConfig("local", SECRET, "host", 4000, Path.of("files"), false,
-                Duration.ofSeconds(3), Map.of("name", "value")));
+                Duration.ofSeconds(3), Protection.AUTHENTICATED, Map.of("name", "value")));
         assertThat(config).isEqualTo(new TransportConfig("local", SECRET, "127.0.0.1", 0, null, true,
-                Duration.ofSeconds(10), Map.of()));
+                Duration.ofSeconds(10), Protection.ENCRYPTED, Map.of()));
     }
 
     @Test
     void copiesItsOptions() {
         Map<String, String> options = new HashMap<>(Map.of("name", "value"));
         TransportConfig config = new TransportConfig("local", SECRET, "host", 0, null, true, Duration.ofSeconds(1),
-                options);
+                Protection.PLAIN, options);
         options.put("other", "value");
         assertThat(config.options()).containsOnlyKeys("name");
     }

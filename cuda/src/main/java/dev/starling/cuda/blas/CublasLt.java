@@ -124,8 +124,7 @@ public final class CublasLt {
 
     /** Returns the library's version, for example 13.1.1; throws a {@link LinkageError} if the library is missing. */
     public static String versionText() {
-        long version = cublasLtGetVersion();
-        return version / 10000 + "." + version / 100 % 100 + "." + version % 100;
+        return Redist.version(cublasLtGetVersion());
     }
 
     /** Returns whether the library multiplies matrices of a type. */

@@ -225,7 +225,7 @@ final class MatrixPlan {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment address = arena.allocate(ValueLayout.JAVA_LONG);
             CublasLt.check(function.applyAsInt(new PointerPointer<>(RawPointer.of(address))), name);
-            return new RawPointer().to(address.get(ValueLayout.JAVA_LONG, 0));
+            return RawPointer.of(address.get(ValueLayout.JAVA_LONG, 0));
         }
     }
 

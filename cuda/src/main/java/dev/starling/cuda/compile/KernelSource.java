@@ -26,14 +26,16 @@ public record KernelSource(String name, String function, String text) {
      *
      * @param file the file's name without extension, for example {@code elementwise}
      * @param function name of the kernel in the file
-     * @param macros alternately the name and the value of a macro, defined before the source
+     * @param macros alternately the name and the value of a macro, defined before the source: a text, a number, or a
+     *     boolean, which becomes 1 or 0
      */
-    public static KernelSource of(String file, String function, String... macros) {
+    public static KernelSource of(String file, String function, Object... macros) {
         StringBuilder defines = new StringBuilder();
         StringBuilder name = new StringBuilder(file).append('.').append(function);
         for (int i = 0; i < macros.length; i += 2) {
-            defines.append("#define ").append(macros[i]).append(' ').append(macros[i + 1]).append('\n');
-            name.append(i == 0 ? "<" : ", ").append(macros[i]).append('=').append(macros[i + 1]);
+            Object value = macros[i + 1] instanceof Boolean is ? (is ? 1 : 0) : macros[i + 1];
+            defines.append("#define ").append(macros[i]).append(' ').append(value).append('\n');
+            name.append(i == 0 ? "<" : ", ").append(macros[i]).append('=').append(value);
         }
         name.append(macros.length == 0 ? "" : ">");
         return new KernelSource(name.toString(), function, read("prelude.cuh") + defines + read(file + ".cu"));

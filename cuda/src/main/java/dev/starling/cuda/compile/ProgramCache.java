@@ -57,8 +57,12 @@ final class ProgramCache {
             Path part = Files.createTempFile(folder, key.substring(0, 16), ".part");
             ByteBuffer bytes = ByteBuffer.allocate(program.length + Long.BYTES);
             bytes.put(program).putLong(checksum(program, program.length));
-            Files.write(part, bytes.array());
-            Files.move(part, folder.resolve(key), StandardCopyOption.ATOMIC_MOVE);
+            try {
+                Files.write(part, bytes.array());
+                Files.move(part, folder.resolve(key), StandardCopyOption.ATOMIC_MOVE);
+            } finally {
+                Files.deleteIfExists(part);
+            }
         } catch (IOException e) {
             warn(e);
         }

@@ -19,9 +19,7 @@ import dev.starling.cuda.known.LibraryFault;
 import dev.starling.cuda.known.LibraryFaults;
 import dev.starling.cuda.memory.Workspaces;
 import java.lang.System.Logger.Level;
-import java.util.EnumMap;
 import java.util.Locale;
-import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.IntSupplier;
@@ -46,7 +44,15 @@ public final class Cudnn {
 
     /** The libraries that cuDNN consists of, those that Starling calls. */
     private enum Component {
-        GRAPH, OPS, CNN, ADV
+        GRAPH(() -> cudnnGraphVersionCheck()), OPS(() -> cudnnOpsVersionCheck()), CNN(() -> cudnnCnnVersionCheck()),
+        ADV(() -> cudnnAdvVersionCheck());
+
+        /** Returns a status: whether the library is there, and of the version of the others. */
+        private final IntSupplier check;
+
+        Component(IntSupplier check) {
+            this.check = check;
+        }
     }
 
     /**
@@ -127,50 +133,36 @@ public final class Cudnn {
         LibraryFault fault = LibraryFaults.find(LibraryFault.Remedy.DECLINE, LibraryFault.Library.CUDNN, version,
                 query);
         if (fault != null && logged.add(fault)) {
-            LOG.log(Level.INFO, "cuDNN {0} is not used for {1}, {2}: {3} ({4})", text(version), query, fallback,
-                    fault.symptom(), fault.source());
+            LOG.log(Level.INFO, "cuDNN {0} is not used for {1}, {2}: {3} ({4})", Redist.version(version), query,
+                    fallback, fault.symptom(), fault.source());
         }
         return fault != null;
     }
 
     /** Returns the library's version, for example 9.19.0; throws a {@link LinkageError} if the library is missing. */
     public static String versionText() {
-        return text(cudnnGetVersion());
+        return Redist.version(cudnnGetVersion());
     }
 
     /** Describes what is wrong with the library, or returns ""; throws a {@link LinkageError} if it is missing. */
     public static String fault() {
-        return fault(cudnnGetVersion(), cudaVersion(), components());
-    }
-
-    private static long cudaVersion() {
-        return cudnnGetCudartVersion();
-    }
-
-    private static Map<Component, Integer> components() {
-        Map<Component, IntSupplier> checks = new EnumMap<>(Map.of(Component.GRAPH, () -> cudnnGraphVersionCheck(),
-                Component.OPS, () -> cudnnOpsVersionCheck(), Component.CNN, () -> cudnnCnnVersionCheck(),
-                Component.ADV, () -> cudnnAdvVersionCheck()));
-        Map<Component, Integer> statuses = new EnumMap<>(Component.class);
-        checks.forEach((component, check) -> statuses.put(component, check.getAsInt()));
-        return statuses;
-    }
-
-    private static String fault(long version, long cuda, Map<Component, Integer> statuses) {
+        long cuda = cudaVersion();
         if (cuda / 1000 != CUDA) {
             return "built for CUDA " + cuda / 1000 + ", which does not work with CUDA 13's libraries: "
                     + "convolutions, attention and recurrent layers are slow without a cuDNN for CUDA 13";
         }
-        for (Map.Entry<Component, Integer> component : statuses.entrySet()) {
-            if (component.getValue() != CUDNN_STATUS_SUCCESS) {
-                return "its library libcudnn_" + component.getKey().name().toLowerCase(Locale.ROOT)
-                        + " is of another version or cannot be loaded (status " + component.getValue() + ")";
+        for (Component component : Component.values()) {
+            int status = component.check.getAsInt();
+            if (status != CUDNN_STATUS_SUCCESS) {
+                return "its library libcudnn_" + component.name().toLowerCase(Locale.ROOT)
+                        + " is of another version or cannot be loaded (status " + status + ")";
             }
         }
-        return version < LibraryFaults.FIRST_ATTENTION ? "too old for attention, which is slow without it" : "";
+        return cudnnGetVersion() < LibraryFaults.FIRST_ATTENTION ? "too old for attention, which is slow without it"
+                : "";
     }
 
-    static String text(long version) {
-        return version / 10000 + "." + version / 100 % 100 + "." + version % 100;
+    private static long cudaVersion() {
+        return cudnnGetCudartVersion();
     }
 }

@@ -100,32 +100,28 @@ final class CudnnGraphs {
      */
     Answer run(Record call, GraphPlan.Constraints constraints, Supplier<Graph> graph, long... operands) {
         synchronized (cudnn) {
-            return runLocked(call, constraints, graph, operands);
+            gpu.enter();
+            Planned planned = plans.get(call);
+            if (planned == null) {
+                planned = new Planned();
+                plans.put(call, planned);
+                evict();
+            }
+            // During a capture, no retry of what failed before: it would delay the program.
+            if (planned.candidates == null && planned.backoff.isDue() && !(planned.failed && memory.isCapturing())) {
+                plan(call, planned, constraints, graph.get());
+            }
+            if (!planned.isUsable()) {
+                return NO_PLAN;
+            }
+            if (planned.candidates.plans().size() > 1) {
+                compare(call, planned, operands);
+            }
+            if (memory.isCapturing()) {
+                retain(planned);
+            }
+            return planned.isUsable() ? execute(call, planned, operands) : NO_PLAN;
         }
-    }
-
-    private Answer runLocked(Record call, GraphPlan.Constraints constraints, Supplier<Graph> graph, long... operands) {
-        gpu.enter();
-        Planned planned = plans.get(call);
-        if (planned == null) {
-            planned = new Planned();
-            plans.put(call, planned);
-            evict();
-        }
-        // During a capture, no retry of what failed before: it would delay the program.
-        if (planned.candidates == null && planned.backoff.isDue() && !(planned.failed && memory.isCapturing())) {
-            plan(call, planned, constraints, graph.get());
-        }
-        if (!planned.isUsable()) {
-            return NO_PLAN;
-        }
-        if (planned.candidates.plans().size() > 1) {
-            compare(call, planned, operands);
-        }
-        if (memory.isCapturing()) {
-            retain(planned);
-        }
-        return planned.isUsable() ? execute(call, planned, operands) : NO_PLAN;
     }
 
     private void retain(Planned planned) {

@@ -16,13 +16,13 @@ import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.RecurrenceKernels;
 import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.cuda.memory.LruMap;
+import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence;
-import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -50,11 +50,10 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
     private final Cudnn cudnn;
     private final Gpu gpu;
     private final Gpu.Stream stream;
-    private final Allocator memory;
+    private final Workspaces memory;
     private final Launcher launcher;
     private final boolean tf32;
     private final LruMap<RecurrenceCall, State> states = new LruMap<>(MAX_CALLS, s -> s.plans.size() == s.planned);
-    private final RawPointer[] pointers = new RawPointer[14];
     private boolean loggedRefusal;
 
     /** Makes the kernels; the library is opened at its first use. */
@@ -65,9 +64,6 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         gpu = cudnn.gpu();
         stream = cudnn.stream();
         memory = cudnn.memory();
-        for (int i = 0; i < pointers.length; i++) {
-            pointers[i] = new RawPointer();
-        }
     }
 
     /** The state of a call. A refusal is never forgotten. */
@@ -85,15 +81,13 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         }
 
         /**
-         * Removes the first plan. Once a plan has succeeded, removes all: no other plan may read the reserve that it
+         * Destroys the first plan. Once a plan has succeeded, destroys all: no other plan may read the reserve that it
          * wrote.
          */
         void refuse() {
-            if (proven) {
-                plans.clear();
-            } else {
-                plans.removeFirst();
-            }
+            do {
+                plans.removeFirst().destroy();
+            } while (proven && !plans.isEmpty());
         }
     }
 
@@ -279,10 +273,10 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
             long work = workspace.memory(plan.workspaceBytes());
             gather(plan, o, weights);
             gpu.enter();
-            return cudnnRNNForward(cudnn.handle(), plan.layer(), plan.mode(), NO_LENGTHS, plan.x(), pointer(0, o.x()),
-                    plan.y(), pointer(1, r[0]), plan.state(), pointer(2, o.h()), pointer(3, r[1]), plan.state(),
-                    pointer(4, o.c()), pointer(5, r[2]), plan.weightBytes(), pointer(6, weights),
-                    plan.workspaceBytes(), pointer(7, work), plan.reserveBytes(), pointer(8, reserve));
+            return cudnnRNNForward(cudnn.handle(), plan.layer(), plan.mode(), NO_LENGTHS, plan.x(), pointer(o.x()),
+                    plan.y(), pointer(r[0]), plan.state(), pointer(o.h()), pointer(r[1]), plan.state(),
+                    pointer(o.c()), pointer(r[2]), plan.weightBytes(), RawPointer.of(weights),
+                    plan.workspaceBytes(), RawPointer.of(work), plan.reserveBytes(), pointer(reserve));
         }
     }
 
@@ -296,11 +290,11 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
             gpu.copy(kept.address(), reserve, plan.reserveBytes(), stream);
             gather(plan, o, weights);
             gpu.enter();
-            int status = cudnnRNNBackwardData_v8(cudnn.handle(), plan.layer(), NO_LENGTHS, plan.y(), pointer(0, y),
-                    pointer(1, d[0]), plan.x(), pointer(2, to.x()), plan.state(), pointer(3, o.h()),
-                    pointer(4, d[1]), pointer(5, to.h()), plan.state(), pointer(6, o.c()), pointer(7, d[2]),
-                    pointer(8, to.c()), plan.weightBytes(), pointer(9, weights), plan.workspaceBytes(),
-                    pointer(10, work), plan.reserveBytes(), pointer(11, reserve));
+            int status = cudnnRNNBackwardData_v8(cudnn.handle(), plan.layer(), NO_LENGTHS, plan.y(), pointer(y),
+                    pointer(d[0]), plan.x(), pointer(to.x()), plan.state(), pointer(o.h()),
+                    pointer(d[1]), pointer(to.h()), plan.state(), pointer(o.c()), pointer(d[2]),
+                    pointer(to.c()), plan.weightBytes(), RawPointer.of(weights), plan.workspaceBytes(),
+                    RawPointer.of(work), plan.reserveBytes(), RawPointer.of(reserve));
             if (status != CUDNN_STATUS_SUCCESS) {
                 return status;
             }
@@ -308,9 +302,9 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
             gpu.fill(slopes, (byte) 0, plan.weightBytes(), stream);
             gpu.enter();
             status = cudnnRNNBackwardWeights_v8(cudnn.handle(), plan.layer(), CUDNN_WGRAD_MODE_ADD, NO_LENGTHS,
-                    plan.x(), pointer(12, o.x()), plan.state(), pointer(3, o.h()), plan.y(), pointer(0, y),
-                    plan.weightBytes(), pointer(13, slopes), plan.workspaceBytes(), pointer(10, work),
-                    plan.reserveBytes(), pointer(11, reserve));
+                    plan.x(), pointer(o.x()), plan.state(), pointer(o.h()), plan.y(), pointer(y),
+                    plan.weightBytes(), RawPointer.of(slopes), plan.workspaceBytes(), RawPointer.of(work),
+                    plan.reserveBytes(), RawPointer.of(reserve));
             if (status == CUDNN_STATUS_SUCCESS) {
                 long[] parts = weights(to);
                 for (RecurrencePlan.Part p : plan.parts(slopes)) {
@@ -344,11 +338,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         return x == null ? 0 : x.address();
     }
 
-    private Pointer pointer(int i, Tensor x) {
-        return pointer(i, address(x));
-    }
-
-    private Pointer pointer(int i, long address) {
-        return pointers[i].to(address);
+    private static Pointer pointer(Tensor x) {
+        return RawPointer.of(address(x));
     }
 }

@@ -187,12 +187,8 @@ final class GraphOperations {
         Descriptor d = make(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
                 .set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, settings.finish("pointwise"))
                 .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, of(p.x()));
-        if (p.b() != null) {
-            d.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, of(p.b()));
-        }
-        if (p.t() != null) {
-            d.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, of(p.t()));
-        }
+        setIfAny(d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, p.b());
+        setIfAny(d, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, p.t());
         return d.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, of(p.y())).finish("pointwise operation");
     }
 

@@ -99,7 +99,7 @@ final class GraphPlan {
     }
 
     private RawPointer pointer(int slot) {
-        return new RawPointer().to(values.address() + (long) slot * Long.BYTES);
+        return RawPointer.of(values.address() + (long) slot * Long.BYTES);
     }
 
     private void put(int slot, long value) {

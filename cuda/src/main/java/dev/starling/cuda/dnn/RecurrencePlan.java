@@ -132,8 +132,12 @@ final class RecurrencePlan {
                 cudnnDestroyRNNDataDescriptor(data);
             }
         }
-        if (!state.isNull()) {
-            cudnnDestroyTensorDescriptor(state);
+        destroy(state);
+    }
+
+    private static void destroy(cudnnTensorStruct descriptor) {
+        if (!descriptor.isNull()) {
+            cudnnDestroyTensorDescriptor(descriptor);
         }
     }
 
@@ -228,22 +232,23 @@ final class RecurrencePlan {
             List<Part> all = new ArrayList<>();
             cudnnTensorStruct wide = new cudnnTensorStruct();
             cudnnTensorStruct narrow = new cudnnTensorStruct();
-            Descriptor.check(cudnnCreateTensorDescriptor(wide), "cudnnCreateTensorDescriptor");
-            Descriptor.check(cudnnCreateTensorDescriptor(narrow), "cudnnCreateTensorDescriptor");
             try (Arena arena = Arena.ofConfined()) {
+                Descriptor.check(cudnnCreateTensorDescriptor(wide), "cudnnCreateTensorDescriptor");
+                Descriptor.check(cudnnCreateTensorDescriptor(narrow), "cudnnCreateTensorDescriptor");
                 MemorySegment found = arena.allocate(JAVA_LONG, 2);
                 PointerPointer<Pointer> matrix = new PointerPointer<>(RawPointer.of(found));
                 PointerPointer<Pointer> bias = new PointerPointer<>(
                         RawPointer.of(found.asSlice(JAVA_LONG.byteSize())));
                 for (int k = 0; k < 2 * call.cell().gates(); k++) {
-                    Descriptor.check(cudnnGetRNNWeightParams(handle, layer, 0, weightBytes, new RawPointer().to(space),
+                    Descriptor.check(cudnnGetRNNWeightParams(handle, layer, 0, weightBytes, RawPointer.of(space),
                             k, wide, matrix, narrow, bias), "cudnnGetRNNWeightParams");
                     add(all, k, found.getAtIndex(JAVA_LONG, 0) - space,
                             call.biased() ? found.getAtIndex(JAVA_LONG, 1) - space : -1);
                 }
+            } finally {
+                destroy(wide);
+                destroy(narrow);
             }
-            cudnnDestroyTensorDescriptor(wide);
-            cudnnDestroyTensorDescriptor(narrow);
             parts = merged(all);
         }
         return parts;

@@ -53,7 +53,6 @@ public interface Gpu {
      * @param x blocks, at least 1
      * @param y blocks, 1 to 65535
      * @param z blocks, 1 to 65535
-     * @param threads threads of a block, at most 1024
      * @param threads of a block, at most 1024
      */
     record Grid(int x, int y, int z, int threads) { }

@@ -102,25 +102,12 @@ public final class NvidiaGpu implements Gpu {
         }
     }
 
-    private static final class NvidiaFunction implements Function {
-        private final CUfunc_st function;
-
-        NvidiaFunction(CUfunc_st function) {
-            this.function = function;
-        }
-    }
-
-    /** A pointer to an address that it does not own. */
-    private static final class Raw extends Pointer {
-        Raw(long address) {
-            this.address = address;
-        }
-    }
+    private record NvidiaFunction(CUfunc_st function) implements Function { }
 
     /** The list {@code {BUFFER_POINTER, arguments, BUFFER_SIZE, &size, END}} that a launch needs, one per thread. */
     static final class LaunchBuffer {
         private final MemorySegment list = Arena.ofAuto().allocate(48, 16);
-        private final PointerPointer<Pointer> pointer = new PointerPointer<>(new Raw(list.address()));
+        private final PointerPointer<Pointer> pointer = new PointerPointer<>(RawPointer.of(list));
 
         LaunchBuffer() {
             list.set(ValueLayout.JAVA_LONG, 0, CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT);
@@ -333,19 +320,19 @@ public final class NvidiaGpu implements Gpu {
     @Override
     public void freePinned(long address) {
         enter();
-        check(cuMemFreeHost(new Raw(address)), "cuMemFreeHost");
+        check(cuMemFreeHost(RawPointer.of(address)), "cuMemFreeHost");
     }
 
     @Override
     public void pin(long address, long bytes) {
-        request(() -> cuMemHostRegister(new Raw(address), bytes, CU_MEMHOSTREGISTER_PORTABLE),
+        request(() -> cuMemHostRegister(RawPointer.of(address), bytes, CU_MEMHOSTREGISTER_PORTABLE),
                 "cuMemHostRegister of " + bytes + " bytes");
     }
 
     @Override
     public void unpin(long address) {
         enter();
-        check(cuMemHostUnregister(new Raw(address)), "cuMemHostUnregister");
+        check(cuMemHostUnregister(RawPointer.of(address)), "cuMemHostUnregister");
     }
 
     @Override
@@ -406,13 +393,13 @@ public final class NvidiaGpu implements Gpu {
     @Override
     public void upload(long host, long device, long bytes, Stream stream) {
         enter();
-        check(cuMemcpyHtoDAsync(device, new Raw(host), bytes, of(stream)), "cuMemcpyHtoDAsync");
+        check(cuMemcpyHtoDAsync(device, RawPointer.of(host), bytes, of(stream)), "cuMemcpyHtoDAsync");
     }
 
     @Override
     public void download(long device, long host, long bytes, Stream stream) {
         enter();
-        check(cuMemcpyDtoHAsync(new Raw(host), device, bytes, of(stream)), "cuMemcpyDtoHAsync");
+        check(cuMemcpyDtoHAsync(RawPointer.of(host), device, bytes, of(stream)), "cuMemcpyDtoHAsync");
     }
 
     @Override
@@ -481,7 +468,7 @@ public final class NvidiaGpu implements Gpu {
 
     /** Returns a stream of any kind of device in the type that the bindings of NVIDIA's libraries accept. */
     public static CUstream_st handle(Stream stream) {
-        return new CUstream_st(new RawPointer().to(stream.address()));
+        return new CUstream_st(RawPointer.of(stream.address()));
     }
 
     static CUstream_st of(Stream stream) {

@@ -19,6 +19,8 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.function.BiFunction;
+import java.util.stream.Stream;
 import org.bytedeco.javacpp.Loader;
 
 /**
@@ -151,33 +153,39 @@ public final class Nvrtc implements Compiler {
 
     @Override
     public byte[] compile(String name, String source, String architecture) {
+        String target = target(architecture, architectures);
+        List<String> options = Stream.concat(OPTIONS.stream(), Stream.of("--gpu-architecture=" + target)).toList();
+        return compile(name, source, target, options, (arena, program) -> target.startsWith("compute_")
+                ? bytes(arena, program, ptxSize, ptx) : bytes(arena, program, cubinSize, cubin));
+    }
+
+    /** Compiles a program with the given options, and returns what {@code result} reads of it. */
+    private <T> T compile(String name, String source, String architecture, List<String> options,
+            BiFunction<Arena, MemorySegment, T> result) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment handle = arena.allocate(ADDRESS);
             call("nvrtcCreateProgram", create, handle, arena.allocateFrom(source), arena.allocateFrom(name), 0,
                     MemorySegment.NULL, MemorySegment.NULL);
             try {
-                return compile(arena, handle.get(ADDRESS, 0), name, target(architecture, architectures));
+                MemorySegment program = handle.get(ADDRESS, 0);
+                MemorySegment texts = arena.allocate(ADDRESS, options.size());
+                for (int i = 0; i < options.size(); i++) {
+                    texts.setAtIndex(ADDRESS, i, arena.allocateFrom(options.get(i)));
+                }
+                int error = invoke("nvrtcCompileProgram", compile, program, options.size(), texts);
+                if (error != 0) {
+                    throw new GpuException("kernel " + name + " does not compile for " + architecture + " with "
+                            + version + ": " + describe(error) + "\n" + log(arena, program));
+                }
+                return result.apply(arena, program);
             } finally {
                 call("nvrtcDestroyProgram", destroy, handle);
             }
         }
     }
 
-    private byte[] compile(Arena arena, MemorySegment program, String name, String architecture) {
-        int count = OPTIONS.size() + 1;
-        MemorySegment options = arena.allocate(ADDRESS, count);
-        for (int i = 0; i < count; i++) {
-            options.setAtIndex(ADDRESS, i, arena.allocateFrom(i < OPTIONS.size() ? OPTIONS.get(i)
-                    : "--gpu-architecture=" + architecture));
-        }
-        int error = invoke("nvrtcCompileProgram", compile, program, count, options);
-        if (error != 0) {
-            String text = new String(bytes(arena, program, logSize, log), StandardCharsets.UTF_8).replace("\0", "");
-            throw new GpuException("kernel " + name + " does not compile for " + architecture + " with " + version
-                    + ": " + describe(error) + "\n" + text);
-        }
-        return architecture.startsWith("compute_") ? bytes(arena, program, ptxSize, ptx)
-                : bytes(arena, program, cubinSize, cubin);
+    private String log(Arena arena, MemorySegment program) {
+        return new String(bytes(arena, program, logSize, log), StandardCharsets.UTF_8).replace("\0", "");
     }
 
     private byte[] bytes(Arena arena, MemorySegment program, MethodHandle sizeOf, MethodHandle get) {
@@ -218,24 +226,7 @@ public final class Nvrtc implements Compiler {
      * @throws GpuException if the source does not compile
      */
     public String report(String name, String source, String architecture) {
-        String[] all = {"--std=c++17", "--device-as-default-execution-space", "--ptxas-options=-v",
-            "--gpu-architecture=" + architecture};
-        try (Arena arena = Arena.ofConfined()) {
-            MemorySegment handle = arena.allocate(ADDRESS);
-            call("nvrtcCreateProgram", create, handle, arena.allocateFrom(source), arena.allocateFrom(name), 0,
-                    MemorySegment.NULL, MemorySegment.NULL);
-            MemorySegment options = arena.allocate(ADDRESS, all.length);
-            for (int i = 0; i < all.length; i++) {
-                options.setAtIndex(ADDRESS, i, arena.allocateFrom(all[i]));
-            }
-            int error = invoke("nvrtcCompileProgram", compile, handle.get(ADDRESS, 0), all.length, options);
-            String report = new String(bytes(arena, handle.get(ADDRESS, 0), logSize, log), StandardCharsets.UTF_8);
-            call("nvrtcDestroyProgram", destroy, handle);
-            if (error != 0) {
-                throw new GpuException("kernel " + name + " does not compile for " + architecture + ": "
-                        + describe(error) + "\n" + report);
-            }
-            return report.replace("\0", "");
-        }
+        return compile(name, source, architecture, List.of("--std=c++17", "--device-as-default-execution-space",
+                "--ptxas-options=-v", "--gpu-architecture=" + architecture), this::log);
     }
 }

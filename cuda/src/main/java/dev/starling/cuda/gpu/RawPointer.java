@@ -10,7 +10,12 @@ public final class RawPointer extends Pointer {
 
     /** Makes a pointer to memory, which stays with its owner. */
     public static RawPointer of(MemorySegment memory) {
-        return new RawPointer().to(memory.address());
+        return of(memory.address());
+    }
+
+    /** Makes a pointer to an address. */
+    public static RawPointer of(long address) {
+        return new RawPointer().to(address);
     }
 
     /** Points to an address and returns itself. */

@@ -2,11 +2,16 @@ package dev.starling.cuda.gpu;
 
 import org.bytedeco.javacpp.Loader;
 
-/** Tells users where to get NVIDIA's libraries: an installation, or one of several artifacts of Maven Central. */
+/** NVIDIA's libraries in messages: their versions, and where users get them, by installing or from Maven Central. */
 public final class Redist {
     private static final String VERSION = "13.1-9.19-1.5.13";
 
     private Redist() { }
+
+    /** Returns a version, for example 9.19.0, given in the libraries' own numbering: 91900. */
+    public static String version(long number) {
+        return number / 10000 + "." + number / 100 % 100 + "." + number % 100;
+    }
 
     /**
      * Returns how to get a library, for messages.

@@ -34,9 +34,11 @@ public final class Submissions {
         this.shortage = shortage;
     }
 
-    /** Returns whether all work is waited for. */
-    public boolean isSynchronous() {
-        return synchronous;
+    /** Waits for the work of a stream if all work is waited for. */
+    public void settle(Gpu gpu, Gpu.Stream stream) {
+        if (synchronous) {
+            Waits.synchronize(gpu, stream, "synchronous mode");
+        }
     }
 
     /** Queues work without operands. */

@@ -41,17 +41,11 @@ public final class AdditiveMask {
     static Optional<AttentionCall.Rows> rows(Tensor mask, Tensor q, long queries, long keys) {
         long row = Math.ceilDiv(keys, (long) UNIT) * UNIT;
         long head = Math.multiplyExact(queries, row);
-        long heads = stride(mask, 3) == 0 ? 1 : mask.size(mask.rank() - 3);
-        long batch = stride(mask, 4) == 0 ? 1 : mask.size(mask.rank() - 4);
+        long heads = Layout.stride(mask, -3) == 0 ? 1 : mask.size(mask.rank() - 3);
+        long batch = Layout.stride(mask, -4) == 0 ? 1 : mask.size(mask.rank() - 4);
         return Math.multiplyExact(Math.multiplyExact(head, heads), batch) * q.dtype().bytes() > MAX_BYTES
                 ? Optional.empty()
                 : Optional.of(new AttentionCall.Rows(batch == 1 ? 0 : heads * head, heads == 1 ? 0 : head, row));
-    }
-
-    /** Returns a mask's stride in a dimension counted from the end, 0 if the mask is broadcast there. */
-    private static long stride(Tensor mask, int fromEnd) {
-        int axis = mask.rank() - fromEnd;
-        return axis < 0 || mask.size(axis) == 1 ? 0 : mask.strides()[axis];
     }
 
     /** Computes the mask of a call. */
@@ -63,10 +57,10 @@ public final class AdditiveMask {
         Tensor added = Storage.allocate(new Spec(call.type(), Shape.of(batch, heads, call.queries(), strides.row()),
                 mask.device()));
         Tensor open = Storage.allocate(new Spec(DType.U8, Shape.of(sizes), mask.device()));
-        Layout rows = Layout.rowMajor(sizes, new long[] {batch == 1 ? 0 : stride(mask, 4),
-            heads == 1 ? 0 : stride(mask, 3), stride(mask, 2)});
+        Layout rows = Layout.rowMajor(sizes, new long[] {batch == 1 ? 0 : Layout.stride(mask, -4),
+            heads == 1 ? 0 : Layout.stride(mask, -3), Layout.stride(mask, -2)});
         launcher.launch(new MaskKernel("additive", call.type())).tensor(added).tensor(open).tensor(mask)
-                .i64(call.queries()).i64(call.keys()).i64(strides.row()).i64(stride(mask, 1))
+                .i64(call.queries()).i64(call.keys()).i64(strides.row()).i64(Layout.stride(mask, -1))
                 .i32(mask.dtype() == DType.BOOL ? 1 : 2).i32(call.causal() ? 1 : 0).layout(rows, 1)
                 .threads(open.count() * WARP);
         return new AdditiveMask(launcher, added, open);

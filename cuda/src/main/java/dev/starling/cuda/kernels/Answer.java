@@ -17,7 +17,6 @@ public sealed interface Answer {
      */
     record Declined(String reason) implements Answer { }
 
-
     /** Returns whether the operation was computed. */
     default boolean isHandled() {
         return this == HANDLED;

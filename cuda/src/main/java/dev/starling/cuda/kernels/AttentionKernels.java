@@ -25,7 +25,7 @@ public final class AttentionKernels implements Kernels<Attention> {
         @Override
         public KernelSource source() {
             return KernelSource.of(function.equals("attention") ? "attention" : "attention_gradient", function,
-                    "T", Types.of(type), "C", Types.wide(type), "CHUNKS", Integer.toString(chunks));
+                    "T", Types.of(type), "C", Types.wide(type), "CHUNKS", chunks);
         }
     }
 
@@ -141,15 +141,10 @@ public final class AttentionKernels implements Kernels<Attention> {
             Tensor[] all = {y, q, k, v, mask};
             for (int i = 0; i < 5; i++) {
                 for (int d = 0; all[i] != null && d < lead; d++) {
-                    strides[i][d] = stride(all[i], d - lead - 2);
+                    strides[i][d] = Layout.stride(all[i], d - lead - 2);
                 }
             }
             return Layout.rowMajor(shape.dims(), strides);
-        }
-
-        private static long stride(Tensor x, int fromEnd) {
-            int axis = x.rank() + fromEnd;
-            return axis < 0 || x.size(axis) == 1 ? 0 : x.strides()[axis];
         }
 
         long row(Tensor y) {
@@ -162,7 +157,7 @@ public final class AttentionKernels implements Kernels<Attention> {
             for (Tensor x : new Tensor[] {q, k, v}) {
                 launch.i64(row(x)).i64(x.strides()[x.rank() - 1]);
             }
-            launch.i64(mask == null ? 0 : stride(mask, -2)).i64(mask == null ? 0 : stride(mask, -1));
+            launch.i64(mask == null ? 0 : Layout.stride(mask, -2)).i64(mask == null ? 0 : Layout.stride(mask, -1));
             launch.i64(q.size(-2)).i64(k.size(-2)).i64(q.size(-1)).i64(v.size(-1)).f64(op.scale());
             return launch.i32(mask == null ? 0 : mask.dtype() == DType.BOOL ? 1 : 2).i32(op.causal() ? 1 : 0);
         }

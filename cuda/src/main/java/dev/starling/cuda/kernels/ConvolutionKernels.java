@@ -27,8 +27,7 @@ public final class ConvolutionKernels implements Kernels<Convolution> {
     private record ConvolutionKernel(String function, DType type, boolean relu) implements Kernel {
         @Override
         public KernelSource source() {
-            return KernelSource.of("convolution", function, "T", Types.of(type), "C", Types.wide(type), "RELU",
-                    relu ? "1" : "0");
+            return KernelSource.of("convolution", function, "T", Types.of(type), "C", Types.wide(type), "RELU", relu);
         }
     }
 

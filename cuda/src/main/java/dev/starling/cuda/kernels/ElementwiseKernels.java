@@ -7,7 +7,6 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Elementwise;
-import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.spi.Chain;
 import java.util.Arrays;
 
@@ -21,8 +20,6 @@ public final class ElementwiseKernels {
     /** How many vectors, or elements, of each operand a thread reads before it computes; one if they are long. */
     private static final int UNROLL = 2;
     private static final int LONG_VECTOR = 16;
-    /** Parameters that every kernel has, used or not. */
-    private static final int MIN_PARAMETERS = 1;
 
     private final Launcher launcher;
 
@@ -43,13 +40,11 @@ public final class ElementwiseKernels {
         @Override
         public KernelSource source() {
             DType last = c != null ? c : b != null ? b : a;
-            String operands = c != null ? "3" : b != null ? "2" : "1";
+            int operands = c != null ? 3 : b != null ? 2 : 1;
             return KernelSource.of("elementwise", "elementwise", "OPERANDS", operands, "TY", Types.of(result),
                     "TA", Types.of(a), "TB", Types.of(b != null ? b : a), "TC", Types.of(last),
                     "C", Types.wide(last), "LAYOUT", flat ? "Flat" : "Layout<1 + " + operands + ">",
-                    "WIDTH", Integer.toString(width), "TURNS", Integer.toString(unroll()),
-                    "PARAMETERS", Integer.toString(parameters),
-                    "EXPRESSION", "(" + expression + ")");
+                    "WIDTH", width, "TURNS", unroll(), "PARAMETERS", parameters, "EXPRESSION", "(" + expression + ")");
         }
 
         int unroll() {
@@ -106,15 +101,12 @@ public final class ElementwiseKernels {
         DType b = operands.length > 2 ? operands[2].dtype() : null;
         DType c = operands.length > 3 ? operands[3].dtype() : null;
         ElementwiseKernel kernel = new ElementwiseKernel(expression, a, b, c, operands[0].dtype(),
-                Math.max(MIN_PARAMETERS, parameters.length), width, flat);
+                Math.max(1, parameters.length), width, flat);
         Launch launch = launcher.launch(kernel);
         for (int k = 0; k < 4; k++) {
             launch.i64(k < operands.length ? address(operands[k], offsets[k]) : 0);
         }
-        DType type = operands[operands.length - 1].dtype();
-        for (int i = 0; i < kernel.parameters; i++) {
-            parameter(launch, type, i < parameters.length ? parameters[i] : 0);
-        }
+        launch.parameters(operands[operands.length - 1].dtype(), parameters);
         if (flat) {
             launch.i32((int) layout.count());
         } else {
@@ -133,14 +125,6 @@ public final class ElementwiseKernels {
 
     private static long address(Tensor x, long offset) {
         return x.address() + offset * x.dtype().bytes();
-    }
-
-    private static void parameter(Launch launch, DType type, double value) {
-        switch (Types.wide(type)) {
-            case "f32" -> launch.f32((float) value);
-            case "f64" -> launch.f64(value);
-            default -> launch.i64(Formula.integer(type, value));
-        }
     }
 
     /** Returns a result's strides: those of the first operand of its shape if it is dense, else row-major. */

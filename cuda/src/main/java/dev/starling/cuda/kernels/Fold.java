@@ -38,7 +38,7 @@ final class Fold {
     /** A reduction: a small record of what its kernel is specialised for. */
     interface Problem {
         /** Returns the source of a kernel that fold.cuh defines. */
-        KernelSource source(String function, String group, String width);
+        KernelSource source(String function, int group, int width);
 
         /** Returns the size of a partial result in bytes. */
         int partBytes();
@@ -52,7 +52,7 @@ final class Fold {
     private record FoldKernel(Problem problem, String function, int group, int width) implements Kernel {
         @Override
         public KernelSource source() {
-            return problem.source(function, Integer.toString(group), Integer.toString(width));
+            return problem.source(function, group, width);
         }
     }
 

@@ -1,7 +1,9 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.scalar.Formula;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -62,8 +64,8 @@ final class Launch {
         if (offset + size > MAX_BYTES) {
             throw new IllegalStateException("arguments of a kernel exceed " + MAX_BYTES + " bytes");
         }
-            bytes = offset + size;
-            return offset;
+        bytes = offset + size;
+        return offset;
     }
 
     /** Appends a pointer to a tensor's first element, or a null pointer. */
@@ -116,6 +118,19 @@ final class Launch {
     /** Appends a double. */
     Launch f64(double value) {
         arguments.set(ValueLayout.JAVA_DOUBLE_UNALIGNED, reserve(8, 8), value);
+        return this;
+    }
+
+    /** Appends parameters of a formula in the wide type of {@code type}; at least one, since no C array is empty. */
+    Launch parameters(DType type, double[] values) {
+        for (int i = 0; i < Math.max(1, values.length); i++) {
+            double value = i < values.length ? values[i] : 0;
+            switch (Types.wide(type)) {
+                case "f32" -> f32((float) value);
+                case "f64" -> f64(value);
+                default -> i64(Formula.integer(type, value));
+            }
+        }
         return this;
     }
 

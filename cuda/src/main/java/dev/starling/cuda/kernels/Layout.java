@@ -85,12 +85,16 @@ final class Layout {
             }
             sizes[rank] = shape.dim(d);
             for (int k = 0; k < operands; k++) {
-                Tensor x = tensors[k];
-                int own = d - shape.rank() + x.rank();
-                strides[k][rank] = own < 0 || x.size(own) == 1 ? 0 : x.strides()[own];
+                strides[k][rank] = stride(tensors[k], d - shape.rank());
             }
             rank++;
         }
+    }
+
+    /** Returns the stride of a dimension, counted from the end as -1, -2, …; 0 where the operand is broadcast. */
+    static long stride(Tensor x, int fromEnd) {
+        int own = x.rank() + fromEnd;
+        return own < 0 || x.size(own) == 1 ? 0 : x.strides()[own];
     }
 
     /** Sorts the dimensions by the first operand's strides, the largest first. */

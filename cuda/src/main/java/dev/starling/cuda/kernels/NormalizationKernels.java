@@ -25,10 +25,10 @@ public final class NormalizationKernels implements Kernels<Normalization> {
 
     private record Sums(String problem, DType type, DType weights, boolean relu) implements Fold.Problem {
         @Override
-        public KernelSource source(String function, String group, String width) {
-            String operands = problem.equals("Moments") ? "1" : relu ? "3" : "2";
+        public KernelSource source(String function, int group, int width) {
+            int operands = problem.equals("Moments") ? 1 : relu ? 3 : 2;
             return KernelSource.of("normalization", function, "TX", Types.of(type), "TW", Types.of(weights), "C",
-                    Types.wide(type), "RELU", relu ? "1" : "0", "PROBLEM", problem, "OPERANDS", operands,
+                    Types.wide(type), "RELU", relu, "PROBLEM", problem, "OPERANDS", operands,
                     "GROUP", group, "WIDTH", width);
         }
 
@@ -47,7 +47,7 @@ public final class NormalizationKernels implements Kernels<Normalization> {
         @Override
         public KernelSource source() {
             return KernelSource.of("batchnorm", "batch_gradient", "TX", Types.of(type), "C", Types.wide(type),
-                    "RELU", relu ? "1" : "0", "WIDTH", Integer.toString(width));
+                    "RELU", relu, "WIDTH", width);
         }
     }
 

@@ -28,8 +28,8 @@ public record Product(long m, long n, long k, long aRow, long aColumn, long bRow
         long[] as = new long[lead];
         long[] bs = new long[lead];
         for (int i = 0; i < lead; i++) {
-            as[i] = stride(a, i - lead - 2);
-            bs[i] = stride(b, i - lead - 2);
+            as[i] = Layout.stride(a, i - lead - 2);
+            bs[i] = Layout.stride(b, i - lead - 2);
         }
         int i = a.rank() - 2;
         int j = b.rank() - 2;
@@ -43,11 +43,6 @@ public record Product(long m, long n, long k, long aRow, long aColumn, long bRow
         return new Product(1, weight.size(0), weight.size(1), x.strides()[lead], x.strides()[lead],
                 weight.strides()[1], weight.strides()[0], x.shape().slice(0, lead).dims(),
                 Arrays.copyOf(x.strides(), lead), new long[lead]).merged();
-    }
-
-    private static long stride(Tensor x, int fromEnd) {
-        int axis = x.rank() + fromEnd;
-        return axis < 0 || x.size(axis) == 1 ? 0 : x.strides()[axis];
     }
 
     private Product merged() {

@@ -17,8 +17,7 @@ public final class ProductKernels implements Products {
     record ProductKernel(String function, DType type, boolean relu) implements Kernel {
         @Override
         public KernelSource source() {
-            return KernelSource.of("contraction", function, "T", Types.of(type), "C", Types.wide(type), "RELU",
-                    relu ? "1" : "0");
+            return KernelSource.of("contraction", function, "T", Types.of(type), "C", Types.wide(type), "RELU", relu);
         }
     }
 

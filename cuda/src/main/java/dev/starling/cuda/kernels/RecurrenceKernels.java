@@ -257,5 +257,4 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
             multiply(matrix(recurrent, batch, layer.gates(), t * batch), in.recurrentWeight(), flow);
         }
     }
-
 }

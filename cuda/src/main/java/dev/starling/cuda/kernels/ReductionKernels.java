@@ -14,7 +14,7 @@ public final class ReductionKernels implements Kernels<Reduction> {
 
     private record ReductionProblem(String fold, DType type, DType result) implements Fold.Problem {
         @Override
-        public KernelSource source(String function, String group, String width) {
+        public KernelSource source(String function, int group, int width) {
             return KernelSource.of("reduction", function, "FOLD_TYPE", fold, "TX", Types.of(type), "TY",
                     Types.of(result), "C", Types.wide(type), "GROUP", group, "WIDTH", width);
         }

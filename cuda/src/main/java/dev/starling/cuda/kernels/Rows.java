@@ -1,9 +1,8 @@
 package dev.starling.cuda.kernels;
 
 import dev.starling.tensor.DType;
-import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
-import java.util.Arrays;
+import java.util.stream.Stream;
 
 /**
  * The distribution of threads over rows; see rows.cuh. A row of up to 1024 elements gets a warp, which needs no
@@ -51,12 +50,9 @@ record Rows(int group, int items, int width) {
     }
 
     /** Returns the macros of rows.cuh, followed by further ones. */
-    String[] macros(DType type, String... more) {
-        String[] macros = Arrays.copyOf(new String[] {"TX", Types.of(type), "C", Types.wide(type), "GROUP",
-            Integer.toString(group), "ITEMS", Integer.toString(items), "WIDTH", Integer.toString(width)},
-                10 + more.length);
-        System.arraycopy(more, 0, macros, 10, more.length);
-        return macros;
+    Object[] macros(DType type, Object... more) {
+        return Stream.concat(Stream.of("TX", Types.of(type), "C", Types.wide(type), "GROUP", group, "ITEMS", items,
+                "WIDTH", width), Stream.of(more)).toArray();
     }
 
     /** Queues a kernel for a number of rows. */
@@ -70,14 +66,10 @@ record Rows(int group, int items, int width) {
 
     /** Returns a view of a tensor without dimension {@code axis}: the first element of each line along it. */
     static Tensor firsts(Tensor x, int axis) {
-        return Relabelled.view(x, without(x.shape(), axis), without(x.strides(), axis), x.offset());
+        return Relabelled.view(x, x.shape().without(axis), without(x.strides(), axis), x.offset());
     }
 
-    private static Shape without(Shape shape, int axis) {
-        return Shape.of(without(shape.dims(), axis));
-    }
-
-    private static long[] without(long[] values, int axis) {
+    static long[] without(long[] values, int axis) {
         long[] rest = new long[values.length - 1];
         System.arraycopy(values, 0, rest, 0, axis);
         System.arraycopy(values, axis + 1, rest, axis, rest.length - axis);

@@ -57,7 +57,9 @@ public final class ScanKernels implements Kernels<Scan> {
         Layout lines = Layout.of(firsts.shape(), firsts, Rows.firsts(x, axis));
         long count = lines.count();
         if (count >= MIN_COLUMNS && lines.stride(0, lines.rank() - 1) < y.strides()[axis]) {
-            ends(launch("columns", x, y), axis, reverse, y, x).i32((int) size).layout(lines, 2).threads(count);
+            launch("columns", x, y).i64(begin(y, axis, reverse)).i64(begin(x, axis, reverse))
+                    .i64(step(y, axis, reverse)).i64(step(x, axis, reverse)).i32((int) size).layout(lines, 2)
+                    .threads(count);
             return Answer.HANDLED;
         }
         long wanted = Math.min(launcher.gpu().processors() * 4L / count, size / MIN_PIECE);
@@ -78,11 +80,6 @@ public final class ScanKernels implements Kernels<Scan> {
 
     private Launch launch(String function, Tensor x, Tensor y) {
         return launcher.launch(new ScanKernel(function, x.dtype(), y.dtype()));
-    }
-
-    private static Launch ends(Launch launch, int axis, boolean reverse, Tensor y, Tensor x) {
-        return launch.i64(begin(y, axis, reverse)).i64(begin(x, axis, reverse)).i64(step(y, axis, reverse))
-                .i64(step(x, axis, reverse));
     }
 
     /** Returns the address of the first line's element at which the running sum begins. */

@@ -30,8 +30,7 @@ public final class SelectionKernels implements Kernels<Selection> {
     private record SelectionKernel(String function, String type, DType index, boolean add) implements Kernel {
         @Override
         public KernelSource source() {
-            return KernelSource.of("selection", function, "T", type, "INDEX", Types.of(index), "ADD",
-                    add ? "1" : "0");
+            return KernelSource.of("selection", function, "T", type, "INDEX", Types.of(index), "ADD", add);
         }
     }
 
@@ -99,7 +98,7 @@ public final class SelectionKernels implements Kernels<Selection> {
         }
         Tensor keys = fromFront(op, index, axis, base.size(axis), in);
         Tensor places = sorting.places(keys, 1, false);
-        long[][] strides = {SortingKernels.without(y.strides(), axis), SortingKernels.without(source.strides(), axis)};
+        long[][] strides = {Rows.without(y.strides(), axis), Rows.without(source.strides(), axis)};
         launcher.launch(new SelectionKernel("scatter", Types.of(y.dtype()), DType.I64, add)).tensor(y)
                 .tensor(source).tensor(keys).tensor(places).i64(index.count()).i32((int) index.size(axis))
                 .i64(y.strides()[axis]).i64(source.strides()[axis])

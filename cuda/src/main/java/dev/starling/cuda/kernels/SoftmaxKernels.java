@@ -20,7 +20,7 @@ public final class SoftmaxKernels implements Kernels<Softmax> {
         @Override
         public KernelSource source() {
             return KernelSource.of("softmax", columns ? "columns" : "rows", rows.macros(type, "LOGARITHMS",
-                    logarithms ? "1" : "0", "OPERANDS", Integer.toString(operands)));
+                    logarithms, "OPERANDS", operands));
         }
     }
 

@@ -18,8 +18,8 @@ public final class SortingKernels implements Kernels<Sorting> {
     private record SortingKernel(String function, DType type, int run, boolean descending) implements Kernel {
         @Override
         public KernelSource source() {
-            return KernelSource.of("sorting", function, "T", Types.of(type), "RUN", Integer.toString(run),
-                    "DESCENDING", descending ? "1" : "0");
+            return KernelSource.of("sorting", function, "T", Types.of(type), "RUN", run, "DESCENDING",
+                    descending);
         }
     }
 
@@ -91,15 +91,8 @@ public final class SortingKernels implements Kernels<Sorting> {
     static Layout lines(int axis, Tensor... tensors) {
         long[][] strides = new long[tensors.length][];
         for (int i = 0; i < tensors.length; i++) {
-            strides[i] = without(tensors[i].strides(), axis);
+            strides[i] = Rows.without(tensors[i].strides(), axis);
         }
         return Layout.rowMajor(tensors[0].shape().without(axis).dims(), strides);
-    }
-
-    static long[] without(long[] values, int axis) {
-        long[] rest = new long[values.length - 1];
-        System.arraycopy(values, 0, rest, 0, axis);
-        System.arraycopy(values, axis + 1, rest, axis, rest.length - axis);
-        return rest;
     }
 }

@@ -33,9 +33,8 @@ public final class UpdateKernels {
         public KernelSource source() {
             int width = VECTOR_BYTES / type.bytes();
             return KernelSource.of("update", "update", "T", Types.of(type), "C", Types.wide(type), "RULE", rule,
-                    "PARAMETERS", Integer.toString(Math.max(1, parameters)), "CHANGED", Integer.toString(changed),
-                    "OPERANDS", Integer.toString(operands), "WIDTH", Integer.toString(width),
-                    "CHUNK", Integer.toString(chunk(type)), "ENTRIES", Integer.toString(entries));
+                    "PARAMETERS", Math.max(1, parameters), "CHANGED", changed, "OPERANDS", operands, "WIDTH", width,
+                    "CHUNK", chunk(type), "ENTRIES", entries);
         }
     }
 
@@ -154,20 +153,8 @@ public final class UpdateKernels {
                     rule.parameters.length, type, table.capacity()));
             table.appendTo(launch);
             launch.i64(guard == null ? 0 : guard.address() + guard.dtype().bytes() - 2).i64(launcher.faults().flag())
-                    .i32(guard == null ? 0 : exponent(guard.dtype())).align(8);
-            for (double parameter : rule.parameters) {
-                if (type == DType.F64) {
-                    launch.f64(parameter);
-                } else {
-                    launch.f32((float) parameter);
-                }
-            }
-            if (rule.parameters.length == 0 && Types.wide(type).equals("f32")) {
-                launch.f32(0);
-            } else if (rule.parameters.length == 0) {
-                launch.i64(0);
-            }
-            launch.blocks(table.blocks(), THREADS);
+                    .i32(guard == null ? 0 : exponent(guard.dtype())).align(8).parameters(type, rule.parameters)
+                    .blocks(table.blocks(), THREADS);
         }
         table.clear();
     }

@@ -3,7 +3,6 @@ package dev.starling.cuda.memory;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.Submissions;
-import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.spi.PinnedMemory;
 
 /**
@@ -37,11 +36,10 @@ public final class PinnedCopies {
      * @throws GpuException if the machine refuses
      */
     public synchronized PinnedMemory pin(long address, long bytes) {
+        // The streams come first: memory that is page-locked has an owner that reverts it.
+        down = down == null ? gpu.stream() : down;
+        up = up == null ? gpu.stream() : up;
         gpu.pin(address, bytes);
-        if (down == null) {
-            down = gpu.stream();
-            up = gpu.stream();
-        }
         return new Pinned(address);
     }
 
@@ -82,7 +80,7 @@ public final class PinnedCopies {
                 follow(down);
                 gpu.download(deviceAddress, host, bytes, down);
                 gpu.record(downloaded, down);
-                settle(down);
+                submissions.settle(gpu, down);
             });
         }
 
@@ -93,7 +91,7 @@ public final class PinnedCopies {
                 gpu.upload(host, deviceAddress, bytes, up);
                 gpu.record(uploaded, up);
                 gpu.await(uploaded, compute);
-                settle(up);
+                submissions.settle(gpu, up);
             });
         }
 
@@ -106,12 +104,6 @@ public final class PinnedCopies {
         private void follow(Gpu.Stream side) {
             gpu.record(before, compute);
             gpu.await(before, side);
-        }
-
-        private void settle(Gpu.Stream side) {
-            if (submissions.isSynchronous()) {
-                Waits.synchronize(gpu, side, "synchronous mode");
-            }
         }
 
         @Override

@@ -2,7 +2,6 @@ package dev.starling.cuda.memory;
 
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.Submissions;
-import dev.starling.cuda.gpu.Waits;
 import dev.starling.tensor.spi.Uploader;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -101,9 +100,7 @@ public final class SideCopies {
                 gpu.record(done, stream);
                 add(deviceAddress);
             }
-            if (submissions.isSynchronous()) {
-                Waits.synchronize(gpu, stream, "synchronous mode");
-            }
+            submissions.settle(gpu, stream);
         }
 
         private void add(long target) {

@@ -2,7 +2,6 @@ package dev.starling.cuda.memory;
 
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
-import dev.starling.tensor.spi.MemoryUse;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -10,7 +9,7 @@ import java.util.List;
  * Working memory for library calls. A block serves one call and returns to the allocator. During a graph capture the
  * graph keeps the block, since its launches use the same addresses; within the capture later calls reuse it.
  */
-public final class Workspaces implements Allocator {
+public final class Workspaces {
     private final Allocator memory;
     /** Actions for the time when the graph being captured is closed; {@code null} outside a capture. */
     private List<Runnable> kept;
@@ -44,7 +43,7 @@ public final class Workspaces implements Allocator {
         return () -> all.forEach(Runnable::run);
     }
 
-    @Override
+    /** Allocates a block, as {@link Allocator#allocate}. */
     public Block allocate(long bytes) {
         if (kept != null) {
             for (Block block : idle) {
@@ -61,7 +60,7 @@ public final class Workspaces implements Allocator {
         return block;
     }
 
-    @Override
+    /** Returns a block, as {@link Allocator#free}. */
     public void free(Block block) {
         if (kept == null) {
             memory.free(block);
@@ -70,13 +69,8 @@ public final class Workspaces implements Allocator {
         }
     }
 
-    @Override
+    /** Frees cached memory. */
     public void trim() {
         memory.trim();
-    }
-
-    @Override
-    public MemoryUse use() {
-        return memory.use();
     }
 }

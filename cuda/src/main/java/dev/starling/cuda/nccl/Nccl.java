@@ -46,7 +46,7 @@ public final class Nccl implements DeviceCollectives {
             int version = version();
             if (version < MIN_VERSION) {
                 log.log(System.Logger.Level.WARNING, "NCCL {0} is too old, gradients pass through host memory: "
-                        + "{1}", text(version), Redist.remedy("NCCL 2.14 or newer", "-nccl"));
+                        + "{1}", Redist.version(version), Redist.remedy("NCCL 2.14 or newer", "-nccl"));
                 return null;
             }
             return new Nccl(gpu, compute, submissions);
@@ -65,16 +65,12 @@ public final class Nccl implements DeviceCollectives {
 
     /** Returns the library's version, for example 2.28.9; throws a {@link LinkageError} if the library is missing. */
     public static String versionText() {
-        return text(version());
+        return Redist.version(version());
     }
 
     /** Returns whether the installed version is supported; throws a {@link LinkageError} if the library is missing. */
     public static boolean isNewEnough() {
         return version() >= MIN_VERSION;
-    }
-
-    private static String text(int version) {
-        return version / 10000 + "." + version / 100 % 100 + "." + version % 100;
     }
 
     @Override

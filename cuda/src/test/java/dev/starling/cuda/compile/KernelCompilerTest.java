@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -63,10 +64,7 @@ class KernelCompilerTest {
     void compilesADamagedFileAgain() throws IOException {
         Counting compiler = new Counting("v1");
         compile(compiler, "sm_90", folder);
-        Path file;
-        try (var files = Files.list(folder)) {
-            file = files.findFirst().orElseThrow();
-        }
+        Path file = onlyFile();
         byte[] bytes = Files.readAllBytes(file);
         bytes[3] ^= 1;
         Files.write(file, bytes);
@@ -76,6 +74,24 @@ class KernelCompilerTest {
         assertThat(compiler.calls).isEqualTo(3);
         assertThat(compile(compiler, "sm_90", folder)).isEqualTo("text for sm_90 by v1");
         assertThat(compiler.calls).isEqualTo(3);
+    }
+
+    private Path onlyFile() throws IOException {
+        try (var files = Files.list(folder)) {
+            List<Path> all = files.toList();
+            assertThat(all).hasSize(1);
+            return all.getFirst();
+        }
+    }
+
+    @Test
+    void leavesNothingOfAProgramThatCannotBeStored() throws IOException {
+        compile(new Counting("v1"), "sm_90", folder);
+        Path file = onlyFile();
+        Files.delete(file);
+        Files.createDirectories(file.resolve("in the way"));
+        assertThat(compile(new Counting("v1"), "sm_90", folder)).isEqualTo("text for sm_90 by v1");
+        assertThat(onlyFile()).isEqualTo(file);
     }
 
     @Test
@@ -90,6 +106,8 @@ class KernelCompilerTest {
         assertThat(source.name()).isEqualTo("fill.progression<T=bf16>");
         assertThat(source.text()).contains("#define T bf16\n").containsSubsequence("typedef float f32",
                 "#define T bf16", "void progression(");
+        assertThat(KernelSource.of("fill", "progression", "A", 3, "B", true, "C", false).name())
+                .isEqualTo("fill.progression<A=3, B=1, C=0>");
         assertThatThrownBy(() -> KernelSource.of("missing", "f")).hasMessageContaining("missing.cu");
     }
 }

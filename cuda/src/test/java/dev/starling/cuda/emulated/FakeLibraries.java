@@ -136,6 +136,11 @@ public final class FakeLibraries {
         return count("fake_products");
     }
 
+    /** Returns the number of existing descriptors of cuDNN's recurrent layers. */
+    public static long layers() {
+        return count("fake_layers");
+    }
+
     /** Makes cuDNN fail with a status when it finalizes the next plans. */
     public static void failToPlan(int status, int times) {
         call("fake_failures", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), status, times);

@@ -2,13 +2,17 @@ package dev.starling.cuda.memory;
 
 import static dev.starling.cuda.memory.DeviceAllocatorTest.submissions;
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.cuda.gpu.Gpu;
+import dev.starling.cuda.gpu.GpuException;
+import dev.starling.cuda.gpu.IdleGpu;
 import dev.starling.cuda.gpu.QueuedGpu;
 import dev.starling.tensor.spi.PinnedMemory;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.reflect.Proxy;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 
@@ -113,6 +117,27 @@ class PinnedCopiesTest {
             wrong += ALL.get(ValueLayout.JAVA_BYTE, results + i) == (byte) ~drawn[i] ? 0 : 1;
         }
         return wrong;
+    }
+
+    /** Memory that stayed page-locked would fail to be page-locked again, and be copied wrongly after it was freed. */
+    @Test
+    void pinsNothingWithoutStreams() {
+        Gpu idle = new IdleGpu(null);
+        int[] streams = {0};
+        int[] pinned = {0};
+        Gpu gpu = (Gpu) Proxy.newProxyInstance(Gpu.class.getClassLoader(), new Class<?>[] {Gpu.class},
+                (proxy, method, arguments) -> {
+                    pinned[0] += method.getName().equals("pin") ? 1 : 0;
+                    if (method.getName().equals("stream") && ++streams[0] == 2) {
+                        throw GpuException.exhausted("cuStreamCreate: error 2, out of memory");
+                    }
+                    return method.invoke(idle, arguments);
+                });
+        PinnedCopies copies = new PinnedCopies(gpu, gpu.stream(), submissions());
+        assertThatThrownBy(() -> copies.pin(4096, BYTES)).isInstanceOf(GpuException.class);
+        assertThat(pinned[0]).isZero();
+        copies.pin(4096, BYTES).close();
+        assertThat(pinned[0]).isEqualTo(1);
     }
 
     @Test

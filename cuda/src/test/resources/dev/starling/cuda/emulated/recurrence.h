@@ -9,13 +9,30 @@ struct Dropout { bool set; };
 
 static const int PIECE_ALIGNMENT = 64;
 
+static std::atomic<long> rnn_objects;
+
+// The number of existing descriptors of layers and their tensors.
+API long fake_layers() { return rnn_objects; }
+
+template <typename T> static int rnn_create(T** p) {
+    *p = new T {};
+    rnn_objects++;
+    return DNN_OK;
+}
+
+template <typename T> static int rnn_destroy(T* p) {
+    delete p;
+    rnn_objects--;
+    return DNN_OK;
+}
+
 static int rnn_type(int type) { return type == 1 ? F64 : memory_type(type); }
 
-API int cudnnCreateTensorDescriptor(Images** p) { *p = new Images {}; return DNN_OK; }
+API int cudnnCreateTensorDescriptor(Images** p) { return rnn_create(p); }
 
 static int gates_of(const Layer* layer) { return layer->cell == 2 ? 4 : layer->cell == 3 ? 3 : 1; }
 
-API int cudnnCreateDropoutDescriptor(Dropout** p) { *p = new Dropout {}; return DNN_OK; }
+API int cudnnCreateDropoutDescriptor(Dropout** p) { return rnn_create(p); }
 
 API int cudnnSetDropoutDescriptor(Dropout* p, Dnn*, float dropout, void* states, size_t bytes, unsigned long long) {
     REQUIRE(dropout == 0 && states == nullptr && bytes == 0, DNN_BAD);
@@ -30,11 +47,11 @@ API int cudnnSetTensorNdDescriptor(Images* p, int type, int count, const int* si
     return DNN_OK;
 }
 
-API int cudnnDestroyTensorDescriptor(Images* p) { delete p; return DNN_OK; }
+API int cudnnDestroyTensorDescriptor(Images* p) { return rnn_destroy(p); }
 
-API int cudnnDestroyDropoutDescriptor(Dropout* p) { delete p; return DNN_OK; }
+API int cudnnDestroyDropoutDescriptor(Dropout* p) { return rnn_destroy(p); }
 
-API int cudnnCreateRNNDescriptor(Layer** p) { *p = new Layer {}; return DNN_OK; }
+API int cudnnCreateRNNDescriptor(Layer** p) { return rnn_create(p); }
 
 API int cudnnSetRNNDescriptor_v8(Layer* p, int algorithm, int cell, int bias, int direction, int input, int type,
         int precision, int math, int inputs, int units, int projection, int layers, Dropout* dropout, unsigned flags) {
@@ -48,11 +65,11 @@ API int cudnnSetRNNDescriptor_v8(Layer* p, int algorithm, int cell, int bias, in
     return DNN_OK;
 }
 
-API int cudnnDestroyRNNDescriptor(Layer* p) { delete p; return DNN_OK; }
+API int cudnnDestroyRNNDescriptor(Layer* p) { return rnn_destroy(p); }
 
-API int cudnnCreateRNNDataDescriptor(Sequences** p) { *p = new Sequences {}; return DNN_OK; }
+API int cudnnCreateRNNDataDescriptor(Sequences** p) { return rnn_create(p); }
 
-API int cudnnDestroyRNNDataDescriptor(Sequences* p) { delete p; return DNN_OK; }
+API int cudnnDestroyRNNDataDescriptor(Sequences* p) { return rnn_destroy(p); }
 
 API int cudnnSetRNNDataDescriptor(Sequences* p, int type, int layout, int steps, int batch, int width,
         const int* lengths, void* padding) {

@@ -20,6 +20,8 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
+import java.util.stream.Collectors;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.Agent;
 
@@ -31,6 +33,8 @@ import org.agrona.concurrent.Agent;
  */
 public final class Coordinator implements Agent, AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+    /** Interval at which members learn which processes are missing before the first epoch. */
+    private static final long NOTICE_NS = 5_000_000_000L;
 
     private final Transport transport;
     private final int world;
@@ -44,6 +48,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     /** Undelivered messages to processes that were refused or excluded. */
     private final List<Outbox> dismissed = new ArrayList<>();
     private final Map<Long, Suspicion> suspicions = new HashMap<>();
+    private final Founders founders;
     private View view = new View(0, List.of());
     private long ids;
     private boolean started;
@@ -54,6 +59,8 @@ public final class Coordinator implements Agent, AutoCloseable {
     /** Time of the first suspicion of this epoch; 0 if there is none. */
     private long suspectedNs;
     private long viewNs;
+    /** When members last learned which processes are missing. */
+    private long noticeNs;
 
     private Coordinator(Transport transport, int world, OnLoss onLoss, int minMembers, Duration joinTimeout) {
         this.transport = transport;
@@ -63,6 +70,8 @@ public final class Coordinator implements Agent, AutoCloseable {
         joinTimeoutNs = joinTimeout.toNanos();
         settleNs = transport.config().livenessTimeout().toNanos() / 2;
         createdNs = transport.nanoTime();
+        noticeNs = createdNs;
+        founders = new Founders(world);
         transport.onMessage(this::onMessage);
         transport.onConnection(new ConnectionHandler() {
             @Override
@@ -83,7 +92,8 @@ public final class Coordinator implements Agent, AutoCloseable {
     /**
      * Creates a coordinator on a transport, which it then owns.
      *
-     * @param world number of processes to wait for before the first epoch
+     * @param world number of processes to wait for before the first epoch; a group that re-forms does not wait for one
+     *     that has ended before
      * @param minMembers number of processes with which the group may continue after losses
      * @param joinTimeout how long the coordinator waits for the processes of the first epoch
      */
@@ -140,6 +150,11 @@ public final class Coordinator implements Agent, AutoCloseable {
         return view;
     }
 
+    /** Returns the number of processes that have joined and were not excluded. */
+    int joined() {
+        return participants.size();
+    }
+
     /**
      * Returns whether the coordinator has no more work: all members have left, or the group has ended and all members
      * have been notified.
@@ -166,9 +181,12 @@ public final class Coordinator implements Agent, AutoCloseable {
             }
         }
         long now = transport.nanoTime();
+        if (!everStarted && !ended && (stale || participants.isEmpty()) && now - noticeNs > NOTICE_NS) {
+            reportMissing(now);
+        }
         if (!everStarted && !ended && now - createdNs > joinTimeoutNs) {
-            end("only " + participants.size() + " of " + world + " processes joined within "
-                    + Duration.ofNanos(joinTimeoutNs).toSeconds() + " s; start the others, or ask for fewer");
+            end("the group did not start within " + Duration.ofNanos(joinTimeoutNs).toSeconds() + " s: only "
+                    + describeMissing() + "; start the others, or ask for fewer");
         }
         if (suspectedNs != 0 && now - suspectedNs > settleNs) {
             evictMostSuspected();
@@ -189,13 +207,42 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     /**
      * Excludes the process that joined first of those with a preferred rank, as if its connection were lost. For
-     * callers that know of its end before the network reports it. Has no effect if there is none. Call it between calls
-     * of {@link #doWork}.
+     * callers that know of its end before the network reports it. A process that has not joined before the first epoch
+     * is no longer waited for, if the group re-forms. Call it between calls of {@link #doWork}.
      */
     void exclude(int preferredRank, String reason) {
-        participants.stream().filter(p -> p.join.preferredRank() == preferredRank)
-                .min(Comparator.comparingLong(p -> p.id))
-                .ifPresent(p -> evict(p, reason, silentNs(p.outbox.endpoint())));
+        Optional<Participant> first = participants.stream().filter(p -> p.join.preferredRank() == preferredRank)
+                .min(Comparator.comparingLong(p -> p.id));
+        if (first.isPresent()) {
+            evict(first.get(), reason, silentNs(first.get().outbox.endpoint()));
+        } else if (!everStarted) {
+            onFounderEnded(preferredRank, reason);
+        }
+    }
+
+    /** Reports the end of a process before the first epoch. A group that re-forms does not wait for it. */
+    private void onFounderEnded(int preferredRank, String reason) {
+        stale = true;
+        boolean isReplaced = preferredRank >= 0
+                && participants.stream().anyMatch(p -> p.join.preferredRank() == preferredRank);
+        if (participants.size() < world) {
+            if (!isReplaced) {
+                founders.onEnded(preferredRank, reason);
+            }
+            reportMissing(transport.nanoTime());
+        }
+    }
+
+    private void reportMissing(long now) {
+        noticeNs = now;
+        String missing = describeMissing();
+        LOG.log(Level.INFO, "the group waits: {0}", missing);
+        sendToAll(new Control.Waiting(missing));
+    }
+
+    private String describeMissing() {
+        return founders.describeMissing(participants.stream().map(p -> p.join.preferredRank())
+                .collect(Collectors.toSet()), participants.size());
     }
 
     /** Works until all members have left or the time has passed. For a thread that does nothing else. */
@@ -210,10 +257,8 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (length < Channels.HEADER || buffer.getInt(offset, Channels.ORDER) != Channels.CONTROL) {
             return;
         }
-        byte[] body = new byte[length - Channels.HEADER];
-        buffer.getBytes(offset + Channels.HEADER, body);
         try {
-            Control message = Control.decode(body);
+            Control message = Control.CODEC.decode(buffer, offset + Channels.HEADER, length - Channels.HEADER);
             Participant participant = (Participant) from.attachment();
             if (message instanceof Control.Join join && participant == null) {
                 onJoin(from, join);
@@ -234,7 +279,8 @@ public final class Coordinator implements Agent, AutoCloseable {
             }
             case Control.Suspect m -> onSuspect(participant, m);
             case Control.Leave m -> onLeave(participant);
-            case Control.Join _, Control.NewView _, Control.Start _, Control.Lost _, Control.Refused _ -> { }
+            case Control.Join _, Control.Waiting _, Control.NewView _, Control.Start _, Control.Lost _,
+                    Control.Refused _ -> { }
         }
     }
 
@@ -257,12 +303,14 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
         from.attach(participant);
         participants.add(participant);
+        founders.onJoined(join.preferredRank());
         stale = true;
     }
 
     /** Proposes a new epoch of all participants, if there are enough. */
     private void propose(long now) {
-        if (!everStarted && participants.size() < world || participants.isEmpty()) {
+        int expected = onLoss == OnLoss.REFORM ? Math.max(founders.expected(), minMembers) : world;
+        if (!everStarted && participants.size() < expected || participants.isEmpty()) {
             return;
         }
         stale = false;
@@ -277,8 +325,7 @@ public final class Coordinator implements Agent, AutoCloseable {
                 p -> p.join.preferredRank() < 0 ? Integer.MAX_VALUE : p.join.preferredRank())
                         .thenComparingLong(p -> p.id));
         if (everStarted) {
-            List<Member> before = view.members();
-            participants.sort(Comparator.comparingInt(p -> rank(before, p.id)));
+            participants.sort(Comparator.comparingInt(p -> rank(p.id)));
         }
         List<Member> members = new ArrayList<>();
         for (int rank = 0; rank < participants.size(); rank++) {
@@ -290,17 +337,14 @@ public final class Coordinator implements Agent, AutoCloseable {
         started = false;
         // A copy, because a send may detect the loss of a member, which removes it.
         for (Participant each : List.copyOf(participants)) {
-            each.outbox.send(Channels.CONTROL, new Control.NewView(each.id, view));
+            each.outbox.send(new Control.NewView(each.id, view));
         }
     }
 
-    private static int rank(List<Member> members, long id) {
-        for (Member member : members) {
-            if (member.id() == id) {
-                return member.rank();
-            }
-        }
-        return Integer.MAX_VALUE;
+    /** Returns a member's rank; greater than all others if it is not in the present view. */
+    private int rank(long id) {
+        Member member = view.byId(id);
+        return member == null ? Integer.MAX_VALUE : member.rank();
     }
 
     private void startIfReady() {
@@ -313,7 +357,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private void sendToAll(Control message) {
-        List.copyOf(participants).forEach(p -> p.outbox.send(Channels.CONTROL, message));
+        List.copyOf(participants).forEach(p -> p.outbox.send(message));
     }
 
     private void onSuspect(Participant from, Control.Suspect suspicion) {
@@ -325,12 +369,12 @@ public final class Coordinator implements Agent, AutoCloseable {
             if (onLoss == OnLoss.REFORM) {
                 stale = true;
             } else {
-                endWithLoss(rank(view.members(), suspicion.id()), suspicion.silentNs(), suspicion.reason());
+                endWithLoss(rank(suspicion.id()), suspicion.silentNs(), suspicion.reason());
             }
             return;
         }
-        int rank = rank(view.members(), from.id);
-        LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank, rank(view.members(), suspicion.id()),
+        int rank = rank(from.id);
+        LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank, rank(suspicion.id()),
                 suspicion.reason());
         long now = transport.nanoTime();
         suspicions.merge(suspicion.id(), new Suspicion(1, now - suspicion.silentNs(), "rank " + rank + " reports: "
@@ -384,19 +428,22 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private void evict(Participant participant, String reason, long silentNs) {
-        int rank = rank(view.members(), participant.id);
+        int rank = rank(participant.id);
         participants.remove(participant);
         refuse(participant, "rank " + rank + " was excluded: " + reason);
         if (onLoss == OnLoss.END && everStarted) {
             endWithLoss(rank, silentNs, reason);
-        } else {
-            stale = true;
+            return;
+        }
+        stale = true;
+        if (!everStarted) {
+            onFounderEnded(participant.join.preferredRank(), reason);
         }
     }
 
     private void refuse(Participant participant, String reason) {
         dismissed.add(participant.outbox);
-        participant.outbox.send(Channels.CONTROL, new Control.Refused(reason));
+        participant.outbox.send(new Control.Refused(reason));
     }
 
     private void endWithLoss(int rank, long silentNs, String reason) {
@@ -407,12 +454,15 @@ public final class Coordinator implements Agent, AutoCloseable {
     private void onLeave(Participant participant) {
         participants.remove(participant);
         participant.outbox.endpoint().attach(null);
+        if (!everStarted) {
+            onFounderEnded(participant.join.preferredRank(), "it has left");
+        }
         // An epoch that has not started would wait for the member forever.
         if (!started || onLoss == OnLoss.REFORM && suspicions.containsKey(participant.id)) {
             stale = true;
         } else if (onLoss == OnLoss.END && suspicions.containsKey(participant.id) && !ended) {
             // The member and those that suspect it have failed; other members may wait for any of them.
-            endWithLoss(rank(view.members(), participant.id), 0, "it has left");
+            endWithLoss(rank(participant.id), 0, "it has left");
         }
     }
 

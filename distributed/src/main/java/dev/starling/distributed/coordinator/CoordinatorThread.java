@@ -61,6 +61,7 @@ public final class CoordinatorThread implements AutoCloseable {
     /**
      * Excludes a process immediately, if the caller knows of its end before the network reports it. Of the processes
      * that joined with this preferred rank, the one that joined first is excluded; members are notified as of any loss.
+     * If none has joined, a group that re-forms no longer waits for it before its first epoch.
      *
      * @param reason describes the end of the process, for the members' exceptions
      */

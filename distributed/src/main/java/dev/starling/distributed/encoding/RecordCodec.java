@@ -1,5 +1,6 @@
 package dev.starling.distributed.encoding;
 
+import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
@@ -18,11 +19,13 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.agrona.DirectBuffer;
 
 /**
  * Encodes messages that are rare and not large: records, and sealed interfaces of which all implementations are
- * records. Components are again such types, or numbers, booleans, texts, paths, bytes, lists, and maps. Sender and
- * receiver must have the same version of a type. The constructor of a record can refuse what a peer has sent.
+ * records. Components are again such types, or numbers, booleans, texts, paths, bytes, lists, and maps. An element of a
+ * list or a map takes a byte or more, so a list of records without components is refused. Sender and receiver must have
+ * the same version of a type. The constructor of a record can refuse what a peer has sent.
  */
 public final class RecordCodec<T> {
     private final Class<T> type;
@@ -67,17 +70,32 @@ public final class RecordCodec<T> {
     }
 
     /**
-     * Decodes what a rank has sent.
+     * Decodes a message in a buffer.
      *
-     * @throws DistributedException if the bytes are not a message of this type
+     * @throws IOException if the bytes are not a message of this type
      */
-    public T decode(int rank, byte[] encoded) {
-        try {
-            return decode(encoded);
-        } catch (IOException e) {
-            throw new DistributedException("rank " + rank + " sent a malformed " + type.getSimpleName()
-                    + "; use the same version of this library on all ranks", e);
+    public T decode(DirectBuffer buffer, int offset, int length) throws IOException {
+        byte[] encoded = new byte[length];
+        buffer.getBytes(offset, encoded);
+        return decode(encoded);
+    }
+
+    /**
+     * Lets each rank pass a message to all others; returns the messages by rank. Collective; waits.
+     *
+     * @throws DistributedException if the bytes of a rank are not a message of this type
+     */
+    public List<T> exchange(Collectives collectives, T own) {
+        List<T> messages = new ArrayList<>();
+        for (byte[] encoded : collectives.exchange(encode(own))) {
+            try {
+                messages.add(decode(encoded));
+            } catch (IOException e) {
+                throw new DistributedException("rank " + messages.size() + " sent a malformed " + type.getSimpleName()
+                        + "; use the same version of this library on all ranks", e);
+            }
         }
+        return messages;
     }
 
     private static void write(DataOutputStream out, Type type, Object value) throws IOException,
@@ -160,10 +178,19 @@ public final class RecordCodec<T> {
         return bytes;
     }
 
+    /** Reads the number of elements of a list or a map, which is not above that of the bytes that are left. */
+    private static int readCount(DataInputStream in) throws IOException {
+        int count = in.readInt();
+        if (count < 0 || count > in.available()) {
+            throw new EOFException("a list or map of " + count + " elements is cut off");
+        }
+        return count;
+    }
+
     private static List<Object> readList(DataInputStream in, Type type) throws IOException,
             ReflectiveOperationException {
         List<Object> list = new ArrayList<>();
-        for (int n = in.readInt(); n > 0; n--) {
+        for (int n = readCount(in); n > 0; n--) {
             list.add(read(in, argument(type, 0)));
         }
         return list;
@@ -172,7 +199,7 @@ public final class RecordCodec<T> {
     private static Map<Object, Object> readMap(DataInputStream in, Type type) throws IOException,
             ReflectiveOperationException {
         Map<Object, Object> map = new LinkedHashMap<>();
-        for (int n = in.readInt(); n > 0; n--) {
+        for (int n = readCount(in); n > 0; n--) {
             map.put(read(in, argument(type, 0)), read(in, argument(type, 1)));
         }
         return map;

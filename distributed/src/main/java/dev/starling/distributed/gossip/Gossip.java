@@ -163,8 +163,8 @@ public final class Gossip implements DistributionStrategy, Concludes {
     }
 
     private void awaitInitialWeights() {
-        boolean decided = group.await(() -> {
-            group.locked(initial::look);
+        boolean decided = group.awaitLocked(() -> {
+            initial.look();
             return initial.areKnown() || initial.haveArrived() || failure != null || group.isEnded();
         }, group.config().timeout());
         check();
@@ -230,17 +230,14 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     /** Waits until all reachable peers fulfil a condition; logs a warning for those that do not in time. */
     private void await(String what, Predicate<Peer> condition) {
-        boolean[] all = new boolean[1];
-        group.await(() -> {
-            group.locked(() -> {
-                liveness.update();
-                sendInitialWeights();
-                all[0] = peers.stream().allMatch(p -> p.phase == Phase.ABSENT || condition.test(p));
-            });
-            return all[0] || failure != null || group.isEnded();
+        group.awaitLocked(() -> {
+            liveness.update();
+            sendInitialWeights();
+            return peers.stream().allMatch(p -> p.phase == Phase.ABSENT || condition.test(p)) || failure != null
+                    || group.isEnded();
         }, group.config().timeout());
         check();
-        for (Peer peer : all[0] ? List.<Peer>of() : peers) {
+        for (Peer peer : peers) {
             if (peer.phase != Phase.ABSENT && !condition.test(peer)) {
                 LOG.log(Level.WARNING, "rank {0} has finished and waited {1} for rank {2} to {3}; it ends without it",
                         group.rank(), group.config().timeout(), peer.member.rank(), what);
@@ -262,7 +259,6 @@ public final class Gossip implements DistributionStrategy, Concludes {
         if (group.isEnded()) {
             return;
         }
-        liveness.update();
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
             if (endpoint != null && endpoint.isConnected() && liveness.find(endpoint) == null) {
@@ -272,10 +268,10 @@ public final class Gossip implements DistributionStrategy, Concludes {
                     peer.due.add(Due.FINISHED);
                 }
                 peers.add(peer);
-                liveness.peerAdded();
                 peer.sendDue();
             }
         }
+        liveness.update();
     }
 
     private void mixIn() {
@@ -351,7 +347,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         }
         GossipMessage message;
         try {
-            message = GossipMessage.read(buffer, offset, length);
+            message = GossipMessage.CODEC.decode(buffer, offset, length);
         } catch (IOException e) {
             LOG.log(Level.WARNING, "ignored a message from rank {0}: {1}", peer.member.rank(), e.getMessage());
             return;
@@ -399,7 +395,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
             removeListener = null;
             peers.forEach(Peer::close);
             peers.clear();
-            liveness.end();
+            liveness.update();
             staging.close();
         });
     }

@@ -2,9 +2,7 @@ package dev.starling.distributed.gossip;
 
 import dev.starling.distributed.encoding.RecordCodec;
 import dev.starling.distributed.group.Channels;
-import java.io.IOException;
 import java.util.Map;
-import org.agrona.DirectBuffer;
 import org.agrona.MutableDirectBuffer;
 
 /** The messages of workers to each other. */
@@ -62,12 +60,5 @@ sealed interface GossipMessage {
         out.putInt(0, CHANNEL, Channels.ORDER);
         out.putBytes(Channels.HEADER, body);
         return Channels.HEADER + body.length;
-    }
-
-    /** Reads a message without the number of its channel. */
-    static GossipMessage read(DirectBuffer in, int offset, int length) throws IOException {
-        byte[] body = new byte[length];
-        in.getBytes(offset, body);
-        return CODEC.decode(body);
     }
 }

@@ -39,16 +39,6 @@ final class PeerLiveness {
         return cutOff;
     }
 
-    /** Counts a new peer. */
-    void peerAdded() {
-        reachable++;
-    }
-
-    /** Stops counting peers. */
-    void end() {
-        reachable = 0;
-    }
-
     /** Returns the id of the reachable member of lowest rank, this one included. */
     long lowestReachable() {
         for (Member member : group.view().members()) {

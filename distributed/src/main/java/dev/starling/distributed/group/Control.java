@@ -5,7 +5,6 @@ import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.encoding.RecordCodec;
-import java.io.IOException;
 
 /** Messages between members and the coordinator. */
 public sealed interface Control {
@@ -16,6 +15,9 @@ public sealed interface Control {
 
     /** A process requests to join; {@code preferredRank} is -1 for any. */
     record Join(String address, String host, int preferredRank, Role role) implements Control { }
+
+    /** The first epoch has not begun, because processes are missing. */
+    record Waiting(String missing) implements Control { }
 
     /** The members of a new epoch; {@code id} is that of the receiver. */
     record NewView(long id, View view) implements Control {
@@ -55,18 +57,4 @@ public sealed interface Control {
 
     /** The sender leaves the group. */
     record Leave() implements Control { }
-
-    /** Returns the encoded message. */
-    default byte[] encode() {
-        return CODEC.encode(this);
-    }
-
-    /**
-     * Decodes a message.
-     *
-     * @throws IOException if the bytes are not a control message
-     */
-    static Control decode(byte[] bytes) throws IOException {
-        return CODEC.decode(bytes);
-    }
 }

@@ -46,7 +46,7 @@ final class CoordinatorLink {
     }
 
     void send(Control message) {
-        outbox.send(Channels.CONTROL, message);
+        outbox.send(message);
     }
 
     int doWork() {

@@ -201,7 +201,7 @@ final class Links {
         List<Outbox> outboxes = new ArrayList<>();
         for (Endpoint endpoint : List.copyOf(endpoints.values())) {
             Outbox outbox = new Outbox(endpoint);
-            outbox.send(Channels.CONTROL, message);
+            outbox.send(message);
             outboxes.add(outbox);
         }
         return outboxes;

@@ -1,6 +1,5 @@
 package dev.starling.distributed.group;
 
-import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
@@ -8,8 +7,8 @@ import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
-import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.call.Driver;
+import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
@@ -32,7 +31,7 @@ import org.agrona.DirectBuffer;
  *
  * <p>Safe for use by several threads, except that all ranks must start collectives in the same order.
  */
-public final class Membership implements Group, Driver {
+public final class Membership extends EpochGroup implements Driver {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     /** How often the group polls the network while a collective runs in shared memory only. */
     private static final long NETWORK_INTERVAL_NS = 20_000;
@@ -48,20 +47,22 @@ public final class Membership implements Group, Driver {
     private final Handlers handlers = new Handlers();
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
     private volatile Phase phase = Phase.JOINING;
-    private volatile View view = new View(0, List.of());
-    private volatile GroupCollectives collectives;
-    private volatile Engine engine;
-    private volatile DistributedException failure;
     private Runnable closeListener = () -> { };
     private long ownId;
-    /** This process in the view. */
-    private volatile Member self;
     private long networkNs;
     private volatile boolean alwaysFirst = true;
-    private boolean readySent;
     private boolean closed;
 
-    private enum Phase { JOINING, CONNECTING, RUNNING, BROKEN, ENDED }
+    private enum Phase {
+        JOINING,
+        /** The members of a new epoch connect to each other. */
+        CONNECTING,
+        /** This process is connected to all members of the new epoch, and waits for its start. */
+        READY,
+        RUNNING,
+        BROKEN,
+        ENDED
+    }
 
     private Membership(Transport transport, GroupConfig config, boolean background) {
         this.config = config;
@@ -70,10 +71,7 @@ public final class Membership implements Group, Driver {
         subGroups = new SubGroups(this, transport, links);
         transport.onMessage(this::onMessage);
         transport.onPut((from, immediate) -> {
-            Member member = links.member(from);
-            if (engine != null && member != null) {
-                engine.onPut(member.rank(), immediate);
-            }
+            onPut(from, immediate);
             subGroups.onPut(from, immediate);
         });
         transport.onConnection(new ConnectionHandler() {
@@ -89,7 +87,7 @@ public final class Membership implements Group, Driver {
         });
         coordinator = new CoordinatorLink(transport, config);
         progress = new Progress(transport, this::work, this::isBusy, background,
-                "starling-group-" + transport.address());
+                "starling-group-" + transport.address(), Progress.MAX_RELIEF_NS);
     }
 
     /** Joins a group over a transport of its own, and waits until the group is complete. */
@@ -97,12 +95,9 @@ public final class Membership implements Group, Driver {
         return join(Transport.open(config.transport()), config, true, _ -> { });
     }
 
-    /** As {@link Group#join(Transport, GroupConfig, boolean)}. */
-    public static Membership join(Transport transport, GroupConfig config, boolean background) {
-        return join(transport, config, background, _ -> { });
-    }
-
-    static Membership join(Transport transport, GroupConfig config, boolean background, Consumer<Group> onCreated) {
+    /** As {@link Group#join(Transport, GroupConfig, boolean)}; {@code onCreated} gets the group before it waits. */
+    public static Membership join(Transport transport, GroupConfig config, boolean background,
+            Consumer<Group> onCreated) {
         Membership group = new Membership(transport, config, background);
         try {
             onCreated.accept(group);
@@ -156,29 +151,9 @@ public final class Membership implements Group, Driver {
         return config;
     }
 
-    @Override
-    public int rank() {
-        return self.rank();
-    }
-
     /** Returns whether this process has had rank 0 in all epochs that it belonged to. */
     public boolean isAlwaysFirst() {
         return alwaysFirst;
-    }
-
-    @Override
-    public int world() {
-        return view.world();
-    }
-
-    @Override
-    public long epoch() {
-        return view.epoch();
-    }
-
-    @Override
-    public View view() {
-        return view;
     }
 
     /** Returns this process. */
@@ -189,12 +164,6 @@ public final class Membership implements Group, Driver {
     /** Returns the transport; use it under {@link #locked} only. */
     public Transport transport() {
         return transport;
-    }
-
-    @Override
-    public Collectives collectives() {
-        check();
-        return collectives;
     }
 
     @Override
@@ -248,6 +217,16 @@ public final class Membership implements Group, Driver {
         return progress.await(condition, atMost);
     }
 
+    /** As {@link #await}, for a condition that is evaluated under the group's lock, and that may act. */
+    public boolean awaitLocked(BooleanSupplier condition, Duration atMost) {
+        boolean[] holds = new boolean[1];
+        Runnable evaluation = () -> holds[0] = condition.getAsBoolean();
+        return await(() -> {
+            locked(evaluation);
+            return holds[0];
+        }, atMost);
+    }
+
     @Override
     public int doWork() {
         return progress.doWork();
@@ -264,6 +243,7 @@ public final class Membership implements Group, Driver {
      * @throws PeerLostException if a member was lost
      * @throws MembershipChangedException if members joined or left
      */
+    @Override
     public void check() {
         if (phase != Phase.RUNNING) {
             throw failure != null ? failure : new DistributedException("the group is closed");
@@ -284,7 +264,7 @@ public final class Membership implements Group, Driver {
     public void reform(Duration atMost) {
         long[] after = new long[1];
         // Read under the lock: between the changes of view and phase, the next epoch would be taken for the ended one.
-        locked(() -> after[0] = view.epoch() - (phase == Phase.RUNNING || phase == Phase.CONNECTING ? 1 : 0));
+        locked(() -> after[0] = view.epoch() - (phase == Phase.RUNNING || isForming() ? 1 : 0));
         awaitRunning(after[0], atMost);
     }
 
@@ -311,9 +291,12 @@ public final class Membership implements Group, Driver {
         locked(() -> end(new DistributedException(reason)));
     }
 
+    private boolean isForming() {
+        return phase == Phase.CONNECTING || phase == Phase.READY;
+    }
+
     private boolean isBusy() {
-        Engine present = engine;
-        return phase != Phase.RUNNING && phase != Phase.ENDED || present != null && present.isBusy()
+        return phase != Phase.RUNNING && phase != Phase.ENDED || engine != null && engine.isBusy()
                 || subGroups.isBusy();
     }
 
@@ -363,10 +346,7 @@ public final class Membership implements Group, Driver {
         if (channel == Channels.CONTROL) {
             onControl(from, buffer, body, bodyLength);
         } else if (channel == Channels.COLLECTIVES) {
-            Member member = links.member(from);
-            if (engine != null && member != null) {
-                engine.onMessage(member.rank(), buffer, body, bodyLength);
-            }
+            onCollectiveMessage(from, buffer, body, bodyLength);
         } else if (channel == Channels.SUB_GROUPS) {
             subGroups.onMessage(from, buffer, body, bodyLength);
         } else {
@@ -375,11 +355,9 @@ public final class Membership implements Group, Driver {
     }
 
     private void onControl(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        byte[] body = new byte[length];
-        buffer.getBytes(offset, body);
         Control message;
         try {
-            message = Control.decode(body);
+            message = Control.CODEC.decode(buffer, offset, length);
         } catch (IOException e) {
             LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(),
                     e.getMessage());
@@ -392,6 +370,7 @@ public final class Membership implements Group, Driver {
             return;
         }
         switch (message) {
+            case Control.Waiting m -> LOG.log(Level.INFO, "the group has not started: {0}", m.missing());
             case Control.NewView m -> onNewView(m.id(), m.view());
             case Control.Start m -> onStart(m.epoch());
             case Control.Lost m -> end(m.loss().detected());
@@ -414,28 +393,22 @@ public final class Membership implements Group, Driver {
         self = next.byId(id);
         alwaysFirst &= rank() == 0;
         phase = Phase.CONNECTING;
-        readySent = false;
         links.onNewView(next, id);
     }
 
     private int connect() {
-        if (readySent || !links.areReached()) {
+        if (!links.areReached()) {
             return 0;
         }
         // From here on the engine receives messages of members that have already started the epoch.
-        if (engine != null) {
-            engine.close();
-        }
-        engine = new Engine(new EpochFabric(view.epoch(), view, ownId, links.all(), transport), this,
-                Channels.COLLECTIVES);
-        collectives = new GroupCollectives(this, engine, collectives);
-        readySent = true;
+        begin(this, new Fabric(view.epoch(), view, ownId, links.all(), transport), Channels.COLLECTIVES);
+        phase = Phase.READY;
         coordinator.send(new Control.Ready(view.epoch()));
         return 1;
     }
 
     private void onStart(long epoch) {
-        if (phase == Phase.CONNECTING && epoch == view.epoch() && readySent) {
+        if (phase == Phase.READY && epoch == view.epoch()) {
             phase = Phase.RUNNING;
             failure = null;
             listeners.forEach(Runnable::run);
@@ -496,22 +469,19 @@ public final class Membership implements Group, Driver {
         List<Outbox> last = new ArrayList<>(List.of(coordinator.outbox()));
         locked(() -> {
             coordinator.send(new Control.Leave());
-            if (phase != Phase.CONNECTING && failure instanceof PeerLostException loss && loss.rank() >= 0) {
+            if (!isForming() && failure instanceof PeerLostException loss && loss.rank() >= 0) {
                 last.addAll(links.sendToAll(new Control.Lost(view.epoch(), LossReport.of(loss))));
             }
         });
-        await(() -> {
-            locked(() -> last.forEach(Outbox::doWork));
+        awaitLocked(() -> {
+            last.forEach(Outbox::doWork);
             return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected());
         }, LEAVE_TIMEOUT);
         progress.close();
         locked(() -> {
             end(new DistributedException("the group is closed"));
             subGroups.close();
-            if (engine != null) {
-                engine.close();
-                collectives.close();
-            }
+            release();
             transport.close();
         });
         closeListener.run();

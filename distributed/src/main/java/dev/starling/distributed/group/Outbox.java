@@ -1,11 +1,12 @@
 package dev.starling.distributed.group;
 
 import dev.starling.transport.Endpoint;
+import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import org.agrona.concurrent.UnsafeBuffer;
 
-/** Messages to one peer, queued in order while the link has no room. */
+/** Control messages to one peer, queued in order while the link has no room. */
 public final class Outbox {
     private final Endpoint endpoint;
     private final Deque<byte[]> waiting = new ArrayDeque<>();
@@ -21,13 +22,10 @@ public final class Outbox {
     }
 
     /** Sends a message now, or from {@link #doWork} as soon as the link has room. */
-    public void send(int channel, Control message) {
-        byte[] body = message.encode();
-        byte[] whole = new byte[Channels.HEADER + body.length];
-        buffer.wrap(whole);
-        buffer.putInt(0, channel, Channels.ORDER);
-        System.arraycopy(body, 0, whole, Channels.HEADER, body.length);
-        waiting.add(whole);
+    public void send(Control message) {
+        byte[] body = Control.CODEC.encode(message);
+        waiting.add(ByteBuffer.allocate(Channels.HEADER + body.length).order(Channels.ORDER).putInt(Channels.CONTROL)
+                .put(body).array());
         doWork();
     }
 

@@ -25,7 +25,7 @@ final class Progress implements AutoCloseable {
      * waits; a caller that has waited long wakes the thread when it returns.
      */
     private static final long MIN_RELIEF_NS = 2_000_000;
-    private static final long MAX_RELIEF_NS = 16_000_000;
+    static final long MAX_RELIEF_NS = 16_000_000;
     private static final long CLOSE_TIMEOUT_MS = 10_000;
 
     private final Transport transport;
@@ -46,12 +46,8 @@ final class Progress implements AutoCloseable {
      * @param work does some of the group's work and returns the amount
      * @param busy whether work is in progress, so that the background thread should poll at short intervals
      * @param background whether there is a background thread; in a simulation only waiting callers do the work
+     * @param maxReliefNs how long the background thread parks, at most, while a caller does the work
      */
-    Progress(Transport transport, IntSupplier work, BooleanSupplier busy, boolean background, String name) {
-        this(transport, work, busy, background, name, MAX_RELIEF_NS);
-    }
-
-    /** As above, with another maximum for the time that the background thread parks while a caller does the work. */
     Progress(Transport transport, IntSupplier work, BooleanSupplier busy, boolean background, String name,
             long maxReliefNs) {
         this.transport = transport;

@@ -1,37 +1,26 @@
 package dev.starling.distributed.group;
 
-import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.View;
-import dev.starling.distributed.collective.Engine;
-import dev.starling.transport.Endpoint;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Function;
-import org.agrona.DirectBuffer;
 
 /**
- * Some members of a group. It uses the connections and the thread of the whole group and has an {@link Engine} of its
- * own. It changes under the group's lock.
+ * Some members of a group. It uses the connections and the thread of the whole group and has collectives of its own.
  */
-final class SubGroup implements Group {
+final class SubGroup extends EpochGroup {
     private final Membership group;
     private final Function<Member, ?> colour;
     /** Whether a process of the same colour that joins ends the epoch. */
     private final boolean admits;
-    private volatile View view;
-    private volatile Member self;
-    private volatile Engine engine;
-    private volatile GroupCollectives collectives;
-    /** What ended the present epoch, or {@code null}. */
-    private volatile DistributedException failure;
 
     SubGroup(Membership group, Function<Member, ?> colour, boolean admits) {
         this.group = group;
@@ -55,17 +44,6 @@ final class SubGroup implements Group {
         return members.stream().map(Member::id).toList();
     }
 
-    void begin(View newView, long ownId, Engine newEngine) {
-        if (engine != null) {
-            engine.close();
-        }
-        view = newView;
-        self = newView.byId(ownId);
-        engine = newEngine;
-        collectives = new GroupCollectives(group, newEngine, collectives);
-        failure = null;
-    }
-
     /** Returns why a new view of the whole group ends this epoch, or {@code null} if it does not. */
     DistributedException change(View whole, long ownId, Links links) {
         if (ownId != self.id()) {
@@ -87,24 +65,8 @@ final class SubGroup implements Group {
         }
     }
 
-    Engine engine() {
-        return engine;
-    }
-
-    /** Returns the rank of a member of the whole group, or -1. */
-    int rankOf(Endpoint endpoint) {
-        Member member = endpoint.attachment() instanceof Long id ? view.byId(id) : null;
-        return member == null ? -1 : member.rank();
-    }
-
-    void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        int rank = rankOf(from);
-        if (rank >= 0) {
-            engine.onMessage(rank, buffer, offset, length);
-        }
-    }
-
-    private void check() {
+    @Override
+    void check() {
         if (failure != null) {
             throw failure;
         }
@@ -113,32 +75,6 @@ final class SubGroup implements Group {
     @Override
     public GroupConfig config() {
         return group.config();
-    }
-
-    @Override
-    public int rank() {
-        return self.rank();
-    }
-
-    @Override
-    public int world() {
-        return view.world();
-    }
-
-    @Override
-    public long epoch() {
-        return view.epoch();
-    }
-
-    @Override
-    public View view() {
-        return view;
-    }
-
-    @Override
-    public Collectives collectives() {
-        check();
-        return collectives;
     }
 
     @Override
@@ -167,11 +103,5 @@ final class SubGroup implements Group {
     @Override
     public void close() {
         group.locked(() -> group.subGroups().close(this));
-    }
-
-    /** Frees the memory of the collectives. */
-    void release() {
-        engine.close();
-        collectives.close();
     }
 }

@@ -5,14 +5,15 @@ import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
-import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.call.EpochMessages;
+import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.SplittableRandom;
 import org.agrona.DirectBuffer;
 import org.agrona.collections.ArrayUtil;
 
@@ -47,13 +48,15 @@ final class SubGroups {
         Member own = group.self();
         View view = new View(group.epoch(), part.membersOf(group.view(), own));
         long number = number(view);
-        part.begin(view, own.id(), new Engine(new EpochFabric(number, view, own.id(), links.all(), transport),
-                group, Channels.SUB_GROUPS));
+        part.view = view;
+        part.self = view.byId(own.id());
+        part.begin(group, new Fabric(number, view, own.id(), links.all(), transport), Channels.SUB_GROUPS);
+        part.failure = null;
         byNumber.put(number, part);
         open.remove(part);
         open.add(part);
         running = ArrayUtil.add(running, part);
-        early.deliver(number, part::onMessage);
+        early.deliver(number, part::onCollectiveMessage);
     }
 
     /** Returns a positive number of 62 bits that all members of a sub-group compute. */
@@ -65,12 +68,9 @@ final class SubGroups {
         return mix(members + formed.merge(members, 1, Integer::sum)) >>> 2;
     }
 
-    /** Mixes the bits of a number. (Steele, Lea and Flood, 2014) */
+    /** Mixes the bits of a number. */
     private static long mix(long value) {
-        long z = value + 0x9E3779B97F4A7C15L;
-        z = (z ^ z >>> 30) * 0xBF58476D1CE4E5B9L;
-        z = (z ^ z >>> 27) * 0x94D049BB133111EBL;
-        return z ^ z >>> 31;
+        return new SplittableRandom(value).nextLong();
     }
 
     /** Ends the present epoch of a sub-group, if it has not ended. */
@@ -101,7 +101,7 @@ final class SubGroups {
     /** Returns whether a sub-group has pending work. Any thread may call this. */
     boolean isBusy() {
         for (SubGroup part : running) {
-            if (part.engine().isBusy()) {
+            if (part.engine.isBusy()) {
                 return true;
             }
         }
@@ -111,7 +111,7 @@ final class SubGroups {
     /** Returns whether the pending work of a sub-group needs no network. */
     boolean worksDirectly() {
         for (SubGroup part : running) {
-            if (part.engine().worksDirectly()) {
+            if (part.engine.worksDirectly()) {
                 return true;
             }
         }
@@ -121,7 +121,7 @@ final class SubGroups {
     int doWork() {
         int work = 0;
         for (SubGroup part : running) {
-            work += part.engine().doWork();
+            work += part.engine.doWork();
         }
         return work;
     }
@@ -130,7 +130,7 @@ final class SubGroups {
     boolean awaits(Endpoint member) {
         for (SubGroup part : running) {
             int rank = part.rankOf(member);
-            if (rank >= 0 && part.engine().awaits(rank)) {
+            if (rank >= 0 && part.engine.awaits(rank)) {
                 return true;
             }
         }
@@ -144,7 +144,7 @@ final class SubGroups {
         long number = EpochMessages.epoch(buffer, offset);
         SubGroup part = byNumber.get(number);
         if (part != null) {
-            part.onMessage(from, buffer, offset, length);
+            part.onCollectiveMessage(from, buffer, offset, length);
         } else {
             early.add(number, from, buffer, offset, length);
         }
@@ -152,10 +152,7 @@ final class SubGroups {
 
     void onPut(Endpoint from, long immediate) {
         for (SubGroup part : running) {
-            int rank = part.rankOf(from);
-            if (rank >= 0) {
-                part.engine().onPut(rank, immediate);
-            }
+            part.onPut(from, immediate);
         }
     }
 

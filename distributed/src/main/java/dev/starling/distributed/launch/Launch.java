@@ -2,6 +2,7 @@ package dev.starling.distributed.launch;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.transport.Secret;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -30,21 +31,9 @@ public final class Launch implements AutoCloseable {
     /** Interval at which to check for the end of descendants: there is no notification of it. */
     private static final long REMNANTS_NS = TimeUnit.MILLISECONDS.toNanos(10);
 
-    /** Events for the supervisor. */
-    private sealed interface Event {
-        record Ended(RankProcess process) implements Event { }
-
-        record OutputEnded(RankProcess process) implements Event { }
-
-        record Signalled(int signal) implements Event { }
-
-        record ConsoleClosed() implements Event { }
-
-        record Close() implements Event { }
-    }
-
     private final Launcher launcher;
-    private final BlockingQueue<Event> events = new LinkedBlockingQueue<>();
+    /** What the supervisor has yet to handle. */
+    private final BlockingQueue<Runnable> events = new LinkedBlockingQueue<>();
     private final CompletableFuture<Integer> outcome = new CompletableFuture<>();
     private final LaunchDirectory directory;
     private final Path secretFile;
@@ -93,9 +82,10 @@ public final class Launch implements AutoCloseable {
             throw e;
         }
         try {
-            secretFile = directory.write(launcher.secret);
+            Secret secret = launcher.secret == null ? Secret.random() : launcher.secret;
+            secretFile = directory.write(secret);
             coordinator = launcher.coordinatorFactory == null ? null
-                    : launcher.coordinatorFactory.open(launcher.secret, directory.path(), launcher.processes);
+                    : launcher.coordinatorFactory.open(secret, directory.path(), launcher.processes);
         } catch (IOException | RuntimeException e) {
             directory.close();
             guardian.close();
@@ -177,7 +167,7 @@ public final class Launch implements AutoCloseable {
     /** Terminates processes that still run, as SIGTERM would, and waits until they are gone. */
     @Override
     public void close() {
-        events.add(new Event.Close());
+        events.add(() -> end(Signals.TERM));
         try {
             outcome.get(launcher.grace.toNanos() + 2 * KILLED_NS, TimeUnit.NANOSECONDS);
         } catch (ExecutionException | TimeoutException reported) {
@@ -192,16 +182,16 @@ public final class Launch implements AutoCloseable {
         AutoCloseable signalHandling = () -> { };
         try {
             if (launcher.signals) {
-                signalHandling = Signals.handle(signal -> events.add(new Event.Signalled(signal)));
+                signalHandling = Signals.handle(signal -> events.add(() -> onSignal(signal)));
             }
             Runtime.getRuntime().addShutdownHook(hook);
             for (int rank = 0; rank < launcher.processes; rank++) {
                 startAtNs[rank] = System.nanoTime();
             }
             for (act(); !isOver(); act()) {
-                Event event = events.poll(nextNs() - System.nanoTime(), TimeUnit.NANOSECONDS);
+                Runnable event = events.poll(nextNs() - System.nanoTime(), TimeUnit.NANOSECONDS);
                 if (event != null) {
-                    handle(event);
+                    event.run();
                 }
             }
         } catch (Throwable e) {
@@ -275,8 +265,8 @@ public final class Launch implements AutoCloseable {
         boolean first = launcher.output == Launcher.Output.FIRST_RANK;
         process.pump(out, err, first ? OutputPump.Style.PLAIN : OutputPump.Style.PREFIXED, !first
                 ? OutputPump.Style.PREFIXED : rank == 0 ? OutputPump.Style.PLAIN : OutputPump.Style.KEPT,
-                () -> events.add(new Event.ConsoleClosed()));
-        process.onEnd(() -> events.add(new Event.Ended(process)), () -> events.add(new Event.OutputEnded(process)));
+                () -> events.add(this::onConsoleClosed));
+        process.onEnd(() -> events.add(() -> onEnded(process)), () -> events.add(() -> onOutputEnded(process)));
     }
 
     private void variables(int rank, Map<String, String> variables) {
@@ -296,29 +286,25 @@ public final class Launch implements AutoCloseable {
         variables.put(LaunchedProcess.DIRECTORY, directory.path().toString());
     }
 
-    private void handle(Event event) {
-        switch (event) {
-            case Event.Ended e -> onEnded(e.process);
-            case Event.OutputEnded e -> {
-                draining--;
-                e.process.outputEnded = true;
-                report(e.process);
-            }
-            case Event.Close c -> end(Signals.TERM);
-            case Event.ConsoleClosed u -> {
-                if (!ending) {
-                    signalled = 13;
-                    end(Signals.TERM);
-                }
-            }
-            case Event.Signalled h -> {
-                if (ending && signalled != 0) {
-                    killAtNs = System.nanoTime();
-                } else {
-                    signalled = h.signal;
-                    end(h.signal);
-                }
-            }
+    private void onOutputEnded(RankProcess process) {
+        draining--;
+        process.outputEnded = true;
+        report(process);
+    }
+
+    private void onConsoleClosed() {
+        if (!ending) {
+            signalled = Signals.PIPE;
+            end(Signals.TERM);
+        }
+    }
+
+    private void onSignal(int signal) {
+        if (ending && signalled != 0) {
+            killAtNs = System.nanoTime();
+        } else {
+            signalled = signal;
+            end(signal);
         }
     }
 
@@ -360,6 +346,9 @@ public final class Launch implements AutoCloseable {
             toleratedLeft--;
             process.consequence = "the others continue without it";
             report(process);
+            if (coordinator != null) {
+                coordinator.exclude(process.rank, process.describeEnd());
+            }
         } else {
             succeeded |= worker;
         }

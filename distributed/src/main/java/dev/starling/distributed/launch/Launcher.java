@@ -8,9 +8,10 @@ import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.LinkedHashMap;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Consumer;
 
 /**
  * Starts the processes of a cluster on this host. Each process receives its rank, the number of processes, the
@@ -26,26 +27,28 @@ import java.util.Map;
  * }</pre>
  *
  * <p>Every process runs in a session of its own (with {@code setsid}; where that tool is missing, descendants of a
- * process are not terminated with it). Standard input is empty. Needs a POSIX system. Immutable.
+ * process are not terminated with it). Standard input is empty. Needs a POSIX system. Immutable: a
+ * method that sets something returns a copy.
  */
-public final class Launcher {
+public final class Launcher implements Cloneable {
     private static final List<Path> SESSION_TOOLS = List.of(Path.of("/usr/bin/setsid"), Path.of("/bin/setsid"));
 
     final List<String> command;
-    final int processes;
-    final int servers;
-    final int restarts;
-    final int tolerated;
-    final Duration backoff;
-    final Duration grace;
-    final String coordinator;
-    final CoordinatorFactory coordinatorFactory;
-    final Secret secret;
-    final Map<String, String> environment;
-    final boolean signals;
-    final Output output;
-    final OutputStream standardOutput;
-    final OutputStream standardError;
+    int processes = 1;
+    int servers;
+    int restarts;
+    int tolerated;
+    Duration backoff = Duration.ofMillis(500);
+    Duration grace = Duration.ofSeconds(5);
+    String coordinator;
+    CoordinatorFactory coordinatorFactory;
+    /** {@code null} for a new random one at each start. */
+    Secret secret;
+    Map<String, String> environment = Map.of();
+    boolean signals;
+    Output output = Output.PREFIXED;
+    OutputStream standardOutput = new FileOutputStream(FileDescriptor.out);
+    OutputStream standardError = new FileOutputStream(FileDescriptor.err);
 
     /** How the processes' output is shown. */
     public enum Output {
@@ -60,40 +63,44 @@ public final class Launcher {
         FIRST_RANK
     }
 
-    private Launcher(Builder builder) {
-        command = List.copyOf(builder.command);
-        processes = builder.processes;
-        servers = builder.servers;
-        restarts = builder.restarts;
-        tolerated = builder.tolerated;
-        backoff = builder.backoff;
-        grace = builder.grace;
-        coordinator = builder.coordinator;
-        coordinatorFactory = builder.coordinatorFactory;
-        secret = builder.secret == null ? Secret.random() : builder.secret;
-        environment = Map.copyOf(builder.environment);
-        signals = builder.signals;
-        output = builder.output;
-        standardOutput = builder.standardOutput;
-        standardError = builder.standardError;
+    private Launcher(List<String> command) {
+        require(!command.isEmpty(), "the command must not be empty");
+        this.command = List.copyOf(command);
+    }
+
+    private static void require(boolean holds, String relation) {
+        if (!holds) {
+            throw TensorException.argument("launcher", relation, "change the launcher's setting");
+        }
+    }
+
+    /** Returns a copy with a change. */
+    private Launcher with(Consumer<Launcher> change) {
+        try {
+            Launcher copy = (Launcher) clone();
+            change.accept(copy);
+            return copy;
+        } catch (CloneNotSupportedException e) {
+            throw new AssertionError("a launcher can be copied", e);
+        }
     }
 
     /** Launches a command, which is looked up on the PATH. */
-    public static Builder of(List<String> command) {
-        return new Builder(command);
+    public static Launcher of(List<String> command) {
+        return new Launcher(command);
     }
 
     /** Launches a Java program with this JVM's java command, flags, module path and class path. */
-    public static Builder ofJava(Class<?> main, String... arguments) {
-        return new Builder(JavaCommand.of(main, List.of(arguments)));
+    public static Launcher ofJava(Class<?> main, String... arguments) {
+        return new Launcher(JavaCommand.of(main, List.of(arguments)));
     }
 
     /**
      * Launches this Java program itself, with this JVM's flags; in the new process {@link LaunchedProcess} describes
      * its role.
      */
-    public static Builder ofThisProgram(String... arguments) {
-        return new Builder(JavaCommand.ofThisProgram(List.of(arguments)));
+    public static Launcher ofThisProgram(String... arguments) {
+        return new Launcher(JavaCommand.ofThisProgram(List.of(arguments)));
     }
 
     /** Returns a prefix that runs a command in a session of its own, or an empty list. */
@@ -108,6 +115,7 @@ public final class Launcher {
      * @throws LaunchException if the command does not exist, or this machine cannot start processes
      */
     public Launch start() {
+        require(servers < processes, "servers < processes must hold, got " + servers + " and " + processes);
         return Launch.start(this);
     }
 
@@ -123,144 +131,92 @@ public final class Launcher {
         }
     }
 
-    /** Collects the configuration of a launch. A launcher that was built is independent of its builder. */
-    public static final class Builder {
-        private final List<String> command;
-        private final Map<String, String> environment = new LinkedHashMap<>();
-        private int processes = 1;
-        private int servers;
-        private int restarts;
-        private int tolerated;
-        private Duration backoff = Duration.ofMillis(500);
-        private Duration grace = Duration.ofSeconds(5);
-        private String coordinator;
-        private CoordinatorFactory coordinatorFactory;
-        private Secret secret;
-        private boolean signals;
-        private Output output = Output.PREFIXED;
-        private OutputStream standardOutput = new FileOutputStream(FileDescriptor.out);
-        private OutputStream standardError = new FileOutputStream(FileDescriptor.err);
+    // ---- settings ----
 
-        private Builder(List<String> command) {
-            require(!command.isEmpty(), "the command must not be empty");
-            this.command = command;
-        }
+    /** Sets the number of processes, servers included; the default is 1. */
+    public Launcher processes(int count) {
+        require(count > 0, "processes must be > 0, got " + count);
+        return with(copy -> copy.processes = count);
+    }
 
-        /** Sets the number of processes, servers included; the default is 1. */
-        public Builder processes(int count) {
-            require(count > 0, "processes must be > 0, got " + count);
-            processes = count;
-            return this;
-        }
+    /**
+     * Sets how many of the processes, the last ones, serve the others. When all others have finished, servers have
+     * the grace period to end by themselves, and are terminated afterwards.
+     */
+    public Launcher servers(int count) {
+        require(count >= 0, "servers must be >= 0, got " + count);
+        return with(copy -> copy.servers = count);
+    }
 
-        /**
-         * Sets how many of the processes, the last ones, serve the others. When all others have finished, servers have
-         * the grace period to end by themselves, and are terminated afterwards.
-         */
-        public Builder servers(int count) {
-            require(count >= 0, "servers must be >= 0, got " + count);
-            servers = count;
-            return this;
-        }
+    /**
+     * Sets how many restarts of failed processes there may be in all; a restarted process keeps its rank. The
+     * default is 0.
+     */
+    public Launcher restarts(int limit) {
+        require(limit >= 0, "restarts must be >= 0, got " + limit);
+        return with(copy -> copy.restarts = limit);
+    }
 
-        /**
-         * Sets how many restarts of failed processes there may be in all; a restarted process keeps its rank. The
-         * default is 0.
-         */
-        public Builder restarts(int limit) {
-            require(limit >= 0, "restarts must be >= 0, got " + limit);
-            restarts = limit;
-            return this;
-        }
+    /** Sets how many workers may fail without a restart while the others continue; the default is 0. */
+    public Launcher tolerate(int failures) {
+        require(failures >= 0, "failures to tolerate must be >= 0, got " + failures);
+        return with(copy -> copy.tolerated = failures);
+    }
 
-        /** Sets how many workers may fail without a restart while the others continue; the default is 0. */
-        public Builder tolerate(int failures) {
-            require(failures >= 0, "failures to tolerate must be >= 0, got " + failures);
-            tolerated = failures;
-            return this;
-        }
+    /** Sets the delay of the first restart, which doubles with each further one; the default is half a second. */
+    public Launcher backoff(Duration first) {
+        require(!first.isNegative(), "the backoff must be >= 0, got " + first);
+        return with(copy -> copy.backoff = first);
+    }
 
-        /** Sets the delay of the first restart, which doubles with each further one; the default is half a second. */
-        public Builder backoff(Duration first) {
-            require(!first.isNegative(), "the backoff must be >= 0, got " + first);
-            backoff = first;
-            return this;
-        }
+    /** Sets the grace period between the termination signal and SIGKILL; the default is 5 s. */
+    public Launcher grace(Duration period) {
+        require(!period.isNegative(), "the grace period must be >= 0, got " + period);
+        return with(copy -> copy.grace = period);
+    }
 
-        /** Sets the grace period between the termination signal and SIGKILL; the default is 5 s. */
-        public Builder grace(Duration period) {
-            require(!period.isNegative(), "the grace period must be >= 0, got " + period);
-            grace = period;
-            return this;
-        }
+    /** Sets the {@code host:port} of a coordinator that runs outside of the processes. */
+    public Launcher coordinator(String address) {
+        return with(copy -> copy.coordinator = address);
+    }
 
-        /** Sets the {@code host:port} of a coordinator that runs outside of the processes. */
-        public Builder coordinator(String address) {
-            coordinator = address;
-            return this;
-        }
+    /** Runs a coordinator in this process for as long as the others run, and passes its address to them. */
+    public Launcher coordinator(CoordinatorFactory factory) {
+        return with(copy -> copy.coordinatorFactory = factory);
+    }
 
-        /** Runs a coordinator in this process for as long as the others run, and passes its address to them. */
-        public Builder coordinator(CoordinatorFactory factory) {
-            coordinatorFactory = factory;
-            return this;
-        }
+    /** Sets the cluster's secret; the default is a new random one. */
+    public Launcher secret(Secret shared) {
+        return with(copy -> copy.secret = shared);
+    }
 
-        /** Sets the cluster's secret; the default is a new random one. */
-        public Builder secret(Secret shared) {
-            secret = shared;
-            return this;
-        }
+    /** Adds an environment variable to those that the processes inherit from this one. */
+    public Launcher environment(String name, String value) {
+        return with(copy -> {
+            copy.environment = new HashMap<>(environment);
+            copy.environment.put(name, value);
+        });
+    }
 
-        /** Adds an environment variable to those that the processes inherit from this one. */
-        public Builder environment(String name, String value) {
-            environment.put(name, value);
-            return this;
-        }
+    /**
+     * Forwards SIGINT, SIGTERM and SIGHUP of this process to the others and ends after them, in place of the JVM's
+     * handling. For programs that do nothing else, because signal handlers apply to the whole JVM. Without this,
+     * the processes are terminated when this JVM ends in a way that it can still react to.
+     */
+    public Launcher forwardSignals() {
+        return with(copy -> copy.signals = true);
+    }
 
-        /**
-         * Forwards SIGINT, SIGTERM and SIGHUP of this process to the others and ends after them, in place of the JVM's
-         * handling. For programs that do nothing else, because signal handlers apply to the whole JVM. Without this,
-         * the processes are terminated when this JVM ends in a way that it can still react to.
-         */
-        public Builder forwardSignals() {
-            signals = true;
-            return this;
-        }
+    /** Sets how output is shown; the default is {@link Output#PREFIXED}. */
+    public Launcher output(Output style) {
+        return with(copy -> copy.output = style);
+    }
 
-        /** Sets how output is shown; the default is {@link Output#PREFIXED}. */
-        public Builder output(Output style) {
-            output = style;
-            return this;
-        }
-
-        /** Sets the streams for output; the default is this process's standard output and standard error. */
-        public Builder output(OutputStream out, OutputStream err) {
-            standardOutput = out;
-            standardError = err;
-            return this;
-        }
-
-        /** Makes the builder. */
-        public Launcher build() {
-            require(servers < processes, "servers < processes must hold, got " + servers + " and " + processes);
-            return new Launcher(this);
-        }
-
-        /** Creates the launcher and starts the processes; see {@link Launcher#start}. */
-        public Launch start() {
-            return build().start();
-        }
-
-        /** Creates the launcher, starts the processes and waits for their end; see {@link Launcher#run}. */
-        public int run() {
-            return build().run();
-        }
-
-        private static void require(boolean holds, String relation) {
-            if (!holds) {
-                throw TensorException.argument("launcher", relation, "change the builder's setting");
-            }
-        }
+    /** Sets the streams for output; the default is this process's standard output and standard error. */
+    public Launcher output(OutputStream out, OutputStream err) {
+        return with(copy -> {
+            copy.standardOutput = out;
+            copy.standardError = err;
+        });
     }
 }

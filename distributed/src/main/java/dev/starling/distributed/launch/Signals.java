@@ -15,6 +15,7 @@ final class Signals {
     static final int HUP = 1;
     static final int INT = 2;
     static final int KILL = 9;
+    static final int PIPE = 13;
     static final int TERM = 15;
 
     /** A status above this one stands for the signal that ended a process. */
@@ -22,7 +23,7 @@ final class Signals {
 
     private static final Map<Integer, String> NAMES = Map.ofEntries(Map.entry(HUP, "SIGHUP"), Map.entry(INT, "SIGINT"),
             Map.entry(3, "SIGQUIT"), Map.entry(4, "SIGILL"), Map.entry(6, "SIGABRT"), Map.entry(7, "SIGBUS"),
-            Map.entry(8, "SIGFPE"), Map.entry(KILL, "SIGKILL"), Map.entry(11, "SIGSEGV"), Map.entry(13, "SIGPIPE"),
+            Map.entry(8, "SIGFPE"), Map.entry(KILL, "SIGKILL"), Map.entry(11, "SIGSEGV"), Map.entry(PIPE, "SIGPIPE"),
             Map.entry(14, "SIGALRM"), Map.entry(TERM, "SIGTERM"));
 
     private Signals() {

@@ -18,7 +18,6 @@ import dev.starling.distributed.ps.worker.GradientCopies;
 import dev.starling.distributed.ps.worker.RemoteTable;
 import dev.starling.distributed.ps.worker.RowJob;
 import dev.starling.distributed.ps.worker.ServerLink;
-import dev.starling.distributed.ps.worker.TablePart;
 import dev.starling.distributed.ps.worker.WorkerWeights;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.Checkpoint;
@@ -266,8 +265,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     }
 
     private void connect(EmbeddingTable table, Plan plan, int number) {
-        Plan.Table planned = plan.tables().get(number);
-        RemoteTable remote = new RemoteTable(plan, planned, client.partsOf(plan, number), this::pull);
+        RemoteTable remote = new RemoteTable(plan, number, client);
         tables.put(table, remote);
         table.connect(remote);
     }
@@ -307,12 +305,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         if (address != 0) {
             GradientCopies.requireFinite(state.optimizer(), index, address, rank());
         }
-        client.push(localWeights.requests()[index], state.optimizer().rate(), address);
-    }
-
-    private void pull(TablePart[] parts, String what) {
-        client.ask(parts, Message.PULL_ROWS);
-        client.await(what);
+        client.ask(localWeights.setGradient(index, address, state.optimizer().rate()), Message.PUSH);
     }
 
     @Override
@@ -367,7 +360,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             localWeights.adoptTrained();
         }
         for (int which = 1; which <= localWeights.maxSlots(); which++) {
-            client.askKept(localWeights.requests(), which);
+            client.ask(localWeights.requestsOf(which), Message.PULL);
             client.await("for the state of the optimiser's rule");
         }
         localWeights.adoptKept();

@@ -11,28 +11,31 @@ import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Buckets in the memory of a device. */
-final class DeviceBuckets implements AutoCloseable {
+/** Buckets in the memory of a device; subclasses sum them. */
+abstract class DeviceBuckets implements Reducer {
     private static final Update.Assign ASSIGN = new Update.Assign();
 
     private final Device device;
     private final List<Tensor> memory = new ArrayList<>();
-    private final Tensor zero;
+    /** {@code null} before the first plan. */
+    private Tensor zero;
     private BucketPlan plan;
 
     DeviceBuckets(Device device) {
         this.device = device;
-        zero = Scope.detached(() -> Device.with(device, () -> Tensor.full(DType.F32, 0)));
     }
 
-    /** Returns the device of the buckets. */
-    Device device() {
+    @Override
+    public final Device device() {
         return device;
     }
 
-    /** Allocates the buckets, filled with zeros. */
-    void prepare(BucketPlan newPlan) {
+    @Override
+    public void prepare(BucketPlan newPlan) {
         plan = newPlan;
+        if (zero == null) {
+            zero = Scope.detached(() -> Device.with(device, () -> Tensor.full(DType.F32, 0)));
+        }
         memory.forEach(Tensor::close);
         memory.clear();
         for (BucketPlan.Bucket bucket : plan.buckets()) {
@@ -50,12 +53,12 @@ final class DeviceBuckets implements AutoCloseable {
     }
 
     /** Returns a bucket's memory. */
-    Tensor bucket(int number) {
+    final Tensor bucket(int number) {
         return memory.get(number);
     }
 
-    /** Returns an entry of the plan as a tensor. */
-    Tensor slot(int entry, Shape shape) {
+    @Override
+    public final Tensor slot(int entry, Shape shape) {
         BucketPlan.Place place = plan.places().get(entry);
         BucketPlan.Bucket bucket = plan.buckets().get(place.bucket());
         Tensor all = memory.get(place.bucket());
@@ -63,14 +66,16 @@ final class DeviceBuckets implements AutoCloseable {
                 (place.offset() - bucket.offset()) / bucket.dtype().bytes());
     }
 
-    /** Sets an entry to zero. */
-    void clear(int entry) {
+    @Override
+    public final void clear(int entry) {
         set(slot(entry, Shape.of(plan.entries().get(entry).count())));
     }
 
     @Override
     public void close() {
         memory.forEach(Tensor::close);
-        zero.close();
+        if (zero != null) {
+            zero.close();
+        }
     }
 }

@@ -11,8 +11,6 @@ import dev.starling.distributed.Work;
 import dev.starling.distributed.group.Membership;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
-import dev.starling.tensor.Shape;
-import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.DeviceCollectives;
 import dev.starling.tensor.spi.DeviceGroup;
@@ -30,7 +28,7 @@ import java.util.Map;
  * each rank also learns that all ranks have reached this point, travels through the host. The group detects the loss of
  * a rank, and the operation that the device then waits for is aborted.
  */
-final class DeviceReducer implements Reducer {
+final class DeviceReducer extends DeviceBuckets {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final int LINE = 64;
 
@@ -39,7 +37,6 @@ final class DeviceReducer implements Reducer {
     private final Runnable removeListener;
     private final SymmetricBuffer buffer;
     private final Work vectorWork;
-    private final DeviceBuckets memory;
     private boolean complete = true;
 
     /** A device, identified across hosts. */
@@ -99,10 +96,10 @@ final class DeviceReducer implements Reducer {
 
     private DeviceReducer(Epoch epoch, Collectives collectives, Device device, Runnable removeListener,
             int vectorSize) {
+        super(device);
         this.epoch = epoch;
         this.removeListener = removeListener;
         this.collectives = collectives;
-        memory = new DeviceBuckets(device);
         buffer = collectives.symmetric(Math.ceilDiv((long) vectorSize * Float.BYTES, LINE) * LINE);
         vectorWork = collectives.prepareAllReduce(buffer, 0, vectorSize, DType.F32, ReduceOp.SUM, "status vector");
     }
@@ -160,26 +157,6 @@ final class DeviceReducer implements Reducer {
     }
 
     @Override
-    public Device device() {
-        return memory.device();
-    }
-
-    @Override
-    public void prepare(BucketPlan plan) {
-        memory.prepare(plan);
-    }
-
-    @Override
-    public Tensor slot(int entry, Shape shape) {
-        return memory.slot(entry, shape);
-    }
-
-    @Override
-    public void clear(int entry) {
-        memory.clear(entry);
-    }
-
-    @Override
     public MemorySegment vector() {
         return buffer.memory();
     }
@@ -189,7 +166,7 @@ final class DeviceReducer implements Reducer {
         epoch.check();
         complete = false;
         try {
-            epoch.ranks.allReduce(memory.bucket(bucket), epoch.timeout);
+            epoch.ranks.allReduce(bucket(bucket), epoch.timeout);
         } catch (TensorException e) {
             throw epoch.failed(e);
         }
@@ -214,7 +191,7 @@ final class DeviceReducer implements Reducer {
         try {
             epoch.ranks.close();
         } finally {
-            memory.close();
+            super.close();
             buffer.close();
         }
     }

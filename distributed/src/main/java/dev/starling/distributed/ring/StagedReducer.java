@@ -6,8 +6,6 @@ import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
 import dev.starling.distributed.state.DeviceCopies;
 import dev.starling.tensor.Device;
-import dev.starling.tensor.Shape;
-import dev.starling.tensor.Tensor;
 import dev.starling.tensor.spi.PinnedMemory;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -19,9 +17,8 @@ import java.util.Arrays;
  * backward pass and reduced, in the order of buckets, as soon as the copy is complete; its sums are copied back while
  * other buckets are reduced.
  */
-final class StagedReducer implements Reducer {
+final class StagedReducer extends DeviceBuckets {
     private final Collectives collectives;
-    private final DeviceBuckets memory;
     private final SymmetricBuffer buffer;
     private final DeviceCopies copies;
     private BucketPlan plan;
@@ -34,15 +31,10 @@ final class StagedReducer implements Reducer {
      * @param timeout how long the device's copies may take before their memory is reused or released
      */
     StagedReducer(Collectives collectives, Device device, long bytes, Duration timeout) {
+        super(device);
         this.collectives = collectives;
         buffer = collectives.symmetric(bytes);
-        memory = new DeviceBuckets(device);
         copies = new DeviceCopies(device, buffer.memory(), timeout);
-    }
-
-    @Override
-    public Device device() {
-        return memory.device();
     }
 
     @Override
@@ -50,7 +42,7 @@ final class StagedReducer implements Reducer {
         copies.clear();
         plan = newPlan;
         buffer.memory().fill((byte) 0);
-        memory.prepare(plan);
+        super.prepare(plan);
         parts = new PinnedMemory.Part[plan.buckets().size()];
         works = new Work[parts.length];
         BucketPlan.Place vector = plan.places().getLast();
@@ -67,16 +59,6 @@ final class StagedReducer implements Reducer {
     }
 
     @Override
-    public Tensor slot(int entry, Shape shape) {
-        return memory.slot(entry, shape);
-    }
-
-    @Override
-    public void clear(int entry) {
-        memory.clear(entry);
-    }
-
-    @Override
     public MemorySegment vector() {
         int last = plan.entries().size() - 1;
         return buffer.memory().asSlice(plan.places().get(last).offset(), plan.entries().get(last).size());
@@ -84,7 +66,7 @@ final class StagedReducer implements Reducer {
 
     @Override
     public void start(int bucket) {
-        parts[bucket].download(memory.bucket(bucket).address());
+        parts[bucket].download(bucket(bucket).address());
         works[bucket].start();
     }
 
@@ -92,7 +74,7 @@ final class StagedReducer implements Reducer {
     public void await(Duration atMost) {
         for (int b = 0; b < works.length; b++) {
             works[b].await(atMost);
-            parts[b].upload(memory.bucket(b).address());
+            parts[b].upload(bucket(b).address());
         }
     }
 
@@ -105,7 +87,7 @@ final class StagedReducer implements Reducer {
             try {
                 copies.close();
             } finally {
-                memory.close();
+                super.close();
                 buffer.close();
             }
         }

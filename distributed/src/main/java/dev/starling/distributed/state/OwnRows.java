@@ -2,13 +2,14 @@ package dev.starling.distributed.state;
 
 import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.encoding.RecordCodec;
 import dev.starling.nn.data.Share;
-import java.nio.ByteBuffer;
-import java.util.ArrayList;
 import java.util.List;
 
 /** Lets ranks with rows of their own learn how many rows the others have. */
 public final class OwnRows {
+    private static final RecordCodec<Integer> SIZE = RecordCodec.of(Integer.class);
+
     private OwnRows() { }
 
     /**
@@ -18,11 +19,7 @@ public final class OwnRows {
      * @throws DistributedException if no rank has any
      */
     public static Share.OwnPart share(Collectives collectives, int rank, int rows) {
-        List<Integer> sizes = new ArrayList<>();
-        for (byte[] size : collectives.exchange(ByteBuffer.allocate(Integer.BYTES).putInt(rows).array())) {
-            sizes.add(ByteBuffer.wrap(size).getInt());
-        }
-        return share(rank, sizes);
+        return share(rank, SIZE.exchange(collectives, rows));
     }
 
     /**

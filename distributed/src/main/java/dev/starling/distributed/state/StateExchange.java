@@ -10,7 +10,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 
 /**
@@ -34,29 +34,18 @@ public final class StateExchange {
      * @throws DistributedException if ranks train different models
      */
     public static int synchronize(Collectives collectives, int rank, TrainingState state, boolean fresh) {
-        byte[][] encoded = collectives.exchange(StateSummary.CODEC.encode(StateSummary.of(state, fresh)));
-        StateSummary[] summaries = new StateSummary[encoded.length];
-        for (int r = 0; r < encoded.length; r++) {
-            summaries[r] = StateSummary.CODEC.decode(r, encoded[r]);
-            summaries[r].requireSameModel(summaries[0], r, state);
+        List<StateSummary> summaries = StateSummary.CODEC.exchange(collectives, StateSummary.of(state, fresh));
+        int source = 0;
+        for (int r = 1; r < summaries.size(); r++) {
+            summaries.get(r).requireSameModel(summaries.getFirst(), r, state);
+            source = summaries.get(r).isAheadOf(summaries.get(source)) ? r : source;
         }
-        int source = furthest(summaries);
-        StateSummary best = summaries[source];
-        if (!Arrays.stream(summaries).allMatch(s -> !s.fresh() && s.isAt(best))) {
+        StateSummary best = summaries.get(source);
+        if (!summaries.stream().allMatch(s -> !s.fresh() && s.isAt(best))) {
             transfer(collectives, rank, state, source);
         }
         state.restore(rank == source ? state.notes() : best.notes());
         return source;
-    }
-
-    private static int furthest(StateSummary[] summaries) {
-        int best = 0;
-        for (int r = 1; r < summaries.length; r++) {
-            if (summaries[r].isAheadOf(summaries[best])) {
-                best = r;
-            }
-        }
-        return best;
     }
 
     /**

@@ -23,6 +23,7 @@ import org.junit.jupiter.api.Test;
 
 class CoordinatorTest {
     private static final Duration SOON = Duration.ofSeconds(5);
+    private static final Role WORKER = new Role.Worker();
 
     private final TransportConfig config = TransportConfig.of("local", Secret.random())
             .livenessTimeout(Duration.ofSeconds(2));
@@ -39,6 +40,10 @@ class CoordinatorTest {
         }
 
         Client(Coordinator coordinator, Role role) {
+            this(coordinator, -1, role);
+        }
+
+        Client(Coordinator coordinator, int preferredRank, Role role) {
             transport = Transport.open(config);
             transport.onMessage(this::onMessage);
             outbox = new Outbox(transport.connect(coordinator.address(), new byte[0]));
@@ -46,21 +51,21 @@ class CoordinatorTest {
                 transport.doWork();
                 outbox.doWork();
             });
-            send(new Control.Join(transport.address(), "host", -1, role));
+            send(new Control.Join(transport.address(), "host", preferredRank, role));
         }
 
         private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
             byte[] body = new byte[length - Channels.HEADER];
             buffer.getBytes(offset + Channels.HEADER, body);
             try {
-                received.add(Control.decode(body));
+                received.add(Control.CODEC.decode(body));
             } catch (IOException e) {
                 throw new AssertionError(e);
             }
         }
 
         void send(Control message) {
-            outbox.send(Channels.CONTROL, message);
+            outbox.send(message);
         }
 
         /** Waits for the next message. */
@@ -70,6 +75,11 @@ class CoordinatorTest {
                 return !received.isEmpty();
             }, SOON, "a message of the coordinator");
             return received.remove();
+        }
+
+        void receiveMissing(String missing) {
+            assertThat(receive()).isInstanceOfSatisfying(Control.Waiting.class,
+                    m -> assertThat(m.missing()).contains(missing));
         }
 
         void receiveView(long epoch, int world) {
@@ -116,6 +126,14 @@ class CoordinatorTest {
         Coordinator coordinator = Coordinator.open(config, world, onLoss, 1, SOON);
         processes.add(coordinator::doWork);
         return coordinator;
+    }
+
+    private void awaitJoined(Coordinator coordinator, int count) {
+        long begin = System.nanoTime();
+        while (coordinator.joined() < count) {
+            assertThat(System.nanoTime() - begin).as("joined in time").isLessThan(SOON.toNanos());
+            processes.forEach(Runnable::run);
+        }
     }
 
     private static void begin(Client... all) {
@@ -222,6 +240,77 @@ class CoordinatorTest {
                 first.receiveView(2, 2);
                 replacement.receiveView(2, 2);
             }
+        }
+    }
+
+    @Test
+    void doesNotWaitForAProcessThatEndedBeforeItJoined() {
+        try (Coordinator coordinator = open(3, OnLoss.REFORM); Client first = new Client(coordinator, 0, WORKER);
+                Client third = new Client(coordinator, 2, WORKER)) {
+            awaitJoined(coordinator, 2);
+            coordinator.exclude(1, "rank 1 was ended by SIGKILL");
+            for (Client each : List.of(first, third)) {
+                each.receiveMissing("2 of 3 processes have joined; missing: rank 1 (rank 1 was ended by SIGKILL)");
+                each.receiveView(1, 2);
+            }
+            try (Client replacement = new Client(coordinator, 1, WORKER)) {
+                replacement.receiveView(2, 3);
+            }
+        }
+    }
+
+    @Test
+    void waitsForTheReplacementOfAnEndedProcessIfTheGroupNeedsIt() {
+        Coordinator coordinator = Coordinator.open(config, 2, OnLoss.REFORM, 2, SOON);
+        processes.add(coordinator::doWork);
+        try (coordinator; Client first = new Client(coordinator, 0, WORKER)) {
+            awaitJoined(coordinator, 1);
+            coordinator.exclude(1, "it had no memory");
+            first.receiveMissing("rank 1 (it had no memory)");
+            try (Client replacement = new Client(coordinator, 1, WORKER)) {
+                first.receiveView(1, 2);
+                replacement.receiveView(1, 2);
+            }
+        }
+    }
+
+    @Test
+    void doesNotWaitForAMemberThatIsLostBeforeTheFirstEpoch() {
+        try (Coordinator coordinator = open(3, OnLoss.REFORM); Client first = new Client(coordinator, 0, WORKER);
+                Client second = new Client(coordinator, 1, WORKER); Client dead = new Client(coordinator, 2, WORKER)) {
+            first.receiveView(1, 3);
+            dead.receiveView(1, 3);
+            dead.close();
+            first.receiveMissing("rank 2");
+            first.receiveView(2, 2);
+        }
+    }
+
+    @Test
+    void waitsForOthersWhenAReplacedMemberIsLost() {
+        try (Coordinator coordinator = open(3, OnLoss.REFORM); Client first = new Client(coordinator, 0, WORKER);
+                Client dead = new Client(coordinator, 1, WORKER);
+                Client replacement = new Client(coordinator, 1, WORKER)) {
+            first.receiveView(1, 3);
+            dead.close();
+            first.receiveMissing("2 of 3 processes have joined; missing: rank 2");
+            try (Client third = new Client(coordinator, 2, WORKER)) {
+                first.receiveView(2, 3);
+                third.receiveView(2, 3);
+            }
+        }
+    }
+
+    @Test
+    void namesTheMissingRanksOfAGroupThatDoesNotReform() {
+        Coordinator coordinator = Coordinator.open(config, 3, OnLoss.END, 1, Duration.ofMillis(500));
+        processes.add(coordinator::doWork);
+        try (coordinator; Client first = new Client(coordinator, 0, WORKER)) {
+            awaitJoined(coordinator, 1);
+            coordinator.exclude(2, "it exited with status 1");
+            first.receiveMissing("1 of 3 processes have joined; missing: rank 1, rank 2 (it exited with status 1)");
+            assertThat(first.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
+                    .contains("missing: rank 1, rank 2 (it exited with status 1); start the others"));
         }
     }
 }

@@ -40,6 +40,8 @@ class RecordCodecTest {
 
     private record Bytes(byte[] bytes) { }
 
+    private record Empties(List<Empty> all) { }
+
     @Test
     void decodesWhatItEncodes() throws IOException {
         for (Shape shape : ALL) {
@@ -69,6 +71,16 @@ class RecordCodecTest {
         encoded[5] = -1;
         assertThatThrownBy(() -> CODEC.decode(encoded)).isInstanceOf(IOException.class)
                 .hasMessageContaining("sides have numbers from 0 on");
+    }
+
+    /** Elements without bytes would cost the receiver memory and time, but the sender nothing. */
+    @Test
+    void refusesListsThatAnnounceMoreElementsThanTheyHaveBytes() {
+        RecordCodec<Empties> codec = RecordCodec.of(Empties.class);
+        for (byte[] encoded : new byte[][] {{0, 1, 0, 0}, {0, 0, 0, 2, 0}, {-1, -1, -1, -1}}) {
+            assertThatThrownBy(() -> codec.decode(encoded)).isInstanceOf(IOException.class)
+                    .hasMessageContaining("cut off");
+        }
     }
 
     /** Any bytes give a value or an {@link IOException}, however long the texts and lists that they announce. */

@@ -51,7 +51,7 @@ class PartitionTest {
                         .joinTimeout(TIMEOUT);
                 simulation.start(name, () -> {
                     try (Membership group = Membership.join(Transport.over(simulation.wire(name), config), membership,
-                            false)) {
+                            false, _ -> { })) {
                         group.await(group::isEnded, TIMEOUT);
                         if (group.failure() instanceof PeerLostException loss) {
                             losses.set(membership.preferredRank(), loss);

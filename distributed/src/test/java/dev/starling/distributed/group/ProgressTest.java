@@ -54,7 +54,7 @@ class ProgressTest {
                 throw new StackOverflowError("of the test");
             }
             return work();
-        }, () -> false, true, "background")) {
+        }, () -> false, true, "background", Progress.MAX_RELIEF_NS)) {
             assertThatThrownBy(() -> {
                 while (true) {
                     progress.doWork();
@@ -67,7 +67,7 @@ class ProgressTest {
 
     @Test
     void doesNoWorkOnceClosed() {
-        Progress progress = new Progress(transport, this::work, () -> false, true, "test");
+        Progress progress = new Progress(transport, this::work, () -> false, true, "test", Progress.MAX_RELIEF_NS);
         assertThat(progress.await(() -> works.get() > 0, LONG)).isTrue();
         progress.close();
         long before = works.get();

@@ -73,11 +73,11 @@ class FaultTest {
         assertThat(left.stream().filter(name -> launched.contains(name) || name.startsWith(own))).isEmpty();
     }
 
-    private Launcher.Builder training(String strategy, int processes) {
+    private Launcher training(String strategy, int processes) {
         return training(strategy, "aeron", processes, LIVENESS_TIMEOUT, TIMEOUT);
     }
 
-    private Launcher.Builder training(String strategy, String transport, int processes, Duration livenessTimeout,
+    private Launcher training(String strategy, String transport, int processes, Duration livenessTimeout,
             Duration timeout) {
         return Launcher.ofJava(TrainingProgram.class, strategy, transport, Long.toString(livenessTimeout.toMillis()),
                         Long.toString(timeout.toMillis()), stop.toString())
@@ -130,6 +130,18 @@ class FaultTest {
             eventually(() -> steps(2) > steps(1) + 20);
             assertSucceeds(launch);
             assertFinishedEqual(2, 0, 2);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"elastic", "gossip"})
+    void startsWithoutAWorkerThatIsKilledBeforeItJoins(String strategy) throws Exception {
+        try (Launch launch = started(training(strategy, 3).start())) {
+            eventually(() -> launch.pid(1) != 0);
+            Signals.send(launch.pid(1), Signals.KILL);
+            eventually(() -> steps(0) > 3 && steps(2) > 3);
+            assertThat(steps(1)).isZero();
+            assertSucceeds(launch);
         }
     }
 

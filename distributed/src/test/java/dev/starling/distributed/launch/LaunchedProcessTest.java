@@ -8,6 +8,7 @@ import dev.starling.transport.TransportException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -24,6 +25,7 @@ class LaunchedProcessTest {
     @Test
     void readsWhatTheLauncherSets() throws IOException {
         Path file = Files.writeString(dir.resolve("secret"), HEX + "\n");
+        Files.setPosixFilePermissions(file, PosixFilePermissions.fromString("rw-------"));
         Map<String, String> variables = Map.of("STARLING_RANK", "4", "STARLING_WORLD", "6", "STARLING_SERVERS", "2",
                 "STARLING_LOCAL_WORLD", "3", "STARLING_COORDINATOR", "node7:4711", "STARLING_COORDINATOR_RANK", "none",
                 "STARLING_SECRET_FILE", file.toString(), "STARLING_HOST", "node8", "STARLING_DIRECTORY", "/dev/shm/x",

@@ -44,15 +44,14 @@ class LauncherTest {
         eventually(() -> threads().isEmpty(), () -> "still there: " + threads());
     }
 
-    private Launcher.Builder shell(String script) {
+    private Launcher shell(String script) {
         return Launcher.of(List.of("/bin/sh", "-c", script, mark)).output(out, err).grace(Duration.ofSeconds(10));
     }
 
     @Test
-    void isIndependentOfItsBuilder() {
-        Launcher.Builder builder = shell("echo $STARLING_WORLD $MORE").processes(2).environment("MORE", "before");
-        Launcher launcher = builder.build();
-        builder.processes(3).environment("MORE", "after");
+    void isIndependentOfItsCopies() {
+        Launcher launcher = shell("echo $STARLING_WORLD $MORE").processes(2).environment("MORE", "before");
+        launcher.processes(3).environment("MORE", "after");
         assertThat(launcher.run()).isZero();
         assertThat(lines(out)).containsExactlyInAnyOrder("[0] 2 before", "[1] 2 before");
     }
@@ -320,8 +319,8 @@ class LauncherTest {
         return String.join("\n", launcher.inputReader().lines().sorted().toList());
     }
 
-    private LaunchException failure(Launcher.Builder builder) {
-        return catchThrowableOfType(LaunchException.class, builder::run);
+    private LaunchException failure(Launcher launcher) {
+        return catchThrowableOfType(LaunchException.class, launcher::run);
     }
 
     /** Returns the processes that this test's launches have started. */

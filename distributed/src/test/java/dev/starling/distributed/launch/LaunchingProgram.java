@@ -12,11 +12,11 @@ final class LaunchingProgram {
     }
 
     public static void main(String[] arguments) {
-        Launcher.Builder builder = Launcher.of(List.of(arguments)).processes(3).grace(Duration.ofSeconds(1));
+        Launcher launcher = Launcher.of(List.of(arguments)).processes(3).grace(Duration.ofSeconds(1));
         if (System.getenv("FORWARD") != null) {
-            builder.forwardSignals();
+            launcher = launcher.forwardSignals();
         }
-        try (Launch launch = builder.start()) {
+        try (Launch launch = launcher.start()) {
             System.out.println("directory " + launch.directory());
             System.exit(launch.await());
         } catch (LaunchException e) {

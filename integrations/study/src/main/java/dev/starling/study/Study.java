@@ -127,9 +127,9 @@ final class Study {
     }
 
     /** Spark starts its executors itself. */
-    private Launcher.Builder launcher(Setup setup, Path plan) {
+    private Launcher launcher(Setup setup, Path plan) {
         Class<?> main = setup == Setup.SPARK_2 ? SparkMember.class : Member.class;
-        Launcher.Builder launcher = Launcher.ofJava(main, plan.toString()).output(Launcher.Output.FIRST_RANK)
+        Launcher launcher = Launcher.ofJava(main, plan.toString()).output(Launcher.Output.FIRST_RANK)
                 .output(log, log);
         return setup.workers() == 1 || setup == Setup.SPARK_2 ? launcher
                 : launcher.processes(setup.workers() + setup.servers()).servers(setup.servers())

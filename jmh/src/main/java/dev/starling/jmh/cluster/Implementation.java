@@ -1,5 +1,6 @@
 package dev.starling.jmh.cluster;
 
+import dev.starling.transport.Protection;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
@@ -31,7 +32,28 @@ enum Implementation {
 
         @Override
         Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new StarlingMember(config(setting).sharedMemory(false), rank, world, directory);
+            return new StarlingMember(network(setting, Protection.PLAIN), rank, world, directory);
+        }
+    },
+    /** Starling's collectives over TCP as between hosts, with a checksum on each frame. */
+    STARLING_PLAIN("starling plain", Measure.ALL_REDUCE) {
+        @Override
+        Member join(String setting, int rank, int world, Path directory) throws Exception {
+            return new StarlingMember(network("tcp", Protection.PLAIN), rank, world, directory);
+        }
+    },
+    /** The same with authenticated frames. */
+    STARLING_AUTHENTICATED("starling authentic", Measure.ALL_REDUCE) {
+        @Override
+        Member join(String setting, int rank, int world, Path directory) throws Exception {
+            return new StarlingMember(network("tcp", Protection.AUTHENTICATED), rank, world, directory);
+        }
+    },
+    /** The same with encrypted frames: the default between hosts. */
+    STARLING_ENCRYPTED("starling encrypted", Measure.ALL_REDUCE) {
+        @Override
+        Member join(String setting, int rank, int world, Path directory) throws Exception {
+            return new StarlingMember(network("tcp", Protection.ENCRYPTED), rank, world, directory);
         }
     },
     /** Starling's messages and puts within a host. */
@@ -50,7 +72,7 @@ enum Implementation {
 
         @Override
         Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new TransportMember(config(setting).sharedMemory(false), rank, directory);
+            return new TransportMember(network(setting, Protection.PLAIN), rank, directory);
         }
     },
     /** Starling's strategies within a host. */
@@ -82,7 +104,7 @@ enum Implementation {
 
         @Override
         Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new TrainingMember(config("aeron").sharedMemory(false), setting, rank, world, directory);
+            return new TrainingMember(network("aeron", Protection.PLAIN), setting, rank, world, directory);
         }
     },
     /** PyTorch's Gloo. */
@@ -146,14 +168,16 @@ enum Implementation {
         return name().startsWith("STARLING");
     }
 
-    /** Returns whether this is a peer of one of Starling's implementations. */
+    /** Returns whether this is a peer of one of Starling's implementations, or what that is measured against. */
     boolean isPeerOf(Implementation ours) {
         return switch (ours) {
             case STARLING -> this == OPEN_MPI || this == GLOO;
             case STARLING_NETWORK -> this == OPEN_MPI_TCP || this == GLOO;
             case STARLING_MESSAGES -> this == OPEN_MPI || this == GRPC;
             case STARLING_NETWORK_MESSAGES -> this == OPEN_MPI_TCP || this == GRPC;
-            case STARLING_TRAINING, STARLING_NETWORK_TRAINING, GLOO, OPEN_MPI, OPEN_MPI_TCP, GRPC -> false;
+            case STARLING_AUTHENTICATED, STARLING_ENCRYPTED -> this == STARLING_PLAIN;
+            case STARLING_PLAIN, STARLING_TRAINING, STARLING_NETWORK_TRAINING, GLOO, OPEN_MPI, OPEN_MPI_TCP,
+                GRPC -> false;
         };
     }
 
@@ -199,6 +223,10 @@ enum Implementation {
             .filter(name -> Transport.providers().get(name) instanceof WireProvider provider
                 && provider.availability() instanceof WireProvider.Availability.Ready)
             .map(Variant::of).toList();
+    }
+
+    private static TransportConfig network(String provider, Protection protection) {
+        return config(provider).sharedMemory(false).protection(protection);
     }
 
     /** Returns a configuration in which members that are stopped while others are measured do not count as lost. */

@@ -2,12 +2,14 @@ package dev.starling.nn.checkpoint;
 
 import dev.starling.nn.Parameter;
 import java.io.IOException;
+import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -31,13 +33,15 @@ import org.jspecify.annotations.Nullable;
  * that process's files.
  */
 public final class Checkpoint {
+    private static final System.Logger LOG = System.getLogger("dev.starling.nn");
     private static final Pattern MANIFEST = Pattern.compile("step-(\\d{1,18})\\.json");
     private static final Pattern NAMED = Pattern.compile("\"(step-\\d{1,18}-[0-9a-f]{8}\\.safetensors|"
             + Part.NAME + ")\"");
     private static final Pattern DATA_OR_DRAFT = Pattern.compile("step-(\\d{1,18})(-[0-9a-f]{8})?"
             + "(\\.(safetensors|(safetensors|json)(\\.[0-9a-f]{8})?\\.tmp)|-\\d{1,9}\\.rows(\\.tmp)?)");
     private static final long MAX_MANIFEST_BYTES = 10_000_000;
-    private static final String REMEDY = "delete the manifest to resume from the previous checkpoint";
+    private static final String REMEDY = "delete the manifest, call skipDamaged() or pass --skip-damaged, "
+            + "to resume from the previous checkpoint";
 
     private final Path manifest;
     private final Path data;
@@ -181,6 +185,51 @@ public final class Checkpoint {
     public static Optional<Checkpoint> latest(Path directory) {
         List<Path> manifests = manifests(directory);
         return manifests.isEmpty() ? Optional.empty() : Optional.of(open(manifests.getLast()));
+    }
+
+    /**
+     * Returns the intact checkpoint of the highest step in a directory, if there is any checkpoint. The manifests of
+     * damaged checkpoints above it are renamed to {@code step-N.json.damaged}, with a warning in the log. The contents
+     * of {@link #parts} are not verified.
+     *
+     * @throws CheckpointException if all are damaged, or one cannot be read for another reason; no file is renamed then
+     */
+    public static Optional<Checkpoint> latestIntact(Path directory) {
+        List<CheckpointException> damages = new ArrayList<>();
+        for (Path manifest : manifests(directory).reversed()) {
+            try {
+                Checkpoint found = open(manifest);
+                setAside(manifests(directory), found.step, damages);
+                return Optional.of(found);
+            } catch (CheckpointException e) {
+                if (e.getCause() instanceof IOException && !(e.getCause() instanceof NoSuchFileException)) {
+                    throw e;
+                }
+                damages.add(e);
+            }
+        }
+        if (damages.isEmpty()) {
+            return Optional.empty();
+        }
+        throw damages.getFirst();
+    }
+
+    /** Renames the manifests of steps above an intact one, so that they do not count as the latest checkpoints. */
+    private static void setAside(List<Path> manifests, long intact, List<CheckpointException> damages) {
+        for (CheckpointException damage : damages) {
+            LOG.log(Level.WARNING, "{0}; resuming from step {1} instead", damage.getMessage(), Long.toString(intact));
+        }
+        for (Path manifest : manifests) {
+            if (stepOf(manifest) > intact) {
+                try {
+                    Files.move(manifest, manifest.resolveSibling(manifest.getFileName() + ".damaged"),
+                            StandardCopyOption.REPLACE_EXISTING);
+                } catch (IOException e) {
+                    throw new CheckpointException(manifest, "is damaged and cannot be renamed: " + e,
+                            "check the permissions of its directory", e);
+                }
+            }
+        }
     }
 
     /**

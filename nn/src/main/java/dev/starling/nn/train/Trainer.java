@@ -59,7 +59,7 @@ public final class Trainer {
         if (strategy.share().isOwn()) {
             state.ownData();
         }
-        state.resumeFrom(config.resume ? config.directory : null);
+        state.resumeFrom(config.resume ? config.directory : null, config.skipDamaged);
         writer = config.directory == null ? null : new CheckpointWriter(config.directory, config.keep);
         step = new TrainingStep(config.model, config.loss, config.optimizer, Generator.seeded(config.seed), strategy)
                 .precision(config.precision, scale);
@@ -292,6 +292,7 @@ public final class Trainer {
         /** Number of checkpoints to keep. */
         private int keep = 2;
         private boolean resume;
+        private boolean skipDamaged;
 
         private Builder(Layer model, Loss loss, Optimizer optimizer) {
             this.model = model;
@@ -401,6 +402,16 @@ public final class Trainer {
         public Builder resume() {
             resume = true;
             return this;
+        }
+
+        /**
+         * Resumes from the latest checkpoint that is intact, if there is one, instead of ending with an error when the
+         * latest is damaged; see {@link
+         * dev.starling.nn.checkpoint.Checkpoint#latestIntact}.
+         */
+        public Builder skipDamaged() {
+            skipDamaged = true;
+            return resume();
         }
 
         /** Returns a trainer with these settings. */

@@ -39,6 +39,7 @@ public final class TrainingState {
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
     /** Directory of the checkpoints to resume from, or {@code null} if this run starts from the beginning. */
     private @Nullable Path resumeDirectory;
+    private boolean skipDamaged;
     /** {@code null} if this process has not resumed. */
     private @Nullable Checkpoint source;
     private long seed;
@@ -109,9 +110,13 @@ public final class TrainingState {
         ownData = true;
     }
 
-    /** Sets the directory to resume from if it contains a checkpoint, or {@code null}. */
-    void resumeFrom(@Nullable Path directory) {
+    /**
+     * Sets the directory to resume from if it contains a checkpoint, or {@code null}, and whether damaged checkpoints
+     * are skipped.
+     */
+    void resumeFrom(@Nullable Path directory, boolean damagedAreSkipped) {
         resumeDirectory = directory;
+        skipDamaged = damagedAreSkipped;
     }
 
     /**
@@ -123,7 +128,8 @@ public final class TrainingState {
      */
     public void resume() {
         if (resumeDirectory != null && source == null) {
-            Checkpoint.latest(resumeDirectory).ifPresent(this::restore);
+            (skipDamaged ? Checkpoint.latestIntact(resumeDirectory) : Checkpoint.latest(resumeDirectory))
+                    .ifPresent(this::restore);
         }
     }
 

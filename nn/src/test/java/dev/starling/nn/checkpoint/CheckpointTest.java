@@ -17,6 +17,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -212,6 +213,40 @@ class CheckpointTest {
             Files.write(file, intact);
         }
         assertRestores(1, 2, 3);
+    }
+
+    @Test
+    void skipsDamagedCheckpointsIfThatIsAllowed() throws IOException {
+        assertThat(Checkpoint.latestIntact(directory)).isEmpty();
+        for (int step = 1; step <= 4; step++) {
+            weight.set(Tensor.of(new float[] {step, 0, 0}));
+            Checkpoint.save(directory, step, Map.of("w", weight), Map.of());
+        }
+        try (Stream<Path> files = Files.list(directory)) {
+            Path data = files.filter(f -> f.getFileName().toString().matches("step-0+3-.*safetensors")).findFirst()
+                    .orElseThrow();
+            Files.write(data, new byte[] {1, 2, 3});
+        }
+        Path manifest = directory.resolve("step-0000000004.json");
+        String whole = Files.readString(manifest);
+        Files.writeString(manifest, whole.substring(0, whole.length() / 2));
+        assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining("--skip-damaged");
+        Checkpoint intact = Checkpoint.latestIntact(directory).orElseThrow();
+        assertThat(intact.step()).isEqualTo(2);
+        assertRestores(2, 0, 0);
+        assertThat(directory.resolve("step-0000000003.json.damaged")).exists();
+        assertThat(directory.resolve("step-0000000004.json.damaged")).exists();
+    }
+
+    @Test
+    void changesNoFileIfAllCheckpointsAreDamaged() throws IOException {
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
+        Files.writeString(directory.resolve("step-0000000001.json"), "{");
+        String[] before = directory.toFile().list();
+        assertThatThrownBy(() -> Checkpoint.latestIntact(directory)).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining("step-0000000001.json");
+        assertThat(directory.toFile().list()).containsExactlyInAnyOrder(before);
     }
 
     @Test

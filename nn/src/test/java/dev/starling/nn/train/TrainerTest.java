@@ -176,6 +176,26 @@ class TrainerTest {
     }
 
     @Test
+    void resumesFromTheLatestIntactCheckpointIfThatIsAllowed(@TempDir Path directory) throws IOException {
+        run(directory, 7, false, 25, 1, false);
+        Files.writeString(directory.resolve("step-0000000025.json"), "{");
+        try (Sequential net = mlp(1); Optimizer sgd = Sgd.over(net).momentum(0.9).build();
+                DataLoader data = loader(bars(300, 1), 1)) {
+            Trainer.Builder builder = Trainer.of(net, Loss.crossEntropy(), sgd).data(data).checkpoints(directory)
+                    .epochs(4).listeners(new TrainingListener() {
+                        @Override
+                        public void stepEnded(Progress progress) {
+                            progress.stop();
+                        }
+                    });
+            assertThatThrownBy(builder.resume().build()::run).isInstanceOf(CheckpointException.class);
+            Trainer trainer = builder.skipDamaged().build();
+            trainer.run();
+            assertThat(trainer.progress().step()).isEqualTo(22);
+        }
+    }
+
+    @Test
     void refusesACheckpointOfOtherData(@TempDir Path directory) {
         run(directory, 0, false, 3, 1, false);
         try (Sequential net = mlp(1); Optimizer sgd = Sgd.over(net).momentum(0.9).build();

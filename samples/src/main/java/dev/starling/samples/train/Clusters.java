@@ -49,15 +49,13 @@ public final class Clusters {
      * Starts the coordinator if this process is the one that runs it. Closing the result waits for the members to
      * leave.
      */
-    static Resource coordinator(LaunchedProcess process, String transport, Coordinator.OnLoss onLoss,
-            Duration livenessTimeout) {
+    static Resource coordinator(LaunchedProcess process, TransportConfig config, Coordinator.OnLoss onLoss) {
         if (!process.runsCoordinator() || process.coordinator() == null) {
             return () -> { };
         }
-        TransportConfig config = config(process, transport, livenessTimeout);
         CoordinatorThread coordinator = open(process.coordinator(), config, process.world(), onLoss, 1);
         return () -> {
-            coordinator.awaitDone(livenessTimeout);
+            coordinator.awaitDone(config.livenessTimeout());
             coordinator.close();
         };
     }
@@ -101,18 +99,19 @@ public final class Clusters {
     }
 
     /** Joins the group of all launched processes. */
-    static Group join(LaunchedProcess process, String transport, Duration livenessTimeout) {
+    static Group join(LaunchedProcess process, TransportConfig config) {
         if (process.coordinator() == null) {
             throw new IllegalArgumentException("STARLING_RANK is set but STARLING_COORDINATOR is not: set "
                     + "it to the host:port of the coordinator");
         }
-        TransportConfig config = config(process, transport, livenessTimeout);
         return Group.join(GroupConfig.of(config, process.coordinator()).place(process.rank(), process.workers())
                 .joinTimeout(JOIN_TIMEOUT).timeout(TIMEOUT));
     }
 
-    private static TransportConfig config(LaunchedProcess process, String transport, Duration livenessTimeout) {
-        return TransportConfig.of(transport, process.secret()).at(process.host(), 0).directory(process.directory())
-                .livenessTimeout(livenessTimeout);
+    /** Returns the configuration of a process's transport. */
+    static TransportConfig config(LaunchedProcess process, TeamOptions options) {
+        return TransportConfig.of(options.transport, process.secret()).at(process.host(), 0)
+                .directory(process.directory()).livenessTimeout(options.livenessTimeout())
+                .protection(options.protection);
     }
 }

@@ -124,9 +124,9 @@ final class Team {
         run.threads(process.threads());
         run.place(process.localRank(), Math.max(1, process.localWorld() - process.servers()));
         Split split = process.isServer() ? null : run.load(directory);
-        try (Clusters.Resource coordinator = Clusters.coordinator(process, options.transport, options.onLoss(),
-                options.livenessTimeout());
-                Group group = Clusters.join(process, options.transport, options.livenessTimeout())) {
+        TransportConfig config = Clusters.config(process, options);
+        try (Clusters.Resource coordinator = Clusters.coordinator(process, config, options.onLoss());
+                Group group = Clusters.join(process, config)) {
             work(group, split, process.rank(), process.workers());
         }
     }

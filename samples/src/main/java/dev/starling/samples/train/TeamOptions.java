@@ -2,6 +2,7 @@ package dev.starling.samples.train;
 
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.transport.Protection;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Locale;
@@ -29,6 +30,10 @@ final class TeamOptions {
     @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
             description = "aeron, tcp or ucx between processes, or local for threads (default: ${DEFAULT-VALUE}).")
     String transport;
+
+    @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over aeron and tcp: "
+            + "encrypted, authenticated or plain, the same in all processes (default: encrypted).")
+    Protection protection = Protection.ENCRYPTED;
 
     @Option(names = "--elastic",
             description = "ring: continue with the other workers when one fails. gossip and ps always do, except ps "

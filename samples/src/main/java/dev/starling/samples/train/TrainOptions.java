@@ -53,6 +53,9 @@ final class TrainOptions {
     @Option(names = "--resume", description = "Resume from the latest checkpoint.")
     boolean resume;
 
+    @Option(names = "--skip-damaged", description = "Resume from the latest checkpoint that is intact.")
+    boolean skipDamaged;
+
     @Option(names = "--summary", description = "Print the network's layers first.")
     boolean summary;
 

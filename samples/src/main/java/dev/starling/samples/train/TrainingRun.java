@@ -180,6 +180,9 @@ final class TrainingRun {
         if (options.resume) {
             builder.resume();
         }
+        if (options.skipDamaged) {
+            builder.skipDamaged();
+        }
         if (captured) {
             builder.captured();
         }

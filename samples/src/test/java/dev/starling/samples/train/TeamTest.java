@@ -12,7 +12,9 @@ import dev.starling.nn.layer.Linear;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Split;
 import dev.starling.samples.digits.DigitRenderer;
+import dev.starling.transport.Protection;
 import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.file.Path;
@@ -97,6 +99,14 @@ class TeamTest {
     }
 
     @Test
+    void passesTheProtectionOfFramesToTheTransport() {
+        LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, "host:1", -1, Secret.random(), "host", null, 0);
+        assertThat(Clusters.config(me, parse("--strategy ring")).protection()).isEqualTo(Protection.ENCRYPTED);
+        assertThat(Clusters.config(me, parse("--strategy ring --protection authenticated")).protection())
+                .isEqualTo(Protection.AUTHENTICATED);
+    }
+
+    @Test
     void comparesItsOptionsWithThoseOfTheLauncher() {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, "host:1", -1, Secret.random(), "host", null, 0);
         assertThat(Team.problem(parse("--strategy ring"), me)).isNull();
@@ -110,8 +120,8 @@ class TeamTest {
     @ValueSource(strings = {"host:abc", "host", "host:", "host:0", "host:65536", "[::1]:x"})
     void namesTheVariableWithoutAValidPort(String coordinator) {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, coordinator, 0, Secret.random(), "host", null, 0);
-        assertThatThrownBy(() -> Clusters.coordinator(me, "aeron", Coordinator.OnLoss.END,
-                Clusters.LIVENESS_TIMEOUT).close())
+        assertThatThrownBy(() -> Clusters.coordinator(me, TransportConfig.of("aeron", me.secret()),
+                Coordinator.OnLoss.END).close())
                 .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("STARLING_COORDINATOR) must be "
                 + "host:port").hasMessageEndingWith("got " + coordinator);
     }

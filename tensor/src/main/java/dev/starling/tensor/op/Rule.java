@@ -3,6 +3,7 @@ package dev.starling.tensor.op;
 import static dev.starling.tensor.op.scalar.Scalar.operand;
 import static dev.starling.tensor.op.scalar.Scalar.parameter;
 
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Scalar;
 import java.util.List;
@@ -33,9 +34,6 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
      */
     double coefficient(int parameter, double rate, long step);
 
-    /** Returns whether no setting is infinite or NaN; one that is would spoil all elements. */
-    boolean isFinite();
-
     /** Returns whether the parameters of the formula depend on the number of the step. */
     default boolean countsSteps() {
         return false;
@@ -56,13 +54,32 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
         return getClass().getSimpleName();
     }
 
+    private static void require(boolean holds, String setting, double value, String range) {
+        if (!holds) {
+            throw TensorException.argument("optimiser rule", setting + " must be " + range + ", got " + value,
+                    "check the settings of the optimiser");
+        }
+    }
+
+    private static void requireDecay(String setting, double value) {
+        require(value >= 0 && value < 1, setting, value, "in [0, 1)");
+    }
+
+    private static void requireNotNegative(String setting, double value) {
+        require(value >= 0 && value < Double.POSITIVE_INFINITY, setting, value, "at least 0 and finite");
+    }
+
+    private static void requireFinite(String setting, double value) {
+        require(Double.isFinite(value), setting, value, "finite");
+    }
+
     /**
      * Gradient descent: {@code g += weightDecay·p; v = momentum·v + (1 - dampening)·g; p -= rate·(nesterov ? g +
      * momentum·v : v)}. Without momentum there is no velocity. (Sutskever et al., 2013)
      *
-     * @param momentum 0 for none
-     * @param dampening of the gradient in the velocity
-     * @param weightDecay L2 penalty
+     * @param momentum in [0, 1), 0 for none
+     * @param dampening of the gradient in the velocity, finite
+     * @param weightDecay L2 penalty, at least 0
      * @param nesterov whether to use Nesterov momentum
      */
     record Sgd(double momentum, double dampening, double weightDecay, boolean nesterov) implements Rule {
@@ -71,6 +88,13 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
         private static final Formula DESCENT = Formula.of(DECAYED.fma(parameter(0), operand(0)));
         private static final Formula MOMENTUM = withVelocity(false);
         private static final Formula NESTEROV = withVelocity(true);
+
+        /** Throws {@link TensorException} for a setting out of its range. */
+        public Sgd {
+            requireDecay("momentum", momentum);
+            requireFinite("dampening", dampening);
+            requireNotNegative("weightDecay", weightDecay);
+        }
 
         private static Formula withVelocity(boolean nesterov) {
             Scalar velocity = DECAYED.fma(parameter(3), operand(2).mul(parameter(2)));
@@ -97,11 +121,6 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
                 default -> 1 - dampening;
             };
         }
-
-        @Override
-        public boolean isFinite() {
-            return Double.isFinite(momentum + dampening + weightDecay);
-        }
     }
 
     /**
@@ -109,16 +128,24 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
      * to the gradient or, decoupled, shrinks the parameter by {@code rate·weightDecay} first. (Kingma and Ba, 2014;
      * Loshchilov and Hutter, 2017)
      *
-     * @param beta1 decay of the mean
-     * @param beta2 decay of the square
-     * @param epsilon avoids division by 0
-     * @param weightDecay strength of the decay
+     * @param beta1 decay of the mean, in [0, 1)
+     * @param beta2 decay of the square, in [0, 1)
+     * @param epsilon avoids division by 0; at least 0
+     * @param weightDecay strength of the decay, at least 0
      * @param decoupled whether the decay is decoupled, as in AdamW
      */
     record Adam(double beta1, double beta2, double epsilon, double weightDecay, boolean decoupled) implements Rule {
         private static final List<String> MOMENTS = List.of("mean", "square");
         private static final Formula PLAIN = formula(false);
         private static final Formula DECOUPLED = formula(true);
+
+        /** Throws {@link TensorException} for a setting out of its range. */
+        public Adam {
+            requireDecay("beta1", beta1);
+            requireDecay("beta2", beta2);
+            requireNotNegative("epsilon", epsilon);
+            requireNotNegative("weightDecay", weightDecay);
+        }
 
         /**
          * Weight decay either shrinks the parameter or is added to the gradient. One formula for both would add 0 times
@@ -160,11 +187,6 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
         }
 
         @Override
-        public boolean isFinite() {
-            return Double.isFinite(beta1 + beta2 + epsilon + weightDecay);
-        }
-
-        @Override
         public boolean countsSteps() {
             return true;
         }
@@ -173,13 +195,20 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
     /**
      * {@code g += weightDecay·p; s += g²; p -= rate·g/(√s + ε)}. (Duchi, Hazan and Singer, 2011)
      *
-     * @param epsilon avoids division by 0
-     * @param weightDecay L2 penalty
-     * @param initial the sum before the first step
+     * @param epsilon avoids division by 0; at least 0
+     * @param weightDecay L2 penalty, at least 0
+     * @param initial the sum before the first step, at least 0
      */
     record Adagrad(double epsilon, double weightDecay, double initial) implements Rule {
         private static final List<String> SUM = List.of("sum");
         private static final Formula FORMULA = divided();
+
+        /** Throws {@link TensorException} for a setting out of its range. */
+        public Adagrad {
+            requireNotNegative("epsilon", epsilon);
+            requireNotNegative("weightDecay", weightDecay);
+            requireNotNegative("initial", initial);
+        }
 
         private static Formula divided() {
             Scalar g = operand(0).fma(parameter(1), operand(1));
@@ -200,11 +229,6 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
         @Override
         public double coefficient(int parameter, double rate, long step) {
             return parameter == 0 ? -rate : parameter == 1 ? weightDecay : epsilon;
-        }
-
-        @Override
-        public boolean isFinite() {
-            return Double.isFinite(epsilon + weightDecay + initial);
         }
     }
 }

@@ -61,7 +61,7 @@ public sealed interface Update extends Op {
             case Assign _ -> true;
             case Blend o -> Double.isFinite(o.decay + o.weight);
             case RunningStatistics o -> Double.isFinite(o.weight + o.epsilon + o.unbiased);
-            case Step o -> Double.isFinite(o.rate) && o.rule.isFinite();
+            case Step o -> Double.isFinite(o.rate);
         };
     }
 

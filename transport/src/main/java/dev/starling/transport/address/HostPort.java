@@ -47,6 +47,21 @@ public final class HostPort {
     }
 
     /**
+     * Returns why no socket can listen at an address.
+     *
+     * @param cause names the problem: the address is in use, or it cannot be assigned
+     * @param remedy for an address that is not of this machine
+     */
+    public static TransportException unbound(InetSocketAddress socket, Exception cause, String remedy) {
+        String host = socket.getAddress().getHostAddress();
+        return String.valueOf(cause.getMessage()).contains("assign")
+                ? new TransportException(TransportException.Problem.ARGUMENT, host
+                        + " is not an address of this machine", remedy, cause)
+                : new TransportException(TransportException.Problem.IN_USE, "port " + socket.getPort()
+                        + " is in use at " + host, "choose another port, or 0 for any that is free", cause);
+    }
+
+    /**
      * Looks a host up.
      *
      * @throws TransportException if it is unknown

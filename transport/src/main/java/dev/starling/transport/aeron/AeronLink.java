@@ -88,6 +88,15 @@ final class AeronLink implements Link {
         return Wire.BACK_PRESSURED;
     }
 
+    @Override
+    public boolean hasRoom(int length) {
+        if (closed || !connected || disconnected) {
+            return true;
+        }
+        long window = publication.availableWindow();
+        return window < 0 || window >= length || !publication.isConnected();
+    }
+
     private void disconnect() {
         disconnected = true;
         disconnectedNs = System.nanoTime();

@@ -1,6 +1,9 @@
 package dev.starling.transport.aeron;
 
+import static dev.starling.transport.TransportException.require;
+
 import dev.starling.transport.TransportException;
+import dev.starling.transport.option.WireOptions;
 import dev.starling.transport.spi.WireConfig;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -10,11 +13,8 @@ import java.nio.channels.DatagramChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.Map;
 import java.util.Set;
-import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
-import org.agrona.SystemUtil;
 
 /**
  * Settings of a wire, validated. Sizes are in bytes.
@@ -40,6 +40,7 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
     static final int MAX_MTU = 65_504;
     static final int TERMS = 3;
 
+    private static final int MAX = Integer.MAX_VALUE;
     private static final int BEST_SOCKET_BUFFER = 4 << 20;
     private static final int DEFAULT_TERM = 2 << 20;
     private static final int MIN_TERM = 256 << 10;
@@ -54,22 +55,18 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
             "socketBuffer", "ipc", "linger");
 
     static AeronSettings of(WireConfig config) {
-        Map<String, String> options = config.options();
-        for (String name : options.keySet()) {
-            require(NAMES.contains(name), "the aeron transport has no option '" + name + "'", "its options are "
-                    + String.join(", ", new TreeSet<>(NAMES)));
-        }
+        WireOptions options = WireOptions.of(config, "aeron", NAMES);
         int maxBuffer = maxSocketBuffer();
-        int mtu = size(options, "mtu", Math.min(interfaceMtu(config.host()), maxBuffer / ALIGNMENT * ALIGNMENT));
-        int term = size(options, "term", DEFAULT_TERM);
-        int socketBuffer = size(options, "socketBuffer", maxBuffer);
-        Path driver = options.containsKey("driver") ? Path.of(options.get("driver")).toAbsolutePath() : null;
+        int mtu = options.size("mtu", Math.min(interfaceMtu(config.host()), maxBuffer / ALIGNMENT * ALIGNMENT), MAX);
+        int term = options.size("term", DEFAULT_TERM, MAX);
+        int socketBuffer = options.size("socketBuffer", maxBuffer, MAX);
+        String driver = options.values().get("driver");
         AeronSettings settings = new AeronSettings(
-                config.directory() == null ? WireDirectory.defaultBase() : config.directory().toAbsolutePath(), driver,
-                size(options, "threads", 0), mtu, term, size(options, "ipcTerm", DEFAULT_TERM),
-                size(options, "window", Math.min(socketBuffer, term / 2)), socketBuffer,
-                flag(options, "ipc", config.sharedMemory()),
-                Duration.ofMillis(size(options, "linger", 500)),
+                config.directory() == null ? WireDirectory.defaultBase() : config.directory().toAbsolutePath(),
+                driver == null ? null : Path.of(driver).toAbsolutePath(), options.size("threads", 0, MAX), mtu, term,
+                options.size("ipcTerm", DEFAULT_TERM, MAX),
+                options.size("window", Math.min(socketBuffer, term / 2), MAX), socketBuffer,
+                options.flag("ipc", config.sharedMemory()), Duration.ofMillis(options.size("linger", 500, MAX)),
                 Math.max(MIN_LIVENESS_NS, 2 * config.livenessTimeout().toNanos()));
         settings.check(maxBuffer);
         return settings;
@@ -122,28 +119,6 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
         return (long) TERMS * Math.max(term, ipcTerm);
     }
 
-    private static int size(Map<String, String> options, String name, int defaultValue) {
-        String value = options.get(name);
-        if (value == null) {
-            return defaultValue;
-        }
-        long size = -1;
-        try {
-            size = SystemUtil.parseSize(name, value);
-        } catch (NumberFormatException e) {
-            require(false, name + " must be a number, such as 65504 or 4m, got " + value, "");
-        }
-        require(size >= 0 && size <= Integer.MAX_VALUE, "0 <= " + name + " <= " + Integer.MAX_VALUE
-                + " must hold, got " + value, "");
-        return (int) size;
-    }
-
-    private static boolean flag(Map<String, String> options, String name, boolean defaultValue) {
-        String value = options.getOrDefault(name, Boolean.toString(defaultValue));
-        require(value.equals("true") || value.equals("false"), name + " must be true or false, got " + value, "");
-        return Boolean.parseBoolean(value);
-    }
-
     /** Returns the maximum payload that the interface of a local address carries in one datagram. */
     private static int interfaceMtu(String host) {
         try {
@@ -191,11 +166,5 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
         return new TransportException(TransportException.Problem.NO_ROOM, directory + " is full: " + what,
                 "free space, enlarge it (mount -o remount,size=1g /dev/shm; for a container --shm-size=1g), choose "
                         + "another directory, or set a smaller term and ipcTerm", cause);
-    }
-
-    private static void require(boolean holds, String relation, String remedy) {
-        if (!holds) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, relation, remedy);
-        }
     }
 }

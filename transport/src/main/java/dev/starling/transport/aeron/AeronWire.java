@@ -18,6 +18,7 @@ import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.net.BindException;
 import java.net.DatagramSocket;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.SocketException;
 import java.nio.file.Files;
@@ -133,7 +134,7 @@ final class AeronWire implements Wire {
             }
         } catch (AeronException e) {
             if (String.valueOf(e.getMessage()).contains("already in use")) {
-                throw inUse(endpoint, e); // By another process that began to listen after the check.
+                throw HostPort.unbound(endpoint, e, ""); // By another process that began to listen after the check.
             }
             throw new TransportException(Problem.UNAVAILABLE, "Aeron cannot listen at " + HostPort.format(endpoint)
                     + ": " + e.getMessage(), "choose another host or port, or 0 for any", e);
@@ -226,6 +227,12 @@ final class AeronWire implements Wire {
     }
 
     @Override
+    public boolean leavesHost(String peer) {
+        InetAddress at = HostPort.parse(peer).getAddress();
+        return !settings.ipc() || !at.isLoopbackAddress() && !at.equals(HostPort.parse(address).getAddress());
+    }
+
+    @Override
     public int poll(Inbox to, int limit) {
         checkOpen();
         inbox = to;
@@ -314,19 +321,11 @@ final class AeronWire implements Wire {
         try (DatagramSocket probe = new DatagramSocket(null)) {
             probe.bind(endpoint);
         } catch (BindException e) {
-            boolean foreign = String.valueOf(e.getMessage()).contains("assign");
-            throw foreign ? new TransportException(Problem.ARGUMENT, endpoint.getAddress().getHostAddress()
-                    + " is not an address of this machine", "use one at which peers reach it", e)
-                    : inUse(endpoint, e);
+            throw HostPort.unbound(endpoint, e, "use one at which peers reach it");
         } catch (SocketException e) {
             throw new TransportException(Problem.ARGUMENT, "cannot listen at " + HostPort.format(endpoint) + ": " + e,
                     "", e);
         }
-    }
-
-    private static TransportException inUse(InetSocketAddress endpoint, Exception cause) {
-        return new TransportException(Problem.IN_USE, "port " + endpoint.getPort() + " is in use at "
-                + endpoint.getAddress().getHostAddress(), "choose another port, or 0 for any that is free", cause);
     }
 
     /**
@@ -354,20 +353,13 @@ final class AeronWire implements Wire {
             return;
         }
         closed = true;
-        try {
+        AeronDriver own = driver;
+        try (directory; own) {
             if (client != null && !client.isClosed()) {
                 List.copyOf(links).forEach(AeronLink::close);
                 flush();
                 sendGoodbye();
                 client.close();
-            }
-        } finally {
-            try {
-                if (driver != null) {
-                    driver.close();
-                }
-            } finally {
-                directory.close();
             }
         }
     }

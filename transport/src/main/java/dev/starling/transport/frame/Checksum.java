@@ -5,7 +5,7 @@ import org.agrona.DirectBuffer;
 /**
  * XXH64: a 64-bit hash that runs at memory speed in plain Java and takes a seed. (Collet, xxHash specification 0.1.1)
  * Seeded with a session's key, it distinguishes frames of that session from corrupted and foreign ones. It is not a
- * cipher: a network on which attackers can both read and forge packets needs a tunnel.
+ * cipher: frames that attackers can both read and forge need encryption, or a tunnel.
  */
 public final class Checksum {
     private static final long P1 = 0x9E3779B185EBCA87L;

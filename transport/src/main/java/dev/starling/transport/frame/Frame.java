@@ -17,6 +17,9 @@ import org.agrona.MutableDirectBuffer;
  * 24 checksum  i64   XXH64 of all other bytes, seeded with the session's key; with 0 in HELLO, CHALLENGE, REFUSAL
  * </pre>
  *
+ * <p>Between hosts, frames after the handshake have the number of a nonce instead of the checksum, and a tag at their
+ * end; all behind these 32 bytes may be encrypted.
+ *
  * <p>The header of a PUT has 40 more bytes: region i64, token i64, offset i64, immediate i64, operation i32, flags i32.
  * The checksum chains the header, the extra bytes of a PUT, and the body; a body of 256 bytes or more is represented by
  * its length and CRC-32C, that of a PUT with the flag PUT_BARE by nothing.
@@ -80,20 +83,15 @@ public final class Frame {
     private static final int SESSION = 8;
     private static final int SEQUENCE = 16;
     private static final short MAGIC = (short) 0x5354;
-    private static final byte VERSION = 1;
+    private static final byte VERSION = 2;
     private static final int CHECKSUM = 24;
 
     private Frame() { }
 
-    /** Writes a header. The rest of the head, up to {@code headLength}, must already be in place. */
+    /** Writes a header with a checksum. The rest of the head, up to {@code headLength}, must already be in place. */
     public static void seal(BodyChecksum bodies, MutableDirectBuffer head, int headLength, byte type, long session,
             long sequence, long key, DirectBuffer body, int bodyOffset, int bodyLength) {
-        head.putShort(0, MAGIC, ORDER);
-        head.putByte(VERSION_AT, VERSION);
-        head.putByte(TYPE, type);
-        head.putInt(LENGTH, headLength + bodyLength, ORDER);
-        head.putLong(SESSION, session, ORDER);
-        head.putLong(SEQUENCE, sequence, ORDER);
+        putHeader(head, type, session, sequence, headLength + bodyLength);
         long sum = Checksum.of(key, head, 0, CHECKSUM);
         if (headLength > HEADER) {
             sum = Checksum.of(sum, head, HEADER, headLength - HEADER);
@@ -102,6 +100,26 @@ public final class Frame {
             sum = bodies.of(sum, body, bodyOffset, bodyLength);
         }
         head.putLong(CHECKSUM, sum, ORDER);
+    }
+
+    /** Writes a header but for its last 8 bytes, the checksum or the number of the nonce. */
+    public static void putHeader(MutableDirectBuffer head, byte type, long session, long sequence, int length) {
+        head.putShort(0, MAGIC, ORDER);
+        head.putByte(VERSION_AT, VERSION);
+        head.putByte(TYPE, type);
+        head.putInt(LENGTH, length, ORDER);
+        head.putLong(SESSION, session, ORDER);
+        head.putLong(SEQUENCE, sequence, ORDER);
+    }
+
+    /** Writes the number of the nonce of a frame that is protected. */
+    public static void putNonce(MutableDirectBuffer head, long nonce) {
+        head.putLong(CHECKSUM, nonce, ORDER);
+    }
+
+    /** Returns the number of the nonce of a frame that is protected. */
+    public static long nonce(DirectBuffer buffer, int offset) {
+        return buffer.getLong(offset + CHECKSUM, ORDER);
     }
 
     private static boolean isBare(DirectBuffer head, int at) {
@@ -143,6 +161,11 @@ public final class Frame {
     /** Returns the type. */
     public static byte type(DirectBuffer buffer, int offset) {
         return buffer.getByte(offset + TYPE);
+    }
+
+    /** Returns the length of the whole frame in bytes. */
+    public static int length(DirectBuffer buffer, int offset) {
+        return buffer.getInt(offset + LENGTH, ORDER);
     }
 
     /** Returns the number that the receiver gave to the session. */

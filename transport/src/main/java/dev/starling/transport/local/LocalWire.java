@@ -1,6 +1,7 @@
 package dev.starling.transport.local;
 
 import dev.starling.transport.TransportException;
+import dev.starling.transport.option.WireOptions;
 import dev.starling.transport.spi.Backoff;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
@@ -8,6 +9,7 @@ import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.WireConfig;
 import java.nio.ByteBuffer;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import org.agrona.DirectBuffer;
@@ -41,10 +43,7 @@ final class LocalWire implements Wire {
     }
 
     static LocalWire open(WireConfig config) {
-        config.options().keySet().stream().findFirst().ifPresent(name -> {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "the local transport has no option '"
-                    + name + "'", "it has no options at all");
-        });
+        WireOptions.of(config, "local", Set.of());
         String address = config.port() == 0 ? "thread-" + COUNT.incrementAndGet() : "port-" + config.port();
         LocalWire wire = new LocalWire(address, OPEN.size() + 1);
         if (OPEN.putIfAbsent(address, wire) != null) {
@@ -104,14 +103,14 @@ final class LocalWire implements Wire {
         @Override
         public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
                 int bodyLength) {
+            if (closed) {
+                return Wire.CLOSED;
+            }
             if (peer == null) {
                 peer = OPEN.get(address);
                 if (peer == null) {
                     return Wire.NOT_CONNECTED;
                 }
-            }
-            if (closed) {
-                return Wire.CLOSED;
             }
             if (peer.closed) {
                 return own.size() > 0 ? Wire.BACK_PRESSURED : Wire.CLOSED;

@@ -26,12 +26,10 @@ public record Conditions(Duration latency, Duration jitter, double loss, Duratio
 
     /** Checks the values. */
     public Conditions {
-        if (latency.isNegative() || jitter.isNegative() || retransmission.isNegative() || bytesPerSecond <= 0
-                || windowBytes <= 0
-                || !isShare(loss) || !isShare(backPressure) || !isShare(copies) || !isShare(noise)) {
-            throw new TransportException(TransportException.Problem.ARGUMENT,
-                    "durations >= 0, bytes > 0 and 0 <= shares < 1 must hold", "change the simulated conditions");
-        }
+        TransportException.require(!latency.isNegative() && !jitter.isNegative() && !retransmission.isNegative()
+                && bytesPerSecond > 0 && windowBytes > 0
+                && isShare(loss) && isShare(backPressure) && isShare(copies) && isShare(noise),
+                "durations >= 0, bytes > 0 and 0 <= shares < 1 must hold", "change the simulated conditions");
     }
 
     /** Returns a copy with another latency and jitter. */

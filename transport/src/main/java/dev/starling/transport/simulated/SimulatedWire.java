@@ -47,9 +47,7 @@ final class SimulatedWire implements Wire {
 
     @Override
     public Link open(String peer) {
-        if (peer.isEmpty()) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "an address has a name", "");
-        }
+        TransportException.require(!peer.isEmpty(), "an address has a name", "");
         return new SimulatedLink(this, peer);
     }
 

@@ -14,6 +14,14 @@ public interface Link extends AutoCloseable {
             int bodyLength);
 
     /**
+     * Returns false if {@link #offer} would have no room now for a message of a length in bytes, as far as the link
+     * knows without an attempt: saves the work of making a message that cannot be sent.
+     */
+    default boolean hasRoom(int length) {
+        return true;
+    }
+
+    /**
      * Sends one message as {@link #offer} does, but may read the body, which is native memory, until it calls
      * {@code release}: now, in a later {@link Wire#poll}, or never if the wire is closed before. It calls it only if it
      * returns {@link Wire#SENT}.

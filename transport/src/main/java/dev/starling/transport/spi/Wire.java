@@ -97,6 +97,15 @@ public interface Wire extends AutoCloseable {
         return null;
     }
 
+    /**
+     * Returns whether messages to and from an address may travel over a network in which others can read and change
+     * them; then the layer above protects them. False if they stay on this host, or if the wire is meant for networks
+     * that only trusted hosts can reach.
+     */
+    default boolean leavesHost(String peer) {
+        return false;
+    }
+
     /** Returns whether a peer may be able to map this process's memory; false in a simulation. */
     default boolean mapsMemory() {
         return true;

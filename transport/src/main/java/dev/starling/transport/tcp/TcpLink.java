@@ -91,6 +91,11 @@ final class TcpLink implements Link {
     }
 
     @Override
+    public boolean hasRoom(int length) {
+        return state != State.CONNECTED || queue.reserve(Unit.messageUnit(length)) >= 0;
+    }
+
+    @Override
     public int offerInPlace(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
             int bodyLength, Runnable release) {
         if (state != State.CONNECTED) {

@@ -101,16 +101,11 @@ final class TcpWire implements Wire {
     }
 
     private static TransportException failure(InetSocketAddress bind, IOException e) {
-        String host = bind.getAddress().getHostAddress();
-        if (!(e instanceof BindException)) {
-            return new TransportException(Problem.UNAVAILABLE, "cannot listen at " + bind + ": " + e,
-                    "allow this process to use the network, and to open more files (ulimit -n)", e);
-        }
-        return String.valueOf(e.getMessage()).contains("assign")
-                ? new TransportException(Problem.ARGUMENT, host + " is not an address of this machine",
-                        "use one at which peers reach it, or name one of this machine with the option bind", e)
-                : new TransportException(Problem.IN_USE, "port " + bind.getPort() + " is in use at " + host,
-                        "choose another port, or 0 for any that is free", e);
+        return e instanceof BindException
+                ? HostPort.unbound(bind, e, "use one at which peers reach it, or name one of this machine with the "
+                        + "option bind")
+                : new TransportException(Problem.UNAVAILABLE, "cannot listen at " + bind + ": " + e,
+                        "allow this process to use the network, and to open more files (ulimit -n)", e);
     }
 
     static ProtocolFamily family(InetAddress address) {
@@ -160,6 +155,11 @@ final class TcpWire implements Wire {
     /** Returns whether a peer runs on this machine, judging by its address. */
     private boolean isLocal(InetSocketAddress peer) {
         return peer.getAddress().isLoopbackAddress() || peer.getAddress().equals(settings.bind().getAddress());
+    }
+
+    @Override
+    public boolean leavesHost(String peer) {
+        return !settings.sharedMemory() || !isLocal(HostPort.parse(peer));
     }
 
     @Override

@@ -1,13 +1,13 @@
 package dev.starling.transport.ucx;
 
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_SHORT;
+
+import dev.starling.transport.system.SystemCall;
 import java.io.IOException;
 import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.SymbolLookup;
-import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 import java.net.Socket;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
@@ -78,17 +78,17 @@ final class HostSockets {
             for (int i = 0; i < names.length; i++) {
                 names[i] = arena.allocateFrom(UNPACED[i]);
             }
-            MemorySegment room = isGranted() ? arena.allocateFrom(ValueLayout.JAVA_INT, sendBytes) : null;
+            MemorySegment room = isGranted() ? arena.allocateFrom(JAVA_INT, sendBytes) : null;
             MemorySegment here = arena.allocate(SOCKET_ADDRESS_BYTES, Integer.BYTES);
             MemorySegment there = arena.allocate(SOCKET_ADDRESS_BYTES, Integer.BYTES);
-            MemorySegment length = arena.allocate(ValueLayout.JAVA_INT);
+            MemorySegment length = arena.allocate(JAVA_INT);
             for (Path path : descriptors) {
                 String target = target(path);
                 if (!target.startsWith("socket:") || others.contains(target)) {
                     continue;
                 }
                 int descriptor = Integer.parseInt(path.getFileName().toString());
-                if (Calls.option(descriptor, SOCKET, TYPE, here, length) && here.get(ValueLayout.JAVA_INT, 0) == STREAM
+                if (Calls.option(descriptor, SOCKET, TYPE, here, length) && here.get(JAVA_INT, 0) == STREAM
                         && Calls.address(Calls.OWN_ADDRESS, descriptor, here, length)
                         && Calls.address(Calls.PEERS_ADDRESS, descriptor, there, length) && isSameHost(here, there)) {
                     if (room != null) {
@@ -134,62 +134,37 @@ final class HostSockets {
     }
 
     private static boolean isSameHost(MemorySegment here, MemorySegment there) {
-        short family = here.get(ValueLayout.JAVA_SHORT, 0);
-        return family == there.get(ValueLayout.JAVA_SHORT, 0) && switch (family) {
+        short family = here.get(JAVA_SHORT, 0);
+        return family == there.get(JAVA_SHORT, 0) && switch (family) {
             case INET -> here.asSlice(4, 4).mismatch(there.asSlice(4, 4)) == -1;
             case INET6 -> here.asSlice(8, 16).mismatch(there.asSlice(8, 16)) == -1;
             default -> false;
         };
     }
 
-    /** Functions of the C library for which Java has no method. */
+    /** Functions of the C library. */
     private static final class Calls {
-        static final MethodHandle OWN_ADDRESS = address("getsockname");
-        static final MethodHandle PEERS_ADDRESS = address("getpeername");
-        private static final MethodHandle OPTION = handle("getsockopt", FunctionDescriptor.of(ValueLayout.JAVA_INT,
-                ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.ADDRESS,
-                ValueLayout.ADDRESS));
-        private static final MethodHandle SET_OPTION = handle("setsockopt", FunctionDescriptor.of(ValueLayout.JAVA_INT,
-                ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.ADDRESS,
-                ValueLayout.JAVA_INT));
-
-        private static MethodHandle address(String name) {
-            return handle(name, FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.ADDRESS,
-                    ValueLayout.ADDRESS));
-        }
-
-        private static MethodHandle handle(String name, FunctionDescriptor type) {
-            Linker linker = Linker.nativeLinker();
-            SymbolLookup library = linker.defaultLookup();
-            return linker.downcallHandle(library.findOrThrow(name), type);
-        }
+        static final SystemCall OWN_ADDRESS = SystemCall.of("getsockname", JAVA_INT, ADDRESS, ADDRESS);
+        static final SystemCall PEERS_ADDRESS = SystemCall.of("getpeername", JAVA_INT, ADDRESS, ADDRESS);
+        private static final SystemCall OPTION = SystemCall.of("getsockopt", JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS,
+                ADDRESS);
+        private static final SystemCall SET_OPTION = SystemCall.of("setsockopt", JAVA_INT, JAVA_INT, JAVA_INT, ADDRESS,
+                JAVA_INT);
 
         /** Reads an address; returns whether the descriptor is a socket that has one. */
-        static boolean address(MethodHandle which, int descriptor, MemorySegment into, MemorySegment length) {
-            length.set(ValueLayout.JAVA_INT, 0, SOCKET_ADDRESS_BYTES);
-            try {
-                return (int) which.invokeExact(descriptor, into, length) == 0;
-            } catch (Throwable e) {
-                throw new IllegalStateException(e);
-            }
+        static boolean address(SystemCall which, int descriptor, MemorySegment into, MemorySegment length) {
+            length.set(JAVA_INT, 0, SOCKET_ADDRESS_BYTES);
+            return which.call(descriptor, into, length) == 0;
         }
 
         /** Reads an option of 4 bytes at most; returns whether the descriptor has it. */
         static boolean option(int descriptor, int level, int option, MemorySegment into, MemorySegment length) {
-            length.set(ValueLayout.JAVA_INT, 0, Integer.BYTES);
-            try {
-                return (int) OPTION.invokeExact(descriptor, level, option, into, length) == 0;
-            } catch (Throwable e) {
-                throw new IllegalStateException(e);
-            }
+            length.set(JAVA_INT, 0, Integer.BYTES);
+            return OPTION.call(descriptor, level, option, into, length) == 0;
         }
 
         static boolean setOption(int descriptor, int level, int option, MemorySegment value, long length) {
-            try {
-                return (int) SET_OPTION.invokeExact(descriptor, level, option, value, (int) length) == 0;
-            } catch (Throwable e) {
-                throw new IllegalStateException(e);
-            }
+            return SET_OPTION.call(descriptor, level, option, value, (int) length) == 0;
         }
     }
 }

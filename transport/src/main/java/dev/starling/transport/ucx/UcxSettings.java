@@ -1,5 +1,7 @@
 package dev.starling.transport.ucx;
 
+import static dev.starling.transport.TransportException.require;
+
 import dev.starling.transport.TransportException;
 import dev.starling.transport.address.HostPort;
 import dev.starling.transport.spi.WireConfig;
@@ -158,11 +160,5 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
         }
         int bytes = Integer.parseInt(size.replaceAll("\\D", "")) * (size.contains("k") ? 1024 : 1);
         return Math.clamp(Integer.highestOneBit(Math.max(1, bytes - 1)), 32 << 10, UcxWire.MAX_MESSAGE);
-    }
-
-    private static void require(boolean holds, String what, String remedy) {
-        if (!holds) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, what, remedy);
-        }
     }
 }

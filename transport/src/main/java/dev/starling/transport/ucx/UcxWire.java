@@ -171,8 +171,7 @@ final class UcxWire implements Wire, RemoteWrites {
                     .setConnectionHandler(connectionRequests::add));
         } catch (UcxException e) {
             if (e.getStatus() == UcsConstants.STATUS.UCS_ERR_BUSY) {
-                throw new TransportException(TransportException.Problem.IN_USE, "port " + config.port() + " of "
-                        + config.host() + " is in use", "choose another port, or 0 for any that is free", e);
+                throw HostPort.unbound(local, e, "");
             }
             throw new TransportException(TransportException.Problem.ARGUMENT, "cannot listen at " + local + ": "
                     + e.getMessage(), "give an address of this machine that UCX's network devices have", e);
@@ -340,10 +339,8 @@ final class UcxWire implements Wire, RemoteWrites {
     @Override
     public Registration register(MemorySegment memory) {
         checkOpen();
-        if (!memory.isNative() || memory.byteSize() == 0) {
-            throw new TransportException(TransportException.Problem.ARGUMENT,
-                    "only native memory of at least 1 byte can be registered, got " + memory, "");
-        }
+        TransportException.require(memory.isNative() && memory.byteSize() > 0,
+                "only native memory of at least 1 byte can be registered, got " + memory, "");
         UcxRegistration registration = new UcxRegistration(context, memory, registered::remove);
         registered.add(registration);
         return registration;

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.FrameForge;
 import dev.starling.transport.MemoryRegion;
+import dev.starling.transport.Protection;
 import dev.starling.transport.RemoteRegion;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
@@ -104,7 +105,7 @@ class SecurityContractTest {
     void refusesAStrangerAndNotifiesIt() {
         try (Attack attack = new Attack()) {
             Member stranger = attack.cluster.member(c -> new TransportConfig(c.provider(), Secret.random(), c.host(),
-                    c.port(), c.directory(), c.sharedMemory(), c.livenessTimeout(), c.options()));
+                    c.port(), c.directory(), c.sharedMemory(), c.livenessTimeout(), c.protection(), c.options()));
             Endpoint toHub = stranger.transport.connect(attack.hub.transport.address(), new byte[0]);
             Endpoint toStranger = attack.hub.transport.connect(stranger.transport.address(), new byte[0]);
             attack.cluster.await(() -> toHub.state() == Endpoint.State.REFUSED
@@ -115,6 +116,16 @@ class SecurityContractTest {
             assertThat(stranger.transport.counters().refusedStrangers()).isPositive();
             assertThat(toHub.send(WORD, 0, 4)).isEqualTo(Endpoint.CLOSED);
             attack.checkUndisturbed();
+        }
+    }
+
+    @Test
+    void hidesMessagesWhereItEncrypts() {
+        try (Attack attack = new Attack()) {
+            attack.checkUndisturbed();
+            boolean readable = attack.tap.recorded.stream()
+                    .anyMatch(frame -> new String(frame, StandardCharsets.ISO_8859_1).contains("word"));
+            assertThat(readable).isEqualTo(setting.protectionInUse() != Protection.ENCRYPTED);
         }
     }
 
@@ -298,11 +309,7 @@ class SecurityContractTest {
                 byte[] noise = new byte[1 + random.nextInt(random.nextInt(10) == 0 ? 4000 : 150)];
                 random.nextBytes(noise);
                 if (noise.length >= 32 && i % 2 == 0) {
-                    UnsafeBuffer frame = new UnsafeBuffer(noise);
-                    frame.putShort(0, (short) 0x5354);
-                    frame.putByte(2, (byte) 1);
-                    frame.putByte(3, (byte) random.nextInt(12));
-                    frame.putInt(4, noise.length);
+                    FrameForge.putStart(noise, (byte) random.nextInt(12));
                 }
                 attack.inject(noise);
             }

@@ -1,5 +1,6 @@
 package dev.starling.transport.contract;
 
+import dev.starling.transport.Protection;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
@@ -21,13 +22,20 @@ import java.util.stream.Stream;
  * @param name for reports
  * @param provider of the wire
  * @param sharedMemory whether processes may write into each other's memory
+ * @param protection of frames between hosts; without shared memory, also of those within the host
  * @param options of the wire
  */
-record Setting(String name, String provider, boolean sharedMemory, Map<String, String> options) {
+record Setting(String name, String provider, boolean sharedMemory, Protection protection,
+        Map<String, String> options) {
     /**
      * One thread closes the peers one after the other, so they cannot acknowledge the last messages: do not wait long.
      */
     private static final Map<String, String> QUICK = Map.of("linger", "25", "term", "512k", "ipcTerm", "512k");
+
+    /** Creates a setting with the protection that is the default. */
+    Setting(String name, String provider, boolean sharedMemory, Map<String, String> options) {
+        this(name, provider, sharedMemory, Protection.ENCRYPTED, options);
+    }
 
     /** Returns all settings. */
     static Stream<Setting> all() {
@@ -36,9 +44,13 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
                 new Setting("simulated", "simulated", true, Map.of()),
                 new Setting("aeron", "aeron", true, Map.of()),
                 new Setting("aeron over UDP", "aeron", false, QUICK),
+                new Setting("aeron over UDP, authenticated", "aeron", false, Protection.AUTHENTICATED, QUICK),
+                new Setting("aeron over UDP, plain", "aeron", false, Protection.PLAIN, QUICK),
                 new Setting("aeron over UDP in small datagrams", "aeron", false, with(QUICK, "mtu", "1408")),
                 new Setting("tcp", "tcp", true, Map.of()),
-                new Setting("tcp without shared memory", "tcp", false, Map.of()),
+                new Setting("tcp, encrypted", "tcp", false, Map.of()),
+                new Setting("tcp, authenticated", "tcp", false, Protection.AUTHENTICATED, Map.of()),
+                new Setting("tcp, plain", "tcp", false, Protection.PLAIN, Map.of()),
                 new Setting("ucx", "ucx", true, Map.of()),
                 new Setting("ucx over TCP", "ucx", false, Map.of("tls", "tcp")));
     }
@@ -47,6 +59,11 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
         Map<String, String> more = new HashMap<>(options);
         more.put(name, value);
         return more;
+    }
+
+    /** Returns how frames are protected: processes that share memory are on one host. */
+    Protection protectionInUse() {
+        return (provider.equals("tcp") || provider.equals("aeron")) && !sharedMemory ? protection : Protection.PLAIN;
     }
 
     boolean isSimulated() {
@@ -90,7 +107,7 @@ record Setting(String name, String provider, boolean sharedMemory, Map<String, S
 
         TransportConfig config(Secret secret) {
             TransportConfig config = TransportConfig.of(setting.provider, secret).sharedMemory(setting.sharedMemory)
-                    .directory(directory).livenessTimeout(LIVENESS_TIMEOUT);
+                    .protection(setting.protection).directory(directory).livenessTimeout(LIVENESS_TIMEOUT);
             for (Map.Entry<String, String> option : setting.options.entrySet()) {
                 config = config.option(option.getKey(), option.getValue());
             }

@@ -81,6 +81,11 @@ final class Tap implements Wire {
     }
 
     @Override
+    public boolean leavesHost(String peer) {
+        return wire.leavesHost(peer);
+    }
+
+    @Override
     public void onProof() {
         wire.onProof();
     }

@@ -14,6 +14,8 @@ public final class CollectiveCall {
     /** Maximum length in bytes of the UTF-8 text that is sent to peers; the rest is cut off. */
     public static final int MAX_TEXT = 1000;
 
+    private static final long LINE = 64;
+
     private final Kind kind;
     private final DType dtype;
     private final ReduceOp op;
@@ -124,6 +126,22 @@ public final class CollectiveCall {
     /** Returns the number of bytes on each rank. */
     public long bytes() {
         return count * dtype.bytes();
+    }
+
+    /**
+     * Returns the byte at which a chunk begins, or the number of bytes for the number of chunks.
+     *
+     * @param equal whether chunks have equal lengths; otherwise they have similar lengths and start on cache lines
+     */
+    public static long start(long bytes, int chunks, boolean equal, int chunk) {
+        if (chunk == chunks) {
+            return bytes;
+        }
+        if (equal) {
+            return bytes / chunks * chunk;
+        }
+        long lines = (bytes + LINE - 1) / LINE;
+        return Math.min(bytes, lines * chunk / chunks * LINE);
     }
 
     /** Returns a hash by which ranks compare their calls. */

@@ -1,5 +1,7 @@
 package dev.starling.distributed.collective.network;
 
+import dev.starling.distributed.collective.call.CollectiveCall;
+
 /**
  * Iterates over the pieces that one rank sends or receives around a ring. The elements are divided into chunks and each
  * chunk into pieces; in step s a rank sends the chunk that it received in step s - 1. The pieces of a chunk form
@@ -9,8 +11,6 @@ package dev.starling.distributed.collective.network;
  * between two steps.
  */
 final class PieceCursor {
-    private static final long LINE = 64;
-
     private long pieceBytes;
     private long bytes;
     private int chunks;
@@ -80,14 +80,7 @@ final class PieceCursor {
     }
 
     private long start(int chunk) {
-        if (chunk == chunks) {
-            return bytes;
-        }
-        if (equal) {
-            return bytes / chunks * chunk;
-        }
-        long lines = (bytes + LINE - 1) / LINE;
-        return Math.min(bytes, lines * chunk / chunks * LINE);
+        return CollectiveCall.start(bytes, chunks, equal, chunk);
     }
 
     /** Advances to the next step that has a piece, if there is one. */

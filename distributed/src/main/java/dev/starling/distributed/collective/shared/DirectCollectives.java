@@ -26,7 +26,6 @@ public final class DirectCollectives implements Algorithm {
     public static final long CONTROL_BYTES = DirectControl.BYTES;
 
     private static final long PIECE = 64 << 10;
-    private static final long LINE = 64;
     private static final int SMALL = 4 << 10;
 
     private final int rank;
@@ -203,14 +202,8 @@ public final class DirectCollectives implements Algorithm {
 
     /** Returns the byte at which a rank's share begins. */
     private long start(int share) {
-        if (share == world) {
-            return call.bytes();
-        }
-        if (call.kind() == Kind.REDUCE_SCATTER || call.kind() == Kind.ALL_GATHER) {
-            return call.bytes() / world * share;
-        }
-        long lines = (call.bytes() + LINE - 1) / LINE;
-        return Math.min(call.bytes(), lines * share / world * LINE);
+        boolean equal = call.kind() == Kind.REDUCE_SCATTER || call.kind() == Kind.ALL_GATHER;
+        return CollectiveCall.start(call.bytes(), world, equal, share);
     }
 
     private enum State {

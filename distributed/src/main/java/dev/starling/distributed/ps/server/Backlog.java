@@ -29,13 +29,10 @@ final class Backlog {
         return waiting.isEmpty();
     }
 
-    /** Offers requests to the core until the ring is full again; returns the number accepted. */
-    int drainTo(ServerCore core) {
-        int n = 0;
+    /** Offers requests to the core until the ring is full again. */
+    void drainTo(ServerCore core) {
         while (!waiting.isEmpty() && core.offer(waiting.peek().bytes, 0, waiting.peek().length)) {
             free.push(waiting.remove());
-            n++;
         }
-        return n;
     }
 }

@@ -1,5 +1,6 @@
 package dev.starling.distributed.ps.server;
 
+import java.nio.ByteBuffer;
 import java.util.Arrays;
 
 /**
@@ -11,6 +12,8 @@ final class Clocks {
     static final byte AWAITED = 0;
     static final byte ACTIVE = 1;
     static final byte LEFT = 2;
+    /** Bytes in which {@link #write} writes a clock: worker, state, session, count, clock. */
+    static final int BYTES = 32;
 
     final int workers;
     final byte[] states;
@@ -38,6 +41,21 @@ final class Clocks {
 
     boolean knows(int slot, long session) {
         return states[slot] == ACTIVE && sessions[slot] == session;
+    }
+
+    /** Writes the clock of a worker. */
+    void write(int unit, int worker, ByteBuffer into) {
+        int slot = slot(unit, worker);
+        into.putInt(worker).putInt(states[slot]).putLong(sessions[slot]).putLong(counts[slot]).putLong(clocks[slot]);
+    }
+
+    /** Replaces the clock of a worker by one that {@link #write} has written. */
+    void read(int unit, ByteBuffer from) {
+        int slot = slot(unit, from.getInt());
+        states[slot] = (byte) from.getInt();
+        sessions[slot] = from.getLong();
+        counts[slot] = from.getLong();
+        clocks[slot] = from.getLong();
     }
 
     /** Admits a worker in a new session, with the clock of the slowest worker. */

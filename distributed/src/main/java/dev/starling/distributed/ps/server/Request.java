@@ -1,7 +1,5 @@
 package dev.starling.distributed.ps.server;
 
-import dev.starling.distributed.ps.store.Journal;
-import dev.starling.distributed.ps.store.JournalEntry;
 import dev.starling.distributed.ps.wire.Message;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -11,13 +9,15 @@ import java.util.Arrays;
 import org.agrona.DirectBuffer;
 
 /** A slot of the ring: a request on its way through the stages, its journal record and its replies. */
-final class Request implements JournalEntry {
+final class Request {
     /** The bits of positive infinity: the smallest magnitude that is not finite. */
     private static final int INFINITY = 0x7F80_0000;
 
     private final ByteBuffer raw;
     private final FloatBuffer rawFloats;
     private final LongBuffer rawKeys;
+    /** Its number in the ring. */
+    long at;
     int length;
 
     // Set by decode.
@@ -41,7 +41,7 @@ final class Request implements JournalEntry {
     // Set by apply.
     /** Number of the journal record, or 0 if there is none. */
     long record;
-    /** One of the record kinds of {@link Journal}. */
+    /** One of the kinds of the journal. */
     int recordKind;
     /** Whether a snapshot was just written, so that the journal starts a new file. */
     boolean rotate;
@@ -51,13 +51,8 @@ final class Request implements JournalEntry {
     int recorded;
     int stride;
     float[] rows;
-    /** Worker clocks that the request has changed, with their new values. */
-    int movedCount;
-    final int[] moved;
-    final byte[] movedStates;
-    final long[] movedSessions;
-    final long[] movedCounts;
-    final long[] movedClocks;
+    /** The clocks that the request has changed, as {@link Clocks#write} has written them. */
+    final ByteBuffer moved;
 
     int status;
     int replies;
@@ -76,11 +71,7 @@ final class Request implements JournalEntry {
         keys = new long[blockLength / 2];
         rows = new float[0];
         weights = new float[blockLength];
-        moved = new int[workers];
-        movedStates = new byte[workers];
-        movedSessions = new long[workers];
-        movedCounts = new long[workers];
-        movedClocks = new long[workers];
+        moved = ByteBuffer.allocate(workers * Clocks.BYTES).order(ByteOrder.LITTLE_ENDIAN);
         replyTo = new int[workers];
         replySession = new long[workers];
         replySequence = new long[workers];
@@ -106,10 +97,9 @@ final class Request implements JournalEntry {
     void decode(Shard shard) {
         kind = 0;
         record = 0;
-        recordKind = Journal.CLOCKS;
         rotate = false;
         recorded = 0;
-        movedCount = 0;
+        moved.clear();
         replies = 0;
         weightsCount = 0;
         status = Message.DONE;
@@ -189,26 +179,6 @@ final class Request implements JournalEntry {
         return max < INFINITY;
     }
 
-    /** Adds a worker's clock to the record. */
-    void move(Clocks clocks, int ofWorker) {
-        int slot = clocks.slot(unit, ofWorker);
-        moved[movedCount] = ofWorker;
-        movedStates[movedCount] = clocks.states[slot];
-        movedSessions[movedCount] = clocks.sessions[slot];
-        movedCounts[movedCount] = clocks.counts[slot];
-        movedClocks[movedCount++] = clocks.clocks[slot];
-    }
-
-    @Override
-    public int recordLength() {
-        int payload = switch (recordKind) {
-            case Journal.GRADIENT, Journal.WEIGHTS, Journal.KEPT -> 4 * recorded;
-            case Journal.ROWS -> recorded * (8 + 4 * stride);
-            default -> 0;
-        };
-        return (Journal.RECORD_HEADER + movedCount * Journal.MOVED + payload + 7) / 8 * 8;
-    }
-
     void reply(int to, long toSession, long toSequence) {
         replyTo[replies] = to;
         replySession[replies] = toSession;
@@ -224,82 +194,5 @@ final class Request implements JournalEntry {
         if (keys.length < n) {
             keys = Arrays.copyOf(keys, n);
         }
-    }
-
-    // ---- for the journal ----
-
-    @Override
-    public long record() {
-        return record;
-    }
-
-    @Override
-    public int recordKind() {
-        return recordKind;
-    }
-
-    @Override
-    public int unit() {
-        return unit;
-    }
-
-    @Override
-    public double rate() {
-        return recordKind == Journal.KEPT ? steps : rate;
-    }
-
-    @Override
-    public int recorded() {
-        return recorded;
-    }
-
-    @Override
-    public int stride() {
-        return recordKind == Journal.KEPT ? slot : stride;
-    }
-
-    @Override
-    public float[] gradient() {
-        return gradient;
-    }
-
-    @Override
-    public long[] keys() {
-        return keys;
-    }
-
-    @Override
-    public float[] rows() {
-        return rows;
-    }
-
-    @Override
-    public int movedCount() {
-        return movedCount;
-    }
-
-    @Override
-    public int[] moved() {
-        return moved;
-    }
-
-    @Override
-    public byte[] movedStates() {
-        return movedStates;
-    }
-
-    @Override
-    public long[] movedSessions() {
-        return movedSessions;
-    }
-
-    @Override
-    public long[] movedCounts() {
-        return movedCounts;
-    }
-
-    @Override
-    public long[] movedClocks() {
-        return movedClocks;
     }
 }

@@ -33,14 +33,10 @@ final class RowTasks {
             case RowRequest.Action _ when task != null && !task.state().isOver() -> task.cancel();
             case RowRequest.Save save -> {
                 if (PART.matcher(save.file().getFileName().toString()).matches()) {
-                    RowTask started = new RowTask(requested, save.file());
-                    task = core.save(started, save.file(), save.step()) ? started : null;
+                    task = core.save(requested, save.file(), save.step());
                 }
             }
-            case RowRequest.Restore restore -> {
-                task = new RowTask(requested, restore.parts().getFirst().path());
-                core.restore(task, restore.parts());
-            }
+            case RowRequest.Restore restore -> task = core.restore(requested, restore.parts());
         }
     }
 

@@ -10,11 +10,8 @@ import com.lmax.disruptor.dsl.Disruptor;
 import com.lmax.disruptor.dsl.ProducerType;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
-import dev.starling.distributed.ps.store.Journal;
-import dev.starling.distributed.ps.store.JournalReader;
 import dev.starling.distributed.ps.store.RowRequest;
 import dev.starling.distributed.ps.store.RowSaver;
-import dev.starling.distributed.ps.store.RowState;
 import dev.starling.distributed.ps.store.RowTask;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
@@ -67,6 +64,8 @@ final class ServerCore implements AutoCloseable {
     private final FloatBuffer replyFloats;
     private final UnsafeBuffer replyBuffer;
     private final boolean holdsEarlier;
+    /** Name of the thread of a task with rows, or {@code null} if the caller's thread does it. */
+    private final String rowsThread;
     private long journalBytes;
     /** The save that the next cut starts. */
     private volatile RowSaver saving;
@@ -154,6 +153,7 @@ final class ServerCore implements AutoCloseable {
                 .asFloatBuffer();
         replyBuffer = new UnsafeBuffer(reply);
         requestCapacity = Message.HEADER + 4 * plan.blockLength();
+        rowsThread = config.ringSize() == 0 ? null : "starling-ps-" + shard.server() + "-rows";
         if (config.ringSize() == 0) {
             only = new Request(plan.blockLength(), plan.workers());
             disruptor = null;
@@ -211,22 +211,37 @@ final class ServerCore implements AutoCloseable {
             // Too long for a valid request: an empty one in its place is refused and counted.
             return offer(buffer, offset, 0);
         }
-        if (only != null) {
-            only.receive(buffer, offset, length);
-            process();
-            return true;
+        Request request = claim();
+        if (request != null) {
+            request.receive(buffer, offset, length);
+            publish(request);
         }
-        long at = claim();
-        if (at < 0) {
-            return false;
-        }
-        ring.get(at).receive(buffer, offset, length);
-        ring.publish(at);
-        return true;
+        return request != null;
     }
 
-    /** Runs all stages in the calling thread. */
-    private void process() {
+    /** Returns a request for new contents, or {@code null} if the ring is full. */
+    private Request claim() {
+        if (only != null) {
+            return only;
+        }
+        try {
+            if (ring.hasAvailableCapacity(1)) {
+                long at = ring.tryNext();
+                ring.get(at).at = at;
+                return ring.get(at);
+            }
+        } catch (InsufficientCapacityException others) {
+            // handled like a ring that was full before
+        }
+        return null;
+    }
+
+    /** Passes a request to the stages, or runs all of them in the calling thread. */
+    private void publish(Request request) {
+        if (only == null) {
+            ring.publish(request.at);
+            return;
+        }
         try {
             only.decode(shard);
             applyStage.onEvent(only, 0, true);
@@ -238,30 +253,22 @@ final class ServerCore implements AutoCloseable {
         }
     }
 
-    private long claim() {
-        try {
-            return ring.hasAvailableCapacity(1) ? ring.tryNext() : -1;
-        } catch (InsufficientCapacityException others) {
-            return -1;
-        }
-    }
-
     /**
      * Removes a worker from one unit, which may release workers that wait for it; returns false if the ring is full.
      */
     boolean leave(int worker, int unit) {
+        return process(Message.LEAVE, worker, unit);
+    }
+
+    /** Adds an internal request; returns false if the ring is full. */
+    private boolean process(int kind, int worker, int unit) {
         check();
-        if (only != null) {
-            only.internal(Message.LEAVE, worker, unit);
-            process();
-            return true;
+        Request request = claim();
+        if (request != null) {
+            request.internal(kind, worker, unit);
+            publish(request);
         }
-        long at = claim();
-        if (at >= 0) {
-            ring.get(at).internal(Message.LEAVE, worker, unit);
-            ring.publish(at);
-        }
-        return at >= 0;
+        return request != null;
     }
 
     /** Writes a snapshot, and waits until it is on the disk. */
@@ -271,59 +278,42 @@ final class ServerCore implements AutoCloseable {
 
     /** Processes an internal request, and waits until its changes are on the disk. */
     private void perform(int kind) {
-        if (only != null) {
-            only.internal(kind, 0, 0);
-            process();
-            return;
-        }
         long deadline = System.nanoTime() + config.deadline().toNanos();
-        long at;
-        while ((at = claim()) < 0) {
+        Request request;
+        while ((request = claim()) == null) {
             pause(deadline);
         }
-        ring.get(at).internal(kind, 0, 0);
-        ring.publish(at);
+        long at = request.at;
+        request.internal(kind, 0, 0);
+        publish(request);
         await(replyStage, at);
     }
 
     // ---- tasks with rows; one at a time ----
 
     /**
-     * Starts to save all rows as they are between two requests; returns false if the ring is full.
+     * Starts to save all rows as they are between two requests.
      *
      * @param file to be written
-     * @param step written to the file's header
+     * @return the task, or {@code null} if the ring is full
      */
-    boolean save(RowTask newTask, Path file, long step) {
-        check();
-        task = newTask;
-        saving = new RowSaver(newTask, file, step, only == null);
-        if (only != null) {
-            only.internal(Message.CUT, 0, 0);
-            process();
-        } else {
-            long at = claim();
-            if (at < 0) {
-                return false;
-            }
-            ring.get(at).internal(Message.CUT, 0, 0);
-            ring.publish(at);
-        }
-        return true;
+    RowTask save(long id, Path file, long step) {
+        saving = new RowSaver(id, file, step);
+        task = saving;
+        return process(Message.CUT, 0, 0) ? task : null;
     }
 
     /** Starts to fill tables with rows of a checkpoint, unless they have rows of this run. */
-    void restore(RowTask newTask, List<RowRequest.Source> parts) {
+    RowTask restore(long id, List<RowRequest.Source> parts) {
         check();
-        task = newTask;
-        RowTask.Body body = shard.hasRows() ? _ -> new RowState.Restored(0, "")
-                : shard.restoring(parts, () -> perform(Message.ROWS_READY));
-        newTask.begin(body, only != null ? null : "starling-ps-" + shard.server() + "-rows");
+        task = shard.restoring(id, parts, () -> perform(Message.ROWS_READY));
+        task.begin(rowsThread);
+        return task;
     }
 
     private void await(EventHandler<Request> stage, long at) {
         long deadline = System.nanoTime() + config.deadline().toNanos();
-        while (disruptor.getSequenceValueFor(stage) < at) {
+        while (only == null && disruptor.getSequenceValueFor(stage) < at) {
             pause(deadline);
         }
     }
@@ -379,11 +369,11 @@ final class ServerCore implements AutoCloseable {
             }
             if (e.kind == Message.CUT) {
                 awaitJournal(at);
-                shard.cut(saving);
+                shard.cut(saving, rowsThread);
             }
             shard.apply(e);
             if (e.record != 0) {
-                journalBytes += e.recordLength();
+                journalBytes += Journal.length(e);
             }
         }
 

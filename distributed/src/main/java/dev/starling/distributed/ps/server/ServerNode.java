@@ -26,6 +26,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Predicate;
 import java.util.stream.Stream;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.ControlledMessageHandler;
@@ -211,15 +212,16 @@ public final class ServerNode {
 
     /** Stops waiting for workers that never joined and are not members of the group; they may still join later. */
     private void vacateAbsent() {
-        boolean complete = group.view().members().stream().filter(member -> !member.isServer())
-                .map(member -> group.endpoint(member.id())).allMatch(each -> each == null || isWorker(each));
-        if (complete) {
+        if (haveSessions(_ -> true, _ -> true)) {
             Arrays.stream(workers).filter(WorkerSession::isAwaited).forEach(WorkerSession::vacate);
         }
     }
 
-    private boolean isWorker(Endpoint endpoint) {
-        return Arrays.stream(workers).anyMatch(worker -> worker.endpoint() == endpoint);
+    /** Returns whether each worker in the group, of those with some connections, has a session in some state. */
+    private boolean haveSessions(Predicate<Endpoint> of, Predicate<WorkerSession> state) {
+        return group.view().members().stream().filter(member -> !member.isServer())
+                .map(member -> group.endpoint(member.id())).allMatch(each -> each == null || !of.test(each)
+                        || Arrays.stream(workers).anyMatch(worker -> worker.endpoint() == each && state.test(worker)));
     }
 
     /** Returns whether a member of a synchronous run was lost before the first worker was done. */
@@ -252,15 +254,12 @@ public final class ServerNode {
     }
 
     private boolean sendFailure(Endpoint to, DistributedException why) {
-        if (why instanceof PeerLostException loss) {
-            if (!send(to, membership.message(loss))) {
-                return false;
-            }
-        } else {
-            refuse(to, why.getMessage());
+        boolean sent = why instanceof PeerLostException loss ? send(to, membership.message(loss))
+                : refuse(to, why.getMessage());
+        if (sent) {
+            notified.add(to);
         }
-        notified.add(to);
-        return true;
+        return sent;
     }
 
     /** Sends worker 0 changes of its task with rows, and all workers a sign of progress at intervals. */
@@ -285,17 +284,7 @@ public final class ServerNode {
         if (membership == null && group.failure() != null && !group.isCoordinatorLost()) {
             return false;
         }
-        for (Member member : group.view().members()) {
-            Endpoint endpoint = group.endpoint(member.id());
-            boolean memberDone = endpoint == null || !endpoint.isConnected() || member.isServer();
-            for (int w = 0; !memberDone && w < workers.length; w++) {
-                memberDone = workers[w].endpoint() == endpoint && workers[w].isDone(group.transport(), core.units());
-            }
-            if (!memberDone) {
-                return false;
-            }
-        }
-        return true;
+        return haveSessions(Endpoint::isConnected, worker -> worker.isDone(group.transport(), core.units()));
     }
 
     private ControlledMessageHandler.Action sendReply(int type, DirectBuffer buffer, int offset, int length) {
@@ -498,8 +487,12 @@ public final class ServerNode {
         }
     }
 
-    private void refuse(Endpoint to, String why) {
-        LOG.log(Level.WARNING, "server {0} refused a worker: {1}", number, why);
-        send(to, new SessionMessage.Refused(why));
+    /** Sends why a worker is refused; returns false if the link has no room for it. */
+    private boolean refuse(Endpoint to, String why) {
+        boolean sent = send(to, new SessionMessage.Refused(why));
+        if (sent) {
+            LOG.log(Level.WARNING, "server {0} refused a worker: {1}", number, why);
+        }
+        return sent;
     }
 }

@@ -3,7 +3,6 @@ package dev.starling.distributed.ps.server;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.store.CheckedFile;
 import dev.starling.distributed.ps.store.EmbeddingRows;
-import dev.starling.distributed.ps.store.Journal;
 import dev.starling.distributed.ps.store.RowRequest;
 import dev.starling.distributed.ps.store.RowRestorer;
 import dev.starling.distributed.ps.store.RowSaver;
@@ -88,11 +87,6 @@ final class Shard implements AutoCloseable {
         return unit < blocks ? ready[unit] : hasRows;
     }
 
-    /** Returns whether tables have their initial rows. Safe from any thread. */
-    boolean hasRows() {
-        return hasRows;
-    }
-
     private int slotsOf(int unit) {
         return plan.dense().get(layout.get(unit).parameter()).rule().slots().size();
     }
@@ -114,6 +108,7 @@ final class Shard implements AutoCloseable {
 
     /** Applies a request, and stores in it the journal record to write and the replies to send. */
     void apply(Request e) {
+        e.recordKind = Journal.CLOCKS;
         switch (e.kind) {
             case Message.JOIN -> join(e);
             case Message.PUSH, Message.PUSH_ROWS -> push(e);
@@ -139,7 +134,7 @@ final class Shard implements AutoCloseable {
             if (gathering != null) {
                 gathering.clear(slot);
             }
-            e.move(clocks, e.worker);
+            clocks.write(e.unit, e.worker, e.moved);
             e.record = ++sequence;
         }
         if (e.unit >= blocks && e.worker == 0 && !hasRows) {
@@ -169,7 +164,7 @@ final class Shard implements AutoCloseable {
             return;
         }
         clocks.leave(slot);
-        e.move(clocks, e.worker);
+        clocks.write(e.unit, e.worker, e.moved);
         e.record = ++sequence;
         if (gathering != null) {
             gathering.clear(slot);
@@ -219,7 +214,7 @@ final class Shard implements AutoCloseable {
                 }
                 clocks.counts[slot]++;
                 clocks.clocks[slot] += last ? 1 : 0;
-                e.move(clocks, e.worker);
+                clocks.write(e.unit, e.worker, e.moved);
                 e.record = ++sequence;
             }
         }
@@ -281,7 +276,7 @@ final class Shard implements AutoCloseable {
                 clocks.clocks[slot]++;
                 clocks.waiting[slot] = true;
                 gathering.clear(slot);
-                e.move(clocks, w);
+                clocks.write(unit, w, e.moved);
             }
         }
         e.record = e.record == 0 ? ++sequence : e.record;
@@ -345,13 +340,13 @@ final class Shard implements AutoCloseable {
     // ---- checkpoints ----
 
     /** Starts to write all rows as they are now. The journal must be on the disk. */
-    void cut(RowSaver saving) {
-        saving.begin(plan, server, tables, sequence);
+    void cut(RowSaver saving, String threadName) {
+        saving.begin(plan, server, tables, sequence, threadName);
     }
 
-    /** Returns a task that another thread runs, before {@link #hasRows}, to fill the tables from a checkpoint. */
-    RowRestorer restoring(List<RowRequest.Source> parts, Runnable whenDone) {
-        return new RowRestorer(plan, server, tables, parts, whenDone);
+    /** Returns a task for another thread: fills the tables from a checkpoint unless they have rows of this run. */
+    RowRestorer restoring(long id, List<RowRequest.Source> parts, Runnable whenDone) {
+        return new RowRestorer(id, plan, server, tables, parts, hasRows, whenDone);
     }
 
     // ---- recovery ----
@@ -370,14 +365,11 @@ final class Shard implements AutoCloseable {
     void replay(ByteBuffer r) {
         int unit = r.getInt(Journal.UNIT);
         int count = r.getInt(Journal.COUNT);
-        int at = Journal.RECORD_HEADER;
-        for (int i = r.getInt(Journal.MOVED_COUNT); i > 0; i--, at += Journal.MOVED) {
-            int slot = clocks.slot(unit, r.getInt(at));
-            clocks.states[slot] = (byte) r.getInt(at + 4);
-            clocks.sessions[slot] = r.getLong(at + 8);
-            clocks.counts[slot] = r.getLong(at + 16);
-            clocks.clocks[slot] = r.getLong(at + 24);
+        r.position(Journal.RECORD_HEADER);
+        for (int i = r.getInt(Journal.MOVED_COUNT); i > 0; i--) {
+            clocks.read(unit, r);
         }
+        int at = r.position();
         switch (r.getInt(Journal.KIND)) {
             case Journal.GRADIENT -> {
                 versions[unit]++;

@@ -23,6 +23,8 @@ public final class CheckedFile implements Closeable {
     private final Path temporary;
     private final FileChannel file;
     private final CRC32C crc = new CRC32C();
+    /** While reading, how many bytes of the buffer the checksum contains. */
+    private int summed;
     private final ByteBuffer buffer = ByteBuffer.allocateDirect(BUFFER).order(ByteOrder.LITTLE_ENDIAN);
 
     private CheckedFile(Path path, Path temporary, FileChannel file) {
@@ -31,7 +33,8 @@ public final class CheckedFile implements Closeable {
         this.file = file;
     }
 
-    static void forceDirectory(Path directory) throws IOException {
+    /** Forces the entries of a directory to the disk. */
+    public static void forceDirectory(Path directory) throws IOException {
         try (FileChannel channel = FileChannel.open(directory, StandardOpenOption.READ)) {
             channel.force(true);
         }
@@ -130,7 +133,9 @@ public final class CheckedFile implements Closeable {
         if (buffer.remaining() >= bytes) {
             return;
         }
+        updateChecksum();
         buffer.compact();
+        summed = 0;
         while (buffer.position() < bytes) {
             if (file.read(buffer) < 0) {
                 throw new EOFException(path + " is truncated; put an intact copy back");
@@ -139,25 +144,20 @@ public final class CheckedFile implements Closeable {
         buffer.flip();
     }
 
-    /** Adds the bytes before the buffer's position to the checksum. */
-    private void updateChecksum(int bytes) {
-        int limit = buffer.limit();
-        crc.update(buffer.position(buffer.position() - bytes).limit(buffer.position() + bytes));
-        buffer.limit(limit);
+    /** Adds the bytes that were read to the checksum. */
+    private void updateChecksum() {
+        crc.update(buffer.slice(summed, buffer.position() - summed));
+        summed = buffer.position();
     }
 
     public int getInt() throws IOException {
         require(4);
-        int value = buffer.getInt();
-        updateChecksum(4);
-        return value;
+        return buffer.getInt();
     }
 
     public long getLong() throws IOException {
         require(8);
-        long value = buffer.getLong();
-        updateChecksum(8);
-        return value;
+        return buffer.getLong();
     }
 
     public byte[] getBytes() throws IOException {
@@ -169,7 +169,6 @@ public final class CheckedFile implements Closeable {
         for (int i = 0; i < n; i++) {
             require(1);
             bytes[i] = buffer.get();
-            updateChecksum(1);
         }
         return bytes;
     }
@@ -178,7 +177,6 @@ public final class CheckedFile implements Closeable {
     void getAll(byte[] into) throws IOException {
         require(into.length);
         buffer.get(into);
-        updateChecksum(into.length);
     }
 
     public void get(long[] into) throws IOException {
@@ -196,6 +194,7 @@ public final class CheckedFile implements Closeable {
     /** Verifies the checksum after everything was read, and returns it. */
     public int verify() throws IOException {
         require(4);
+        updateChecksum();
         if (buffer.getInt() != (int) crc.getValue()) {
             throw new IOException(path + " does not match its checksum; put an intact copy back");
         }

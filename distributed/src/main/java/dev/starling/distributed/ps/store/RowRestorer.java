@@ -1,6 +1,5 @@
 package dev.starling.distributed.ps.store;
 
-import dev.starling.distributed.ps.store.RowTask.RowException;
 import dev.starling.distributed.ps.wire.Plan;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -14,30 +13,38 @@ import java.util.List;
  * The numbers of servers may differ. The server reads only the parts that can contain its keys: both server numbers of
  * a key are congruent modulo the greatest common divisor of the two numbers of servers.
  */
-public final class RowRestorer implements RowTask.Body {
+public final class RowRestorer extends RowTask {
     private final Plan plan;
     private final int server;
     private final EmbeddingRows[] tables;
     private final List<RowRequest.Source> parts;
+    private final boolean skipped;
     private final Runnable whenDone;
     private long restored;
 
     /**
-     * Creates a restorer that has not started.
+     * Creates a task that has not started.
      *
+     * @param parts at least one
+     * @param skipped whether the tables keep the rows that they have
      * @param whenDone called when all rows are on the disk
      */
-    public RowRestorer(Plan plan, int server, EmbeddingRows[] tables, List<RowRequest.Source> parts,
-            Runnable whenDone) {
+    public RowRestorer(long id, Plan plan, int server, EmbeddingRows[] tables, List<RowRequest.Source> parts,
+            boolean skipped, Runnable whenDone) {
+        super(id, parts.getFirst().path());
         this.plan = plan;
         this.server = server;
         this.tables = tables;
         this.parts = parts;
+        this.skipped = skipped;
         this.whenDone = whenDone;
     }
 
     @Override
-    public RowState run(RowTask task) throws IOException {
+    RowState work() throws IOException {
+        if (skipped) {
+            return new RowState.Restored(0, "");
+        }
         for (EmbeddingRows table : tables) {
             table.clear();
         }
@@ -45,7 +52,7 @@ public final class RowRestorer implements RowTask.Body {
         List<String> missing = List.of();
         for (int p = 0; p < parts.size(); p++) {
             if (p % common == server % common) {
-                missing = read(p, task);
+                missing = read(p);
             }
         }
         for (EmbeddingRows table : tables) {
@@ -60,7 +67,7 @@ public final class RowRestorer implements RowTask.Body {
     }
 
     /** Reads a part; returns the names of this run's tables that it does not contain. */
-    private List<String> read(int part, RowTask task) throws IOException {
+    private List<String> read(int part) throws IOException {
         Path path = parts.get(part).path();
         try (RowFile in = new RowFile(path)) {
             if (in.server != part || in.servers != parts.size()) {
@@ -74,7 +81,7 @@ public final class RowRestorer implements RowTask.Body {
                 rows[t] = tables[t].emptyRow();
             }
             while (in.next()) {
-                if (task.isCancelled()) {
+                if (isCancelled()) {
                     throw new RowException(path, "was not read to its end, because the server is closing");
                 }
                 int t = places[in.table];
@@ -84,7 +91,7 @@ public final class RowRestorer implements RowTask.Body {
                     tables[t].restore(key, rows[t].array());
                     restored++;
                 }
-                task.advance();
+                advance();
             }
             in.verify(parts.get(part).checksum());
             return plan.tables().stream().map(Plan.Table::name).filter(name -> in.tables.stream()

@@ -10,46 +10,42 @@ import java.nio.file.Path;
  * the other delivers a row that the scan has not reached before it changes the row ({@link EmbeddingRows}). Memory is
  * bounded, because delivered rows go straight to the file.
  */
-public final class RowSaver implements RowTask.Body {
-    private static final String THREAD = "starling-ps-%d-rows";
-
-    public final RowTask task;
+public final class RowSaver extends RowTask {
     private final Path file;
     private final long step;
-    private final boolean hasThread;
     private Plan plan;
     private int server;
     private EmbeddingRows[] tables;
     private CheckedFile out;
-    private long rows;
     private boolean closed;
     private IOException failure;
 
     /**
-     * Creates a saver that has not started. The task reports failures.
+     * Creates a task that has not started.
      *
      * @param file to be written
+     * @param step written to the file's header
      */
-    public RowSaver(RowTask task, Path file, long step, boolean hasThread) {
-        this.task = task;
+    public RowSaver(long id, Path file, long step) {
+        super(id, file);
         this.file = file;
         this.step = step;
-        this.hasThread = hasThread;
     }
 
     /**
      * Takes the cut. Called by the thread that changes rows.
      *
      * @param sequence number of the journal's last record, which is on the disk
+     * @param threadName of the thread that scans the tables, or {@code null} if the calling thread does
      */
-    public void begin(Plan of, int ofServer, EmbeddingRows[] all, long sequence) {
+    public void begin(Plan of, int ofServer, EmbeddingRows[] all, long sequence, String threadName) {
         plan = of;
         server = ofServer;
         tables = all;
         for (int t = 0; t < tables.length; t++) {
             tables[t].cut(sequence, writer(t));
         }
-        task.begin(this, hasThread ? THREAD.formatted(server) : null);
+        begin(threadName);
     }
 
     private EmbeddingRows.Cut writer(int table) {
@@ -65,8 +61,7 @@ public final class RowSaver implements RowTask.Body {
                 open();
             }
             RowFile.putRow(out, table, key, row, tables[table].rowBytes());
-            rows++;
-            task.advance();
+            advance();
         } catch (IOException e) {
             // Not thrown here, where it could end the apply stage; commit() throws it on the task's thread.
             failure = e;
@@ -79,7 +74,7 @@ public final class RowSaver implements RowTask.Body {
     }
 
     @Override
-    public RowState run(RowTask running) throws IOException {
+    RowState work() throws IOException {
         try {
             for (int t = 0; t < tables.length; t++) {
                 EmbeddingRows.Cut writer = writer(t);
@@ -97,7 +92,7 @@ public final class RowSaver implements RowTask.Body {
     }
 
     private synchronized boolean isOver() {
-        return task.isCancelled() || failure != null;
+        return isCancelled() || failure != null;
     }
 
     private synchronized RowState commit() throws IOException {
@@ -105,13 +100,13 @@ public final class RowSaver implements RowTask.Body {
         if (failure != null) {
             throw failure;
         }
-        if (task.isCancelled()) {
-            throw new RowTask.RowException(file, "was not completed, because the task was cancelled");
+        if (isCancelled()) {
+            throw new RowException(file, "was not completed, because the task was cancelled");
         }
         if (out == null) {
             open();
         }
-        RowFile.putEnd(out, rows);
+        RowFile.putEnd(out, rows());
         String checksum = RowFile.checksum(out.commit());
         return new RowState.Saved(file.getFileName().toString(), Files.size(file), checksum);
     }

@@ -8,13 +8,7 @@ import java.nio.file.Path;
  * A server's part of a job that worker 0 makes all servers do: takes a cut of all rows and writes it, or reads the rows
  * of a checkpoint. Runs on a thread of its own, because it may take long.
  */
-public final class RowTask {
-    /** The work of a task. */
-    public interface Body {
-        /** Does the work; returns the final state. */
-        RowState run(RowTask task) throws IOException;
-    }
-
+public abstract sealed class RowTask permits RowSaver, RowRestorer {
     public final long id;
     private final Path file;
     private volatile boolean begun;
@@ -29,24 +23,27 @@ public final class RowTask {
      *
      * @param file that the error names, unless the failure names another
      */
-    public RowTask(long id, Path file) {
+    RowTask(long id, Path file) {
         this.id = id;
         this.file = file;
     }
 
-    /** Starts the body on a new thread, or runs it in the calling thread if {@code threadName} is {@code null}. */
-    public synchronized void begin(Body body, String threadName) {
+    /** Does the work; returns the final state. */
+    abstract RowState work() throws IOException;
+
+    /** Starts the work on a new thread, or does it in the calling thread if {@code threadName} is {@code null}. */
+    public synchronized void begin(String threadName) {
         begun = true;
         if (threadName == null) {
-            run(body);
+            run();
         } else {
-            thread = Thread.ofPlatform().daemon().name(threadName).start(() -> run(body));
+            thread = Thread.ofPlatform().daemon().name(threadName).start(this::run);
         }
     }
 
-    private void run(Body body) {
+    private void run() {
         try {
-            end = body.run(this);
+            end = work();
         } catch (RowException e) {
             fail(e.path, e.getMessage());
         } catch (FileSystemException e) {
@@ -73,6 +70,7 @@ public final class RowTask {
         }
     }
 
+    /** Returns the state. */
     public RowState state() {
         RowState last = end;
         return last != null ? last : begun ? new RowState.Running(rows) : new RowState.Waiting();
@@ -88,7 +86,7 @@ public final class RowTask {
         return rows;
     }
 
-    /** Requests the body to end early. */
+    /** Requests the work to end early. */
     public void cancel() {
         cancelled = true;
     }
@@ -97,7 +95,7 @@ public final class RowTask {
         return cancelled;
     }
 
-    /** Waits until the body has ended. */
+    /** Waits until the work has ended. */
     public void join() {
         Thread running;
         synchronized (this) {

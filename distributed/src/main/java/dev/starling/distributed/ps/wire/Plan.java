@@ -10,7 +10,6 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.zip.CRC32C;
 
 /**
  * The division of parameters and tables among servers. All members compute the same plan from the same settings. A
@@ -197,12 +196,5 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
         }
         return (i < others.size() ? others.get(i) : "no " + what + " " + i) + ", not "
                 + (i < mine.size() ? mine.get(i) : "no " + what + " " + i);
-    }
-
-    /** Returns a checksum by which plans are distinguished. */
-    static int digest(byte[] encoded) {
-        CRC32C crc = new CRC32C();
-        crc.update(encoded);
-        return (int) crc.getValue();
     }
 }

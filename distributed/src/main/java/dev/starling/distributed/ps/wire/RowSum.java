@@ -3,7 +3,7 @@ package dev.starling.distributed.ps.wire;
 import java.util.Arrays;
 import org.agrona.collections.Long2LongHashMap;
 
-/** Sums gradients of rows by key. Allocates only when it grows. */
+/** Numbers the keys of rows, and sums gradients by key. Allocates only when it grows. */
 public final class RowSum {
     private static final long MISSING = -1;
 
@@ -13,6 +13,7 @@ public final class RowSum {
     private int width;
     private int size;
 
+    /** Removes all keys; without a width, keys are only numbered. */
     public void begin(int newWidth) {
         width = newWidth;
         size = 0;
@@ -21,19 +22,19 @@ public final class RowSum {
 
     public void add(long[] newKeys, int n, float[] gradients, float share) {
         for (int i = 0; i < n; i++) {
-            long place = places.get(newKeys[i]);
-            if (place == MISSING) {
-                place = size;
-                append(newKeys[i]);
-            }
-            int to = (int) place * width;
+            int to = numberOf(newKeys[i]) * width;
             for (int j = 0; j < width; j++) {
                 sums[to + j] = Math.fma(gradients[i * width + j], share, sums[to + j]);
             }
         }
     }
 
-    private void append(long key) {
+    /** Returns the number of a key, which is added if it is new. */
+    public int numberOf(long key) {
+        long known = places.get(key);
+        if (known != MISSING) {
+            return (int) known;
+        }
         if (size == keys.length || (size + 1) * width > sums.length) {
             int room = Math.max(64, 2 * size);
             keys = Arrays.copyOf(keys, room);
@@ -42,7 +43,7 @@ public final class RowSum {
         places.put(key, size);
         keys[size] = key;
         Arrays.fill(sums, size * width, (size + 1) * width, 0);
-        size++;
+        return size++;
     }
 
     /** Returns the number of different keys. */
@@ -50,7 +51,7 @@ public final class RowSum {
         return size;
     }
 
-    /** Returns the keys, of which the first {@link #size} are valid until the next {@link #add}. */
+    /** Returns the keys by number, of which the first {@link #size} are valid until the next {@link #add}. */
     public long[] keys() {
         return keys;
     }

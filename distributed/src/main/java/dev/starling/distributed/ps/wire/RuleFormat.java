@@ -4,6 +4,7 @@ import dev.starling.tensor.op.Rule;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
+import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.RecordComponent;
 import java.util.List;
 
@@ -43,7 +44,7 @@ final class RuleFormat {
         int written = version == 2 ? COMPONENTS_OF_VERSION_2[position] : in.readByte();
         for (Class<?> type : Rule.class.getPermittedSubclasses()) {
             RecordComponent[] components = type.getRecordComponents();
-            if (type.getSimpleName().equals(name) && written <= components.length) {
+            if (type.getSimpleName().equals(name) && written >= 0 && written <= components.length) {
                 return read(in, type, components, written);
             }
         }
@@ -65,6 +66,9 @@ final class RuleFormat {
         }
         try {
             return (Rule) type.getConstructor(types).newInstance(values);
+        } catch (InvocationTargetException e) {
+            throw new IOException(type.getSimpleName() + " with settings out of range: "
+                    + e.getCause().getMessage(), e.getCause());
         } catch (ReflectiveOperationException e) {
             throw new AssertionError("the constructor of a public record is public", e);
         }

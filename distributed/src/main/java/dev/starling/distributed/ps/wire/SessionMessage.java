@@ -88,8 +88,6 @@ public sealed interface SessionMessage {
         if (buffer.getInt(offset, Message.ORDER) != KIND) {
             throw new IOException("unknown kind of message");
         }
-        byte[] body = new byte[length - HEADER];
-        buffer.getBytes(offset + HEADER, body);
-        return CODEC.decode(body);
+        return CODEC.decode(buffer, offset + HEADER, length - HEADER);
     }
 }

@@ -18,7 +18,6 @@ import dev.starling.tensor.Tensor;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -75,11 +74,7 @@ public final class Agreement implements AutoCloseable {
         workers = client.peers().world();
         ranks = new int[workers];
         Start own = new Start(worker, proportional, ownData, ownData ? state.rows() : 0, state.notes());
-        byte[][] encoded = explained("for all workers to start", () -> collectives.exchange(Start.CODEC.encode(own)));
-        List<Start> starts = new ArrayList<>();
-        for (int rank = 0; rank < encoded.length; rank++) {
-            starts.add(Start.CODEC.decode(rank, encoded[rank]));
-        }
+        List<Start> starts = explained("for all workers to start", () -> Start.CODEC.exchange(collectives, own));
         Start[] byNumber = new Start[workers];
         for (int rank = 0; rank < workers; rank++) {
             int number = starts.get(rank).number;

@@ -17,7 +17,9 @@ import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.security.SecureRandom;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
@@ -35,7 +37,6 @@ public final class Client {
     public final ServerLink[] servers;
 
     private final Membership group;
-    private final Runnable pumping = this::pump;
     private final int worker;
     private final int workers;
     private final boolean synchronous;
@@ -65,25 +66,19 @@ public final class Client {
         }
     }
 
-    /** Adds a table to all links; returns its parts by server. Called before {@link #open}. */
-    public TablePart[] partsOf(Plan plan, int table) {
-        TablePart[] parts = new TablePart[servers.length];
-        for (int s = 0; s < parts.length; s++) {
-            parts[s] = new TablePart(servers[s], servers[s].requests.length + table, plan, plan.tables().get(table),
-                    random);
-            servers[s].tables.add(parts[s]);
+    /** Adds a table to all links, after the blocks; returns its parts by server. Called before {@link #open}. */
+    List<TablePart> partsOf(Plan plan, Plan.Table table) {
+        List<TablePart> parts = new ArrayList<>();
+        for (ServerLink server : servers) {
+            parts.add(new TablePart(server, server.units.size(), plan, table, random));
+            server.units.add(parts.getLast());
         }
         return parts;
     }
 
     /** Starts to receive messages; in synchronous training after the membership epoch has started. */
     public void open() {
-        boolean[] open = new boolean[1];
-        group.await(() -> {
-            group.locked(() -> open[0] = open[0] || begin());
-            return open[0];
-        }, group.config().timeout());
-        if (!open[0]) {
+        if (!group.awaitLocked(this::begin, group.config().timeout())) {
             throw group.failure();
         }
     }
@@ -106,23 +101,18 @@ public final class Client {
     public void close() {
         if (membership != null && membership.failure() instanceof PeerLostException loss && !group.isEnded()) {
             SessionMessage message = membership.message(loss);
-            group.await(() -> sendLoss(message), CHECK_INTERVAL);
+            group.awaitLocked(() -> {
+                boolean sent = true;
+                for (ServerLink server : servers) {
+                    sent &= server.sendLoss(message);
+                }
+                return sent;
+            }, CHECK_INTERVAL);
         }
         group.channel(Message.CHANNEL, null);
         if (membership != null) {
             membership.close();
         }
-    }
-
-    /** Sends a loss to all servers; returns whether each connected server accepted the message. */
-    private boolean sendLoss(SessionMessage loss) {
-        boolean[] sent = {true};
-        group.locked(() -> {
-            for (ServerLink server : servers) {
-                sent[0] &= server.sendLoss(loss);
-            }
-        });
-        return sent[0];
     }
 
     // ---- requests ----
@@ -146,60 +136,13 @@ public final class Client {
         });
     }
 
-    /** Sends a request for each block of the parameters. */
-    public void ask(BlockRequest[][] parameters, int kind) {
+    /** Opens a request of one kind for each unit, and sends as much as the links accept. */
+    public void ask(Collection<? extends UnitRequest> units, int kind) {
         group.locked(() -> {
-            for (BlockRequest[] each : parameters) {
-                for (BlockRequest request : each) {
-                    ask(request, kind);
-                }
-            }
-            pump();
-        });
-    }
-
-    /** Requests one slot of the rule's state for each block whose rule has it; {@code which} counts from 1. */
-    public void askKept(BlockRequest[][] parameters, int which) {
-        group.locked(() -> {
-            for (BlockRequest[] each : parameters) {
-                for (BlockRequest request : each) {
-                    if (request.kept.length >= which) {
-                        request.which = which;
-                        ask(request, Message.PULL);
-                    }
-                }
-            }
-            pump();
-        });
-    }
-
-    /** Queues a gradient, or a push without one if {@code address} is 0, and sends as much as the links accept. */
-    public void push(BlockRequest[] requests, double rate, long address) {
-        group.locked(() -> {
-            for (BlockRequest request : requests) {
-                request.rate = rate;
-                request.gradient.wrap(address + 4 * request.block.from(), address == 0 ? 0 : request.bytes());
-                ask(request, Message.PUSH);
-            }
+            units.forEach(unit -> awaited += unit.ask(kind) ? 1 : 0);
             pump();
         });
         group.wake();
-    }
-
-    /** Sends requests for rows of tables. */
-    public void ask(TablePart[] parts, int kind) {
-        group.locked(() -> {
-            for (TablePart part : parts) {
-                awaited += part.ask(kind) ? 1 : 0;
-            }
-            pump();
-        });
-        group.wake();
-    }
-
-    private void ask(BlockRequest request, int kind) {
-        awaited++;
-        request.server.ask(request, kind);
     }
 
     /** Returns the notes of the worker that is furthest ahead, or {@code null} if none have arrived. */
@@ -251,8 +194,8 @@ public final class Client {
 
     /** Works until a collective of the workers is done; {@code what} completes "waited ..." in the error message. */
     void await(Work work, String what) {
-        group.await(() -> {
-            group.locked(pumping);
+        group.awaitLocked(() -> {
+            pump();
             return work.isDone() || isOver();
         }, group.config().timeout());
         throwIfOver();
@@ -327,9 +270,9 @@ public final class Client {
     public void await(String what) {
         long begin = nanoTime();
         while (!isComplete()) {
-            group.await(() -> {
+            group.awaitLocked(() -> {
                 // Sends what a link has refused because of back-pressure.
-                group.locked(pumping);
+                pump();
                 return isComplete() || failure != null || isOver();
             }, CHECK_INTERVAL);
             throwIfOver();
@@ -394,7 +337,7 @@ public final class Client {
         servers[number].pump();
     }
 
-    private void onMessage(Endpoint from, ServerLink server, SessionMessage message) {
+    private void onMessage(Endpoint from, ServerLink server, SessionMessage message) throws IOException {
         switch (message) {
             case SessionMessage.Welcome m -> {
                 if (server.hasLostState(m.process(), m.continues())) {
@@ -420,7 +363,7 @@ public final class Client {
                 }
             }
             case SessionMessage.Working _ -> workingNs = nanoTime();
-            case SessionMessage.Begun _ -> server.onAnswer();
+            case SessionMessage.Begun _ -> server.onBegun();
             case SessionMessage.Farewell _ -> server.onFarewell();
             case SessionMessage.Hello _, SessionMessage.Notes _, SessionMessage.Begin _, SessionMessage.Goodbye _,
                     SessionMessage.FarewellConfirmed _, SessionMessage.Task _ -> LOG.log(Level.WARNING,
@@ -448,46 +391,9 @@ public final class Client {
             return;
         }
         ServerLink server = servers[number];
-        int table = index - server.requests.length;
-        if (table < 0) {
-            onBlockReply(server.requests[index], buffer, offset, length);
-        } else if (table < server.tables.size() && server.tables.get(table).onReply(buffer, offset, length)) {
+        if (index < server.units.size() && server.units.get(index).onReply(buffer, offset, length)) {
             awaited--;
         }
         server.pump();
-    }
-
-    private void onBlockReply(BlockRequest request, DirectBuffer buffer, int offset, int length) {
-        boolean pull = buffer.getInt(offset + Message.REPLY_KIND, Message.ORDER) == Message.PULL;
-        if (request.asked == 0 || buffer.getLong(offset + Message.REPLY_SESSION, Message.ORDER) != request.session
-                || pull != (request.asked == Message.PULL)) {
-            return;
-        }
-        long done = buffer.getLong(offset + Message.REPLY_SEQUENCE, Message.ORDER);
-        if (buffer.getInt(offset, Message.ORDER) == Message.UNKNOWN_SESSION) {
-            if (request.asked != Message.JOIN && done == request.sequence) {
-                LOG.log(Level.DEBUG, "server {0} no longer knows the session of worker {1} in block {2}; rejoining",
-                        request.server.number, worker, request.number);
-                request.session = random.nextLong();
-                request.sequence = 0;
-                request.next = request.asked;
-                request.server.ask(request, Message.JOIN);
-            }
-        } else if (request.asked == Message.JOIN || done == request.sequence) {
-            if (length - Message.REPLY_HEADER != request.bytes()) {
-                return;
-            }
-            request.target().putBytes(0, buffer, offset + Message.REPLY_HEADER, request.bytes());
-            if (request.next != 0) {
-                request.server.ask(request, request.next);
-                request.next = 0;
-            } else {
-                request.sequence += request.asked == Message.PUSH ? 1 : 0;
-                request.asked = 0;
-                request.which = 0;
-                request.keptSteps = 0;
-                awaited--;
-            }
-        }
     }
 }

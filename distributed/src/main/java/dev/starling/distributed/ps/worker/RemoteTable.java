@@ -1,5 +1,6 @@
 package dev.starling.distributed.ps.worker;
 
+import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RowSum;
 import dev.starling.tensor.DType;
@@ -11,36 +12,29 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
-import org.agrona.collections.Long2LongHashMap;
+import java.util.List;
 
 /** A worker's access to a table: distributes row requests among servers, and sums the gradients of a step. */
 public final class RemoteTable implements AutoCloseable {
-    private static final long MISSING = -1;
-
-    /** Requests rows and waits for them; {@code why} completes "waited ..." in the error message. */
-    public interface Puller {
-        void pull(TablePart[] parts, String why);
-    }
-
     private final Plan plan;
     private final Plan.Table table;
     /** By server. */
-    private final TablePart[] parts;
-    private final Puller puller;
-    private final Long2LongHashMap places = new Long2LongHashMap(1024, 0.5f, MISSING);
+    private final List<TablePart> parts;
+    private final Client client;
+    /** The rows pulled last. */
+    private final RowSum pulled = new RowSum();
     private final RowSum sum = new RowSum();
-    private long[] keys = new long[64];
-    private int size;
-    /** Rows in transit: pulled rows in the order of {@code keys}, or pushed gradients in that of {@code sum}. */
+    /** Rows in transit: pulled rows in the order of {@code pulled}, or pushed gradients in that of {@code sum}. */
     private Arena arena = Arena.ofShared();
     private MemorySegment memory = arena.allocate(64, 64);
     private float[] scratch = {};
 
-    public RemoteTable(Plan plan, Plan.Table table, TablePart[] parts, Puller puller) {
+    /** Adds a table of a plan to the client's links, after the blocks. */
+    public RemoteTable(Plan plan, int number, Client client) {
         this.plan = plan;
-        this.table = table;
-        this.parts = parts;
-        this.puller = puller;
+        this.client = client;
+        table = plan.tables().get(number);
+        parts = client.partsOf(plan, table);
         sum.begin(table.width());
     }
 
@@ -51,23 +45,15 @@ public final class RemoteTable implements AutoCloseable {
      * @return {@code [keys(), width]}, valid until the next call
      */
     public Tensor pull(long[] ids, long[] positions) {
-        places.clear();
-        size = 0;
+        pulled.begin(0);
         for (int i = 0; i < ids.length; i++) {
-            long place = places.get(check(ids, i));
-            if (place == MISSING) {
-                place = size;
-                if (size == keys.length) {
-                    keys = Arrays.copyOf(keys, 2 * size);
-                }
-                places.put(ids[i], place);
-                keys[size++] = ids[i];
-            }
-            positions[i] = place;
+            positions[i] = pulled.numberOf(check(ids, i));
         }
-        distribute(keys, size, 0);
-        puller.pull(parts, "for rows of table " + table.name());
-        return Tensor.wrap(memory.asSlice(0, 4L * size * table.width()), DType.F32, size, table.width());
+        distribute(pulled.keys(), pulled.size(), 0);
+        client.ask(parts, Message.PULL_ROWS);
+        client.await("for rows of table " + table.name());
+        return Tensor.wrap(memory.asSlice(0, 4L * pulled.size() * table.width()), DType.F32, pulled.size(),
+                table.width());
     }
 
     private long check(long[] ids, int at) {
@@ -80,7 +66,7 @@ public final class RemoteTable implements AutoCloseable {
 
     /** Returns the ids of the rows fetched last. */
     public long[] keys() {
-        return Arrays.copyOf(keys, size);
+        return Arrays.copyOf(pulled.keys(), pulled.size());
     }
 
     /** Assigns each key to the part of the server that holds it. */
@@ -96,7 +82,7 @@ public final class RemoteTable implements AutoCloseable {
             part.begin(memory, rate);
         }
         for (int i = 0; i < n; i++) {
-            parts[plan.serverOf(all[i])].add(all[i], i);
+            parts.get(plan.serverOf(all[i])).add(all[i], i);
         }
     }
 
@@ -117,14 +103,14 @@ public final class RemoteTable implements AutoCloseable {
     }
 
     /** Prepares the summed gradients for a push, and starts the sums of the next step. */
-    public TablePart[] gather(double rate) {
+    public List<TablePart> gather(double rate) {
         distribute(sum.keys(), sum.size(), rate);
         MemorySegment.copy(sum.sums(), 0, memory, ValueLayout.JAVA_FLOAT, 0, sum.size() * table.width());
         sum.begin(table.width());
         return parts;
     }
 
-    public TablePart[] parts() {
+    public List<TablePart> parts() {
         return parts;
     }
 

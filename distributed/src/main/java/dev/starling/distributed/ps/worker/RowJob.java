@@ -120,15 +120,13 @@ public final class RowJob implements Parts {
         return states[server].isOver() ? null : started ? query : requests[server];
     }
 
-    /** Handles a server's report about this job, or an earlier one. */
-    synchronized void onReport(int server, byte[] encoded) {
-        RowState.Report report;
-        try {
-            report = RowState.Report.CODEC.decode(encoded);
-        } catch (IOException e) {
-            LOG.log(Level.WARNING, "ignored a malformed report of server {0}: {1}", server, e.getMessage());
-            return;
-        }
+    /**
+     * Handles a server's report about this job, or an earlier one.
+     *
+     * @throws IOException if the bytes are not a report
+     */
+    synchronized void onReport(int server, byte[] encoded) throws IOException {
+        RowState.Report report = RowState.Report.CODEC.decode(encoded);
         RowState before = states[server];
         if (report.id() != id || before.isOver()) {
             return;

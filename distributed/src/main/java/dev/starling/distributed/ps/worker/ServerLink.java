@@ -9,7 +9,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Deque;
 import java.util.List;
-import org.agrona.DirectBuffer;
 import org.agrona.ExpandableDirectByteBuffer;
 import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.NanoClock;
@@ -22,17 +21,17 @@ import org.agrona.concurrent.UnsafeBuffer;
  */
 public final class ServerLink {
     private static final long RETRY_NS = 1_000_000_000L;
-    private static final byte[] NOTHING = new byte[0];
 
     public final int number;
-    private final int worker;
+    final int worker;
     private final byte[] plan;
     private final NanoClock clock;
     private final ExpandableDirectByteBuffer message = new ExpandableDirectByteBuffer();
     private final UnsafeBuffer control = new UnsafeBuffer(0, 0);
-    private final Deque<BlockRequest> queue = new ArrayDeque<>();
-    BlockRequest[] requests;
-    public final List<TablePart> tables = new ArrayList<>();
+    /** By number: blocks, then tables. */
+    final List<UnitRequest> units = new ArrayList<>();
+    /** Those that have something to send. */
+    private final Deque<UnitRequest> queue = new ArrayDeque<>();
     Endpoint endpoint;
     /** Bytes of the plan that were sent to the present process. */
     private int planBytesSent;
@@ -42,11 +41,20 @@ public final class ServerLink {
     /** Random number of the server's process, by which a restart is recognised; 0 before the first welcome. */
     private long process;
     private long triedNs;
-    /** The open request that is neither for a block nor for a table; empty if there is none. */
-    private volatile byte[] question = NOTHING;
-    private boolean questionUnsent;
-    /** Whether the server has sent its farewell and waits for the confirmation. */
-    private boolean farewellReceived;
+    /** The last message that needs an answer. */
+    private SessionMessage question;
+    private volatile Answer answer = Answer.RECEIVED;
+
+    /** What a link does about its question. */
+    private enum Answer {
+        /** The question has yet to be sent, or sent again. */
+        UNSENT,
+        AWAITED,
+        /** The server has sent its farewell and waits for the confirmation. */
+        UNCONFIRMED,
+        /** There is no open question. */
+        RECEIVED
+    }
 
     public ServerLink(int number, int worker, byte[] plan, NanoClock clock) {
         this.clock = clock;
@@ -74,8 +82,7 @@ public final class ServerLink {
         boolean restarted = process != 0 && newProcess != process;
         process = newProcess;
         holds = newHolds;
-        return restarted && !newHolds && (Arrays.stream(requests).anyMatch(request -> request.sequence > 0)
-                || tables.stream().anyMatch(TablePart::hasPushed));
+        return restarted && !newHolds && units.stream().anyMatch(UnitRequest::hasPushed);
     }
 
     /** Returns whether the server continued with the weights or rows in its directory. */
@@ -90,54 +97,52 @@ public final class ServerLink {
         }
         welcomed = true;
         queue.clear();
-        for (BlockRequest request : requests) {
-            request.queued = request.asked != 0;
-            if (request.queued) {
-                queue.add(request);
+        for (UnitRequest unit : units) {
+            unit.queued = false;
+            if (unit.isOpen()) {
+                unit.restart();
+                queue(unit);
             }
         }
-        tables.forEach(TablePart::resend);
-        questionUnsent = question.length > 0;
+        answer = answer == Answer.AWAITED ? Answer.UNSENT : answer;
     }
 
     /** Returns whether the connection is lost while a request is open. */
     boolean isMissed() {
-        return endpoint != null && !endpoint.isConnected() && (question.length > 0 && !farewellReceived
-                || Arrays.stream(requests).anyMatch(request -> request.asked != 0)
-                || tables.stream().anyMatch(TablePart::isPending));
+        return endpoint != null && !endpoint.isConnected() && (answer == Answer.UNSENT || answer == Answer.AWAITED
+                || units.stream().anyMatch(UnitRequest::isOpen));
     }
 
     boolean isConnected() {
         return endpoint != null && endpoint.isConnected();
     }
 
-    /** Queues a request for a block. */
-    public void ask(BlockRequest request, int kind) {
-        request.asked = kind;
-        if (!request.queued) {
-            request.queued = true;
-            queue.add(request);
+    /** Queues a unit that has something to send. */
+    void queue(UnitRequest unit) {
+        if (!unit.queued) {
+            unit.queued = true;
+            queue.add(unit);
         }
     }
 
-    /** Sends a message, and repeats it until {@link #onAnswer}. */
+    /** Sends a {@code Begin} or a {@code Goodbye}, and repeats it until it is answered. */
     public void ask(SessionMessage what) {
-        question = what.encode(worker);
-        questionUnsent = true;
+        question = what;
+        answer = Answer.UNSENT;
     }
 
-    void onAnswer() {
-        question = NOTHING;
-        questionUnsent = false;
+    /** Handles the answer to a {@code Begin}. */
+    void onBegun() {
+        answer = question instanceof SessionMessage.Begin ? Answer.RECEIVED : answer;
     }
 
     /** Handles the server's farewell. The goodbye counts as answered once the confirmation is sent. */
     void onFarewell() {
-        farewellReceived = question.length > 0;
+        answer = isAnswered() ? Answer.RECEIVED : Answer.UNCONFIRMED;
     }
 
     boolean isAnswered() {
-        return question.length == 0;
+        return answer == Answer.RECEIVED;
     }
 
     /** Sends a message once, or drops it if the link is not ready or has no room. */
@@ -159,10 +164,9 @@ public final class ServerLink {
 
     /** Sends as much as the link accepts. */
     void pump() {
-        if (farewellReceived && (!isConnected()
+        if (answer == Answer.UNCONFIRMED && (!isConnected()
                 || offer(new SessionMessage.FarewellConfirmed().encode(worker)) == Endpoint.OK)) {
-            farewellReceived = false;
-            onAnswer();
+            answer = Answer.RECEIVED;
         }
         if (!isConnected()) {
             return;
@@ -171,18 +175,12 @@ public final class ServerLink {
             sendHello();
             return;
         }
-        if (question.length > 0 && !farewellReceived) {
-            long now = clock.nanoTime();
-            if (questionUnsent || now - triedNs > RETRY_NS) {
-                questionUnsent = offer(question) != Endpoint.OK;
-                triedNs = now;
-            }
+        if (answer == Answer.UNSENT || answer == Answer.AWAITED && clock.nanoTime() - triedNs > RETRY_NS) {
+            answer = offer(question.encode(worker)) == Endpoint.OK ? Answer.AWAITED : Answer.UNSENT;
+            triedNs = clock.nanoTime();
         }
-        while (!queue.isEmpty() && send(queue.peek())) {
+        while (!queue.isEmpty() && queue.peek().send()) {
             queue.remove().queued = false;
-        }
-        for (int t = 0; t < tables.size(); t++) {
-            tables.get(t).pump();
         }
     }
 
@@ -198,33 +196,6 @@ public final class ServerLink {
             }
             planBytesSent += n;
             triedNs = clock.nanoTime();
-        }
-    }
-
-    private boolean send(BlockRequest request) {
-        int kind = request.asked;
-        // Worker 0 provides the initial weights; so does any worker that rejoins a server without weights.
-        boolean providesWeights = kind == Message.JOIN && (worker == 0 || request.next != 0);
-        for (int k = 0; providesWeights && request.keptSteps > 0 && k < request.kept.length; k++) {
-            begin(Message.KEPT, request, request.kept[k]);
-            message.putLong(Channels.HEADER + Message.STEPS, request.keptSteps, Message.ORDER);
-            message.putInt(Channels.HEADER + Message.SLOT, k + 1, Message.ORDER);
-            if (!send(Channels.HEADER + Message.HEADER + request.bytes())) {
-                return false;
-            }
-        }
-        DirectBuffer payload = kind == Message.PUSH ? request.gradient : providesWeights ? request.weights : null;
-        begin(kind, request, payload);
-        message.putDouble(Channels.HEADER + Message.RATE, kind == Message.PUSH ? request.rate : 0, Message.ORDER);
-        message.putInt(Channels.HEADER + Message.SLOT, request.which, Message.ORDER);
-        return send(Channels.HEADER + Message.HEADER + (payload == null ? 0 : payload.capacity()));
-    }
-
-    private void begin(int kind, BlockRequest request, DirectBuffer payload) {
-        int bytes = payload == null ? 0 : payload.capacity();
-        begin(kind, request.session, request.sequence, request.number, bytes / 4);
-        if (bytes > 0) {
-            message.putBytes(Channels.HEADER + Message.HEADER, payload, 0, bytes);
         }
     }
 
@@ -252,10 +223,13 @@ public final class ServerLink {
 
     @Override
     public String toString() {
-        BlockRequest[] all = requests == null ? new BlockRequest[0] : requests;
         return "server " + number + (endpoint == null ? ", which has not joined the group yet"
                 : welcomed ? "" : ", which has not answered") + (endpoint == null || endpoint.isConnected() ? ""
-                : ": " + endpoint.reason()) + "; waiting for " + Arrays.stream(all).filter(r -> r.asked != 0).count()
-                + " blocks and " + tables.stream().filter(TablePart::isPending).count() + " tables";
+                : ": " + endpoint.reason()) + "; waiting for " + open(BlockRequest.class) + " blocks and "
+                + open(TablePart.class) + " tables";
+    }
+
+    private long open(Class<? extends UnitRequest> type) {
+        return units.stream().filter(UnitRequest::isOpen).filter(type::isInstance).count();
     }
 }

@@ -13,20 +13,16 @@ import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * A worker's view of the rows of a table that one server holds. A request takes as many messages as it needs, several
- * of them in flight; the server processes them in order, so replies arrive in order. Used under the group's lock.
+ * of them in flight; the server processes them in order, so replies arrive in order.
  */
-public final class TablePart {
+public final class TablePart extends UnitRequest {
     private static final int MAX_IN_FLIGHT = 8;
 
-    private final ServerLink server;
-    /** BlockRequest number on the server. */
-    private final int number;
     private final int width;
     private final int perPull;
     private final int perPush;
     /** Whether the server answers pushes only when those of all workers have arrived. */
     private final boolean synchronous;
-    private final RandomGenerator random;
     private final UnsafeBuffer rows = new UnsafeBuffer(0, 0);
     private long[] keys = new long[16];
     /** Row number of each key in {@link #rows}. */
@@ -34,28 +30,20 @@ public final class TablePart {
     private int count;
     private double rate;
 
-    private long session;
     /** Sequence number of the next push in this session, and of the next pull. */
     private long pushes;
     private long pulls;
-    /** Kind of the open request, or 0. */
-    private int asked;
-    /** Whether a push continues after the worker has rejoined. */
-    private boolean pushesNext;
     private long base;
     private int messages;
     private int sent;
     private int done;
 
-    public TablePart(ServerLink server, int number, Plan plan, Plan.Table table, RandomGenerator random) {
-        this.server = server;
-        this.number = number;
-        this.random = random;
+    TablePart(ServerLink server, int number, Plan plan, Plan.Table table, RandomGenerator random) {
+        super(server, number, random);
         width = table.width();
         perPull = Math.min(plan.blockLength() / 2, plan.blockLength() / width);
         perPush = plan.blockLength() / (2 + width);
         synchronous = plan.consistency() instanceof Consistency.Synchronous;
-        session = random.nextLong();
     }
 
     /** Starts a new set of keys, whose rows are in the given memory. */
@@ -74,8 +62,8 @@ public final class TablePart {
         places[count++] = place;
     }
 
-    /** Opens a request; returns whether it will have a reply. */
-    public boolean ask(int kind) {
+    @Override
+    boolean ask(int kind) {
         base = kind == Message.PULL_ROWS ? pulls : pushes;
         messages = switch (kind) {
             case Message.PULL_ROWS -> (count + perPull - 1) / perPull;
@@ -83,37 +71,35 @@ public final class TablePart {
             case Message.PUSH_ROWS -> Math.max(1, (count + perPush - 1) / perPush);
             default -> 1;
         };
-        asked = messages == 0 ? 0 : kind;
         sent = 0;
         done = 0;
-        return asked != 0;
+        return messages > 0 && super.ask(kind);
     }
 
-    /** Returns whether the server has acknowledged gradients in this session. */
+    @Override
     boolean hasPushed() {
         return pushes > 0;
     }
 
-    /** Returns whether a request is open. */
-    boolean isPending() {
-        return asked != 0;
-    }
-
-    /** Makes {@link #pump} send all messages again that have no reply. */
-    void resend() {
+    @Override
+    void restart() {
         sent = done;
     }
 
-    /** Sends as much as the link accepts. */
-    void pump() {
+    @Override
+    boolean send() {
         int max = synchronous && asked == Message.PUSH_ROWS ? Integer.MAX_VALUE : MAX_IN_FLIGHT;
         int end = asked == Message.JOIN ? done + 1 : messages;
-        while (asked != 0 && sent < end && sent - done < max && send()) {
+        while (isOpen() && sent < end && sent - done < max) {
+            if (!sendNext()) {
+                return false;
+            }
             sent++;
         }
+        return true;
     }
 
-    private boolean send() {
+    private boolean sendNext() {
         boolean pushing = asked == Message.PUSH_ROWS;
         int per = asked == Message.JOIN ? 0 : pushing ? perPush : perPull;
         int from = sent * per;
@@ -132,59 +118,43 @@ public final class TablePart {
         return server.send(at);
     }
 
-    /** Handles a reply; returns whether it completes the open request. */
-    boolean onReply(DirectBuffer reply, int offset, int length) {
-        if (asked == 0 || reply.getLong(offset + Message.REPLY_SESSION, Message.ORDER) != session) {
-            return false;
+    @Override
+    void onUnknownSession(long sequence) {
+        if (asked == Message.PUSH_ROWS) {
+            // The messages that were not acknowledged are pushed in the new session.
+            base = -done;
+            sent = done;
+            rejoin();
         }
-        boolean pull = reply.getInt(offset + Message.REPLY_KIND, Message.ORDER) == Message.PULL_ROWS;
-        long sequence = reply.getLong(offset + Message.REPLY_SEQUENCE, Message.ORDER);
-        if (pull != (asked == Message.PULL_ROWS)) {
-            return false;
-        }
-        if (reply.getInt(offset, Message.ORDER) == Message.UNKNOWN_SESSION) {
-            if (asked == Message.PUSH_ROWS) {
-                rejoin();
-            }
-            return false;
-        }
-        if (pull) {
-            return readRows(sequence, reply, offset + Message.REPLY_HEADER, length - Message.REPLY_HEADER);
-        }
-        if (asked == Message.JOIN) {
-            if (pushesNext) {
-                pushesNext = false;
-                asked = Message.PUSH_ROWS;
+    }
+
+    @Override
+    void onReply(long sequence, DirectBuffer reply, int offset, int length) {
+        switch (asked) {
+            case Message.PULL_ROWS -> readRows(sequence, reply, offset, length);
+            case Message.JOIN -> {
+                asked = next;
+                next = 0;
                 sent = done;
-                return false;
             }
-            asked = 0;
-            return true;
-        }
-        if (sequence >= base + done && sequence < base + messages) {
-            done = (int) (sequence - base) + 1;
-            if (done == messages) {
-                pushes = base + messages;
-                asked = 0;
+            default -> {
+                if (sequence >= base + done && sequence < base + messages) {
+                    done = (int) (sequence - base) + 1;
+                    pushes = done == messages ? base + messages : pushes;
+                    asked = done == messages ? 0 : asked;
+                }
             }
         }
-        return asked == 0;
+        if (isOpen()) {
+            server.queue(this);
+        }
     }
 
-    /** Joins in a new session, in which the messages that were not acknowledged are pushed. */
-    private void rejoin() {
-        session = random.nextLong();
-        base = -done;
-        pushesNext = true;
-        asked = Message.JOIN;
-        sent = done;
-    }
-
-    private boolean readRows(long sequence, DirectBuffer reply, int offset, int length) {
+    private void readRows(long sequence, DirectBuffer reply, int offset, int length) {
         int from = done * perPull;
         int n = Math.min(perPull, count - from);
         if (sequence != base + done || length != 4 * n * width) {
-            return false;
+            return;
         }
         for (int i = 0; i < n; i++) {
             rows.putBytes(4 * width * places[from + i], reply, offset + 4 * width * i, 4 * width);
@@ -193,6 +163,5 @@ public final class TablePart {
             pulls = base + messages;
             asked = 0;
         }
-        return asked == 0;
     }
 }

@@ -19,7 +19,7 @@ public final class WorkerWeights implements AutoCloseable {
     private final Arena arena = Arena.ofShared();
     private final List<Parameter> parameters;
     /** By parameter. */
-    private final BlockRequest[][] requests;
+    private final List<List<BlockRequest>> requests = new ArrayList<>();
     private final Tensor[] weights;
     private final MemorySegment[] memory;
     /** State of the rules, by parameter and slot; empty unless this worker writes it to checkpoints. */
@@ -30,36 +30,45 @@ public final class WorkerWeights implements AutoCloseable {
     /** Copies the parameters and creates a request for each block of all servers. */
     public WorkerWeights(List<Parameter> parameters, Plan plan, ServerLink[] servers, RandomGenerator random) {
         this.parameters = parameters;
-        requests = new BlockRequest[parameters.size()][];
         weights = new Tensor[parameters.size()];
         memory = new MemorySegment[parameters.size()];
-        List<List<BlockRequest>> byParameter = new ArrayList<>();
         for (int i = 0; i < weights.length; i++) {
             memory[i] = arena.allocate(Math.max(1, parameters.get(i).shape().count()) * Float.BYTES, 64);
             weights[i] = Tensor.wrap(memory[i], DType.F32, parameters.get(i).shape().dims());
             Tensor.apply(new Update.Assign(), weights[i], parameters.get(i).value().to(Device.cpu()));
-            byParameter.add(new ArrayList<>());
+            requests.add(new ArrayList<>());
         }
         for (ServerLink server : servers) {
-            List<Plan.Block> blocks = plan.blocks(server.number);
-            server.requests = new BlockRequest[blocks.size()];
-            for (int u = 0; u < server.requests.length; u++) {
-                Plan.Block block = blocks.get(u);
-                BlockRequest request = new BlockRequest(server, u, block, new UnsafeBuffer(
-                        memory[block.parameter()].address() + 4 * block.from(), 4 * block.length()));
-                request.session = random.nextLong();
-                server.requests[u] = request;
-                byParameter.get(block.parameter()).add(request);
+            for (Plan.Block block : plan.blocks(server.number)) {
+                BlockRequest request = new BlockRequest(server, server.units.size(), block, new UnsafeBuffer(
+                        memory[block.parameter()].address() + 4 * block.from(), 4 * block.length()), random);
+                server.units.add(request);
+                requests.get(block.parameter()).add(request);
             }
-        }
-        for (int i = 0; i < weights.length; i++) {
-            requests[i] = byParameter.get(i).toArray(BlockRequest[]::new);
         }
     }
 
-    /** Returns the requests by parameter and block. */
-    public BlockRequest[][] requests() {
-        return requests;
+    /** Returns the requests for all blocks. */
+    public List<? extends UnitRequest> requests() {
+        return requests.stream().flatMap(List::stream).toList();
+    }
+
+    /** Makes the next pull request one slot, from 1, of the rule's state; returns the blocks whose rule has it. */
+    public List<? extends UnitRequest> requestsOf(int slot) {
+        List<BlockRequest> having = requests.stream().flatMap(List::stream).filter(each -> each.kept.length >= slot)
+                .toList();
+        having.forEach(each -> each.which = slot);
+        return having;
+    }
+
+    /**
+     * Sets the next gradient of a parameter; returns the requests for its blocks.
+     *
+     * @param address of the gradient, or 0 if there is none
+     */
+    public List<? extends UnitRequest> setGradient(int parameter, long address, double rate) {
+        requests.get(parameter).forEach(each -> each.setGradient(address, rate));
+        return requests.get(parameter);
     }
 
     /**
@@ -74,14 +83,14 @@ public final class WorkerWeights implements AutoCloseable {
             List<Parameter> of = keepers.get(i);
             kept[i] = new Tensor[of.size()];
             maxSlots = Math.max(maxSlots, of.size());
-            for (BlockRequest request : requests[i]) {
+            for (BlockRequest request : requests.get(i)) {
                 request.kept = new UnsafeBuffer[of.size()];
             }
             for (int k = 0; k < of.size(); k++) {
                 MemorySegment floats = arena.allocate(memory[i].byteSize(), 64);
                 kept[i][k] = Tensor.wrap(floats, DType.F32, parameters.get(i).shape().dims());
                 Tensor.apply(new Update.Assign(), kept[i][k], of.get(k).value().to(Device.cpu()));
-                for (BlockRequest request : requests[i]) {
+                for (BlockRequest request : requests.get(i)) {
                     request.kept[k] = new UnsafeBuffer(floats.address() + 4 * request.block.from(), request.bytes());
                 }
             }
@@ -90,9 +99,7 @@ public final class WorkerWeights implements AutoCloseable {
 
     /** Sets the number of steps that led to a parameter's state; with 0, servers do not receive the state. */
     public void keptSteps(int parameter, long steps) {
-        for (BlockRequest request : requests[parameter]) {
-            request.keptSteps = steps;
-        }
+        requests.get(parameter).forEach(each -> each.keptSteps = steps);
     }
 
     /** Returns the largest number of slots that a rule has. */

@@ -6,8 +6,6 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
-import dev.starling.distributed.ps.store.Journal;
-import dev.starling.distributed.ps.store.JournalReader;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.tensor.op.Rule;
 import java.io.IOException;

@@ -30,6 +30,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(120)
 class RowSavingTest {
     private static final Rule ADAM = new Rule.Adam(0.9, 0.999, 1e-8, 0, false);
+    private static final String THREAD = "starling-ps-0-rows";
     private static final int WIDTH = 3;
     private static final int ROWS = 20_000;
     private static final Plan.Table TABLE = new Plan.Table("rows", WIDTH, ROWS, 0.5, ADAM);
@@ -152,9 +153,8 @@ class RowSavingTest {
             long changes = 0;
             for (int cut = 0; cut < 4; cut++) {
                 Map<Long, float[]> expected = twin.copy();
-                RowTask task = new RowTask(cut, file);
-                new RowSaver(task, file, cut, true).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
-                        twin.sequence);
+                RowSaver task = new RowSaver(cut, file, cut);
+                task.begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows}, twin.sequence, THREAD);
                 while (!task.state().isOver()) {
                     twin.steps(10, ROWS);
                     changes += 10;
@@ -177,8 +177,8 @@ class RowSavingTest {
                     others.step(key, new float[] {2, key}, 0, 0.1);
                 }
             }
-            RowTask task = new RowTask(1, to);
-            new RowSaver(task, to, 7, false).begin(plan, server, new EmbeddingRows[] {rows, others}, 1);
+            RowSaver task = new RowSaver(1, to, 7);
+            task.begin(plan, server, new EmbeddingRows[] {rows, others}, 1, null);
             assertThat(task.state()).isInstanceOf(RowState.Saved.class);
             RowState.Saved saved = (RowState.Saved) task.state();
             assertThat(saved.file()).isEqualTo(to.getFileName().toString());
@@ -233,8 +233,9 @@ class RowSavingTest {
         for (int s = 0; s < serversNext; s++) {
             try (EmbeddingRows others = new EmbeddingRows(OTHER, directory.resolve("c" + s), 10_000);
                     EmbeddingRows rows = new EmbeddingRows(TABLE, directory.resolve("d" + s), 10_000)) {
-                RowTask task = new RowTask(1, file);
-                task.begin(new RowRestorer(after, s, new EmbeddingRows[] {others, rows}, parts, () -> { }), null);
+                RowTask task = new RowRestorer(1, after, s, new EmbeddingRows[] {others, rows}, parts, false,
+                        () -> { });
+                task.begin(null);
                 assertThat(task.state()).isEqualTo(new RowState.Restored(2 * rows.size(), ""));
                 assertThat(rows.size()).isEqualTo(others.size());
                 for (long key = 0; key < 40; key++) {
@@ -277,9 +278,10 @@ class RowSavingTest {
         try (EmbeddingRows rows = new EmbeddingRows(TABLE, directory.resolve("c"), 10_000);
                 EmbeddingRows others = new EmbeddingRows(changed, directory.resolve("d"), 10_000);
                 EmbeddingRows more = new EmbeddingRows(another, directory.resolve("e"), 10_000)) {
-            RowTask task = new RowTask(1, file);
-            task.begin(new RowRestorer(plan(1, TABLE, changed, another), 0, new EmbeddingRows[] {rows, others, more},
-                    List.of(new RowRequest.Source(file, checksum)), () -> { }), null);
+            RowTask task = new RowRestorer(1, plan(1, TABLE, changed, another), 0,
+                    new EmbeddingRows[] {rows, others, more}, List.of(new RowRequest.Source(file, checksum)), false,
+                    () -> { });
+            task.begin(null);
             assertThat(task.state()).isEqualTo(new RowState.Restored(80, "more"));
             int at = others.step(5, new float[] {0, 0}, 0, 1);
             float[] p = new float[2];
@@ -305,11 +307,11 @@ class RowSavingTest {
         Path at = Files.createTempDirectory(directory, "tables");
         try (EmbeddingRows rows = new EmbeddingRows(plan.tables().get(0), at.resolve("rows"), 10_000);
                 EmbeddingRows others = new EmbeddingRows(plan.tables().get(1), at.resolve("others"), 10_000)) {
-            RowTask task = new RowTask(1, file);
-            task.begin(new RowRestorer(plan, server, new EmbeddingRows[] {rows, others},
-                    List.of(new RowRequest.Source(from, checksum)), () -> {
+            RowTask task = new RowRestorer(1, plan, server, new EmbeddingRows[] {rows, others},
+                    List.of(new RowRequest.Source(from, checksum)), false, () -> {
                         throw new AssertionError("rows that do not fit are used");
-                    }), null);
+                    });
+            task.begin(null);
             assertThat(task.state()).isInstanceOfSatisfying(RowState.Failed.class, failed -> {
                 assertThat(failed.file()).isEqualTo(from.toString());
                 assertThat(failed.problem()).contains(message);
@@ -325,9 +327,8 @@ class RowSavingTest {
         try (Twin twin = new Twin(directory.resolve("table"), 2, 300)) {
             twin.steps(30_000, 15_000);
             Files.createSymbolicLink(CheckedFile.draft(file), full);
-            RowTask task = new RowTask(1, file);
-            new RowSaver(task, file, 1, true).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
-                    twin.sequence);
+            RowSaver task = new RowSaver(1, file, 1);
+            task.begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows}, twin.sequence, THREAD);
             twin.steps(1000, ROWS);
             task.join();
             assertThat(task.state()).isInstanceOfSatisfying(RowState.Failed.class,
@@ -335,9 +336,8 @@ class RowSavingTest {
             assertThat(file).doesNotExist();
             assertThat(CheckedFile.draft(file)).doesNotExist();
             twin.steps(1000, ROWS);
-            RowTask again = new RowTask(2, file);
-            new RowSaver(again, file, 2, false).begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows},
-                    twin.sequence);
+            RowSaver again = new RowSaver(2, file, 2);
+            again.begin(plan(1, TABLE), 0, new EmbeddingRows[] {twin.rows}, twin.sequence, null);
             assertSame(read(file), twin.oracle);
         }
     }

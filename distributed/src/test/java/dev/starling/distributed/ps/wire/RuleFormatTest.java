@@ -62,6 +62,20 @@ class RuleFormatTest {
         }
     }
 
+    @Test
+    void refusesSettingsOutOfRange() throws IOException {
+        DataInput in = written(out -> {
+            out.writeUTF("Adam");
+            out.writeByte(2);
+            out.writeDouble(0.9);
+            out.writeDouble(1);
+        });
+        assertThatThrownBy(() -> RuleFormat.read(in, 3)).isInstanceOf(IOException.class)
+                .hasMessageContaining("beta2").hasMessageContaining("1.0");
+        DataInput negative = written(out -> out.writeUTF("Adam"), -1);
+        assertThatThrownBy(() -> RuleFormat.read(negative, 3)).isInstanceOf(IOException.class);
+    }
+
     private static DataInput written(Writer writer, int lastByte) throws IOException {
         return written(out -> {
             writer.write(out);

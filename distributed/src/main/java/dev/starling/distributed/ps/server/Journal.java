@@ -1,5 +1,6 @@
-package dev.starling.distributed.ps.store;
+package dev.starling.distributed.ps.server;
 
+import dev.starling.distributed.ps.store.CheckedFile;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -18,34 +19,33 @@ import java.util.zip.CRC32C;
  * starts with its length, the CRC-32C of the bytes after that field, and its number. The journal ends at the first
  * record whose length or checksum is wrong.
  */
-public final class Journal implements AutoCloseable {
+final class Journal implements AutoCloseable {
     /** Only clocks change. */
-    public static final int CLOCKS = 0;
+    static final int CLOCKS = 0;
     /** A step along a gradient. */
-    public static final int GRADIENT = 1;
+    static final int GRADIENT = 1;
     /** The initial weights. */
-    public static final int WEIGHTS = 2;
+    static final int WEIGHTS = 2;
     /** A step without a gradient. */
-    public static final int NO_GRADIENT = 3;
+    static final int NO_GRADIENT = 3;
     /** Rows as they are after a step. */
-    public static final int ROWS = 4;
+    static final int ROWS = 4;
     /** Initial state of the rule; {@link #STRIDE} holds its slot, {@link #RATE} the number of steps taken. */
-    public static final int KEPT = 5;
+    static final int KEPT = 5;
     /** Tables have their initial rows: none, or those of a checkpoint. */
-    public static final int ROWS_READY = 6;
+    static final int ROWS_READY = 6;
 
     static final int LENGTH = 0;
     static final int CRC = 4;
-    public static final int SEQUENCE = 8;
-    public static final int KIND = 16;
-    public static final int UNIT = 20;
-    public static final int RATE = 24;
-    public static final int COUNT = 32;
-    public static final int STRIDE = 36;
-    public static final int MOVED_COUNT = 40;
-    public static final int RECORD_HEADER = 48;
-    /** Bytes for each changed worker clock: worker, state, session, count, clock. */
-    public static final int MOVED = 32;
+    static final int SEQUENCE = 8;
+    static final int KIND = 16;
+    static final int UNIT = 20;
+    static final int RATE = 24;
+    static final int COUNT = 32;
+    static final int STRIDE = 36;
+    /** Number of workers whose clocks changed; they follow the header, as {@link Clocks#write} has written them. */
+    static final int MOVED_COUNT = 40;
+    static final int RECORD_HEADER = 48;
 
     private static final String PREFIX = "journal-";
     private static final int BUFFER = 1 << 20;
@@ -59,7 +59,7 @@ public final class Journal implements AutoCloseable {
     private int at;
     private boolean dirty;
 
-    public Journal(Path directory, long first) throws IOException {
+    Journal(Path directory, long first) throws IOException {
         this.directory = directory;
         allocate(BUFFER);
         begin(first);
@@ -86,22 +86,32 @@ public final class Journal implements AutoCloseable {
     }
 
     /** Returns the journal files of a directory, oldest first. */
-    public static List<Path> files(Path directory) throws IOException {
+    static List<Path> files(Path directory) throws IOException {
         try (Stream<Path> all = Files.list(directory)) {
             return all.filter(p -> p.getFileName().toString().startsWith(PREFIX)).sorted().toList();
         }
     }
 
     /** Continues in a new file; a snapshot contains all earlier records. */
-    public void rotate(long first) throws IOException {
+    void rotate(long first) throws IOException {
         force();
         file.close();
         begin(first);
     }
 
-    /** Appends a record; it is durable when {@link #force} has returned. */
-    public void append(JournalEntry e) throws IOException {
-        int length = e.recordLength();
+    /** Returns the length of a request's record in bytes, a multiple of 8. */
+    static int length(Request e) {
+        int payload = switch (e.recordKind) {
+            case GRADIENT, WEIGHTS, KEPT -> 4 * e.recorded;
+            case ROWS -> e.recorded * (8 + 4 * e.stride);
+            default -> 0;
+        };
+        return (RECORD_HEADER + e.moved.position() + payload + 7) / 8 * 8;
+    }
+
+    /** Appends a request's record; it is durable when {@link #force} has returned. */
+    void append(Request e) throws IOException {
+        int length = length(e);
         if (at + length > buffer.capacity()) {
             write();
             if (length > buffer.capacity()) {
@@ -110,19 +120,18 @@ public final class Journal implements AutoCloseable {
         }
         int start = at;
         buffer.putLong(start + length - 8, 0);
-        buffer.putInt(start + LENGTH, length).putLong(start + SEQUENCE, e.record()).putInt(start + KIND, e.recordKind())
-                .putInt(start + UNIT, e.unit()).putDouble(start + RATE, e.rate()).putInt(start + COUNT, e.recorded())
-                .putInt(start + STRIDE, e.stride()).putLong(start + MOVED_COUNT, e.movedCount());
-        at += RECORD_HEADER;
-        for (int i = 0; i < e.movedCount(); i++, at += MOVED) {
-            buffer.putInt(at, e.moved()[i]).putInt(at + 4, e.movedStates()[i]).putLong(at + 8, e.movedSessions()[i])
-                    .putLong(at + 16, e.movedCounts()[i]).putLong(at + 24, e.movedClocks()[i]);
-        }
-        switch (e.recordKind()) {
-            case GRADIENT, WEIGHTS, KEPT -> floats.put(at / 4, e.gradient(), 0, e.recorded());
+        boolean kept = e.recordKind == KEPT;
+        buffer.putInt(start + LENGTH, length).putLong(start + SEQUENCE, e.record).putInt(start + KIND, e.recordKind)
+                .putInt(start + UNIT, e.unit).putDouble(start + RATE, kept ? e.steps : e.rate)
+                .putInt(start + COUNT, e.recorded).putInt(start + STRIDE, kept ? e.slot : e.stride)
+                .putLong(start + MOVED_COUNT, e.moved.position() / Clocks.BYTES)
+                .put(start + RECORD_HEADER, e.moved, 0, e.moved.position());
+        at += RECORD_HEADER + e.moved.position();
+        switch (e.recordKind) {
+            case GRADIENT, WEIGHTS, KEPT -> floats.put(at / 4, e.gradient, 0, e.recorded);
             case ROWS -> {
-                longs.put(at / 8, e.keys(), 0, e.recorded());
-                floats.put(at / 4 + 2 * e.recorded(), e.rows(), 0, e.recorded() * e.stride());
+                longs.put(at / 8, e.keys, 0, e.recorded);
+                floats.put(at / 4 + 2 * e.recorded, e.rows, 0, e.recorded * e.stride);
             }
             default -> { }
         }
@@ -144,7 +153,7 @@ public final class Journal implements AutoCloseable {
     }
 
     /** Writes all appended records to the disk. */
-    public void force() throws IOException {
+    void force() throws IOException {
         write();
         if (dirty) {
             file.force(false);

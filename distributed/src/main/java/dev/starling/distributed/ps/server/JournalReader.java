@@ -1,4 +1,4 @@
-package dev.starling.distributed.ps.store;
+package dev.starling.distributed.ps.server;
 
 import java.io.IOException;
 import java.lang.System.Logger.Level;
@@ -11,14 +11,14 @@ import java.util.List;
 import java.util.zip.CRC32C;
 
 /** Replays a journal. */
-public final class JournalReader {
+final class JournalReader {
     private static final System.Logger LOG = System.getLogger(JournalReader.class.getName());
 
     private final CRC32C crc = new CRC32C();
     private ByteBuffer buffer = ByteBuffer.allocate(1 << 20).order(ByteOrder.LITTLE_ENDIAN);
 
     /** Receives records. */
-    public interface Replay {
+    interface Replay {
         /** Applies a record, which starts at index 0 of the buffer. */
         void onRecord(ByteBuffer record) throws IOException;
     }
@@ -28,7 +28,7 @@ public final class JournalReader {
      *
      * @return the number of the last record, or {@code after} if there is none
      */
-    public long read(Path directory, long after, Replay replay) throws IOException {
+    long read(Path directory, long after, Replay replay) throws IOException {
         long last = after;
         List<Path> files = Journal.files(directory);
         for (Path path : files) {
