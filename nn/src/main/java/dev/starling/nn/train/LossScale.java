@@ -25,10 +25,11 @@ final class LossScale {
     private double scale = INITIAL;
     private int finiteSteps;
     private long skipped;
-    /** The scale and 1/scale on the device, stored in tensors so that all steps consist of the same operations. */
+    /** {@code null} before the first {@link #upload} and after {@link #close}. */
     private @Nullable Factors factors;
     private double uploaded;
 
+    /** The scale and 1/scale on the device, stored in tensors so that all steps consist of the same operations. */
     private record Factors(Tensor scale, Tensor inverse) {
         Factors(Device device) {
             this(scalar(device), scalar(device));
