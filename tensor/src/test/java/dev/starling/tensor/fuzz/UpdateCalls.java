@@ -14,6 +14,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import java.util.Arrays;
+import java.util.function.Supplier;
 
 /** Calls that make tensors from numbers, and calls that change tensors in place. */
 final class UpdateCalls {
@@ -79,9 +80,12 @@ final class UpdateCalls {
             case 0 -> changing(new Update.Assign(), Operand.of(c, type(c), Values.ANY, dims),
                     Operand.of(c, type(c), Values.ANY, ElementwiseCalls.narrowed(c, dims)));
             case 1 -> changing(new Update.Blend(decay, rate), x0, x1);
-            case 2 -> changing(new Rule.Sgd(0, 0, decay, false).step(rate, 1), x0, x1);
-            case 3 -> changing(new Rule.Sgd(0.9, flag ? 0 : 0.1, decay, flag).step(rate, 1), x0, x1, x2);
-            default -> changing(new Rule.Adam(0.9, 0.99, 1e-6, decay, flag).step(rate, c.integer(c.ofInts(1, 2, 1000))),
+            case 2 -> stepping("Rule.Sgd(0, 0, " + literal(decay) + ", false)",
+                    () -> new Rule.Sgd(0, 0, decay, false), rate, 1, x0, x1);
+            case 3 -> stepping("Rule.Sgd(0.9, " + (flag ? 0 : 0.1) + ", " + literal(decay) + ", " + flag + ")",
+                    () -> new Rule.Sgd(0.9, flag ? 0 : 0.1, decay, flag), rate, 1, x0, x1, x2);
+            default -> stepping("Rule.Adam(0.9, 0.99, 1e-6, " + literal(decay) + ", " + flag + ")",
+                    () -> new Rule.Adam(0.9, 0.99, 1e-6, decay, flag), rate, c.integer(c.ofInts(1, 2, 1000)),
                     x0, x1, x2, Operand.of(c, type, Values.POSITIVE, dims));
         };
     }
@@ -95,9 +99,19 @@ final class UpdateCalls {
     }
 
     private static Call changing(Update op, Operand... operands) {
-        return Call.of("Tensor.apply(new Update." + op + ", " + "x0, x1, x2, x3".substring(0, 4 * operands.length - 2)
+        return changing("new Update." + op, () -> op, operands);
+    }
+
+    /** A rule refuses settings that it cannot use when it is made. */
+    private static Call stepping(String text, Supplier<Rule> rule, double rate, long step, Operand... operands) {
+        return changing("new " + text + ".step(" + literal(rate) + ", " + step + ")", () -> rule.get().step(rate, step),
+                operands);
+    }
+
+    private static Call changing(String text, Supplier<Update> op, Operand... operands) {
+        return Call.of("Tensor.apply(" + text + ", " + "x0, x1, x2, x3".substring(0, 4 * operands.length - 2)
                 + ")", 0, x -> {
-            Tensor.apply(op, x);
+            Tensor.apply(op.get(), x);
             return new Tensor[0];
         }, Arrays.stream(operands).map(o -> o == operands[1] ? o : whole(o)).toArray(Operand[]::new));
     }
