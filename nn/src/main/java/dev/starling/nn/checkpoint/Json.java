@@ -1,5 +1,6 @@
 package dev.starling.nn.checkpoint;
 
+import dev.starling.errors.StarlingException;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -17,7 +18,7 @@ public final class Json {
     private int at;
 
     /** What is wrong with a text, and where. */
-    public static final class JsonException extends Exception {
+    public static final class JsonException extends StarlingException {
         private static final long serialVersionUID = 1L;
 
         JsonException(String message) {
