@@ -211,7 +211,9 @@ public final class Checkpoint {
         if (damages.isEmpty()) {
             return Optional.empty();
         }
-        throw damages.getFirst();
+        CheckpointException latest = damages.getFirst();
+        throw new CheckpointException(directory, "has no intact checkpoint; the latest, " + latest.path() + ", "
+                + latest.problem(), "restore it, or start from the beginning", latest);
     }
 
     /** Renames the manifests of steps above an intact one, so that they do not count as the latest checkpoints. */
