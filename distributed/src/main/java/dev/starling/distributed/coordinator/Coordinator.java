@@ -17,9 +17,7 @@ import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Collectors;
 import org.agrona.DirectBuffer;
@@ -47,7 +45,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private final List<Participant> participants = new ArrayList<>();
     /** Undelivered messages to processes that were refused or excluded. */
     private final List<Outbox> dismissed = new ArrayList<>();
-    private final Map<Long, Suspicion> suspicions = new HashMap<>();
+    private final Suspicions suspicions = new Suspicions();
     private final Founders founders;
     private View view = new View(0, List.of());
     private long ids;
@@ -56,8 +54,6 @@ public final class Coordinator implements Agent, AutoCloseable {
     private boolean ended;
     /** Whether the view is out of date, so that a new epoch must be proposed. */
     private boolean stale;
-    /** Time of the first suspicion of this epoch; 0 if there is none. */
-    private long suspectedNs;
     private long viewNs;
     /** When members last learned which processes are missing. */
     private long noticeNs;
@@ -127,19 +123,6 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
     }
 
-    /**
-     * The reports of members that have lost the connection to one member.
-     *
-     * @param members number of reporting members
-     * @param heardNs when the last of them received anything from it
-     * @param reason from the first report
-     */
-    private record Suspicion(int members, long heardNs, String reason) {
-        Suspicion and(Suspicion other) {
-            return new Suspicion(members + other.members, Math.max(heardNs, other.heardNs), reason);
-        }
-    }
-
     /** Returns the address at which members reach the coordinator. */
     public String address() {
         return transport.address();
@@ -153,6 +136,11 @@ public final class Coordinator implements Agent, AutoCloseable {
     /** Returns the number of processes that have joined and were not excluded. */
     int joined() {
         return participants.size();
+    }
+
+    /** Returns whether a member has reported that it cannot reach this one, and that is not resolved. */
+    boolean isSuspected(long id) {
+        return suspicions.of(id) != null;
     }
 
     /**
@@ -188,7 +176,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             end("the group did not start within " + Duration.ofNanos(joinTimeoutNs).toSeconds() + " s: only "
                     + describeMissing() + "; start the others, or ask for fewer");
         }
-        if (suspectedNs != 0 && now - suspectedNs > settleNs) {
+        if (suspicions.areOlderThan(settleNs, now)) {
             evictMostSuspected();
         }
         if (stale && !ended) {
@@ -319,7 +307,6 @@ public final class Coordinator implements Agent, AutoCloseable {
             return;
         }
         suspicions.clear();
-        suspectedNs = 0;
         // Members keep the order of their ranks; new members follow. The first epoch honours preferred ranks.
         participants.sort(everStarted ? Comparator.comparingLong(p -> p.id) : Comparator.<Participant>comparingInt(
                 p -> p.join.preferredRank() < 0 ? Integer.MAX_VALUE : p.join.preferredRank())
@@ -369,19 +356,14 @@ public final class Coordinator implements Agent, AutoCloseable {
             if (onLoss == OnLoss.REFORM) {
                 stale = true;
             } else {
-                endWithLoss(rank(suspicion.id()), suspicion.silentNs(), suspicion.reason());
+                endWithDeparture(suspicion.id(), suspicion.silentNs(), suspicion.reason());
             }
             return;
         }
         int rank = rank(from.id);
         LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank, rank(suspicion.id()),
                 suspicion.reason());
-        long now = transport.nanoTime();
-        suspicions.merge(suspicion.id(), new Suspicion(1, now - suspicion.silentNs(), "rank " + rank + " reports: "
-                + suspicion.reason()), Suspicion::and);
-        if (suspectedNs == 0) {
-            suspectedNs = now;
-        }
+        suspicions.add(from.id, rank, suspicion, transport.nanoTime());
     }
 
     /**
@@ -389,20 +371,19 @@ public final class Coordinator implements Agent, AutoCloseable {
      * others suspect; of equally suspected ones, that of the highest rank.
      */
     private void evictMostSuspected() {
-        suspectedNs = 0;
         Participant worst = null;
-        Suspicion strongest = null;
+        Suspicions.Suspicion strongest = null;
         for (Participant each : participants) {
-            Suspicion suspicion = suspicions.get(each.id);
-            if (suspicion != null && (strongest == null || suspicion.members >= strongest.members)) {
+            Suspicions.Suspicion suspicion = suspicions.of(each.id);
+            if (suspicion != null && (strongest == null || suspicion.members() >= strongest.members())) {
                 strongest = suspicion;
                 worst = each;
             }
         }
-        suspicions.clear();
+        suspicions.resolve();
         if (worst != null) {
-            evict(worst, "cut off from " + strongest.members + " of the " + (view.world() - 1) + " other members; "
-                    + strongest.reason, transport.nanoTime() - strongest.heardNs);
+            evict(worst, "cut off from " + strongest.members() + " of the " + (view.world() - 1)
+                    + " other members; " + strongest.reason(), transport.nanoTime() - strongest.heardNs());
         }
     }
 
@@ -458,11 +439,30 @@ public final class Coordinator implements Agent, AutoCloseable {
             onFounderEnded(participant.join.preferredRank(), "it has left");
         }
         // An epoch that has not started would wait for the member forever.
-        if (!started || onLoss == OnLoss.REFORM && suspicions.containsKey(participant.id)) {
+        if (!started || onLoss == OnLoss.REFORM && suspicions.of(participant.id) != null) {
             stale = true;
-        } else if (onLoss == OnLoss.END && suspicions.containsKey(participant.id) && !ended) {
+        } else if (onLoss == OnLoss.END && suspicions.of(participant.id) != null && !ended) {
             // The member and those that suspect it have failed; other members may wait for any of them.
-            endWithLoss(rank(participant.id), 0, "it has left");
+            endWithDeparture(participant.id, 0, "it has left");
+        }
+    }
+
+    /**
+     * Ends the group because a member has left that others need. If that member had reported a loss before, it left
+     * because of that loss, which is the one to name.
+     */
+    private void endWithDeparture(long id, long silentNs, String reason) {
+        Suspicions.Report cause = suspicions.cause(id);
+        if (cause == null) {
+            endWithLoss(rank(id), silentNs, reason);
+            return;
+        }
+        long causeNs = transport.nanoTime() - cause.heardNs();
+        Optional<Participant> lost = participants.stream().filter(p -> p.id == cause.id()).findFirst();
+        if (lost.isPresent()) {
+            evict(lost.get(), cause.reason(), causeNs);
+        } else {
+            endWithLoss(rank(cause.id()), causeNs, cause.reason());
         }
     }
 
