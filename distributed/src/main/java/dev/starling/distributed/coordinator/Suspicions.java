@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
+import org.jspecify.annotations.Nullable;
 
 /** What members of an epoch have reported about other members that they cannot reach. */
 final class Suspicions {
@@ -49,7 +50,7 @@ final class Suspicions {
     }
 
     /** Returns the reports about a member, or {@code null} if there are none. */
-    Suspicion of(long id) {
+    @Nullable Suspicion of(long id) {
         return suspicions.get(id);
     }
 
@@ -62,7 +63,7 @@ final class Suspicions {
      * Returns the report that explains why a member has left: the loss that it has reported itself, or the one that
      * the lost member had reported, and so on. {@code null} if it has reported none, or if the reports form a circle.
      */
-    Report cause(long id) {
+    @Nullable Report cause(long id) {
         Set<Long> seen = new HashSet<>(Set.of(id));
         Report cause = reports.get(id);
         for (Report next = cause; next != null; next = reports.get(next.id)) {

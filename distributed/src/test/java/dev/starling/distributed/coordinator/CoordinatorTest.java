@@ -228,6 +228,22 @@ class CoordinatorTest {
     }
 
     @Test
+    void keepsASpareUntilAMemberLeaves() {
+        Coordinator coordinator = Coordinator.open(config, CoordinatorConfig.of(2, OnLoss.REFORM).maxMembers(2));
+        processes.add(coordinator::doWork);
+        try (coordinator; Client first = new Client(coordinator); Client second = new Client(coordinator)) {
+            begin(first, second);
+            try (Client spare = new Client(coordinator)) {
+                spare.receiveMissing("2 members, as many as it may; this process waits as a spare");
+                assertThat(coordinator.view().epoch()).isOne();
+                second.send(new Control.Leave());
+                first.receiveView(2, 2);
+                spare.receiveView(2, 2);
+            }
+        }
+    }
+
+    @Test
     void admitsAReplacementBeforeTheLossIsDetected() {
         try (Coordinator coordinator = open(2, OnLoss.REFORM); Client first = new Client(coordinator);
                 Client dead = new Client(coordinator)) {
