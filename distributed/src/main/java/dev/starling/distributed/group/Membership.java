@@ -6,8 +6,6 @@ import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
-import dev.starling.distributed.Quorum;
-import dev.starling.distributed.QuorumLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Driver;
 import dev.starling.distributed.collective.call.Fabric;
@@ -16,7 +14,6 @@ import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
 import dev.starling.transport.Transport;
-import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -45,6 +42,7 @@ public final class Membership extends EpochGroup implements Driver {
     private final Progress progress;
     private final CoordinatorLink coordinator;
     private final Links links;
+    private final Succession succession;
     private final SubGroups subGroups;
     private final Handlers handlers = new Handlers();
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
@@ -79,7 +77,11 @@ public final class Membership extends EpochGroup implements Driver {
         transport.onConnection(new ConnectionHandler() {
             @Override
             public void onAccepted(Endpoint endpoint) {
-                links.onAccepted(endpoint);
+                if (endpoint.greeting().length > 0) {
+                    links.onAccepted(endpoint);
+                } else {
+                    succession.redirect(endpoint);
+                }
             }
 
             @Override
@@ -88,6 +90,7 @@ public final class Membership extends EpochGroup implements Driver {
             }
         });
         coordinator = new CoordinatorLink(transport, config);
+        succession = new Succession(transport, coordinator, links, config, () -> phase == Phase.RUNNING);
         progress = new Progress(transport, this::work, this::isBusy, background,
                 "starling-group-" + transport.address(), Progress.MAX_RELIEF_NS);
     }
@@ -124,8 +127,8 @@ public final class Membership extends EpochGroup implements Driver {
         boolean decided = progress.await(() -> {
             // The epoch may have ended again by now; the next call that uses it reports that.
             ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
-            return ran[0] || phase == Phase.ENDED || coordinator.isRefused() || coordinator.hasLostQuorum()
-                    || phase != Phase.RUNNING && coordinator.isLost();
+            return ran[0] || phase == Phase.ENDED || coordinator.isRefused()
+                    || phase != Phase.RUNNING && succession.isStranded();
         }, atMost);
         if (ran[0]) {
             return;
@@ -133,23 +136,21 @@ public final class Membership extends EpochGroup implements Driver {
         if (failure != null && phase == Phase.ENDED) {
             throw failure;
         }
+        locked(this::failIfStranded);
         Endpoint endpoint = coordinator.endpoint();
-        if (coordinator.isRefused()) {
-            throw new DistributedException("cannot join the group: " + endpoint.reason());
-        }
-        Control.NoQuorum vote = coordinator.noQuorum();
-        if (vote != null && coordinator.hasLostQuorum()) {
-            throw new QuorumLostException(phase == Phase.JOINING ? -1 : rank(), vote.present(), vote.members());
-        }
-        if (coordinator.isLost()) {
-            throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastReceivedNs()),
-                    endpoint.reason() + (failure == null ? "" : "; and " + failure.getMessage()));
-        }
         throw new DistributedException((decided ? "the group changed again" : "waited " + atMost) + " while "
                 + (phase == Phase.JOINING ? endpoint.isConnected() ? "the coordinator at " + endpoint.address()
                 + " waits for other members" : "no coordinator answered at " + endpoint.address()
                 + ": " + endpoint.reason()
                 : "the members of epoch " + view.epoch() + " connect: " + links.describeUnreached()));
+    }
+
+    /** Throws if this process waits in vain for the coordinator. */
+    private void failIfStranded() {
+        DistributedException why = succession.failure(phase == Phase.JOINING ? -1 : rank(), failure);
+        if (why != null) {
+            throw why;
+        }
     }
 
     @Override
@@ -286,7 +287,7 @@ public final class Membership extends EpochGroup implements Driver {
      */
     public void rejoin() {
         locked(() -> {
-            if (phase != Phase.ENDED) {
+            if (phase != Phase.ENDED && !succession.isEnabled()) {
                 coordinator.rejoin();
             }
         });
@@ -298,8 +299,7 @@ public final class Membership extends EpochGroup implements Driver {
      */
     public boolean hasQuorum() {
         boolean[] has = new boolean[1];
-        locked(() -> has[0] = coordinator.rules().quorum() instanceof Quorum.None || coordinator.noQuorum() == null
-                && (coordinator.isJoined() || links.areMostReached()));
+        locked(() -> has[0] = succession.hasQuorum());
         return has[0];
     }
 
@@ -325,7 +325,7 @@ public final class Membership extends EpochGroup implements Driver {
             }
             networkNs = now;
         }
-        int work = transport.doWork() + coordinator.doWork();
+        int work = transport.doWork() + coordinator.doWork() + succession.doWork(phase == Phase.ENDED);
         int done = subGroups.doWork();
         if (phase == Phase.CONNECTING) {
             work += done + connect();
@@ -372,17 +372,16 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     private void onControl(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        Control message;
-        try {
-            message = Control.CODEC.decode(buffer, offset, length);
-        } catch (IOException e) {
-            LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(),
-                    e.getMessage());
+        Control message = Control.read(from, buffer, offset, length);
+        if (message == null) {
             return;
         }
         if (from != coordinator.endpoint()) {
-            if (message instanceof Control.Lost(long epoch, LossReport loss)) {
-                links.onReportedLoss(from, epoch, loss);
+            switch (message) {
+                case Control.Lost(long epoch, LossReport loss) -> links.onReportedLoss(from, epoch, loss);
+                case Control.Successor m -> succession.onAnnouncement(links.member(from), m);
+                case Control.Moved m -> succession.onMoved(from, m.address());
+                default -> { }
             }
             return;
         }
@@ -393,7 +392,9 @@ public final class Membership extends EpochGroup implements Driver {
             case Control.Start m -> onStart(m.epoch());
             case Control.Lost m -> end(m.loss().detected());
             case Control.Refused m -> end(new DistributedException(m.reason()));
-            case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _ -> { }
+            case Control.Moved m -> succession.onMoved(from, m.address());
+            case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _, Control.Rejoin _,
+                    Control.Withdraw _, Control.Successor _ -> { }
         }
     }
 
@@ -413,6 +414,7 @@ public final class Membership extends EpochGroup implements Driver {
         alwaysFirst &= rank() == 0;
         phase = Phase.CONNECTING;
         links.onNewView(next, id);
+        succession.onNewView(next, id);
     }
 
     private int connect() {
@@ -427,7 +429,12 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     private void onStart(long epoch) {
-        if (phase == Phase.READY && epoch == view.epoch()) {
+        if (phase == Phase.ENDED || phase == Phase.CONNECTING || epoch != view.epoch()) {
+            return;
+        }
+        coordinator.onConfirmed();
+        succession.onStarted(view);
+        if (phase == Phase.READY) {
             phase = Phase.RUNNING;
             failure = null;
             listeners.forEach(Runnable::run);
@@ -441,6 +448,7 @@ public final class Membership extends EpochGroup implements Driver {
         }
         PeerLostException loss = links.onLost(endpoint);
         if (loss == null) {
+            succession.onLost(endpoint);
             return;
         }
         if (phase == Phase.RUNNING) {
@@ -494,13 +502,15 @@ public final class Membership extends EpochGroup implements Driver {
         });
         awaitLocked(() -> {
             last.forEach(Outbox::doWork);
-            return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected());
+            return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected())
+                    && succession.isDone();
         }, LEAVE_TIMEOUT);
         progress.close();
         locked(() -> {
             end(new DistributedException("the group is closed"));
             subGroups.close();
             release();
+            succession.close();
             transport.close();
         });
         closeListener.run();

@@ -7,6 +7,7 @@ import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import org.agrona.concurrent.NanoClock;
 
 /** A wire of a simulated process. */
@@ -38,6 +39,11 @@ final class SimulatedWire implements Wire {
     @Override
     public String address() {
         return address;
+    }
+
+    @Override
+    public Optional<Wire> another() {
+        return Optional.of(simulation.wire(process));
     }
 
     @Override
