@@ -1,14 +1,19 @@
 package dev.starling.transport.simulated;
 
+import org.jspecify.annotations.Nullable;
+
 /** One thread of control of a simulated process. */
 final class Flow {
     final SimulatedProcess process;
+    /** Set before the flow is scheduled. */
+    @SuppressWarnings("NullAway.Init")
     Coroutine coroutine;
-    SimulatedWire waitsOn;
+    /** {@code null} while it sleeps. */
+    @Nullable SimulatedWire waitsOn;
     long untilNs;
     int unwindings;
-    Unwinding unwinding;
-    Throwable failure;
+    @Nullable Unwinding unwinding;
+    @Nullable Throwable failure;
 
     Flow(SimulatedProcess process) {
         this.process = process;
