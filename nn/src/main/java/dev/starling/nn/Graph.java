@@ -169,4 +169,9 @@ public final class Graph implements Layer {
             }
         }
     }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

@@ -75,6 +75,24 @@ public interface Layer extends AutoCloseable {
         return getClass().isSynthetic() || getClass().isHidden() ? "Function" : getClass().getSimpleName();
     }
 
+    /**
+     * Returns the settings of this layer as {@link #tree} shows them, for example {@code 784, 128}; of a record its
+     * components, otherwise by default none.
+     */
+    default String settings() {
+        if (!(this instanceof Record)) {
+            return "";
+        }
+        String text = toString();
+        int start = text.indexOf('[');
+        return start < 0 || !text.endsWith("]") ? "" : text.substring(start + 1, text.length() - 1);
+    }
+
+    /** Returns this layer and, indented below it, the layers that it contains, each with its name and settings. */
+    default String tree() {
+        return LayerTree.of(this);
+    }
+
     /** Moves all parameters to a device. */
     default Layer to(Device device) {
         state().values().forEach(p -> p.to(device));

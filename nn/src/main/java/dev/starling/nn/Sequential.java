@@ -93,4 +93,9 @@ public final class Sequential implements Layer {
             visitor.layer(Integer.toString(i), layers.get(i));
         }
     }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

@@ -84,4 +84,14 @@ public final class BatchNorm implements Fusible {
         visitor.parameter("running_mean", runningMean);
         visitor.parameter("running_var", runningVariance);
     }
+
+    @Override
+    public String settings() {
+        return weight.shape().dim(0) + ", epsilon=" + epsilon + ", momentum=" + momentum;
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }
