@@ -48,6 +48,11 @@ public record CrossEntropyLoss(double smoothing, long ignored, OptionalInt axis)
     }
 
     @Override
+    public boolean expectsLogits() {
+        return true;
+    }
+
+    @Override
     public boolean widens() {
         return true;
     }

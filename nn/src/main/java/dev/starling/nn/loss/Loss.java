@@ -17,6 +17,13 @@ public interface Loss {
     }
 
     /**
+     * Returns whether the loss itself computes the softmax or sigmoid of a result, so that a model must not end in one.
+     */
+    default boolean expectsLogits() {
+        return false;
+    }
+
+    /**
      * Returns the dimension of the classes, which the logits have and the targets have not: dimension 1 for logits
      * {@code [N, C, *d]} and targets {@code [N, *d]}, the last one for logits {@code [N, *d, C]}.
      *
@@ -52,8 +59,8 @@ public interface Loss {
     }
 
     /** Returns the mean cross-entropy of {@code sigmoid(logits)} and probabilities of the same shape. */
-    static Loss binaryCrossEntropy() {
-        return (logits, target) -> Losses.binaryCrossEntropyWithLogits(logits, target, Reduce.MEAN);
+    static BinaryCrossEntropyLoss binaryCrossEntropy() {
+        return new BinaryCrossEntropyLoss();
     }
 
     /** Returns the mean squared error of results and targets of one shape. */

@@ -62,7 +62,8 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
                             Precision precision = Precision.current();
                             Tensor result = loss.widens() ? precision.narrow(model, input)
                                     : precision.forward(model, input);
-                            averages.add(loss.of(result, target).item(), result, target, batch.size());
+                            Tensor value = StepChecks.requireScalar(loss.of(result, target));
+                            averages.add(value.item(), result, target, batch.size());
                         }
                     }
                 }
