@@ -3,15 +3,21 @@ package dev.starling.transport.simulated;
 /** One thread of control of a simulated process. */
 final class Flow {
     final SimulatedProcess process;
+    /** In the order of their start. */
+    final long number;
     Coroutine coroutine;
     SimulatedWire waitsOn;
     long untilNs;
+    /** When it wakes, as the {@link RunQueue} knows, if it is {@link #queued} there. */
+    long dueNs;
+    boolean queued;
     int unwindings;
     Unwinding unwinding;
     Throwable failure;
 
-    Flow(SimulatedProcess process) {
+    Flow(SimulatedProcess process, long number) {
         this.process = process;
+        this.number = number;
     }
 
     long wakeNs() {
