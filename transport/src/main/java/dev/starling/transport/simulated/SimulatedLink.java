@@ -86,6 +86,9 @@ final class SimulatedLink implements Link {
         }
         last = message;
         bytesInFlight += message.length;
+        if (first == message) {
+            simulation.refresh(target);
+        }
         message.copyDelayNs = simulation.happens(conditions.copies()) ? 1 + simulation.delay(conditions) : NEVER;
         if (simulation.happens(conditions.noise())) {
             at.addStray(simulation.pool().corrupted(message, now + simulation.delay(conditions),

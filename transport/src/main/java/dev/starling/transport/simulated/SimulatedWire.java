@@ -21,6 +21,7 @@ final class SimulatedWire implements Wire {
     private final String address;
     private final NanoClock clock;
     private final List<SimulatedLink> inbound = new ArrayList<>();
+    private final List<Flow> waiting = new ArrayList<>(1);
     /** Copies and noise, ordered by arrival. */
     private @Nullable Message stray;
     private long lastWorkNs;
@@ -69,6 +70,7 @@ final class SimulatedWire implements Wire {
             simulation.pool().release(message);
         }
         if (count > 0) {
+            simulation.refresh(this);
             lastWorkNs = simulation.nanoTime();
             emptyPolls = 0;
         } else if (++emptyPolls >= EMPTY_POLLS) {
@@ -125,6 +127,11 @@ final class SimulatedWire implements Wire {
     }
 
     void addStray(Message message) {
+        insertStray(message);
+        simulation.refresh(this);
+    }
+
+    private void insertStray(Message message) {
         if (stray == null || stray.arrivalNs > message.arrivalNs) {
             message.next = stray;
             stray = message;
@@ -141,6 +148,7 @@ final class SimulatedWire implements Wire {
     /** Wakes the process that waits for room. */
     void wake() {
         woken = true;
+        simulation.refresh(this);
     }
 
     @Override
@@ -154,6 +162,7 @@ final class SimulatedWire implements Wire {
         simulation.operate();
         simulation.idle(this, Math.max(idleNs, simulation.nanoTime() - lastWorkNs));
         woken = false;
+        simulation.refresh(this);
     }
 
     @Override
@@ -185,6 +194,11 @@ final class SimulatedWire implements Wire {
 
     List<SimulatedLink> inbound() {
         return inbound;
+    }
+
+    /** Returns the flows that wait on this wire. */
+    List<Flow> waiting() {
+        return waiting;
     }
 
     boolean isClosed() {
