@@ -2,6 +2,7 @@ package dev.starling.samples.train;
 
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.transport.Protection;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -45,8 +46,12 @@ final class TeamOptions {
                     + "--staleness 0.")
     int restarts;
 
-    @Option(names = "--half", description = "ring: send gradients as bf16.")
-    boolean half;
+    @Option(names = "--half", description = "ring: send gradients as bf16, as --compress bf16 does.")
+    private boolean half;
+
+    @Option(names = "--compress", paramLabel = "C", converter = Compression.Converter.class, description = "ring: send "
+            + "gradients as bf16, or topk=FRACTION of them, or factors of rank R by powersgd=R.")
+    private Compression compression;
 
     @Option(names = "--proportional", description = "ring, and ps with --staleness 0: divide "
             + "batches by measured speed.")
@@ -117,6 +122,16 @@ final class TeamOptions {
         return survives() ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END;
     }
 
+    /** Returns how gradients are compressed, or {@code null}. */
+    Compression compression() {
+        return half ? RingAllReduce.Builder::halfPrecision : compression;
+    }
+
+    /** Returns the option that compresses gradients, or {@code null}. */
+    String compressionOption() {
+        return half ? "--half" : compression == null ? null : "--compress";
+    }
+
     /** Returns the message on an option out of its range, or {@code null}. */
     String badValue() {
         if (workers != null && workers < 1) {
@@ -131,6 +146,9 @@ final class TeamOptions {
         }
         if (restarts < 0) {
             return "--restarts must not be negative, got " + restarts;
+        }
+        if (half && compression != null) {
+            return "--half is --compress bf16: omit it, or --compress";
         }
         return silenceSeconds > 0 ? null : "--silence must be positive, got " + silenceSeconds;
     }
