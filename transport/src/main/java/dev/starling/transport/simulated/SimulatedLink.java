@@ -87,7 +87,7 @@ final class SimulatedLink implements Link {
         last = message;
         bytesInFlight += message.length;
         if (first == message) {
-            simulation.refresh(target);
+            simulation.refresh(at);
         }
         message.copyDelayNs = simulation.happens(conditions.copies()) ? 1 + simulation.delay(conditions) : NEVER;
         if (simulation.happens(conditions.noise())) {
