@@ -83,8 +83,9 @@ final class Team {
         if (options.serverData != null && !ps) {
             return "--server-data applies to ps, and " + options.name() + none;
         }
-        if (options.half && options.strategy() != TeamOptions.Strategy.RING) {
-            return "--half applies to ring, and " + options.name() + " sends f32: omit it, or use --strategy ring";
+        if (options.compressionOption() != null && options.strategy() != TeamOptions.Strategy.RING) {
+            return options.compressionOption() + " applies to ring, and " + options.name()
+                    + " sends f32: omit it, or use --strategy ring";
         }
         if (options.proportional && !options.sharesBatches()) {
             return "--proportional divides batches that all workers share, but with " + options.name()
@@ -104,7 +105,10 @@ final class Team {
 
     /** Returns an option that configures training with several workers, or {@code null} if there is none. */
     private static String teamOption(TeamOptions options) {
-        return options.elastic ? "--elastic" : options.restarts > 0 ? "--restarts" : options.half ? "--half"
+        if (options.compressionOption() != null) {
+            return options.compressionOption();
+        }
+        return options.elastic ? "--elastic" : options.restarts > 0 ? "--restarts"
                 : options.proportional ? "--proportional" : isLocal(options) ? "--transport local" : null;
     }
 
@@ -154,7 +158,9 @@ final class Team {
             case RING -> {
                 RingAllReduce.Builder ring = RingAllReduce.over(group);
                 ring = options.survives() ? ring.elastic() : ring;
-                ring = options.half ? ring.halfPrecision() : ring;
+                if (options.compression() != null) {
+                    options.compression().apply(ring);
+                }
                 yield (options.proportional ? ring.proportional() : ring).build();
             }
             case GOSSIP -> Gossip.of(group);

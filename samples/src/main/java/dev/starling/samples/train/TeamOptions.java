@@ -4,6 +4,7 @@ import dev.starling.distributed.Quorum;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.transport.Protection;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -61,8 +62,12 @@ final class TeamOptions {
             + "${DEFAULT-VALUE}).")
     String quorum;
 
-    @Option(names = "--half", description = "ring: send gradients as bf16.")
-    boolean half;
+    @Option(names = "--half", description = "ring: send gradients as bf16, as --compress bf16 does.")
+    private boolean half;
+
+    @Option(names = "--compress", paramLabel = "C", converter = Compression.Converter.class, description = "ring: send "
+            + "gradients as bf16, or topk=FRACTION of them, or factors of rank R by powersgd=R.")
+    private Compression compression;
 
     @Option(names = "--proportional", description = "ring, and ps with --staleness 0: divide "
             + "batches by measured speed.")
@@ -144,6 +149,16 @@ final class TeamOptions {
         return maxWorkers == null ? rules : rules.maxMembers(maxWorkers + servers());
     }
 
+    /** Returns how gradients are compressed, or {@code null}. */
+    Compression compression() {
+        return half ? RingAllReduce.Builder::halfPrecision : compression;
+    }
+
+    /** Returns the option that compresses gradients, or {@code null}. */
+    String compressionOption() {
+        return half ? "--half" : compression == null ? null : "--compress";
+    }
+
     /** Returns the message on an option out of its range, or {@code null}. */
     String badValue() {
         if (workers != null && workers < 1) {
@@ -167,6 +182,9 @@ final class TeamOptions {
             Quorum.parse(quorum);
         } catch (IllegalArgumentException e) {
             return "--quorum: " + e.getMessage();
+        }
+        if (half && compression != null) {
+            return "--half is --compress bf16: omit it, or --compress";
         }
         return silenceSeconds > 0 ? null : "--silence must be positive, got " + silenceSeconds;
     }

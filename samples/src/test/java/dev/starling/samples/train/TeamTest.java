@@ -35,8 +35,8 @@ class TeamTest {
     Path dir;
 
     @ParameterizedTest
-    @ValueSource(strings = {"--strategy ring --half", "--strategy ring --elastic --proportional", "--strategy ps",
-            "--strategy ps --staleness 0 --servers 2 --proportional", "--strategy ps --staleness 3",
+    @ValueSource(strings = {"--strategy ring --compress powersgd=4", "--strategy ring --elastic --proportional",
+            "--strategy ps", "--strategy ps --staleness 0 --servers 2 --proportional", "--strategy ps --staleness 3",
             "--strategy gossip"})
     @Timeout(120)
     void trainsWithThreads(String arguments) {
@@ -89,9 +89,21 @@ class TeamTest {
         "--workers 2 --elastic --max-workers 1 | must hold, got 1, 2 and 1",
         "--workers 2 --elastic --quorum most | --quorum: a quorum is majority, none or a number of members, got most",
         "--half | --half applies to several workers: add --workers N",
+        "--workers 2 --strategy ps --compress bf16 | --compress applies to ring, and --strategy ps sends f32",
+        "--workers 2 --half --compress bf16 | --half is --compress bf16",
         "--transport local | --transport local applies to several workers"})
     void reportsInvalidOptions(String arguments, String problem) {
         assertThat(Team.problem(parse(arguments), null)).contains(problem);
+    }
+
+    @ParameterizedTest
+    @CsvSource(delimiter = '|', quoteCharacter = '"', value = {
+        "topk=2 | 0 < fraction <= 1 must hold, got 2",
+        "powersgd=x | 'powersgd=x' contains no number",
+        "zip | expected bf16, topk=FRACTION or powersgd=RANK, got 'zip'"})
+    void reportsInvalidCompression(String compression, String problem) {
+        assertThatThrownBy(() -> parse("--workers 2 --compress " + compression))
+                .isInstanceOf(CommandLine.ParameterException.class).hasMessageContaining(problem);
     }
 
     @ParameterizedTest
