@@ -19,8 +19,9 @@ final class Regions implements AutoCloseable {
         this.onClose = onClose;
     }
 
-    MemoryRegion register(long bytes, boolean share, RemoteWrites remote) {
-        MemoryRegion region = new MemoryRegion(this, ++count, Authentication.randomLong(), bytes, share, remote);
+    MemoryRegion register(long bytes, boolean sparse, boolean share, RemoteWrites remote) {
+        MemoryRegion region = new MemoryRegion(this, ++count, Authentication.randomLong(), bytes, sparse, share,
+                remote);
         open.put(count, region);
         return region;
     }

@@ -1,5 +1,6 @@
 package dev.starling.distributed.coordinator;
 
+import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
@@ -36,6 +37,12 @@ public final class Coordinator implements Agent, AutoCloseable {
     /** Interval at which members learn which processes are missing before the first epoch. */
     private static final long NOTICE_NS = 5_000_000_000L;
 
+    /**
+     * In a group with more members, the coordinator waits an eighth of the liveness timeout for further losses and
+     * joins before it proposes an epoch: of several at the same time, each would cost an epoch of all members.
+     */
+    private static final int MAX_HASTY = GroupConfig.DEFAULT_MAX_MESH;
+
     private final Transport transport;
     private final int world;
     private final OnLoss onLoss;
@@ -56,6 +63,8 @@ public final class Coordinator implements Agent, AutoCloseable {
     private boolean ended;
     /** Whether the view is out of date, so that a new epoch must be proposed. */
     private boolean stale;
+    /** When the view was last up to date. */
+    private long changedNs;
     /** Time of the first suspicion of this epoch; 0 if there is none. */
     private long suspectedNs;
     private long viewNs;
@@ -117,7 +126,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         private final long id;
         private final Control.Join join;
         private final Outbox outbox;
-        /** The last epoch in which it was connected to all members. */
+        /** The last epoch in which it was connected to all members that it needs. */
         private long ready;
 
         Participant(long id, Control.Join join, Endpoint endpoint) {
@@ -191,7 +200,8 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (suspectedNs != 0 && now - suspectedNs > settleNs) {
             evictMostSuspected();
         }
-        if (stale && !ended) {
+        changedNs = stale ? changedNs : now;
+        if (stale && !ended && (!everStarted || view.world() <= MAX_HASTY || now - changedNs > settleNs / 4)) {
             propose(now);
         }
         if (!started && !view.members().isEmpty() && now - viewNs > 4 * settleNs + joinTimeoutNs) {

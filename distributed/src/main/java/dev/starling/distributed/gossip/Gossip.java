@@ -150,6 +150,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
     @Override
     public void start(TrainingState state) {
         layout = new WeightLayout(state);
+        group.connectToAll();
         group.locked(() -> {
             initial = new InitialWeights(group, state, peers, liveness);
             staging = new Staging(group.transport().register(layout.bytes()), layout);

@@ -8,7 +8,6 @@ import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Driver;
-import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
@@ -24,6 +23,7 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * A group as the strategies use it: besides what users see, the transport, the connections to the members, channels for
@@ -45,6 +45,7 @@ public final class Membership extends EpochGroup implements Driver {
     private final Links links;
     private final SubGroups subGroups;
     private final Handlers handlers = new Handlers();
+    private final Pieces pieces = new Pieces();
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
     private volatile Phase phase = Phase.JOINING;
     private Runnable closeListener = () -> { };
@@ -57,7 +58,7 @@ public final class Membership extends EpochGroup implements Driver {
         JOINING,
         /** The members of a new epoch connect to each other. */
         CONNECTING,
-        /** This process is connected to all members of the new epoch, and waits for its start. */
+        /** This process is connected to the members of the new epoch that it needs, and waits for its start. */
         READY,
         RUNNING,
         BROKEN,
@@ -67,8 +68,8 @@ public final class Membership extends EpochGroup implements Driver {
     private Membership(Transport transport, GroupConfig config, boolean background) {
         this.config = config;
         this.transport = transport;
-        links = new Links(transport);
-        subGroups = new SubGroups(this, transport, links);
+        links = new Links(transport, config.maxMesh());
+        subGroups = new SubGroups(this, links);
         transport.onMessage(this::onMessage);
         transport.onPut((from, immediate) -> {
             onPut(from, immediate);
@@ -185,6 +186,18 @@ public final class Membership extends EpochGroup implements Driver {
     /** Returns the connection to a member, or {@code null}; use it under {@link #locked} only. */
     public Endpoint endpoint(long id) {
         return links.get(id);
+    }
+
+    /**
+     * Connects to all members, also in a large group, in this epoch and the following ones; returns when that is done,
+     * the epoch has ended, or the group's timeout has passed. For strategies whose members all send messages to all
+     * others; all members call it.
+     */
+    public void connectToAll() {
+        if (view.world() > config.maxMesh()) {
+            locked(links::useAll);
+            awaitLocked(() -> phase != Phase.RUNNING || links.areReached(), config.timeout());
+        }
     }
 
     /**
@@ -312,12 +325,20 @@ public final class Membership extends EpochGroup implements Driver {
         int done = subGroups.doWork();
         if (phase == Phase.CONNECTING) {
             work += done + connect();
+        } else if (phase == Phase.READY) {
+            // Connections may have to be opened again.
+            links.areReached();
+            work += done;
         } else if (phase == Phase.RUNNING) {
             done += engine.doWork();
             // Flush the last messages: the next call may be long in coming.
             work += done + (done > 0 && !engine.isBusy() && !subGroups.isBusy() ? transport.doWork() : 0);
             for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
                 failIfAwaited(rank);
+            }
+            PeerLostException unreached = links.maintain();
+            if (unreached != null) {
+                onLost(unreached, unreached.getMessage());
             }
         }
         return work;
@@ -330,7 +351,7 @@ public final class Membership extends EpochGroup implements Driver {
         if (loss != null && (engine.awaits(rank) || subGroups.awaits(left))) {
             long id = view.members().get(loss.rank()).id();
             failEpoch(loss);
-            subGroups.onLost(left, loss);
+            subGroups.onLost(view.members().get(rank).id(), loss);
             coordinator.send(Control.Suspect.of(view.epoch(), id, loss, loss.rank() == rank
                     ? "it has left" : loss.getMessage()));
         }
@@ -345,6 +366,11 @@ public final class Membership extends EpochGroup implements Driver {
         int bodyLength = length - Channels.HEADER;
         if (channel == Channels.CONTROL) {
             onControl(from, buffer, body, bodyLength);
+        } else if (channel == Channels.CONTROL_PIECES) {
+            byte[] whole = from == coordinator.endpoint() ? pieces.add(buffer, body, bodyLength) : null;
+            if (whole != null) {
+                onControl(from, new UnsafeBuffer(whole), 0, whole.length);
+            }
         } else if (channel == Channels.COLLECTIVES) {
             onCollectiveMessage(from, buffer, body, bodyLength);
         } else if (channel == Channels.SUB_GROUPS) {
@@ -401,7 +427,7 @@ public final class Membership extends EpochGroup implements Driver {
             return 0;
         }
         // From here on the engine receives messages of members that have already started the epoch.
-        begin(this, new Fabric(view.epoch(), view, ownId, links.all(), transport), Channels.COLLECTIVES);
+        begin(this, links.fabric(view.epoch(), view, rank()), Channels.COLLECTIVES);
         phase = Phase.READY;
         coordinator.send(new Control.Ready(view.epoch()));
         return 1;
@@ -411,6 +437,7 @@ public final class Membership extends EpochGroup implements Driver {
         if (phase == Phase.READY && epoch == view.epoch()) {
             phase = Phase.RUNNING;
             failure = null;
+            links.dropUnneeded();
             listeners.forEach(Runnable::run);
         }
     }
@@ -420,16 +447,19 @@ public final class Membership extends EpochGroup implements Driver {
             coordinator.onLost();
             return;
         }
-        PeerLostException loss = links.onLost(endpoint);
-        if (loss == null) {
-            return;
+        PeerLostException loss = links.onLost(endpoint, phase == Phase.RUNNING);
+        if (loss != null) {
+            onLost(loss, endpoint.reason());
         }
+    }
+
+    private void onLost(PeerLostException loss, String reason) {
         if (phase == Phase.RUNNING) {
             failEpoch(loss);
         }
-        subGroups.onLost(endpoint, loss);
-        coordinator.send(Control.Suspect.of(view.epoch(), links.member(endpoint).id(), loss,
-                endpoint.reason()));
+        long id = view.members().get(loss.rank()).id();
+        subGroups.onLost(id, loss);
+        coordinator.send(Control.Suspect.of(view.epoch(), id, loss, reason));
         listeners.forEach(Runnable::run);
     }
 

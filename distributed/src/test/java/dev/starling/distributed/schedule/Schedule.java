@@ -208,7 +208,8 @@ final class Schedule {
     private void takePart(Simulation simulation, int rank, Outcome outcome) {
         String name = "rank" + rank;
         GroupConfig config = GroupConfig.of(null, ExpectedEffects.COORDINATOR).place(rank, ranks - servers).host(name)
-                .joinTimeout(TIMEOUT).timeout(TIMEOUT);
+                .joinTimeout(TIMEOUT).timeout(TIMEOUT)
+                .maxMesh(Integer.getInteger("schedules.mesh", GroupConfig.DEFAULT_MAX_MESH));
         try (Group group = Group.join(Transport.over(simulation.wire(name), config()), config, false)) {
             outcome.joined = true;
             try {

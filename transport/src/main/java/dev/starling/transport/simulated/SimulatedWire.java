@@ -165,7 +165,7 @@ final class SimulatedWire implements Wire {
 
     @Override
     public boolean mapsMemory() {
-        return false;
+        return simulation.mapsMemory();
     }
 
     @Override

@@ -28,6 +28,7 @@ public final class PointToPoint {
     private static final int MAX_PAYLOAD = 24 << 10;
 
     private final EpochMessages messages;
+    /** By rank; {@code null} for those without a transfer so far. */
     private final Peer[] peers;
     private int pending;
     private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(EpochMessages.HEADER + PAYLOAD
@@ -55,16 +56,20 @@ public final class PointToPoint {
     public PointToPoint(EpochMessages messages) {
         this.messages = messages;
         peers = new Peer[messages.fabric().world()];
-        for (int rank = 0; rank < peers.length; rank++) {
-            peers[rank] = new Peer();
-        }
     }
 
     public void start(Transfer transfer) {
         transfer.restart();
-        Peer peer = peers[transfer.peer];
+        Peer peer = peer(transfer.peer);
         (transfer.sending ? peer.sends : peer.receives).add(transfer);
         pending++;
+    }
+
+    private Peer peer(int rank) {
+        if (peers[rank] == null) {
+            peers[rank] = new Peer();
+        }
+        return peers[rank];
     }
 
     public boolean isBusy() {
@@ -73,14 +78,14 @@ public final class PointToPoint {
 
     /** Returns whether a transfer to or from a rank is pending. */
     public boolean awaits(int rank) {
-        return !peers[rank].sends.isEmpty() || !peers[rank].receives.isEmpty();
+        return peers[rank] != null && !(peers[rank].sends.isEmpty() && peers[rank].receives.isEmpty());
     }
 
     /** Advances the transfers; returns the amount of work done. */
     public int doWork() {
         int work = 0;
         for (int rank = 0; pending > 0 && rank < peers.length; rank++) {
-            work += announce(peers[rank].receives) + push(peers[rank]);
+            work += peers[rank] == null ? 0 : announce(peers[rank].receives) + push(peers[rank]);
         }
         return work;
     }
@@ -160,10 +165,10 @@ public final class PointToPoint {
         int tag = buffer.getInt(offset + TAG, EpochMessages.ORDER);
         switch (buffer.getInt(offset + TYPE, EpochMessages.ORDER)) {
             case WANT -> {
-                peers[from].wantedTags.addInt(tag);
-                peers[from].wantedSizes.addLong(buffer.getLong(offset + SIZE, EpochMessages.ORDER));
+                peer(from).wantedTags.addInt(tag);
+                peer(from).wantedSizes.addLong(buffer.getLong(offset + SIZE, EpochMessages.ORDER));
             }
-            case DATA -> onData(peers[from], tag, buffer, offset + PAYLOAD, length - PAYLOAD);
+            case DATA -> onData(peer(from), tag, buffer, offset + PAYLOAD, length - PAYLOAD);
             default -> { }
         }
     }
@@ -184,10 +189,12 @@ public final class PointToPoint {
 
     public void fail(RuntimeException why) {
         for (Peer peer : peers) {
-            peer.sends.forEach(t -> t.fail(why));
-            peer.receives.forEach(t -> t.fail(why));
-            peer.sends.clear();
-            peer.receives.clear();
+            if (peer != null) {
+                peer.sends.forEach(t -> t.fail(why));
+                peer.receives.forEach(t -> t.fail(why));
+                peer.sends.clear();
+                peer.receives.clear();
+            }
         }
         pending = 0;
     }
