@@ -4,6 +4,7 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Processes that wait until fewer others have yet to prove that they have the secret. Their HELLOs are signed, so these
@@ -41,7 +42,7 @@ final class HelloQueue {
     }
 
     /** Removes and returns the HELLO of the process that has waited longest and still waits; {@code null} for none. */
-    Authentication.Hello next(long now) {
+    Authentication.@Nullable Hello next(long now) {
         for (Iterator<Entry> all = waiting.values().iterator(); all.hasNext();) {
             Entry first = all.next();
             all.remove();

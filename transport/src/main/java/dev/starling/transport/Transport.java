@@ -326,7 +326,7 @@ public final class Transport implements Agent, AutoCloseable {
             add(endpoint);
             endpoint.doWork(now);
         } catch (TransportException e) {
-            refusals.stranger("a HELLO", e.getMessage());
+            refusals.stranger("a HELLO", String.valueOf(e.getMessage()));
         }
     }
 

@@ -6,6 +6,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.TreeSet;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The flows that are not running: those that are ready, and the others in the order in which they wake. A turn costs
@@ -79,7 +80,7 @@ final class RunQueue {
     }
 
     /** Returns a flow that is ready, or {@code null} if none is. */
-    Flow choose(long now, SplittableRandom random) {
+    @Nullable Flow choose(long now, SplittableRandom random) {
         while (!asleep.isEmpty() && asleep.first().dueNs <= now) {
             Flow flow = asleep.pollFirst();
             ready.add(-1 - place(flow), flow);

@@ -7,7 +7,9 @@ import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import org.agrona.concurrent.NanoClock;
+import org.jspecify.annotations.Nullable;
 
 /** A wire of a simulated process. */
 final class SimulatedWire implements Wire {
@@ -21,7 +23,7 @@ final class SimulatedWire implements Wire {
     private final List<SimulatedLink> inbound = new ArrayList<>();
     private final List<Flow> waiting = new ArrayList<>(1);
     /** Copies and noise, ordered by arrival. */
-    private Message stray;
+    private @Nullable Message stray;
     private long lastWorkNs;
     private int emptyPolls;
     private boolean woken;
@@ -78,7 +80,7 @@ final class SimulatedWire implements Wire {
         return count;
     }
 
-    private Message next(long now) {
+    private @Nullable Message next(long now) {
         SimulatedLink best = null;
         long earliest = stray == null ? Long.MAX_VALUE : stray.arrivalNs;
         for (int i = inbound.size() - 1; i >= 0; i--) {
@@ -96,7 +98,7 @@ final class SimulatedWire implements Wire {
         if (best != null) {
             return best.receive();
         }
-        Message message = stray;
+        Message message = Objects.requireNonNull(stray);
         stray = message.next;
         message.next = null;
         return message;

@@ -10,6 +10,7 @@ import java.util.PriorityQueue;
 import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Processes and the network between them, in one JVM, in virtual time, one process at a time: the same seed gives the
@@ -53,7 +54,8 @@ public final class Simulation implements AutoCloseable {
     private final Cuts cuts = new Cuts();
     private final MessagePool pool = new MessagePool();
     private Conditions conditions;
-    private Flow current;
+    /** {@code null} between turns, and where the simulation runs in the calling thread. */
+    private @Nullable Flow current;
     private long now;
     private long eventCount;
     private long passes;
@@ -231,7 +233,7 @@ public final class Simulation implements AutoCloseable {
     }
 
     /** Returns the flow that runs next, or {@code null} after advancing the time. */
-    private Flow choose(long deadlineNs) {
+    private @Nullable Flow choose(long deadlineNs) {
         Flow chosen = queue.choose(now, random);
         long earliest = Math.min(events.isEmpty() ? Long.MAX_VALUE : events.peek().timeNs(), queue.nextNs());
         if (chosen == null ? earliest > deadlineNs : now > deadlineNs) {
@@ -325,7 +327,7 @@ public final class Simulation implements AutoCloseable {
             now += time.toNanos();
             return;
         }
-        await(null, now + time.toNanos());
+        await(current, null, now + time.toNanos());
     }
 
     // Faults.
@@ -408,7 +410,7 @@ public final class Simulation implements AutoCloseable {
         return cuts.isCut(from, to);
     }
 
-    SimulatedWire wireAt(String address) {
+    @Nullable SimulatedWire wireAt(String address) {
         return wires.get(address);
     }
 
@@ -458,20 +460,19 @@ public final class Simulation implements AutoCloseable {
         if (current != null && current.process.endReason == null && current.process.operationsLeft >= 0
                 && current.process.operationsLeft-- == 0) {
             crash(current.process);
-            unwind();
+            checkEnded();
         }
     }
 
     /** Ends the current process if it has crashed or the simulation is over. */
     void checkEnded() {
         if (current != null && current.process.endReason != null) {
-            unwind();
+            unwind(current, current.process.endReason);
         }
     }
 
-    private void unwind() {
-        Flow task = current;
-        Unwinding unwinding = new Unwinding(task.process.endReason);
+    private void unwind(Flow task, String why) {
+        Unwinding unwinding = new Unwinding(why);
         if (task.unwinding == null) {
             task.unwinding = unwinding;
         }
@@ -487,7 +488,7 @@ public final class Simulation implements AutoCloseable {
         long maxIdleNs = Math.clamp(idleNs / 2, MIN_IDLE_NS, MAX_IDLE_NS);
         long until = now + maxIdleNs + random.nextLong(maxIdleNs / 4);
         if (current != null) {
-            await(wire, until);
+            await(current, wire, until);
             return;
         }
         long next = until;
@@ -498,9 +499,8 @@ public final class Simulation implements AutoCloseable {
         runEvents();
     }
 
-    private void await(SimulatedWire wire, long untilNs) {
+    private void await(Flow task, @Nullable SimulatedWire wire, long untilNs) {
         checkEnded();
-        Flow task = current;
         task.waitsOn = wire;
         task.untilNs = untilNs;
         task.coroutine.yield();
