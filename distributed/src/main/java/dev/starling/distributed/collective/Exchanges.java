@@ -4,6 +4,7 @@ import dev.starling.distributed.collective.call.EpochMessages;
 import dev.starling.distributed.collective.call.Exchange;
 import dev.starling.distributed.collective.call.StateMachine;
 import java.nio.ByteBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Exchanges of bytes between all ranks. In a small group each rank sends its own to all others. In a large one, in
@@ -22,8 +23,8 @@ final class Exchanges implements StateMachine {
     private final boolean mesh;
     /** Blobs by rank, of exchanges with even and with odd numbers: a rank is at most one exchange ahead of another. */
     private final byte[][][] received;
-    private Exchange present;
-    private MessageToAll own;
+    private @Nullable Exchange present;
+    private @Nullable MessageToAll own;
     /** The distance to the receiver of the present round, and the number of blobs that it has been sent. */
     private int distance;
     private int passed;

@@ -16,8 +16,10 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import org.agrona.collections.Long2ObjectHashMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A process's connections to the other members of its group that it {@linkplain Partners needs}, and the losses among
@@ -61,12 +63,12 @@ final class Links {
     }
 
     /** Returns the connection to a member, or {@code null}. */
-    Endpoint get(long id) {
+    @Nullable Endpoint get(long id) {
         return endpoints.get(id);
     }
 
     /** Returns the connection to a member; opens one if there is none, and returns {@code null} until it exists. */
-    Endpoint use(long id) {
+    @Nullable Endpoint use(long id) {
         Endpoint known = endpoints.get(id);
         if (known != null || needed.containsKey(id)) {
             return known;
@@ -139,7 +141,8 @@ final class Links {
         List.copyOf(knocks.keySet()).forEach(this::stopKnocking);
         unneeded.clear();
         needed.clear();
-        for (int partner : Partners.of(next, next.byId(id).rank(), needsAll ? Integer.MAX_VALUE : maxMesh)) {
+        int rank = Objects.requireNonNull(next.byId(id)).rank();
+        for (int partner : Partners.of(next, rank, needsAll ? Integer.MAX_VALUE : maxMesh)) {
             Member member = next.members().get(partner);
             needed.put(member.id(), member);
         }
@@ -221,8 +224,9 @@ final class Links {
     private void onKnock(long id) {
         need(id);
         // A member that is not in this view yet tries again.
-        if (id < ownId && view.byId(id) != null && endpoints.get(id) == null) {
-            connect(view.byId(id));
+        Member member = view.byId(id);
+        if (id < ownId && member != null && endpoints.get(id) == null) {
+            connect(member);
         }
     }
 
@@ -262,7 +266,7 @@ final class Links {
      *
      * @return the loss to report: of a member that was not reached within the liveness timeout; otherwise {@code null}
      */
-    PeerLostException maintain() {
+    @Nullable PeerLostException maintain() {
         if (!unneeded.isEmpty()) {
             closeUnneeded();
         }
@@ -272,8 +276,8 @@ final class Links {
         long timeoutNs = transport.config().livenessTimeout().toNanos();
         for (Long id : List.copyOf(demandedNs.keySet())) {
             Member member = needed.get(id);
-            long waitedNs = transport.nanoTime() - demandedNs.get(id);
-            if (isReached(member)) {
+            long waitedNs = transport.nanoTime() - demandedNs.getOrDefault(id, 0L);
+            if (member == null || isReached(member)) {
                 demandedNs.remove(id);
             } else if (waitedNs > timeoutNs) {
                 demandedNs.remove(id);

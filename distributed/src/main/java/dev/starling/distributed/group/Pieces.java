@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Puts a control message together that arrives in pieces, such as the view of a thousand members. A piece has the
@@ -33,7 +34,7 @@ final class Pieces {
     }
 
     /** Adds a piece; returns the whole message if this was its last piece, otherwise {@code null}. */
-    byte[] add(DirectBuffer buffer, int offset, int length) {
+    byte @Nullable [] add(DirectBuffer buffer, int offset, int length) {
         int bytes = length - PAYLOAD;
         int all = bytes < 0 ? 0 : buffer.getInt(offset + LENGTH, Channels.ORDER);
         int at = bytes < 0 ? 0 : buffer.getInt(offset + OFFSET, Channels.ORDER);

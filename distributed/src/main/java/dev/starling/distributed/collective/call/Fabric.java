@@ -4,6 +4,7 @@ import dev.starling.distributed.View;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import java.util.function.LongFunction;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A group or sub-group in one epoch, as the collectives see it.
@@ -16,14 +17,14 @@ import java.util.function.LongFunction;
  *     until then
  */
 public record Fabric(long epoch, View view, int rank, boolean isMesh, int[] partners,
-        LongFunction<Endpoint> links, Transport transport) {
+        LongFunction<@Nullable Endpoint> links, Transport transport) {
     /** Returns the number of ranks. */
     public int world() {
         return view.world();
     }
 
     /** Returns the connection to a rank, or {@code null} while it is being opened. */
-    public Endpoint endpoint(int of) {
+    public @Nullable Endpoint endpoint(int of) {
         return links.apply(view.members().get(of).id());
     }
 

@@ -8,6 +8,7 @@ import dev.starling.transport.RegionKey;
 import dev.starling.transport.RemoteRegion;
 import java.lang.foreign.MemorySegment;
 import java.util.function.BiFunction;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Registered memory of the same size on every rank. It is set up in three steps, so that the group's thread never
@@ -27,7 +28,7 @@ public final class SymmetricMemory implements SymmetricBuffer {
     private final RemoteRegion[] remotes;
     private final MemorySegment[] mapped;
     /** By rank, the keys of partners; {@code null} before {@link #open}. */
-    private RegionKey[] partnerKeys;
+    private @Nullable RegionKey @Nullable [] partnerKeys;
     private final Exchange keys;
     private Exchange maps;
     private boolean direct;
@@ -153,13 +154,16 @@ public final class SymmetricMemory implements SymmetricBuffer {
     }
 
     /** Returns a partner's region as seen by this process; {@code null} while the connection to it is being opened. */
-    public RemoteRegion remote(int rank) {
-        Endpoint endpoint = remotes[rank] == null ? fabric.endpoint(rank) : null;
-        if (endpoint != null) {
-            remotes[rank] = endpoint.open(partnerKeys[rank], isNear(rank));
-            mapped[rank] = remotes[rank].memory();
+    public @Nullable RemoteRegion remote(int rank) {
+        RemoteRegion remote = remotes[rank];
+        RegionKey key = remote == null && partnerKeys != null ? partnerKeys[rank] : null;
+        Endpoint endpoint = key == null ? null : fabric.endpoint(rank);
+        if (endpoint != null && key != null) {
+            remote = endpoint.open(key, isNear(rank));
+            remotes[rank] = remote;
+            mapped[rank] = remote.memory();
         }
-        return remotes[rank];
+        return remote;
     }
 
     /** Returns each rank's memory, {@code null} where it is not mapped. */

@@ -11,6 +11,7 @@ import org.agrona.DirectBuffer;
 import org.agrona.collections.IntArrayList;
 import org.agrona.collections.LongArrayList;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Transfers of bytes between two ranks. The receiver first sends a WANT, and the sender sends data only after that, so
@@ -29,7 +30,7 @@ public final class PointToPoint {
 
     private final EpochMessages messages;
     /** By rank; {@code null} for those without a transfer so far. */
-    private final Peer[] peers;
+    private final @Nullable Peer[] peers;
     private int pending;
     private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(EpochMessages.HEADER + PAYLOAD
             + MAX_PAYLOAD));
@@ -66,10 +67,12 @@ public final class PointToPoint {
     }
 
     private Peer peer(int rank) {
-        if (peers[rank] == null) {
-            peers[rank] = new Peer();
+        Peer known = peers[rank];
+        if (known == null) {
+            known = new Peer();
+            peers[rank] = known;
         }
-        return peers[rank];
+        return known;
     }
 
     public boolean isBusy() {
@@ -78,14 +81,16 @@ public final class PointToPoint {
 
     /** Returns whether a transfer to or from a rank is pending. */
     public boolean awaits(int rank) {
-        return peers[rank] != null && !(peers[rank].sends.isEmpty() && peers[rank].receives.isEmpty());
+        Peer peer = peers[rank];
+        return peer != null && !(peer.sends.isEmpty() && peer.receives.isEmpty());
     }
 
     /** Advances the transfers; returns the amount of work done. */
     public int doWork() {
         int work = 0;
         for (int rank = 0; pending > 0 && rank < peers.length; rank++) {
-            work += peers[rank] == null ? 0 : announce(peers[rank].receives) + push(peers[rank]);
+            Peer peer = peers[rank];
+            work += peer == null ? 0 : announce(peer.receives) + push(peer);
         }
         return work;
     }
