@@ -35,12 +35,6 @@ public final class Coordinator implements Agent, AutoCloseable {
     /** Interval at which members learn which processes are missing before the first epoch. */
     private static final long NOTICE_NS = 5_000_000_000L;
 
-    /**
-     * In a group with more members, the coordinator waits an eighth of the liveness timeout for further losses and
-     * joins before it proposes an epoch: of several at the same time, each would cost an epoch of all members.
-     */
-    private static final int MAX_HASTY = GroupConfig.DEFAULT_MAX_MESH;
-
     private final Transport transport;
     private final CoordinatorConfig config;
     private final long joinTimeoutNs;
@@ -61,8 +55,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private boolean ended;
     /** Whether the view is out of date, so that a new epoch must be proposed. */
     private boolean stale;
-    /** When the view was last up to date. */
-    private long changedNs;
+    private long upToDateNs;
     private long viewNs;
     /** When members last learned which processes are missing. */
     private long noticeNs;
@@ -162,12 +155,10 @@ public final class Coordinator implements Agent, AutoCloseable {
         for (int i = 0; i < participants.size(); i++) {
             work += participants.get(i).outbox.doWork();
         }
-        for (int i = dismissed.size() - 1; i >= 0; i--) {
+        for (int i = 0; i < dismissed.size(); i++) {
             work += dismissed.get(i).doWork();
-            if (isDelivered(dismissed.get(i))) {
-                dismissed.remove(i);
-            }
         }
+        dismissed.removeIf(Coordinator::isDelivered);
         long now = transport.nanoTime();
         if (!everStarted && !ended && (stale || participants.isEmpty()) && now - noticeNs > NOTICE_NS) {
             reportMissing(now);
@@ -179,8 +170,10 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (suspicions.areOlderThan(settleNs, now)) {
             evictMostSuspected();
         }
-        changedNs = stale ? changedNs : now;
-        if (stale && !ended && (!everStarted || view.world() <= MAX_HASTY || now - changedNs > settleNs / 4)) {
+        upToDateNs = stale ? upToDateNs : now;
+        // In a large group an epoch costs much: losses and joins at about the same time share one.
+        boolean hasty = !everStarted || view.world() <= GroupConfig.DEFAULT_MAX_MESH;
+        if (stale && !ended && (hasty || now - upToDateNs > settleNs / 4)) {
             propose(now);
         }
         if (!started && !view.members().isEmpty() && now - viewNs > 4 * settleNs + joinTimeoutNs) {

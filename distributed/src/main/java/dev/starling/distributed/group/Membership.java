@@ -25,7 +25,6 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import org.agrona.DirectBuffer;
-import org.agrona.concurrent.UnsafeBuffer;
 
 /**
  * A group as the strategies use it: besides what users see, the transport, the connections to the members, channels for
@@ -194,11 +193,7 @@ public final class Membership extends EpochGroup implements Driver {
         return links.get(id);
     }
 
-    /**
-     * Connects to all members, also in a large group, in this epoch and the following ones; returns when that is done,
-     * the epoch has ended, or the group's timeout has passed. For strategies whose members all send messages to all
-     * others; all members call it.
-     */
+    /** Connects to all members, also in a large group, in this epoch and later ones. Waits; all members call it. */
     public void connectToAll() {
         if (view.world() > config.maxMesh()) {
             locked(links::useAll);
@@ -340,12 +335,8 @@ public final class Membership extends EpochGroup implements Driver {
         }
         int work = transport.doWork() + coordinator.doWork();
         int done = subGroups.doWork();
-        if (phase == Phase.CONNECTING) {
+        if (isForming()) {
             work += done + connect();
-        } else if (phase == Phase.READY) {
-            // Connections may have to be opened again.
-            links.areReached();
-            work += done;
         } else if (phase == Phase.RUNNING) {
             done += engine.doWork();
             // Flush the last messages: the next call may be long in coming.
@@ -353,10 +344,7 @@ public final class Membership extends EpochGroup implements Driver {
             for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
                 failIfAwaited(rank);
             }
-            PeerLostException unreached = links.maintain();
-            if (unreached != null) {
-                onLost(unreached, unreached.getMessage());
-            }
+            onLost(links.maintain(), "it did not connect");
         }
         return work;
     }
@@ -364,13 +352,12 @@ public final class Membership extends EpochGroup implements Driver {
     /** Fails the epoch if a collective needs a member that has left. */
     private void failIfAwaited(int rank) {
         PeerLostException loss = links.departure(rank);
-        Endpoint left = links.get(view.members().get(rank).id());
-        if (loss != null && (engine.awaits(rank) || subGroups.awaits(left))) {
-            long id = view.members().get(loss.rank()).id();
+        long id = view.members().get(rank).id();
+        if (loss != null && (engine.awaits(rank) || subGroups.awaits(links.get(id)))) {
             failEpoch(loss);
-            subGroups.onLost(view.members().get(rank).id(), loss);
-            coordinator.send(Control.Suspect.of(view.epoch(), id, loss, loss.rank() == rank
-                    ? "it has left" : loss.getMessage()));
+            subGroups.onLost(id, loss);
+            coordinator.send(Control.Suspect.of(view.epoch(), view.members().get(loss.rank()).id(), loss,
+                    loss.rank() == rank ? "it has left" : loss.getMessage()));
         }
     }
 
@@ -384,10 +371,7 @@ public final class Membership extends EpochGroup implements Driver {
         if (channel == Channels.CONTROL) {
             onControl(from, buffer, body, bodyLength);
         } else if (channel == Channels.CONTROL_PIECES) {
-            byte[] whole = from == coordinator.endpoint() ? pieces.add(buffer, body, bodyLength) : null;
-            if (whole != null) {
-                onControl(from, new UnsafeBuffer(whole), 0, whole.length);
-            }
+            pieces.onMessage(from, buffer, body, bodyLength, this::onControl);
         } else if (channel == Channels.COLLECTIVES) {
             onCollectiveMessage(from, buffer, body, bodyLength);
         } else if (channel == Channels.SUB_GROUPS) {
@@ -402,8 +386,7 @@ public final class Membership extends EpochGroup implements Driver {
         try {
             message = Control.CODEC.decode(buffer, offset, length);
         } catch (IOException e) {
-            LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(),
-                    e.getMessage());
+            LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(), e.getMessage());
             return;
         }
         if (from != coordinator.endpoint()) {
@@ -442,7 +425,7 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     private int connect() {
-        if (!links.areReached()) {
+        if (!links.areReached() || phase == Phase.READY) {
             return 0;
         }
         // From here on the engine receives messages of members that have already started the epoch.
@@ -466,14 +449,13 @@ public final class Membership extends EpochGroup implements Driver {
             coordinator.onLost();
             return;
         }
-        PeerLostException loss = links.onLost(endpoint, phase == Phase.RUNNING);
-        if (loss != null) {
-            onLost(loss, endpoint.reason());
-        }
+        onLost(links.onLost(endpoint, phase == Phase.RUNNING), endpoint.reason());
     }
 
     private void onLost(PeerLostException loss, String reason) {
-        if (phase == Phase.RUNNING) {
+        if (loss == null) {
+            return;
+        } else if (phase == Phase.RUNNING) {
             failEpoch(loss);
         }
         long id = view.members().get(loss.rank()).id();

@@ -1,9 +1,12 @@
 package dev.starling.distributed.group;
 
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.MessageHandler;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import org.agrona.DirectBuffer;
+import org.agrona.concurrent.UnsafeBuffer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -19,6 +22,7 @@ final class Pieces {
     private static final int OFFSET = 4;
     private static final int PAYLOAD = 8;
 
+    private @Nullable Endpoint sender;
     private byte[] whole = {};
     private int arrived;
 
@@ -33,16 +37,26 @@ final class Pieces {
         return pieces;
     }
 
+    /** Passes the message of which this is the last piece to its handler. */
+    void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length, MessageHandler handler) {
+        byte[] complete = add(from, buffer, offset, length);
+        if (complete != null) {
+            handler.onMessage(from, new UnsafeBuffer(complete), 0, complete.length);
+        }
+    }
+
     /** Adds a piece; returns the whole message if this was its last piece, otherwise {@code null}. */
-    byte @Nullable [] add(DirectBuffer buffer, int offset, int length) {
+    private byte @Nullable [] add(Endpoint from, DirectBuffer buffer, int offset, int length) {
         int bytes = length - PAYLOAD;
         int all = bytes < 0 ? 0 : buffer.getInt(offset + LENGTH, Channels.ORDER);
         int at = bytes < 0 ? 0 : buffer.getInt(offset + OFFSET, Channels.ORDER);
-        if (bytes <= 0 || all > MAX_BYTES || at > 0 && (at != arrived || all != whole.length) || bytes > all - at) {
+        if (bytes <= 0 || all > MAX_BYTES || bytes > all - at || at < 0
+                || at > 0 && (from != sender || at != arrived || all != whole.length)) {
             return null;
         }
         if (at == 0) {
             whole = new byte[all];
+            sender = from;
         }
         buffer.getBytes(offset + PAYLOAD, whole, at, bytes);
         arrived = at + bytes;
