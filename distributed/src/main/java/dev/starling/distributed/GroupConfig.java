@@ -7,7 +7,8 @@ import java.time.Duration;
  * Configuration with which a process joins a group. Immutable.
  *
  * @param transport the transport and its address
- * @param coordinator address of the coordinator, or {@code file:PATH} of a file that contains it
+ * @param coordinator address of the coordinator, or several, separated by commas, which the process tries in turn, or
+ *     {@code file:PATH} of a file that contains it. The address of a member serves, too: it knows the coordinator
  * @param preferredRank the rank that this process should get in the first epoch if possible; -1 for any
  * @param role what this process does in the group
  * @param host identity of the host: processes with equal texts can map each other's memory

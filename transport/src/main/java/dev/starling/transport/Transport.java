@@ -103,6 +103,16 @@ public final class Transport implements Agent, AutoCloseable {
         return new Transport(config, wire);
     }
 
+    /**
+     * Opens another transport of this process, with the same configuration, at any free port.
+     *
+     * @throws TransportException if it cannot be opened
+     */
+    public Transport another() {
+        TransportConfig other = config.at(config.host(), 0);
+        return wire.another().map(opened -> over(opened, other)).orElseGet(() -> open(other));
+    }
+
     /** Returns the providers on the class path, by name. */
     public static Map<String, WireProvider> providers() {
         Map<String, WireProvider> found = new TreeMap<>(Comparator.naturalOrder());

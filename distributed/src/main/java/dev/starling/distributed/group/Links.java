@@ -293,14 +293,25 @@ final class Links {
         return null;
     }
 
-    private boolean isReached(Member member) {
+    /** Returns the number of members that are connected, this one included. */
+    int reachedCount() {
+        return (int) view.members().stream().filter(this::isReached).count();
+    }
+
+    /** Returns whether no member has been lost or has left in this epoch. */
+    boolean isWhole() {
+        return lost.isEmpty();
+    }
+
+    /** Returns whether a member is connected, or is this process. */
+    boolean isReached(Member member) {
         Endpoint endpoint = endpoints.get(member.id());
         return member.id() == ownId || endpoint != null && endpoint.isConnected();
     }
 
     /** Returns whether more than half of the members are connected, this one included, or half of them with rank 0. */
     boolean areMostReached() {
-        long reached = view.members().stream().filter(this::isReached).count();
+        int reached = reachedCount();
         return 2 * reached > view.world() || 2 * reached == view.world() && isReached(view.members().getFirst());
     }
 

@@ -6,8 +6,6 @@ import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
-import dev.starling.distributed.Quorum;
-import dev.starling.distributed.QuorumLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Driver;
 import dev.starling.distributed.encoding.LossReport;
@@ -15,7 +13,6 @@ import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
 import dev.starling.transport.Transport;
-import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -44,6 +41,7 @@ public final class Membership extends EpochGroup implements Driver {
     private final Progress progress;
     private final CoordinatorLink coordinator;
     private final Links links;
+    private final Succession succession;
     private final SubGroups subGroups;
     private final Handlers handlers = new Handlers();
     private final Pieces pieces = new Pieces();
@@ -79,7 +77,11 @@ public final class Membership extends EpochGroup implements Driver {
         transport.onConnection(new ConnectionHandler() {
             @Override
             public void onAccepted(Endpoint endpoint) {
-                links.onAccepted(endpoint);
+                if (endpoint.greeting().length > 0) {
+                    links.onAccepted(endpoint);
+                } else {
+                    succession.redirect(endpoint);
+                }
             }
 
             @Override
@@ -88,6 +90,7 @@ public final class Membership extends EpochGroup implements Driver {
             }
         });
         coordinator = new CoordinatorLink(transport, config);
+        succession = new Succession(transport, coordinator, links, config, () -> phase == Phase.RUNNING);
         progress = new Progress(transport, this::work, this::isBusy, background,
                 "starling-group-" + transport.address(), Progress.MAX_RELIEF_NS);
     }
@@ -124,8 +127,8 @@ public final class Membership extends EpochGroup implements Driver {
         boolean decided = progress.await(() -> {
             // The epoch may have ended again by now; the next call that uses it reports that.
             ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
-            return ran[0] || phase == Phase.ENDED || coordinator.isRefused() || coordinator.hasLostQuorum()
-                    || phase != Phase.RUNNING && coordinator.isLost();
+            return ran[0] || phase == Phase.ENDED || coordinator.isRefused()
+                    || phase != Phase.RUNNING && succession.isStranded();
         }, atMost);
         if (ran[0]) {
             return;
@@ -133,23 +136,21 @@ public final class Membership extends EpochGroup implements Driver {
         if (failure != null && phase == Phase.ENDED) {
             throw failure;
         }
+        locked(this::failIfStranded);
         Endpoint endpoint = coordinator.endpoint();
-        if (coordinator.isRefused()) {
-            throw new DistributedException("cannot join the group: " + endpoint.reason());
-        }
-        Control.NoQuorum vote = coordinator.noQuorum();
-        if (vote != null && coordinator.hasLostQuorum()) {
-            throw new QuorumLostException(phase == Phase.JOINING ? -1 : rank(), vote.present(), vote.members());
-        }
-        if (coordinator.isLost()) {
-            throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastReceivedNs()),
-                    endpoint.reason() + (failure == null ? "" : "; and " + failure.getMessage()));
-        }
         throw new DistributedException((decided ? "the group changed again" : "waited " + atMost) + " while "
                 + (phase == Phase.JOINING ? endpoint.isConnected() ? "the coordinator at " + endpoint.address()
                 + " waits for other members" : "no coordinator answered at " + endpoint.address()
                 + ": " + endpoint.reason()
                 : "the members of epoch " + view.epoch() + " connect: " + links.describeUnreached()));
+    }
+
+    /** Throws if this process waits in vain for the coordinator. */
+    private void failIfStranded() {
+        DistributedException why = succession.failure(phase == Phase.JOINING ? -1 : rank(), failure);
+        if (why != null) {
+            throw why;
+        }
     }
 
     @Override
@@ -294,7 +295,7 @@ public final class Membership extends EpochGroup implements Driver {
      */
     public void rejoin() {
         locked(() -> {
-            if (phase != Phase.ENDED) {
+            if (phase != Phase.ENDED && !succession.isEnabled()) {
                 coordinator.rejoin();
             }
         });
@@ -306,8 +307,7 @@ public final class Membership extends EpochGroup implements Driver {
      */
     public boolean hasQuorum() {
         boolean[] has = new boolean[1];
-        locked(() -> has[0] = coordinator.rules().quorum() instanceof Quorum.None || coordinator.noQuorum() == null
-                && (coordinator.isJoined() || links.areMostReached()));
+        locked(() -> has[0] = succession.hasQuorum());
         return has[0];
     }
 
@@ -333,7 +333,7 @@ public final class Membership extends EpochGroup implements Driver {
             }
             networkNs = now;
         }
-        int work = transport.doWork() + coordinator.doWork();
+        int work = transport.doWork() + coordinator.doWork() + succession.doWork(phase == Phase.ENDED);
         int done = subGroups.doWork();
         if (isForming()) {
             work += done + connect();
@@ -344,7 +344,10 @@ public final class Membership extends EpochGroup implements Driver {
             for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
                 failIfAwaited(rank);
             }
-            onLost(links.maintain(), "it did not connect");
+            PeerLostException unreached = links.maintain();
+            if (unreached != null) {
+                onLost(unreached, "it did not connect");
+            }
         }
         return work;
     }
@@ -382,16 +385,16 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     private void onControl(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        Control message;
-        try {
-            message = Control.CODEC.decode(buffer, offset, length);
-        } catch (IOException e) {
-            LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(), e.getMessage());
+        Control message = Control.read(from, buffer, offset, length);
+        if (message == null) {
             return;
         }
         if (from != coordinator.endpoint()) {
-            if (message instanceof Control.Lost(long epoch, LossReport loss)) {
-                links.onReportedLoss(from, epoch, loss);
+            switch (message) {
+                case Control.Lost(long epoch, LossReport loss) -> links.onReportedLoss(from, epoch, loss);
+                case Control.Successor m -> succession.onAnnouncement(links.member(from), m);
+                case Control.Moved m -> succession.onMoved(from, m.address());
+                default -> { }
             }
             return;
         }
@@ -402,7 +405,9 @@ public final class Membership extends EpochGroup implements Driver {
             case Control.Start m -> onStart(m.epoch());
             case Control.Lost m -> end(m.loss().detected());
             case Control.Refused m -> end(new DistributedException(m.reason()));
-            case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _ -> { }
+            case Control.Moved m -> succession.onMoved(from, m.address());
+            case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _, Control.Rejoin _,
+                    Control.Withdraw _, Control.Successor _ -> { }
         }
     }
 
@@ -422,6 +427,7 @@ public final class Membership extends EpochGroup implements Driver {
         alwaysFirst &= rank() == 0;
         phase = Phase.CONNECTING;
         links.onNewView(next, id);
+        succession.onNewView(next, id);
     }
 
     private int connect() {
@@ -436,7 +442,12 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     private void onStart(long epoch) {
-        if (phase == Phase.READY && epoch == view.epoch()) {
+        if (phase == Phase.ENDED || phase == Phase.CONNECTING || epoch != view.epoch()) {
+            return;
+        }
+        coordinator.onConfirmed();
+        succession.onStarted(view);
+        if (phase == Phase.READY) {
             phase = Phase.RUNNING;
             failure = null;
             links.dropUnneeded();
@@ -449,13 +460,16 @@ public final class Membership extends EpochGroup implements Driver {
             coordinator.onLost();
             return;
         }
-        onLost(links.onLost(endpoint, phase == Phase.RUNNING), endpoint.reason());
+        PeerLostException loss = links.onLost(endpoint, phase == Phase.RUNNING);
+        if (loss == null) {
+            succession.onLost(endpoint);
+        } else {
+            onLost(loss, endpoint.reason());
+        }
     }
 
     private void onLost(PeerLostException loss, String reason) {
-        if (loss == null) {
-            return;
-        } else if (phase == Phase.RUNNING) {
+        if (phase == Phase.RUNNING) {
             failEpoch(loss);
         }
         long id = view.members().get(loss.rank()).id();
@@ -506,13 +520,15 @@ public final class Membership extends EpochGroup implements Driver {
         });
         awaitLocked(() -> {
             last.forEach(Outbox::doWork);
-            return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected());
+            return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected())
+                    && succession.isDone();
         }, LEAVE_TIMEOUT);
         progress.close();
         locked(() -> {
             end(new DistributedException("the group is closed"));
             subGroups.close();
             release();
+            succession.close();
             transport.close();
         });
         closeListener.run();

@@ -61,6 +61,51 @@ class FaultSchedulesTest {
         return RingAllReduce.over(group).elastic().build();
     }
 
+    /** Of a group that re-forms by majority: it survives its coordinator, and never divides into two. */
+    private static void runByMajority(Sweep sweep, Function<Group, DistributionStrategy> strategy,
+            Consumer<Map<String, Outcome>> invariants) {
+        LongAdder survivals = new LongAdder();
+        sweep.run(seed -> 2 + (int) (seed % 4), plan -> {
+            Schedule schedule = Schedule.runByMajority(plan, strategy);
+            invariants.accept(schedule.outcomes());
+            Sweep.assertExplained(schedule);
+            ExpectedEffects effects = schedule.effects();
+            // A process that has lost only the coordinator before the first epoch cannot join.
+            if (effects.isFairToRanks() && schedule.outcomes().values().stream().allMatch(o -> o.started)) {
+                survivals.add(effects.isFair() ? 0 : 1);
+                schedule.outcomes().values().forEach(o -> assertThat(o.ended).as(() -> o.name + " finishes whatever"
+                        + " happens to the coordinator" + schedule.describe()).isTrue());
+            }
+            return 1;
+        });
+        assertThat(survivals.sum()).as("runs that survived faults of the coordinator")
+                .isGreaterThanOrEqualTo(sweep.count() / 100);
+    }
+
+    private static void assertOneGroupWithTheSameWeights(Map<String, Outcome> outcomes) {
+        Sweep.assertOneGroup(outcomes);
+        assertSurvivorsHaveSameWeights(outcomes);
+    }
+
+    @Test
+    void reducesByMajority() {
+        runByMajority(Sweep.few(153, 225), FaultSchedulesTest::elasticRing,
+                FaultSchedulesTest::assertOneGroupWithTheSameWeights);
+    }
+
+    @Test
+    @Tag("stress")
+    void reducesByMajorityForLong() {
+        runByMajority(Sweep.many(), FaultSchedulesTest::elasticRing,
+                FaultSchedulesTest::assertOneGroupWithTheSameWeights);
+    }
+
+    @Test
+    @Tag("stress")
+    void gossipsByMajorityForLong() {
+        runByMajority(Sweep.many(), Gossip::of, Sweep::assertFinite);
+    }
+
     @Test
     void gossips() {
         run(Sweep.some(1306, 2783, 4097, 4682, 6065, 6399), OnLoss.REFORM, Gossip::of, Sweep::assertFinite);
