@@ -102,6 +102,11 @@ public interface Optimizer extends AutoCloseable {
     /** Returns the learning rate of the next step. */
     double rate();
 
+    /** Returns the learning rate of the next step of a parameter, which may be in a group with its own rate. */
+    default double rate(int parameter) {
+        return rate();
+    }
+
     /**
      * Returns the rule of a parameter's steps, for callers that perform them elsewhere, or {@code null} if a step is
      * more than a rule.

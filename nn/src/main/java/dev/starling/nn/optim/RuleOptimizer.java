@@ -10,6 +10,7 @@ import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
@@ -23,8 +24,10 @@ import org.jspecify.annotations.Nullable;
 final class RuleOptimizer implements Optimizer {
     private final List<Parameter> parameters;
     private final List<String> paths;
-    /** By parameter: one rule, or the same without weight decay. */
+    /** By parameter: one rule, with the parameter's weight decay. */
     private final Rule[] rules;
+    /** By parameter. */
+    private final Schedule[] schedules;
     private final Schedule schedule;
     private long steps;
     /** By parameter, the number of steps that left it unchanged. */
@@ -62,8 +65,10 @@ final class RuleOptimizer implements Optimizer {
         idle = new boolean[names.size()];
         schedule = builder.schedule;
         Rule decaying = builder.rule(builder.weightDecay);
-        Rule plain = builder.rule(0);
-        rules = names.stream().map(path -> builder.exempt.test(path) ? plain : decaying).toArray(Rule[]::new);
+        Map<Double, Rule> byDecay = new HashMap<>(Map.of(builder.weightDecay, decaying));
+        rules = names.stream().map(path -> byDecay.computeIfAbsent(builder.decayOf(path), builder::rule))
+                .toArray(Rule[]::new);
+        schedules = names.stream().map(builder::scheduleOf).toArray(Schedule[]::new);
         decaying.slots().forEach(slot -> addState(slot, decaying.initial()));
     }
 
@@ -105,6 +110,11 @@ final class RuleOptimizer implements Optimizer {
     }
 
     @Override
+    public double rate(int parameter) {
+        return schedules[parameter].rate(steps);
+    }
+
+    @Override
     public Rule rule(int parameter) {
         return rules[parameter];
     }
@@ -135,7 +145,6 @@ final class RuleOptimizer implements Optimizer {
     }
 
     private void update(@Nullable Tensor guard, Tensor[] gradients, int count) {
-        double rate = rate();
         Update[] ops = new Update[count];
         // Allocated for each step because a recorder may keep them.
         Tensor[][] operands = new Tensor[count][2 + stateTensors.size()];
@@ -143,7 +152,7 @@ final class RuleOptimizer implements Optimizer {
             if (changes(i, gradients)) {
                 convertState(i);
                 Tensor parameter = parameters.get(i).value();
-                ops[n] = rules[i].step(rate, steps + 1 - missed[i]);
+                ops[n] = rules[i].step(rate(i), steps + 1 - missed[i]);
                 Tensor[] each = operands[n++];
                 each[0] = parameter;
                 each[1] = gradients[i].to(parameter.device());
