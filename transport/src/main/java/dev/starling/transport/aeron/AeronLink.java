@@ -21,12 +21,8 @@ import org.agrona.DirectBuffer;
  * once disconnected, it never reconnects, because messages may have been lost in between.
  */
 final class AeronLink implements Link {
-    /**
-     * Interval at which to look for a peer that is not there yet; the next, to check that a peer on this host still
-     * runs.
-     */
+    /** Interval at which to look for a peer that is not there yet. */
     private static final long LOOKUP_NS = TimeUnit.MILLISECONDS.toNanos(20);
-    private static final long PROBE_NS = TimeUnit.MILLISECONDS.toNanos(250);
     private static final long DRIVER_TIMEOUT_MS = TimeUnit.HOURS.toMillis(1);
 
     private final AeronWire wire;
@@ -97,6 +93,11 @@ final class AeronLink implements Link {
         return window < 0 || window >= length || !publication.isConnected();
     }
 
+    @Override
+    public boolean isBroken() {
+        return disconnected && !closed;
+    }
+
     private void disconnect() {
         disconnected = true;
         disconnectedNs = System.nanoTime();
@@ -116,7 +117,7 @@ final class AeronLink implements Link {
             }
         }
         if (now >= nextLookupNs) {
-            nextLookupNs = now + (connected ? PROBE_NS : LOOKUP_NS);
+            nextLookupNs = now + (connected ? wire.probeNs() : LOOKUP_NS);
             lookUp();
         }
         return publication == null ? register() : 0;
