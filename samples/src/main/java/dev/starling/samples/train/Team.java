@@ -93,6 +93,14 @@ final class Team {
             return "--restarts restarts processes, but --transport local runs workers as threads: omit it, or use "
                     + "--transport aeron";
         }
+        if (options.protection != null && isLocal(options)) {
+            return "--protection applies to frames between hosts, but --transport local runs workers as threads: omit "
+                    + "it, or use --transport aeron or tcp";
+        }
+        if (options.logs != null && isLocal(options)) {
+            return "--logs writes the output of processes, but --transport local runs workers as threads: omit it, or "
+                    + "use --transport aeron";
+        }
         if (options.isSynchronous() && (options.elastic || options.restarts > 0)) {
             return (options.elastic ? "--elastic" : "--restarts") + " cannot be combined with " + options.name()
                     + ", which ends when a worker or a server is lost: omit it, and resume from --checkpoints with "
@@ -104,7 +112,9 @@ final class Team {
     /** Returns an option that configures training with several workers, or {@code null} if there is none. */
     private static String teamOption(TeamOptions options) {
         return options.elastic ? "--elastic" : options.restarts > 0 ? "--restarts" : options.half ? "--half"
-                : options.proportional ? "--proportional" : isLocal(options) ? "--transport local" : null;
+                : options.proportional ? "--proportional" : options.protection != null ? "--protection"
+                : options.logs != null ? "--logs"
+                : isLocal(options) ? "--transport local" : null;
     }
 
     // ---- processes ----
@@ -116,7 +126,7 @@ final class Team {
                 .servers(options.servers()).restarts(options.restarts)
                         .tolerate(options.survives() ? options.workers() - 1 : 0)
                 .coordinator(Clusters.coordinator(options.transport, options.onLoss(), options.livenessTimeout()))
-                .output(Launcher.Output.FIRST_RANK).forwardSignals().run();
+                .output(Launcher.Output.FIRST_RANK).logs(options.logs).forwardSignals().run();
     }
 
     /** Does the work of this process, which is one of those launched. */
@@ -138,7 +148,7 @@ final class Team {
             return;
         }
         try (DistributionStrategy strategy = strategy(group, rank, workers)) {
-            run.train(split, strategy, rank == 0, out);
+            run.train(split, strategy, workers, rank == 0, out);
         }
     }
 
