@@ -9,6 +9,7 @@ import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Driver;
 import dev.starling.distributed.collective.call.Fabric;
+import dev.starling.distributed.collective.call.Patience;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
@@ -41,6 +42,7 @@ public final class Membership extends EpochGroup implements Driver {
     private final GroupConfig config;
     private final Transport transport;
     private final Progress progress;
+    private final Patience patience;
     private final CoordinatorLink coordinator;
     private final Links links;
     private final SubGroups subGroups;
@@ -67,6 +69,8 @@ public final class Membership extends EpochGroup implements Driver {
     private Membership(Transport transport, GroupConfig config, boolean background) {
         this.config = config;
         this.transport = transport;
+        patience = new Patience(config.timeout(), transport.config().livenessTimeout(),
+                () -> "rank " + rank() + " of " + world());
         links = new Links(transport);
         subGroups = new SubGroups(this, transport, links);
         transport.onMessage(this::onMessage);
@@ -187,6 +191,11 @@ public final class Membership extends EpochGroup implements Driver {
         return links.get(id);
     }
 
+    /** Returns the member at the other end of a connection, or {@code null}; use it under {@link #locked} only. */
+    public Member member(Endpoint endpoint) {
+        return links.member(endpoint);
+    }
+
     /**
      * Sets the handler of a channel's messages; see {@link Channels}. Handlers run under {@link #locked}. The first
      * handler of a channel also receives the messages that arrived before it was set.
@@ -230,6 +239,11 @@ public final class Membership extends EpochGroup implements Driver {
     @Override
     public int doWork() {
         return progress.doWork();
+    }
+
+    @Override
+    public Patience patience() {
+        return patience;
     }
 
     @Override

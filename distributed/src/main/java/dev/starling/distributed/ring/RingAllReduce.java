@@ -6,8 +6,11 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.WeightsDivergedException;
 import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.state.Fingerprint;
 import dev.starling.distributed.state.OwnRows;
+import dev.starling.distributed.state.SettingsExchange;
 import dev.starling.distributed.state.StateExchange;
 import dev.starling.distributed.state.Throughput;
 import dev.starling.nn.Parameter;
@@ -15,6 +18,7 @@ import dev.starling.nn.data.Share;
 import dev.starling.nn.train.Collective;
 import dev.starling.nn.train.Concludes;
 import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.nn.train.StreamsGradients;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.DType;
@@ -119,8 +123,14 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
     // ---- membership ----
 
     @Override
+    public boolean comparesSettings() {
+        return true;
+    }
+
+    @Override
     public void start(TrainingState newState) {
         state = newState;
+        group.patience().place(() -> "rank " + rank + " of " + world + ", at step " + newState.step() + ",");
         parameters = newState.optimizer().parameters();
         frozen = new boolean[parameters.size()];
         form();
@@ -135,6 +145,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
             try {
                 collectives = group.collectives();
                 assignRank();
+                compareSettings();
                 if (config.ownData()) {
                     share = OwnRows.share(collectives, rank, state.rows());
                 }
@@ -160,6 +171,22 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
             } catch (PeerLostException | MembershipChangedException e) {
                 awaitNextEpoch(e);
             }
+        }
+    }
+
+    /** Ranks that have trained together have the same settings: a difference is that of a process that has joined. */
+    private void compareSettings() {
+        try {
+            SettingsExchange.requireSame(collectives, config.addTo(state.settings()), timeout);
+        } catch (SettingsMismatchException e) {
+            if (fresh) {
+                throw e;
+            }
+            LOG.log(Level.WARNING, "rank {0} of {1}, at step {2}: {3}; continues without the process that joined", rank,
+                    world, state.step(), e.getMessage());
+            // Fails when that process leaves, and thereby begins the next membership epoch.
+            collectives.barrier().await(timeout);
+            throw e;
         }
     }
 
@@ -280,15 +307,25 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
 
     @Override
     public void afterStep() {
-        if (order == null) {
-            try {
+        try {
+            if (order == null) {
                 adoptOrder();
-            } catch (PeerLostException | MembershipChangedException e) {
-                recover(e);
-                return;
             }
+            if (world > 1 && config.checkInterval() > 0 && state.step() % config.checkInterval() == 0) {
+                compareWeights();
+            }
+        } catch (PeerLostException | MembershipChangedException e) {
+            recover(e);
+            return;
         }
         buckets.reset();
+    }
+
+    private void compareWeights() {
+        WeightsDivergedException difference = Fingerprint.compare(collectives, state, timeout);
+        if (difference != null) {
+            throw difference;
+        }
     }
 
     /** Orders buckets by the arrival of gradients on rank 0 in the previous step. */
@@ -389,6 +426,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
         private boolean elastic;
         private boolean ownData;
         private boolean onDevices = true;
+        private int checkInterval = 100;
 
         private Builder(Group group) {
             this.group = group;
@@ -439,6 +477,19 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
             return this;
         }
 
+        /**
+         * Sets after how many steps, each time, ranks compare checksums of their weights, which must be equal; default
+         * 100, 0 for never. Ranks whose weights differ end with a {@link WeightsDivergedException}.
+         */
+        public Builder checkWeightsEvery(int steps) {
+            if (steps < 0) {
+                throw TensorException.argument("ring", "checkWeightsEvery >= 0 must hold, got " + steps,
+                        "set 0 or more");
+            }
+            checkInterval = steps;
+            return this;
+        }
+
         /** Sums gradients in the host's memory even where devices could do it among themselves. */
         public Builder throughHost() {
             onDevices = false;
@@ -456,7 +507,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
                         + "each rank takes its own rows", "leave one of them out");
             }
             return new RingAllReduce(group, new RingConfig(wireType, bucketBytes, proportional, elastic, ownData,
-                    onDevices));
+                    onDevices, checkInterval));
         }
     }
 }

@@ -74,6 +74,11 @@ class FlatRingTest {
         }
 
         @Override
+        public boolean comparesSettings() {
+            return ring.comparesSettings();
+        }
+
+        @Override
         public int rank() {
             return ring.rank();
         }

@@ -41,6 +41,11 @@ final class ObservedStrategy implements DistributionStrategy, StreamsGradients, 
     }
 
     @Override
+    public boolean comparesSettings() {
+        return strategy.comparesSettings();
+    }
+
+    @Override
     public void start(TrainingState state) {
         strategy.start(state);
     }

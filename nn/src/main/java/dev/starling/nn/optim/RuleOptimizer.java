@@ -96,6 +96,23 @@ final class RuleOptimizer implements Optimizer {
     }
 
     @Override
+    public Map<String, String> settings() {
+        Map<Rule, List<String>> byRule = new LinkedHashMap<>();
+        for (int i = 0; i < rules.length; i++) {
+            byRule.computeIfAbsent(rules[i], _ -> new ArrayList<>()).add(paths.get(i));
+        }
+        StringBuilder text = new StringBuilder();
+        byRule.forEach((rule, of) -> text.append(text.isEmpty() ? "" : "; ").append(rule)
+                .append(byRule.size() > 1 ? " of " + String.join(", ", of) : ""));
+        Map<String, String> settings = new LinkedHashMap<>();
+        settings.put("learning rate", Double.toString(schedule.rate(0)));
+        settings.put(Optimizer.SCHEDULE, Rates.describe(schedule));
+        settings.put("optimiser", text.toString());
+        settings.put("selection of parameters", String.join(", ", paths));
+        return settings;
+    }
+
+    @Override
     public Rule rule(int parameter) {
         return rules[parameter];
     }

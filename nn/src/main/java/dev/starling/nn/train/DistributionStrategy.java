@@ -64,6 +64,15 @@ public interface DistributionStrategy extends AutoCloseable {
     void start(TrainingState state);
 
     /**
+     * Returns whether {@link #start} compares {@link TrainingState#settings} between all ranks. If not, the trainer
+     * compares them after the start of a strategy whose ranks share batches, by {@link Collective#sum}; ranks that do
+     * not wait for each other train without a comparison. A strategy around another one answers for that one.
+     */
+    default boolean comparesSettings() {
+        return false;
+    }
+
+    /**
      * Called when all gradients are final. Gradients are weighted: their sum over the ranks is the gradient of the mean
      * over all rows of the step.
      *

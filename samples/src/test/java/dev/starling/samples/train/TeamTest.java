@@ -84,6 +84,10 @@ class TeamTest {
         "--workers 2 --transport local --restarts 1 | --restarts restarts processes, but --transport local",
         "--workers 2 --strategy ps --staleness 0 --elastic | --elastic cannot be combined with --strategy ps --stal",
         "--workers 2 --strategy ps --staleness 0 --restarts 1 | resume from --checkpoints with --resume",
+        "--workers 2 --transport local --protection plain | --protection applies to frames between hosts",
+        "--protection plain | --protection applies to several workers: add --workers N",
+        "--workers 2 --transport local --logs d | --logs writes the output of processes, but --transport local",
+        "--logs d | --logs applies to several workers: add --workers N",
         "--half | --half applies to several workers: add --workers N",
         "--transport local | --transport local applies to several workers"})
     void reportsInvalidOptions(String arguments, String problem) {
