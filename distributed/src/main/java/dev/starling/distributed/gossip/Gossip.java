@@ -122,6 +122,12 @@ public final class Gossip implements DistributionStrategy, Concludes {
         return group.rank();
     }
 
+    /** Rank 0 saves, unless it is cut off from so many others that these may continue without it. */
+    @Override
+    public boolean savesCheckpoints() {
+        return rank() == 0 && group.hasQuorum();
+    }
+
     @Override
     public int world() {
         return group.world();
@@ -153,11 +159,6 @@ public final class Gossip implements DistributionStrategy, Concludes {
      */
     public boolean isCutOff() {
         return liveness.isCutOff();
-    }
-
-    @Override
-    public boolean comparesSettings() {
-        return true;
     }
 
     @Override

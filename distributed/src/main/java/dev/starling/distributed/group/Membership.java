@@ -6,6 +6,8 @@ import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.Quorum;
+import dev.starling.distributed.QuorumLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Driver;
 import dev.starling.distributed.collective.call.Fabric;
@@ -126,7 +128,7 @@ public final class Membership extends EpochGroup implements Driver {
         boolean decided = progress.await(() -> {
             // The epoch may have ended again by now; the next call that uses it reports that.
             ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
-            return ran[0] || phase == Phase.ENDED || coordinator.isRefused()
+            return ran[0] || phase == Phase.ENDED || coordinator.isRefused() || coordinator.hasLostQuorum()
                     || phase != Phase.RUNNING && coordinator.isLost();
         }, atMost);
         if (ran[0]) {
@@ -138,6 +140,10 @@ public final class Membership extends EpochGroup implements Driver {
         Endpoint endpoint = coordinator.endpoint();
         if (coordinator.isRefused()) {
             throw new DistributedException("cannot join the group: " + endpoint.reason());
+        }
+        Control.NoQuorum vote = coordinator.noQuorum();
+        if (vote != null && coordinator.hasLostQuorum()) {
+            throw new QuorumLostException(phase == Phase.JOINING ? -1 : rank(), vote.present(), vote.members());
         }
         if (coordinator.isLost()) {
             throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastReceivedNs()),
@@ -189,11 +195,6 @@ public final class Membership extends EpochGroup implements Driver {
     /** Returns the connection to a member, or {@code null}; use it under {@link #locked} only. */
     public Endpoint endpoint(long id) {
         return links.get(id);
-    }
-
-    /** Returns the member at the other end of a connection, or {@code null}; use it under {@link #locked} only. */
-    public Member member(Endpoint endpoint) {
-        return links.member(endpoint);
     }
 
     /**
@@ -300,6 +301,17 @@ public final class Membership extends EpochGroup implements Driver {
         });
     }
 
+    /**
+     * Returns whether this process reaches the coordinator and a quorum of the members, or without the coordinator more
+     * than half of the present epoch's members, or half with rank 0. Otherwise others may continue without it.
+     */
+    public boolean hasQuorum() {
+        boolean[] has = new boolean[1];
+        locked(() -> has[0] = coordinator.rules().quorum() instanceof Quorum.None || coordinator.noQuorum() == null
+                && (coordinator.isJoined() || links.areMostReached()));
+        return has[0];
+    }
+
     @Override
     public void abort(String reason) {
         locked(() -> end(new DistributedException(reason)));
@@ -384,8 +396,9 @@ public final class Membership extends EpochGroup implements Driver {
             return;
         }
         switch (message) {
-            case Control.Waiting m -> LOG.log(Level.INFO, "the group has not started: {0}", m.missing());
-            case Control.NewView m -> onNewView(m.id(), m.view());
+            case Control.Waiting m -> LOG.log(Level.INFO, "the coordinator reports: {0}", m.missing());
+            case Control.NewView m -> onNewView(m.id(), m.view(), m.rules());
+            case Control.NoQuorum m -> coordinator.onNoQuorum(m);
             case Control.Start m -> onStart(m.epoch());
             case Control.Lost m -> end(m.loss().detected());
             case Control.Refused m -> end(new DistributedException(m.reason()));
@@ -393,10 +406,11 @@ public final class Membership extends EpochGroup implements Driver {
         }
     }
 
-    private void onNewView(long id, View next) {
+    private void onNewView(long id, View next, Control.Rules rules) {
         if (phase == Phase.ENDED || !coordinator.admits(next.epoch(), view.epoch())) {
             return;
         }
+        coordinator.onAdmitted(rules);
         if (phase == Phase.RUNNING) {
             failEpoch(new MembershipChangedException("epoch " + next.epoch() + " has " + next.world()
                     + " members instead of " + view.world()));

@@ -156,11 +156,6 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     // ---- start ----
 
     @Override
-    public boolean comparesSettings() {
-        return true;
-    }
-
-    @Override
     public void start(TrainingState newState) {
         state = newState;
         group.patience().place(() -> "worker " + rank() + " of " + world() + ", at step " + newState.step() + ",");

@@ -1,12 +1,15 @@
 package dev.starling.distributed.ring;
 
+import dev.starling.distributed.bucket.GradientCodec;
 import dev.starling.nn.train.RunSettings;
 import dev.starling.tensor.DType;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Configuration of {@link RingAllReduce}, the same on all ranks.
  *
  * @param wireType type in which f32 gradients are sent
+ * @param codec that sums f32 gradients; {@code null} for an all-reduce
  * @param bucketBytes maximum size in bytes of a bucket of more than one gradient
  * @param proportional whether batches are divided by the measured speed of ranks
  * @param elastic whether training continues after a change of members
@@ -14,12 +17,14 @@ import dev.starling.tensor.DType;
  * @param onDevices whether devices may sum gradients among themselves
  * @param checkInterval number of steps after which ranks compare their weights; 0 for never
  */
-record RingConfig(DType wireType, long bucketBytes, boolean proportional, boolean elastic, boolean ownData,
-        boolean onDevices, int checkInterval) {
+record RingConfig(DType wireType, @Nullable GradientCodec codec, long bucketBytes, boolean proportional,
+        boolean elastic, boolean ownData, boolean onDevices, int checkInterval) {
     /** Adds the settings of the strategy to those of the run. */
     RunSettings addTo(RunSettings settings) {
         return settings.with("strategy", "ring").with("ownData()", ownData).with("proportional()", proportional)
                 .with("elastic()", elastic).with("type of gradients in messages", wireType)
+                .with("codec of gradients", codec == null ? "none" : codec instanceof Record ? codec
+                        : codec.getClass().getName().replaceFirst("\\$\\$Lambda.*", ""))
                 .with("bucketBytes", bucketBytes).with("throughHost()", !onDevices)
                 .with("checkWeightsEvery", checkInterval);
     }

@@ -41,11 +41,6 @@ final class ObservedStrategy implements DistributionStrategy, StreamsGradients, 
     }
 
     @Override
-    public boolean comparesSettings() {
-        return strategy.comparesSettings();
-    }
-
-    @Override
     public void start(TrainingState state) {
         strategy.start(state);
     }

@@ -109,11 +109,6 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
      *     processes train under a strategy that keeps weights elsewhere, as a parameter server does
      */
     @Override
-    public boolean comparesSettings() {
-        return inner.comparesSettings();
-    }
-
-    @Override
     public void start(TrainingState newState) {
         if (stepsElsewhere()) {
             throw new StreamException("the site " + site + " cannot train under "

@@ -13,4 +13,9 @@ record NamedLoss(String describe, Loss loss) implements Loss {
     public boolean widens() {
         return loss.widens();
     }
+
+    @Override
+    public boolean expectsLogits() {
+        return loss.expectsLogits();
+    }
 }

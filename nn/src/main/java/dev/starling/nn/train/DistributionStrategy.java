@@ -43,8 +43,13 @@ public interface DistributionStrategy extends AutoCloseable {
         RESTORED
     }
 
-    /** Returns the rank of this process, from 0. Rank 0 saves checkpoints. */
+    /** Returns the rank of this process, from 0. */
     int rank();
+
+    /** Returns whether this process saves checkpoints; by default, rank 0 does. */
+    default boolean savesCheckpoints() {
+        return rank() == 0;
+    }
 
     /** Returns the number of processes. */
     int world();
@@ -62,15 +67,6 @@ public interface DistributionStrategy extends AutoCloseable {
      * @param state stays the same object during the run
      */
     void start(TrainingState state);
-
-    /**
-     * Returns whether {@link #start} compares {@link TrainingState#settings} between all ranks. If not, the trainer
-     * compares them after the start of a strategy whose ranks share batches, by {@link Collective#sum}; ranks that do
-     * not wait for each other train without a comparison. A strategy around another one answers for that one.
-     */
-    default boolean comparesSettings() {
-        return false;
-    }
 
     /**
      * Called when all gradients are final. Gradients are weighted: their sum over the ranks is the gradient of the mean

@@ -86,7 +86,8 @@ public final class Trainer {
      * @throws RunEndedException if the strategy is that of several processes, for whatever ends the run; any other
      *     exception of this library is its cause. What the caller's own code throws passes unchanged
      * @throws SettingsMismatchException in that case, on all of them, if their settings differ
-     * @throws dev.starling.tensor.TensorException if a step fails, for example because the loss is not finite
+     * @throws dev.starling.tensor.TensorException if there is no batch, or a step fails, for example because the loss
+     *     is not finite
      * @throws dev.starling.nn.data.LoadException if a batch cannot be prepared
      * @throws dev.starling.nn.checkpoint.CheckpointException if a checkpoint cannot be read or written, or does not
      *     match the run
@@ -108,7 +109,7 @@ public final class Trainer {
             state.resume();
         }
         strategy.start(state);
-        if (!strategy.comparesSettings() && strategy.share().isSynchronous()) {
+        if (!state.hasSharedSettings() && state.step() == 0 && strategy.share().isSynchronous()) {
             CommonSettings.compare(state.settings(), strategy, collective);
         }
         History history = new History();
@@ -166,6 +167,11 @@ public final class Trainer {
     private Iterator<Batch> open() {
         data.share(strategy.share());
         progress.setEpochSize(data.batches(), data.examples());
+        if (data.batches() == 0) {
+            throw TensorException.argument("trainer", "there is no batch to train on: the data has " + data.size()
+                    + " examples, and a batch " + data.batchSize(), "check the data set, use a smaller batch, or leave "
+                    + "out dropLast()");
+        }
         return data.epoch(progress.epoch, progress.batch).iterator();
     }
 
@@ -216,7 +222,7 @@ public final class Trainer {
         if (outcome == Outcome.TAKEN && measuresHeldOut()) {
             double[] heldOutSums = evaluate();
             outcome = sumOverRanks(heldOutSums);
-            heldOut = averages.scores(heldOutSums);
+            heldOut = outcome == Outcome.RESTORED ? null : averages.evaluated(heldOutSums);
         }
         if (outcome == Outcome.RESTORED) {
             return outcome;
@@ -263,7 +269,7 @@ public final class Trainer {
         strategy.settle();
         double[] sums = averages.sums();
         Outcome outcome = sumOverRanks(sums);
-        if (outcome == Outcome.TAKEN && strategy.rank() == 0) {
+        if (outcome == Outcome.TAKEN && strategy.savesCheckpoints()) {
             Map<String, String> notes = state.notes();
             averages.save(notes, sums);
             reportSaved();

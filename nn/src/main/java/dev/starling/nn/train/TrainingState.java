@@ -115,12 +115,21 @@ public final class TrainingState {
         settings = description;
     }
 
-    /** Returns the settings that must be equal on all ranks; a strategy adds its own and compares them at the start. */
+    /**
+     * Returns the settings that must be equal on all ranks. A strategy whose start asks for them adds its own and
+     * compares them; otherwise the trainer compares them by {@link Collective#sum} before the first step, if the ranks
+     * share batches.
+     */
     public RunSettings settings() {
         if (known == null) {
             known = settings != null ? settings.get() : RunSettings.of(model, optimizer);
         }
         return known;
+    }
+
+    /** Returns whether the settings were asked for. */
+    boolean hasSharedSettings() {
+        return known != null;
     }
 
     /** Records that no other process has the same examples. */

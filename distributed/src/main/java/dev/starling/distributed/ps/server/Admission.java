@@ -31,9 +31,9 @@ final class Admission {
         founders = view.members().stream().map(Member::id).collect(Collectors.toSet());
     }
 
-    /** Returns whether a member belonged to the group when the first worker opened its session. */
-    boolean isFounder(Member member) {
-        return member != null && founders.contains(member.id());
+    /** Returns whether a worker belonged to the group when the first worker opened its session. */
+    boolean isFounder(Endpoint worker) {
+        return worker.attachment() instanceof Long id && founders.contains(id);
     }
 
     /** Returns the connections to the workers in the group. */

@@ -476,7 +476,7 @@ public final class ServerNode {
         RunEndedException refusal = admission.refusal(worker, settings, decoded);
         if (refusal != null) {
             if (refusal instanceof SettingsMismatchException differs
-                    && (membership != null || admission.isFounder(group.member(from)))) {
+                    && (membership != null || admission.isFounder(from))) {
                 // A process that joined later ends alone, unless all workers have to wait for it.
                 mismatch = mismatch == null ? differs : mismatch;
             }
