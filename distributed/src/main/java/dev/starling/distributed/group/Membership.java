@@ -8,6 +8,7 @@ import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Driver;
+import dev.starling.distributed.collective.call.Patience;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
@@ -39,6 +40,7 @@ public final class Membership extends EpochGroup implements Driver {
     private final GroupConfig config;
     private final Transport transport;
     private final Progress progress;
+    private final Patience patience;
     private final CoordinatorLink coordinator;
     private final Links links;
     private final Succession succession;
@@ -67,6 +69,8 @@ public final class Membership extends EpochGroup implements Driver {
     private Membership(Transport transport, GroupConfig config, boolean background) {
         this.config = config;
         this.transport = transport;
+        patience = new Patience(config.timeout(), transport.config().livenessTimeout(),
+                () -> "rank " + rank() + " of " + world());
         links = new Links(transport, config.maxMesh());
         subGroups = new SubGroups(this, links);
         transport.onMessage(this::onMessage);
@@ -245,6 +249,11 @@ public final class Membership extends EpochGroup implements Driver {
     @Override
     public int doWork() {
         return progress.doWork();
+    }
+
+    @Override
+    public Patience patience() {
+        return patience;
     }
 
     @Override

@@ -24,6 +24,16 @@ public interface Loss {
     }
 
     /**
+     * Describes the loss, for processes that train together and compare their settings. The description of a function
+     * is the class that contains it.
+     */
+    default String describe() {
+        String name = getClass().getName();
+        return getClass().isHidden() ? "a function of " + name.replaceFirst("\\$\\$Lambda.*", "") : toString()
+                .startsWith(name + '@') ? name : toString();
+    }
+
+    /**
      * Returns whether the loss itself computes the softmax or sigmoid of a result, so that a model must not end in one.
      */
     default boolean expectsLogits() {
@@ -208,12 +218,12 @@ public interface Loss {
 
     /** Returns the mean squared error of results and targets of one shape. */
     static Loss meanSquared() {
-        return (x, target) -> Losses.mseLoss(x, target, Reduce.MEAN);
+        return new NamedLoss("mean squared error", (x, target) -> Losses.mseLoss(x, target, Reduce.MEAN));
     }
 
     /** Returns the mean absolute error of results and targets of one shape. Its slope at 0 is 0. */
     static Loss meanAbsolute() {
-        return (x, target) -> Losses.l1Loss(x, target, Reduce.MEAN);
+        return new NamedLoss("mean absolute error", (x, target) -> Losses.l1Loss(x, target, Reduce.MEAN));
     }
 
     /**
@@ -221,6 +231,7 @@ public interface Loss {
      * {@code |d| <= delta}, {@code delta·(|d| - delta/2)} beyond.
      */
     static Loss huber(double delta) {
-        return (x, target) -> Losses.huberLoss(x, target, Reduce.MEAN, delta);
+        return new NamedLoss("Huber loss with delta " + delta, (x, target) ->
+                Losses.huberLoss(x, target, Reduce.MEAN, delta));
     }
 }

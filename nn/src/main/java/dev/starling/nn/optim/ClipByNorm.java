@@ -6,7 +6,9 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -126,6 +128,13 @@ public final class ClipByNorm implements OptimizerAround {
                     "the norm of the gradients is " + current + (at < 0 ? "" : ": that of " + path(at)
                     + " has an element that is infinite or NaN"));
         }
+    }
+
+    @Override
+    public Map<String, String> settings() {
+        Map<String, String> settings = new LinkedHashMap<>(inner.settings());
+        settings.put("largest norm of the gradients", Double.toString(bound));
+        return settings;
     }
 
     @Override

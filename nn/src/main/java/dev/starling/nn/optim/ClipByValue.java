@@ -4,6 +4,8 @@ import dev.starling.nn.Parameter;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,6 +30,13 @@ public final class ClipByValue implements OptimizerAround {
             throw TensorException.argument("clip", "the bound must be > 0, got " + bound, "use a bound greater than 0");
         }
         return new ClipByValue(inner, bound);
+    }
+
+    @Override
+    public Map<String, String> settings() {
+        Map<String, String> settings = new LinkedHashMap<>(inner.settings());
+        settings.put("largest element of the gradients", Double.toString(bound));
+        return settings;
     }
 
     @Override

@@ -11,6 +11,11 @@ interface OptimizerAround extends Optimizer {
     Optimizer inner();
 
     @Override
+    default Map<String, String> settings() {
+        return inner().settings();
+    }
+
+    @Override
     default int notFinite(Tensor[] gradients) {
         return inner().notFinite(gradients);
     }

@@ -15,6 +15,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.function.Function;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -112,6 +114,27 @@ final class RuleOptimizer implements Optimizer {
     @Override
     public double rate(int parameter) {
         return schedules[parameter].rate(steps);
+    }
+
+    @Override
+    public Map<String, String> settings() {
+        Map<String, String> settings = new LinkedHashMap<>();
+        settings.put("learning rate", describe(schedules, each -> Double.toString(each.rate(0))));
+        settings.put(Optimizer.SCHEDULE, describe(schedules, Rates::describe));
+        settings.put("optimiser", describe(rules, Rule::toString));
+        settings.put("selection of parameters", String.join(", ", paths));
+        return settings;
+    }
+
+    /** Returns a setting that each parameter has: its text and, if they differ, the parameters of each text. */
+    private <T> String describe(T[] values, Function<T, String> text) {
+        Map<T, List<String>> byValue = new LinkedHashMap<>();
+        for (int i = 0; i < values.length; i++) {
+            byValue.computeIfAbsent(values[i], _ -> new ArrayList<>()).add(paths.get(i));
+        }
+        return byValue.entrySet().stream().map(each -> text.apply(each.getKey())
+                + (byValue.size() > 1 ? " of " + String.join(", ", each.getValue()) : ""))
+                .collect(Collectors.joining("; "));
     }
 
     @Override
