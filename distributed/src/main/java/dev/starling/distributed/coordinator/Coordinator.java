@@ -1,5 +1,6 @@
 package dev.starling.distributed.coordinator;
 
+import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.View;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.group.Channels;
@@ -48,6 +49,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private boolean ended;
     /** Whether the view is out of date, so that a new epoch must be proposed. */
     private boolean stale;
+    private long upToDateNs;
     private long viewNs;
     /** When members last learned which processes are missing. */
     private long noticeNs;
@@ -163,7 +165,10 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (suspicions.areOlderThan(settleNs, now)) {
             evictMostSuspected();
         }
-        if (stale && !ended) {
+        upToDateNs = stale ? upToDateNs : now;
+        // In a large group an epoch costs much: losses and joins at about the same time share one.
+        boolean hasty = !everStarted || view.world() <= GroupConfig.DEFAULT_MAX_MESH;
+        if (stale && !ended && (hasty || now - upToDateNs > settleNs / 4)) {
             propose(now);
         }
         if (!started && reported == null && !view.members().isEmpty() && now - viewNs > 4 * settleNs + joinTimeoutNs) {

@@ -64,10 +64,10 @@ public sealed interface Control {
         }
     }
 
-    /** The sender is connected to all members of the epoch. */
+    /** The sender is connected to all members of the epoch that it needs. */
     record Ready(long epoch) implements Control { }
 
-    /** All members are connected to each other: the epoch starts. */
+    /** All members are connected to those that they need: the epoch starts. */
     record Start(long epoch) implements Control { }
 
     /** The sender has lost the connection to a member, of which it received nothing for {@code silentNs}. */

@@ -8,7 +8,7 @@ import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Driver;
-import dev.starling.distributed.collective.call.Fabric;
+import dev.starling.distributed.collective.call.Patience;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
@@ -40,11 +40,13 @@ public final class Membership extends EpochGroup implements Driver {
     private final GroupConfig config;
     private final Transport transport;
     private final Progress progress;
+    private final Patience patience;
     private final CoordinatorLink coordinator;
     private final Links links;
     private final Succession succession;
     private final SubGroups subGroups;
     private final Handlers handlers = new Handlers();
+    private final Pieces pieces = new Pieces();
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
     private volatile Phase phase = Phase.JOINING;
     private Runnable closeListener = () -> { };
@@ -57,7 +59,7 @@ public final class Membership extends EpochGroup implements Driver {
         JOINING,
         /** The members of a new epoch connect to each other. */
         CONNECTING,
-        /** This process is connected to all members of the new epoch, and waits for its start. */
+        /** This process is connected to the members of the new epoch that it needs, and waits for its start. */
         READY,
         RUNNING,
         BROKEN,
@@ -67,8 +69,10 @@ public final class Membership extends EpochGroup implements Driver {
     private Membership(Transport transport, GroupConfig config, boolean background) {
         this.config = config;
         this.transport = transport;
-        links = new Links(transport);
-        subGroups = new SubGroups(this, transport, links);
+        patience = new Patience(config.timeout(), transport.config().livenessTimeout(),
+                () -> "rank " + rank() + " of " + world());
+        links = new Links(transport, config.maxMesh());
+        subGroups = new SubGroups(this, links);
         transport.onMessage(this::onMessage);
         transport.onPut((from, immediate) -> {
             onPut(from, immediate);
@@ -194,6 +198,14 @@ public final class Membership extends EpochGroup implements Driver {
         return links.get(id);
     }
 
+    /** Connects to all members, also in a large group, in this epoch and later ones. Waits; all members call it. */
+    public void connectToAll() {
+        if (view.world() > config.maxMesh()) {
+            locked(links::useAll);
+            awaitLocked(() -> phase != Phase.RUNNING || links.areReached(), config.timeout());
+        }
+    }
+
     /**
      * Sets the handler of a channel's messages; see {@link Channels}. Handlers run under {@link #locked}. The first
      * handler of a channel also receives the messages that arrived before it was set.
@@ -237,6 +249,11 @@ public final class Membership extends EpochGroup implements Driver {
     @Override
     public int doWork() {
         return progress.doWork();
+    }
+
+    @Override
+    public Patience patience() {
+        return patience;
     }
 
     @Override
@@ -327,7 +344,7 @@ public final class Membership extends EpochGroup implements Driver {
         }
         int work = transport.doWork() + coordinator.doWork() + succession.doWork(phase == Phase.ENDED);
         int done = subGroups.doWork();
-        if (phase == Phase.CONNECTING) {
+        if (isForming()) {
             work += done + connect();
         } else if (phase == Phase.RUNNING) {
             done += engine.doWork();
@@ -336,6 +353,10 @@ public final class Membership extends EpochGroup implements Driver {
             for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
                 failIfAwaited(rank);
             }
+            PeerLostException unreached = links.maintain();
+            if (unreached != null) {
+                onLost(unreached, "it did not connect");
+            }
         }
         return work;
     }
@@ -343,13 +364,12 @@ public final class Membership extends EpochGroup implements Driver {
     /** Fails the epoch if a collective needs a member that has left. */
     private void failIfAwaited(int rank) {
         PeerLostException loss = links.departure(rank);
-        Endpoint left = links.get(view.members().get(rank).id());
-        if (loss != null && (engine.awaits(rank) || subGroups.awaits(left))) {
-            long id = view.members().get(loss.rank()).id();
+        long id = view.members().get(rank).id();
+        if (loss != null && (engine.awaits(rank) || subGroups.awaits(links.get(id)))) {
             failEpoch(loss);
-            subGroups.onLost(left, loss);
-            coordinator.send(Control.Suspect.of(view.epoch(), id, loss, loss.rank() == rank
-                    ? "it has left" : loss.getMessage()));
+            subGroups.onLost(id, loss);
+            coordinator.send(Control.Suspect.of(view.epoch(), view.members().get(loss.rank()).id(), loss,
+                    loss.rank() == rank ? "it has left" : loss.getMessage()));
         }
     }
 
@@ -362,6 +382,8 @@ public final class Membership extends EpochGroup implements Driver {
         int bodyLength = length - Channels.HEADER;
         if (channel == Channels.CONTROL) {
             onControl(from, buffer, body, bodyLength);
+        } else if (channel == Channels.CONTROL_PIECES) {
+            pieces.onMessage(from, buffer, body, bodyLength, this::onControl);
         } else if (channel == Channels.COLLECTIVES) {
             onCollectiveMessage(from, buffer, body, bodyLength);
         } else if (channel == Channels.SUB_GROUPS) {
@@ -418,11 +440,11 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     private int connect() {
-        if (!links.areReached()) {
+        if (!links.areReached() || phase == Phase.READY) {
             return 0;
         }
         // From here on the engine receives messages of members that have already started the epoch.
-        begin(this, new Fabric(view.epoch(), view, ownId, links.all(), transport), Channels.COLLECTIVES);
+        begin(this, links.fabric(view.epoch(), view, rank()), Channels.COLLECTIVES);
         phase = Phase.READY;
         coordinator.send(new Control.Ready(view.epoch()));
         return 1;
@@ -437,6 +459,7 @@ public final class Membership extends EpochGroup implements Driver {
         if (phase == Phase.READY) {
             phase = Phase.RUNNING;
             failure = null;
+            links.dropUnneeded();
             listeners.forEach(Runnable::run);
         }
     }
@@ -446,17 +469,21 @@ public final class Membership extends EpochGroup implements Driver {
             coordinator.onLost();
             return;
         }
-        PeerLostException loss = links.onLost(endpoint);
+        PeerLostException loss = links.onLost(endpoint, phase == Phase.RUNNING);
         if (loss == null) {
             succession.onLost(endpoint);
-            return;
+        } else {
+            onLost(loss, endpoint.reason());
         }
+    }
+
+    private void onLost(PeerLostException loss, String reason) {
         if (phase == Phase.RUNNING) {
             failEpoch(loss);
         }
-        subGroups.onLost(endpoint, loss);
-        coordinator.send(Control.Suspect.of(view.epoch(), links.member(endpoint).id(), loss,
-                endpoint.reason()));
+        long id = view.members().get(loss.rank()).id();
+        subGroups.onLost(id, loss);
+        coordinator.send(Control.Suspect.of(view.epoch(), id, loss, reason));
         listeners.forEach(Runnable::run);
     }
 

@@ -36,7 +36,7 @@ final class Succession implements AutoCloseable {
     private final BooleanSupplier isRunning;
     private final long livenessNs;
     private View started = new View(0, List.of());
-    private View seen = started;
+    private volatile View seen = started;
     private long ownId;
     /** This member's coordinator; {@code null} if it has none. */
     private SuccessorProvider.@Nullable Successor candidate;
@@ -94,10 +94,13 @@ final class Succession implements AutoCloseable {
         }
     }
 
-    /** Returns whether another coordinator takes the place of a lost one. Any thread may call this. */
+    /**
+     * Returns whether another coordinator takes the place of a lost one: not in a group whose members are not all
+     * connected to each other. Any thread may call this.
+     */
     boolean isEnabled() {
         Control.Rules rules = coordinator.rules();
-        return rules.reforms() && !(rules.quorum() instanceof Quorum.None);
+        return rules.reforms() && !(rules.quorum() instanceof Quorum.None) && seen.world() <= config.maxMesh();
     }
 
     /** Returns whether this member looks for a coordinator. */

@@ -1,6 +1,5 @@
 package dev.starling.distributed.schedule;
 
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
@@ -21,6 +20,7 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.RunEndedException;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Generator;
@@ -228,7 +228,8 @@ final class Schedule {
     private void takePart(Simulation simulation, int rank, Outcome outcome) {
         String name = "rank" + rank;
         GroupConfig config = GroupConfig.of(null, ExpectedEffects.COORDINATOR).place(rank, ranks - servers).host(name)
-                .joinTimeout(TIMEOUT).timeout(TIMEOUT);
+                .joinTimeout(TIMEOUT).timeout(TIMEOUT)
+                .maxMesh(Integer.getInteger("schedules.mesh", GroupConfig.DEFAULT_MAX_MESH));
         try (Group group = Group.join(Transport.over(simulation.wire(name), config()), config, false)) {
             outcome.joined = true;
             try {
@@ -237,10 +238,10 @@ final class Schedule {
                 } else {
                     train(simulation, group, rank, outcome);
                 }
-            } catch (DistributedException | TransportException e) {
+            } catch (RunEndedException | TransportException e) {
                 outcome.failed(e, simulation.nanoTime(), group.view());
             }
-        } catch (DistributedException | TransportException e) {
+        } catch (RunEndedException | TransportException e) {
             outcome.failed(e, simulation.nanoTime(), new View(0, List.of()));
         }
         outcome.ended = outcome.failure == null;

@@ -11,6 +11,7 @@ import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.errors.StarlingException;
 import dev.starling.nn.data.SpillingRows;
+import dev.starling.nn.train.RunEndedException;
 import dev.starling.tensor.Threads;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
@@ -149,7 +150,11 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
             });
         } catch (TaskKilledException e) {
             throw e;
-        } catch (DistributedException | TransportException e) {
+        } catch (RunEndedException | TransportException e) {
+            if (e.getCause() instanceof StarlingException cause && !(e instanceof DistributedException)
+                    && !(cause instanceof TransportException)) {
+                throw new SparkDataException("rank " + context.partitionId() + ": " + cause.getMessage());
+            }
             // If another worker failed, its exception has the reason: give Spark time to receive that one first.
             long begin = System.nanoTime();
             while (job.elastic() == null && System.nanoTime() - begin < FIRST_CAUSE_GRACE.toNanos()) {

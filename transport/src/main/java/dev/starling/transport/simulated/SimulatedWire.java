@@ -173,7 +173,7 @@ final class SimulatedWire implements Wire {
 
     @Override
     public boolean mapsMemory() {
-        return false;
+        return simulation.mapsMemory();
     }
 
     @Override
