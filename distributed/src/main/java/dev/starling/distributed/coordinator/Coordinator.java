@@ -256,10 +256,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             }
             case Control.Suspect m -> onSuspect(participant, m);
             case Control.Leave _ -> onLeave(participant);
-            case Control.Withdraw _ -> {
-                remove(participant);
-                stale = true;
-            }
+            case Control.Withdraw _ -> stale = remove(participant);
             case Control.Join _, Control.Waiting _, Control.NewView _, Control.Start _, Control.Lost _,
                     Control.Refused _, Control.NoQuorum _, Control.Rejoin _, Control.Successor _, Control.Moved _ -> { }
         }
@@ -285,9 +282,9 @@ public final class Coordinator implements Agent, AutoCloseable {
         stale = true;
     }
 
-    private void remove(Participant participant) {
-        participants.remove(participant);
+    private boolean remove(Participant participant) {
         participant.outbox.endpoint().attach(null);
+        return participants.remove(participant);
     }
 
     /** A member of a former epoch, which has lost its coordinator, follows this one. */

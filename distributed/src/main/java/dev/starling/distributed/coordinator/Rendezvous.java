@@ -13,8 +13,8 @@ import java.util.stream.Collectors;
 
 /**
  * Finds the {@link Coordinator}. A process gets its address as {@code host:port}, or from a file that all processes can
- * read, {@code file:PATH}, or from a list of hosts, whose first entry runs the coordinator. Members whose entries have a
- * port answer there for a coordinator that was lost and has another address now.
+ * read, {@code file:PATH}, or from a list of hosts, whose first entry runs the coordinator. Members whose entries have
+ * a port answer there for a coordinator that was lost and has another address now.
  */
 public final class Rendezvous {
     private Rendezvous() { }

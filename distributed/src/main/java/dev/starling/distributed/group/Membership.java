@@ -55,17 +55,6 @@ public final class Membership extends EpochGroup implements Driver {
     private volatile boolean alwaysFirst = true;
     private boolean closed;
 
-    private enum Phase {
-        JOINING,
-        /** The members of a new epoch connect to each other. */
-        CONNECTING,
-        /** This process is connected to the members of the new epoch that it needs, and waits for its start. */
-        READY,
-        RUNNING,
-        BROKEN,
-        ENDED
-    }
-
     private Membership(Transport transport, GroupConfig config, boolean background) {
         this.config = config;
         this.transport = transport;
@@ -81,11 +70,7 @@ public final class Membership extends EpochGroup implements Driver {
         transport.onConnection(new ConnectionHandler() {
             @Override
             public void onAccepted(Endpoint endpoint) {
-                if (endpoint.greeting().length > 0) {
-                    links.onAccepted(endpoint);
-                } else {
-                    succession.redirect(endpoint);
-                }
+                succession.onAccepted(endpoint);
             }
 
             @Override
@@ -140,21 +125,10 @@ public final class Membership extends EpochGroup implements Driver {
         if (failure != null && phase == Phase.ENDED) {
             throw failure;
         }
-        locked(this::failIfStranded);
-        Endpoint endpoint = coordinator.endpoint();
-        throw new DistributedException((decided ? "the group changed again" : "waited " + atMost) + " while "
-                + (phase == Phase.JOINING ? endpoint.isConnected() ? "the coordinator at " + endpoint.address()
-                + " waits for other members" : "no coordinator answered at " + endpoint.address()
-                + ": " + endpoint.reason()
-                : "the members of epoch " + view.epoch() + " connect: " + links.describeUnreached()));
-    }
-
-    /** Throws if this process waits in vain for the coordinator. */
-    private void failIfStranded() {
-        DistributedException why = succession.failure(phase == Phase.JOINING ? -1 : rank(), failure);
-        if (why != null) {
-            throw why;
-        }
+        DistributedException[] why = new DistributedException[1];
+        locked(() -> why[0] = succession.failure(phase == Phase.JOINING ? -1 : rank(), failure,
+                decided ? "the group changed again" : "waited " + atMost));
+        throw why[0];
     }
 
     @Override

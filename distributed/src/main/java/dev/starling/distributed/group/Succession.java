@@ -109,25 +109,33 @@ final class Succession implements AutoCloseable {
     }
 
     /**
-     * Returns whether the coordinator is lost or has no quorum, and no other one has taken its place within two liveness
-     * timeouts. Any thread may call this.
+     * Returns whether the coordinator is lost or has no quorum, and no other one has taken its place within two
+     * liveness timeouts. Any thread may call this.
      */
     boolean isStranded() {
         long since = lostNs;
-        return isEnabled() ? since != NEVER && transport.nanoTime() - since > 2 * livenessNs 
+        return isEnabled() ? since != NEVER && transport.nanoTime() - since > 2 * livenessNs
                 : coordinator.isLost() || coordinator.hasLostQuorum();
     }
 
     /**
-     * Returns why this process waits in vain for the coordinator, or {@code null} if it does not.
+     * Returns why this process has waited in vain for an epoch.
      *
-     * @param rank of this process, or -1
+     * @param rank of this process; -1 if it has not been in an epoch
      * @param cause that ended the present epoch, or {@code null}
+     * @param end how the wait has ended
      */
-    @Nullable DistributedException failure(int rank, @Nullable DistributedException cause) {
+    DistributedException failure(int rank, @Nullable DistributedException cause, String end) {
         DistributedException why = coordinator.failure(rank, cause);
-        return why != null && isEnabled() && isStranded() && !links.areMostReached()
-                ? new QuorumLostException(rank, links.reachedCount(), seen.world()) : why;
+        if (why != null) {
+            return isEnabled() && isStranded() && !links.areMostReached()
+                    ? new QuorumLostException(rank, links.reachedCount(), seen.world()) : why;
+        }
+        Endpoint endpoint = coordinator.endpoint();
+        return new DistributedException(end + " while " + (rank >= 0
+                ? "the members of epoch " + seen.epoch() + " connect: " + links.describeUnreached()
+                : endpoint.isConnected() ? "the coordinator at " + endpoint.address() + " waits for other members"
+                : "no coordinator answered at " + endpoint.address() + ": " + endpoint.reason()));
     }
 
     /** Returns whether this member reaches a coordinator with a quorum, or the greater part of the members. */
@@ -174,9 +182,14 @@ final class Succession implements AutoCloseable {
         }
     }
 
-    /** Answers a process that looks for the coordinator: it has connected to this member without an id. */
-    void redirect(Endpoint from) {
-        if (seen.epoch() > 0 && coordinator.isJoined()) {
+    /**
+     * Handles a connection that another process opened. A process that looks for the coordinator has no id to greet
+     * with, and gets its address.
+     */
+    void onAccepted(Endpoint from) {
+        if (from.greeting().length > 0) {
+            links.onAccepted(from);
+        } else if (seen.epoch() > 0 && coordinator.isJoined()) {
             new Outbox(from).send(new Control.Moved(coordinator.endpoint().address()));
         } else {
             from.close();

@@ -19,7 +19,8 @@ public interface SuccessorProvider {
      * @param rank of this member
      * @param isReached returns whether this member is connected to the member of an id; the coordinator waits for those
      */
-    Successor open(Transport transport, Control.Rules rules, View started, View seen, int rank, LongPredicate isReached);
+    Successor open(Transport transport, Control.Rules rules, View started, View seen, int rank,
+            LongPredicate isReached);
 
     /** A coordinator in the process of a member, which drives it. */
     interface Successor extends AutoCloseable {

@@ -296,7 +296,8 @@ final class Schedule {
                             View view = group.view();
                             outcome.weightsByEpochAndStep.put(List.of(view.epoch(), progress.step()),
                                     weights(model));
-                            outcome.membersByEpoch.put(view.epoch(), view.members().stream().map(Member::host).toList());
+                            outcome.membersByEpoch.put(view.epoch(), view.members().stream().map(Member::host)
+                                    .toList());
                             outcome.stepTimesByEpoch.computeIfAbsent(view.epoch(), _ -> new ArrayList<>())
                                     .add(simulation.nanoTime());
                             simulation.sleep(servers == 0 ? STEP : STEP.multipliedBy(1 + worker).dividedBy(2));

@@ -41,8 +41,8 @@ record Sweep(long[] seeds) {
     /** The cause in an error message. */
     private static final Pattern CAUSE = Pattern.compile("closed|ended the connection|received nothing|frames were lost"
             + "|has left|cut off from|did not connect|did not return|has not arrived|has not answered"
-            + "|has seen no worker|is cut off from the quorum|no connection yet|waits for other members|did not start within|waited PT"
-            + "|is complete");
+            + "|has seen no worker|is cut off from the quorum|no connection yet|waits for other members"
+            + "|did not start within|waited PT|is complete");
 
     /** Returns the seeds of the test command: the first ones, and some that have found a defect before. */
     static Sweep some(long... others) {
