@@ -1,6 +1,7 @@
 package dev.starling.transport;
 
 import dev.starling.transport.frame.Frame;
+import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
@@ -340,6 +341,14 @@ public final class Endpoint implements AutoCloseable {
         }
         int headLength = Frame.headLength(Frame.type(opened, 0));
         return accept(opened, 0, opened, headLength, opened.capacity() - headLength);
+    }
+
+    /** Returns where the data of a put, whose head has arrived, may be received, or {@code null}. */
+    Inbox.Place place(DirectBuffer head, int at, int bodyLength) {
+        boolean genuine = state == State.CONNECTED && !session.isProtected() && Frame.isBare(head, at)
+                && Frame.sequence(head, at) == session.expected()
+                && session.isSealed(head, at, head, at, bodyLength);
+        return genuine ? puts.place(head, at, bodyLength) : null;
     }
 
     /** Processes a frame of the peer. */

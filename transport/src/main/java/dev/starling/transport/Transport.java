@@ -243,6 +243,16 @@ public final class Transport implements Agent, AutoCloseable {
         }
 
         @Override
+        public Place place(DirectBuffer header, int headerOffset, int headerLength, int bodyLength) {
+            if (headerLength != Frame.PUT_HEADER || Frame.type(header, headerOffset) != Frame.PUT
+                    || !Frame.isFrame(header, headerOffset, headerLength + bodyLength)) {
+                return null;
+            }
+            Endpoint endpoint = endpointsBySession.get(Frame.session(header, headerOffset));
+            return endpoint == null ? null : endpoint.place(header, headerOffset, bodyLength);
+        }
+
+        @Override
         public void onParts(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
                 int bodyLength) {
             if (headerLength == Frame.PUT_HEADER && Frame.type(header, headerOffset) == Frame.PUT

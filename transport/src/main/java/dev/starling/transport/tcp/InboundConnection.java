@@ -1,5 +1,6 @@
 package dev.starling.transport.tcp;
 
+import dev.starling.transport.spi.Inbox;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
@@ -19,6 +20,9 @@ final class InboundConnection {
     /** Bytes that are moved rather than left at the end of the buffer. */
     private static final int MOVED = 4 << 10;
     private static final int MAX_READS = 8;
+    /** Shorter rests of a body are received with what follows, in one call. */
+    private static final int MIN_PLACED = 16 << 10;
+    private static final int MAX_HEADER = 256;
 
     private static final System.Logger LOG = System.getLogger(InboundConnection.class.getName());
 
@@ -38,6 +42,15 @@ final class InboundConnection {
     private boolean closed;
     private boolean delayed;
     private long lastReadNs;
+    /** Where the body of the present message is being received, or {@code null}; its header is kept aside. */
+    private Inbox.Place place;
+    private final UnsafeBuffer header = new UnsafeBuffer(new byte[MAX_HEADER]);
+    private final UnsafeBuffer body = new UnsafeBuffer(0, 0);
+    private final Window window = new Window();
+    private final ByteBuffer[] scattered = new ByteBuffer[2];
+    private int headerLength;
+    private int bodyLength;
+    private int bodyReceived;
 
     InboundConnection(TcpWire wire, SocketChannel channel) throws IOException {
         this.wire = wire;
@@ -105,14 +118,17 @@ final class InboundConnection {
         process();
         for (int i = 0; i < MAX_READS && !closed && !delayed; i++) {
             ByteBuffer into = free();
-            int room = into.remaining();
-            int length = read(into);
+            int missing = place == null ? 0 : bodyLength - bodyReceived;
+            int room = into.remaining() + missing;
+            int length = read(into, missing);
             if (length <= 0) {
                 break;
             }
             work++;
             lastReadNs = wire.nowNs();
-            limit += length;
+            int placed = Math.min(length, missing);
+            bodyReceived += placed;
+            limit += length - placed;
             process();
             if (length < room) {
                 break;
@@ -121,9 +137,17 @@ final class InboundConnection {
         return work;
     }
 
-    private int read(ByteBuffer into) {
+    /** Reads into the place of the present body, as far as it is missing, and behind it into the buffer. */
+    private int read(ByteBuffer into, int missing) {
         try {
-            int length = channel.read(into);
+            int length;
+            if (missing > 0) {
+                scattered[0] = window.of(place.address() + bodyReceived, missing);
+                scattered[1] = into;
+                length = (int) channel.read(scattered);
+            } else {
+                length = channel.read(into);
+            }
             if (length < 0) {
                 close();
             }
@@ -158,7 +182,7 @@ final class InboundConnection {
         delayed = false;
         boolean progress = true;
         while (progress && !closed) {
-            progress = greeted ? message() : greet();
+            progress = !greeted ? greet() : place == null ? message() : placedMessage();
         }
     }
 
@@ -194,18 +218,20 @@ final class InboundConnection {
         if (limit - position < Unit.MESSAGE_HEADER) {
             return false;
         }
-        if (Unit.kind(buffer, position) != Unit.MESSAGE) {
+        int kind = Unit.kind(buffer, position);
+        int part = Unit.partLength(buffer, position);
+        int length = Unit.messageLength(buffer, position);
+        if (kind != Unit.MESSAGE && kind != Unit.PARTS || part > MAX_HEADER || part > length && length >= 0) {
             refuse("it sent a unit of an unknown kind");
             return false;
         }
-        int length = Unit.messageLength(buffer, position);
         if (length < 0 || length > (proven ? TcpWire.MAX_MESSAGE : TcpWire.MAX_UNPROVEN_MESSAGE)) {
             refuse("it announced a message of " + length + " bytes");
             return false;
         }
         int unit = Unit.messageUnit(length);
         if (limit - position < unit) {
-            return false;
+            return kind == Unit.PARTS && proven && place(part, length - part);
         }
         if (!wire.hasRoom()) {
             delayed = true;
@@ -214,6 +240,47 @@ final class InboundConnection {
         int at = position + Unit.MESSAGE_HEADER;
         position += unit;
         wire.deliver(this, buffer, at, length);
+        return true;
+    }
+
+    /** Begins to receive a body in its place, if it is long, and the header has arrived and permits that. */
+    private boolean place(int part, int length) {
+        int begin = position + Unit.MESSAGE_HEADER + part;
+        if (limit < begin || length - (limit - begin) < MIN_PLACED) {
+            return false;
+        }
+        place = wire.place(buffer, position + Unit.MESSAGE_HEADER, part, length);
+        if (place == null) {
+            return false;
+        }
+        header.putBytes(0, buffer, position + Unit.MESSAGE_HEADER, part);
+        headerLength = part;
+        bodyLength = length;
+        bodyReceived = limit - begin;
+        body.wrap(place.address(), length);
+        body.putBytes(0, buffer, begin, bodyReceived);
+        position = limit;
+        return false;
+    }
+
+    /** Delivers a message whose body has been received in its place. */
+    private boolean placedMessage() {
+        int padding = Unit.padding(headerLength + bodyLength);
+        if (bodyReceived < bodyLength || limit - position < padding) {
+            return false;
+        }
+        if (!wire.hasRoom()) {
+            delayed = true;
+            return false;
+        }
+        position += padding;
+        Inbox.Place used = place;
+        place = null;
+        try {
+            wire.deliver(this, header, headerLength, body, bodyLength);
+        } finally {
+            used.abandon();
+        }
         return true;
     }
 
@@ -233,6 +300,10 @@ final class InboundConnection {
         if (!closed) {
             closed = true;
             TcpWire.close(channel);
+            if (place != null) {
+                place.abandon();
+                place = null;
+            }
             wire.buffers().release(memory);
             wire.forget(this);
         }

@@ -18,8 +18,6 @@ final class SendQueue {
     private static final int MAX_PIECES = 16;
     private static final int SEGMENTS = 2 * MAX_PIECES + 1;
     private static final int GATHERED = 8;
-    /** Windows begin at its multiples, and are longer by a message. */
-    private static final long WINDOW = 1 << 30;
 
     private final UnsafeBuffer bytes;
     private final Segment[] segments = new Segment[SEGMENTS];
@@ -33,9 +31,7 @@ final class SendQueue {
     /** Some bytes of the queue, or of memory elsewhere. */
     private static final class Segment {
         private final ByteBuffer queue;
-        /** Memory around a piece: pieces of one region share the window, so that it is created once. */
-        private ByteBuffer window;
-        private long windowAddress;
+        private final Window memory = new Window();
         /** Called when the memory has been read; {@code null} for bytes of the queue. */
         private Runnable release;
         /** Offset in the queue, or address. */
@@ -50,12 +46,7 @@ final class SendQueue {
             if (release == null) {
                 return queue.clear().position((int) at).limit((int) at + left);
             }
-            if (window == null || at < windowAddress || at + left > windowAddress + window.capacity()) {
-                windowAddress = at & -WINDOW;
-                window = Buffers.view(windowAddress, (int) WINDOW + TcpWire.MAX_MESSAGE);
-            }
-            int from = (int) (at - windowAddress);
-            return window.clear().position(from).limit(from + left);
+            return memory.of(at, left);
         }
     }
 

@@ -80,7 +80,8 @@ final class TcpLink implements Link {
         if (at < 0) {
             return Wire.BACK_PRESSURED;
         }
-        putHeader(at, length, header, headerOffset, headerLength);
+        Unit.putMessageHeader(queue.bytes(), at, length);
+        putHeader(at, header, headerOffset, headerLength);
         if (bodyLength > 0) {
             queue.bytes().putBytes(at + Unit.MESSAGE_HEADER + headerLength, body, bodyOffset, bodyLength);
         }
@@ -109,7 +110,8 @@ final class TcpLink implements Link {
         if (at < 0) {
             return Wire.BACK_PRESSURED;
         }
-        putHeader(at, length, header, headerOffset, headerLength);
+        Unit.putPartsHeader(queue.bytes(), at, headerLength, length);
+        putHeader(at, header, headerOffset, headerLength);
         queue.bytes().setMemory(at + before, padding, (byte) 0);
         queue.append(before);
         queue.append(body.addressOffset() + bodyOffset, bodyLength, release);
@@ -127,8 +129,7 @@ final class TcpLink implements Link {
         }
     }
 
-    private void putHeader(int at, int length, DirectBuffer header, int headerOffset, int headerLength) {
-        Unit.putMessageHeader(queue.bytes(), at, length);
+    private void putHeader(int at, DirectBuffer header, int headerOffset, int headerLength) {
         queue.bytes().putBytes(at + Unit.MESSAGE_HEADER, header, headerOffset, headerLength);
     }
 
@@ -207,6 +208,7 @@ final class TcpLink implements Link {
 
     private void greet() throws IOException {
         state = State.GREETING;
+        wire.established(channel);
         key.interestOps(SelectionKey.OP_READ);
         ByteBuffer preamble = wire.preamble();
         int length = preamble.remaining();

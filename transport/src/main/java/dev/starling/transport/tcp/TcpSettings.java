@@ -17,14 +17,16 @@ import java.util.concurrent.TimeUnit;
  * @param sharedMemory whether peers on the same host may share memory; otherwise they count as on another host
  * @param sendBuffer of each connection in bytes, or 0 for the system's choice
  * @param receiveBuffer the same for what arrives
+ * @param congestion the control of congestion: its name, {@link Congestion#SYSTEM} or {@link Congestion#AUTOMATIC}
  * @param timeToProveNs how long the peer of a connection may be unproven
  * @param livenessNs how long a peer may be silent
  */
 record TcpSettings(String host, InetSocketAddress bind, boolean sharedMemory, int sendBuffer, int receiveBuffer,
-        long timeToProveNs, long livenessNs) {
+        String congestion, long timeToProveNs, long livenessNs) {
     private static final int TIME_TO_PROVE_MS = 10_000;
     private static final int MAX_SOCKET_BUFFER = 1 << 30;
-    private static final Set<String> NAMES = Set.of("bind", "sendBuffer", "receiveBuffer", "timeToProve");
+    private static final Set<String> NAMES = Set.of("bind", "sendBuffer", "receiveBuffer", "timeToProve",
+            "congestion");
 
     static TcpSettings of(WireConfig config) {
         WireOptions options = WireOptions.of(config, "tcp", NAMES);
@@ -35,6 +37,7 @@ record TcpSettings(String host, InetSocketAddress bind, boolean sharedMemory, in
         return new TcpSettings(host, HostPort.resolve(withoutBrackets(config.options().getOrDefault("bind", host)),
                 config.port()), config.sharedMemory(), options.size("sendBuffer", 0, MAX_SOCKET_BUFFER),
                 options.size("receiveBuffer", 0, MAX_SOCKET_BUFFER),
+                config.options().getOrDefault("congestion", Congestion.AUTOMATIC),
                 TimeUnit.MILLISECONDS.toNanos(options.size("timeToProve", TIME_TO_PROVE_MS, MAX_SOCKET_BUFFER)),
                 config.livenessTimeout().toNanos());
     }

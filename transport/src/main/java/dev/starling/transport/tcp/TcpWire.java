@@ -52,6 +52,7 @@ final class TcpWire implements Wire {
     private final Selector selector;
     private final Gate gate;
     private final Buffers buffers = new Buffers();
+    private final Congestion congestion;
     private final ByteBuffer preamble = ByteBuffer.allocateDirect(Unit.PREAMBLE);
     private final ByteBuffer reply = ByteBuffer.allocateDirect(Unit.REPLY);
     private final ByteBuffer busy = ByteBuffer.allocateDirect(1).put(0, Unit.BUSY);
@@ -78,6 +79,7 @@ final class TcpWire implements Wire {
         Unit.putPreamble(new UnsafeBuffer(preamble), 0, number);
         Unit.putReply(new UnsafeBuffer(reply), 0, number);
         address = HostPort.format(settings.host(), ((InetSocketAddress) listener.getLocalAddress()).getPort());
+        congestion = new Congestion(settings.congestion());
         selector = Selector.open();
         gate = new Gate(this, listener, settings.timeToProveNs());
     }
@@ -131,6 +133,11 @@ final class TcpWire implements Wire {
         if (settings.receiveBuffer() > 0) {
             channel.setOption(StandardSocketOptions.SO_RCVBUF, settings.receiveBuffer());
         }
+    }
+
+    /** Sets the options of a connection to a peer that has been established. */
+    void established(SocketChannel channel) {
+        congestion.choose(channel);
     }
 
     @Override
@@ -258,6 +265,19 @@ final class TcpWire implements Wire {
         work++;
         delivering = from;
         inbox.onMessage(buffer, offset, length);
+    }
+
+    /** Delivers a message whose body was received in its place. */
+    void deliver(InboundConnection from, DirectBuffer header, int headerLength, DirectBuffer body, int bodyLength) {
+        room--;
+        work++;
+        delivering = from;
+        inbox.onParts(header, 0, headerLength, body, 0, bodyLength);
+    }
+
+    /** Returns where the body of a message may be received, or {@code null}. */
+    Inbox.Place place(DirectBuffer header, int at, int headerLength, int bodyLength) {
+        return inbox.place(header, at, headerLength, bodyLength);
     }
 
     @Override

@@ -11,6 +11,7 @@ import org.agrona.MutableDirectBuffer;
  * <pre>
  * from the link       PREAMBLE  magic i64, wire i64
  *                     MESSAGE   kind i32, length i32, message, padding
+ *                     PARTS     the same; the kind also has the length of the message's header
  * from the receiver   REPLY     magic i64, wire i64
  *                     BUSY      u8, before it closes a connection whose peer is unproven: the link may try again
  * </pre>
@@ -21,9 +22,12 @@ final class Unit {
     static final byte BUSY = 1;
 
     static final int MESSAGE = 1;
+    /** A message whose header and body were handed over apart, and may be handed over apart to the receiver. */
+    static final int PARTS = 2;
     static final int MESSAGE_HEADER = 8;
 
     private static final int ALIGNMENT = 8;
+    private static final int KIND_BITS = 8;
     private static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
     private static final long PREAMBLE_MAGIC = 0x0131_7063_742d_7473L;
     private static final long REPLY_MAGIC = 0x0132_7063_742d_7473L;
@@ -67,8 +71,18 @@ final class Unit {
         buffer.putInt(at + 4, length, ORDER);
     }
 
+    static void putPartsHeader(MutableDirectBuffer buffer, int at, int headerLength, int length) {
+        buffer.putInt(at, PARTS | headerLength << KIND_BITS, ORDER);
+        buffer.putInt(at + 4, length, ORDER);
+    }
+
     static int kind(DirectBuffer buffer, int at) {
-        return buffer.getInt(at, ORDER);
+        return buffer.getInt(at, ORDER) & (1 << KIND_BITS) - 1;
+    }
+
+    /** Returns the length of the header of a message in parts, and 0 for one that is whole. */
+    static int partLength(DirectBuffer buffer, int at) {
+        return buffer.getInt(at, ORDER) >>> KIND_BITS;
     }
 
     static int messageLength(DirectBuffer buffer, int at) {
