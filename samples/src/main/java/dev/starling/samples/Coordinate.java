@@ -37,8 +37,9 @@ public final class Coordinate implements Callable<Integer> {
             description = "Minimum number of members of an elastic group (default: ${DEFAULT-VALUE}).")
     private int fewest;
 
-    @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
-            description = "Transport of the members: aeron, tcp or ucx (default: ${DEFAULT-VALUE}).")
+    @Option(names = "--transport", paramLabel = "T", defaultValue = TransportConfig.AUTOMATIC,
+            description = "Transport of the members: aeron, tcp, ucx, or auto, which is aeron within a host and tcp "
+                    + "between hosts (default: ${DEFAULT-VALUE}).")
     private String transport;
 
     @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over aeron and tcp: "

@@ -31,6 +31,8 @@ public final class Endpoint implements AutoCloseable {
     public static final int CLOSED = Wire.CLOSED;
 
     private static final int HEARTBEATS_PER_TIMEOUT = 8;
+    /** A longer piece, its protected form and their copies do not stay in a processor's cache. */
+    private static final int MAX_PROTECTED_PIECE = 64 << 10;
 
     final PutQueue puts;
     final Handshake handshake;
@@ -256,6 +258,11 @@ public final class Endpoint implements AutoCloseable {
     /** Returns whether data of puts are sent from where they lie. */
     boolean sendsInPlace() {
         return context.wire().sendsInPlace() && !session.isProtected();
+    }
+
+    /** Returns how many bytes of a put one frame carries. */
+    int pieceLength() {
+        return session.isProtected() ? Math.min(MAX_PROTECTED_PIECE, context.pieceLength()) : context.pieceLength();
     }
 
     UnsafeBuffer head() {

@@ -138,7 +138,7 @@ final class PutQueue {
         if (put.held != null) {
             return false;
         }
-        int length = (int) Math.min(put.bytes - put.done, context.pieceLength());
+        int length = (int) Math.min(put.bytes - put.done, endpoint.pieceLength());
         boolean last = put.done + length == put.bytes;
         boolean inPlace = length >= MIN_IN_PLACE && endpoint.sendsInPlace();
         int headLength = head(put, last, inPlace);

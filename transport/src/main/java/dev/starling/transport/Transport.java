@@ -85,14 +85,15 @@ public final class Transport implements Agent, AutoCloseable {
      *     message gives the reason and the remedy
      */
     public static Transport open(TransportConfig config) {
-        WireProvider provider = providers().get(config.provider());
+        String name = config.wireName();
+        WireProvider provider = providers().get(name);
         if (provider == null) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "unknown transport '"
-                    + config.provider() + "'", "available: " + String.join(", ", providers().keySet()));
+            throw new TransportException(TransportException.Problem.ARGUMENT, "unknown transport '" + name + "'",
+                    "available: " + TransportConfig.AUTOMATIC + ", " + String.join(", ", providers().keySet()));
         }
         if (provider.availability() instanceof WireProvider.Availability.Missing m) {
-            throw new TransportException(TransportException.Problem.UNAVAILABLE, "the transport '"
-                    + config.provider() + "' is not available on this machine: " + m.reason(), m.remedy());
+            throw new TransportException(TransportException.Problem.UNAVAILABLE, "the transport '" + name
+                    + "' is not available on this machine: " + m.reason(), m.remedy());
         }
         return over(provider.open(config.wire()), config);
     }
@@ -359,10 +360,6 @@ public final class Transport implements Agent, AutoCloseable {
             endpointsBySession.remove(endpoint.session());
             endpoints.remove(endpoint);
         }
-    }
-
-    int pieceLength() {
-        return context.pieceLength();
     }
 
     private void checkOpen() {

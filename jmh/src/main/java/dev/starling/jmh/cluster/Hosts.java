@@ -123,7 +123,8 @@ final class Hosts implements AutoCloseable {
             return List.of("--mca", "btl_tcp_if_include", "lo");
         }
         return List.of("--host", IntStream.range(0, world).mapToObj(i -> address(i) + ":1")
-            .collect(Collectors.joining(",")), "--map-by", "node", "--leave-session-attached", "--mca",
+            .collect(Collectors.joining(",")), "--map-by", "node", "--bind-to", "none",
+            "--leave-session-attached", "--mca",
             "plm_rsh_agent", agent.toString(), "--mca", "btl_tcp_if_include", DEVICE, "--mca", "oob_tcp_if_include",
             DEVICE);
     }

@@ -3,6 +3,7 @@ package dev.starling.samples.train;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.transport.Protection;
+import dev.starling.transport.TransportConfig;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Locale;
@@ -27,8 +28,9 @@ final class TeamOptions {
             description = "ring, ps (parameter servers) or gossip (default: ring).")
     Strategy strategy;
 
-    @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
-            description = "aeron, tcp or ucx between processes, or local for threads (default: ${DEFAULT-VALUE}).")
+    @Option(names = "--transport", paramLabel = "T", defaultValue = TransportConfig.AUTOMATIC,
+            description = "aeron, tcp, ucx, or auto, which is aeron within a host and tcp between hosts; local for "
+                    + "threads (default: ${DEFAULT-VALUE}).")
     String transport;
 
     @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over aeron and tcp: "

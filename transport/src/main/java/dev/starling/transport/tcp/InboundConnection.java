@@ -38,10 +38,11 @@ final class InboundConnection {
     private int limit;
     private long peerWire;
     private boolean greeted;
+    private boolean asksForTicket;
     private boolean proven;
     private boolean closed;
     private boolean delayed;
-    private long lastReadNs;
+    private Lane lane;
     /** Where the body of the present message is being received, or {@code null}; its header is kept aside. */
     private Inbox.Place place;
     private final UnsafeBuffer header = new UnsafeBuffer(new byte[MAX_HEADER]);
@@ -57,7 +58,8 @@ final class InboundConnection {
         this.channel = channel;
         peer = (InetSocketAddress) channel.getRemoteAddress();
         sinceNs = wire.nowNs();
-        lastReadNs = sinceNs;
+        lane = new Lane(this, wire.newTicket());
+        lane.received(sinceNs);
         use(wire.buffers().acquireSmall());
     }
 
@@ -85,8 +87,8 @@ final class InboundConnection {
         return sinceNs;
     }
 
-    long lastReadNs() {
-        return lastReadNs;
+    Lane lane() {
+        return lane;
     }
 
     boolean isProven() {
@@ -112,6 +114,16 @@ final class InboundConnection {
         proven = true;
     }
 
+    /** Returns whether the peer may open further connections, if it gets a ticket. */
+    boolean asksForTicket() {
+        return asksForTicket;
+    }
+
+    /** Sends the peer a ticket for further connections. */
+    void sendTicket() {
+        send(wire.ticket(lane.ticket()));
+    }
+
     /** Reads what has arrived and processes it; returns the amount of work done. */
     int receive() {
         int work = 0;
@@ -125,7 +137,7 @@ final class InboundConnection {
                 break;
             }
             work++;
-            lastReadNs = wire.nowNs();
+            lane.received(wire.nowNs());
             int placed = Math.min(length, missing);
             bodyReceived += placed;
             limit += length - placed;
@@ -190,14 +202,32 @@ final class InboundConnection {
         if (limit - position < Unit.PREAMBLE) {
             return false;
         }
+        if (Unit.isRail(buffer, position)) {
+            return join(wire.lane(Unit.ticket(buffer, position)));
+        }
         if (!Unit.isPreamble(buffer, position)) {
             refuse("it does not speak the protocol of this wire");
             return false;
         }
         peerWire = Unit.wire(buffer, position);
+        asksForTicket = Unit.asksForTicket(buffer, position);
         position += Unit.PREAMBLE;
         greeted = true;
         return send(wire.reply());
+    }
+
+    /** Becomes a further connection of a lane, whose peer is proven; it is {@code null} if there is no such ticket. */
+    private boolean join(Lane joined) {
+        if (joined == null || !joined.add(this)) {
+            refuse("it has no valid ticket");
+            return false;
+        }
+        lane = joined;
+        peerWire = joined.first().peerWire;
+        position += Unit.PREAMBLE;
+        greeted = true;
+        wire.admit(this);
+        return !closed && send(wire.reply());
     }
 
     /** Sends a few bytes to the peer; only one that does not read leaves no room for them. */
@@ -229,31 +259,47 @@ final class InboundConnection {
             refuse("it announced a message of " + length + " bytes");
             return false;
         }
-        int unit = Unit.messageUnit(length);
+        int head = Unit.MESSAGE_HEADER;
+        if (Unit.isNumbered(buffer, position)) {
+            head += Unit.NUMBER;
+            if (!proven) {
+                refuse("it numbered a message");
+                return false;
+            }
+            if (limit - position < head) {
+                return false;
+            }
+            if (!lane.isNext(Unit.number(buffer, position))) {
+                delayed = true;
+                return false;
+            }
+        }
+        int unit = Unit.messageUnit(length) + head - Unit.MESSAGE_HEADER;
         if (limit - position < unit) {
-            return kind == Unit.PARTS && proven && place(part, length - part);
+            return kind == Unit.PARTS && proven && place(head, part, length - part);
         }
         if (!wire.hasRoom()) {
             delayed = true;
             return false;
         }
-        int at = position + Unit.MESSAGE_HEADER;
+        int at = position + head;
         position += unit;
+        lane.delivered();
         wire.deliver(this, buffer, at, length);
         return true;
     }
 
     /** Begins to receive a body in its place, if it is long, and the header has arrived and permits that. */
-    private boolean place(int part, int length) {
-        int begin = position + Unit.MESSAGE_HEADER + part;
+    private boolean place(int head, int part, int length) {
+        int begin = position + head + part;
         if (limit < begin || length - (limit - begin) < MIN_PLACED) {
             return false;
         }
-        place = wire.place(buffer, position + Unit.MESSAGE_HEADER, part, length);
+        place = wire.place(buffer, position + head, part, length);
         if (place == null) {
             return false;
         }
-        header.putBytes(0, buffer, position + Unit.MESSAGE_HEADER, part);
+        header.putBytes(0, buffer, position + head, part);
         headerLength = part;
         bodyLength = length;
         bodyReceived = limit - begin;
@@ -274,6 +320,7 @@ final class InboundConnection {
             return false;
         }
         position += padding;
+        lane.delivered();
         Inbox.Place used = place;
         place = null;
         try {
@@ -306,6 +353,7 @@ final class InboundConnection {
             }
             wire.buffers().release(memory);
             wire.forget(this);
+            lane.close();
         }
     }
 }

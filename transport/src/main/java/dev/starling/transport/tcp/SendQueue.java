@@ -26,6 +26,7 @@ final class SendQueue {
     private int count;
     private int tail;
     private int copied;
+    private long waiting;
     private int pieces;
 
     /** Some bytes of the queue, or of memory elsewhere. */
@@ -55,6 +56,11 @@ final class SendQueue {
         for (int i = 0; i < SEGMENTS; i++) {
             segments[i] = new Segment(Buffers.view(memory.address(), CAPACITY));
         }
+    }
+
+    /** Returns how many bytes wait. */
+    long waiting() {
+        return waiting;
     }
 
     boolean isEmpty() {
@@ -100,12 +106,14 @@ final class SendQueue {
         last.left += length;
         tail += length;
         copied += length;
+        waiting += length;
     }
 
     /** Appends a piece of memory, for which there {@linkplain #hasRoomForPiece is room}. */
     void append(long address, int length, Runnable release) {
         add(address, release).left = length;
         pieces++;
+        waiting += length;
     }
 
     private Segment add(long at, Runnable release) {
@@ -140,6 +148,7 @@ final class SendQueue {
 
     private void remove(long written) {
         long left = written;
+        waiting -= written;
         while (count > 0) {
             Segment segment = segment(0);
             int some = (int) Math.min(left, segment.left);
@@ -174,5 +183,6 @@ final class SendQueue {
         }
         tail = 0;
         copied = 0;
+        waiting = 0;
     }
 }

@@ -24,7 +24,9 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.security.SecureRandom;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.agrona.DirectBuffer;
@@ -53,6 +55,10 @@ final class TcpWire implements Wire {
     private final Gate gate;
     private final Buffers buffers = new Buffers();
     private final Congestion congestion;
+    private final SecureRandom random = new SecureRandom();
+    /** Lanes to which their peers may add connections, by ticket. */
+    private final Map<Long, Lane> lanes = new HashMap<>();
+    private final ByteBuffer ticket = ByteBuffer.allocateDirect(Unit.TICKET);
     private final ByteBuffer preamble = ByteBuffer.allocateDirect(Unit.PREAMBLE);
     private final ByteBuffer reply = ByteBuffer.allocateDirect(Unit.REPLY);
     private final ByteBuffer busy = ByteBuffer.allocateDirect(1).put(0, Unit.BUSY);
@@ -75,8 +81,8 @@ final class TcpWire implements Wire {
 
     private TcpWire(TcpSettings settings, ServerSocketChannel listener) throws IOException {
         this.settings = settings;
-        long number = new SecureRandom().nextLong();
-        Unit.putPreamble(new UnsafeBuffer(preamble), 0, number);
+        long number = random.nextLong();
+        Unit.putPreamble(new UnsafeBuffer(preamble), 0, number, settings.connections() > 1);
         Unit.putReply(new UnsafeBuffer(reply), 0, number);
         address = HostPort.format(settings.host(), ((InetSocketAddress) listener.getLocalAddress()).getPort());
         congestion = new Congestion(settings.congestion());
@@ -217,6 +223,8 @@ final class TcpWire implements Wire {
             work += connection.receive();
         } else if (key.attachment() instanceof TcpLink link) {
             work += link.onReady();
+        } else if (key.attachment() instanceof Rail rail) {
+            work += rail.onReady();
         }
     }
 
@@ -233,9 +241,9 @@ final class TcpWire implements Wire {
             return;
         }
         nextUpkeepNs = nowNs + UPKEEP_NS;
-        for (int i = inbound.size() - 1; i >= 0; i--) {
-            if (nowNs - inbound.get(i).lastReadNs() > settings.silenceNs()) {
-                inbound.get(i).close();
+        for (InboundConnection each : List.copyOf(inbound)) {
+            if (nowNs - each.lane().lastReadNs() > settings.silenceNs()) {
+                each.close();
             }
         }
     }
@@ -286,6 +294,15 @@ final class TcpWire implements Wire {
         if (proven == null || proven.isProven() || proven.isClosed()) {
             return;
         }
+        admit(proven);
+        if (proven.asksForTicket() && !proven.isClosed()) {
+            lanes.put(proven.lane().ticket(), proven.lane());
+            proven.sendTicket();
+        }
+    }
+
+    /** Takes a connection over from the gate: its peer is proven. */
+    void admit(InboundConnection proven) {
         try {
             proven.prove();
             gate.release(proven);
@@ -296,8 +313,27 @@ final class TcpWire implements Wire {
         }
     }
 
+    long newTicket() {
+        return random.nextLong();
+    }
+
+    /** Returns the lane of a ticket, or {@code null}. */
+    Lane lane(long number) {
+        return lanes.get(number);
+    }
+
+    ByteBuffer ticket(long number) {
+        Unit.putTicket(new UnsafeBuffer(ticket), 0, number);
+        return ticket.clear();
+    }
+
+    int connections() {
+        return settings.connections();
+    }
+
     /** Removes a connection that is closed. */
     void forget(InboundConnection connection) {
+        lanes.remove(connection.lane().ticket());
         if (!inbound.remove(connection)) {
             gate.forget(connection);
         }
@@ -313,6 +349,11 @@ final class TcpWire implements Wire {
     /** Returns the number of connections whose peers are unproven. */
     int unproven() {
         return gate.size();
+    }
+
+    /** Returns the number of connections whose peers are proven. */
+    int proven() {
+        return inbound.size();
     }
 
     /** Returns whether more may arrive from the wire of a number. */
