@@ -89,7 +89,7 @@ float[] train(DistributionStrategy strategy, boolean prints) {
         History history = Trainer.of(model, Loss.crossEntropy(), Sgd.over(model).rate(0.1).momentum(0.9).build())
                 .data(train).heldOut(test).metrics(Metric.accuracy()).epochs(15).strategy(strategy).build().run();
         if (prints) {
-            history.epochs().forEach(epoch -> IO.println(epoch.heldOut()));
+            IO.println(history);
         }
         return last.weight().value().toFloats();
     }

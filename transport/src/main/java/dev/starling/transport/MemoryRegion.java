@@ -6,6 +6,7 @@ import java.lang.foreign.MemorySegment;
 import org.agrona.BufferUtil;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Memory that peers with its {@link #key} may write into. Owned by its {@link Transport}. Peers on the same host map
@@ -21,18 +22,18 @@ public final class MemoryRegion implements AutoCloseable {
     private final MemorySegment memory;
     /** Frees the memory. */
     private final Runnable storage;
-    private final RemoteWrites.Registration registration;
+    private final RemoteWrites.@Nullable Registration registration;
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
     private final UnsafeBuffer copy = new UnsafeBuffer(0, 0);
     /** {@code null} for none. */
-    private Interceptor interceptor;
+    private @Nullable Interceptor interceptor;
     private final Runnable release = this::drop;
     /** Number of writes by the wire that still read from this region. */
     private int inFlight;
     private boolean closed;
 
     /** Creates a region. {@code remote} is {@code null} if the wire has no remote writes of its own. */
-    MemoryRegion(Regions owner, long number, long token, long bytes, boolean share, RemoteWrites remote) {
+    MemoryRegion(Regions owner, long number, long token, long bytes, boolean share, @Nullable RemoteWrites remote) {
         this.owner = owner;
         boolean shared = share && SharedMemory.isAvailable();
         int descriptor = 0;
@@ -108,7 +109,8 @@ public final class MemoryRegion implements AutoCloseable {
 
     /** Copies received bytes into the region; the caller has checked that they fit. */
     void write(long offset, DirectBuffer from, int at, int length) {
-        if (interceptor == null || !interceptor.consume(offset, nativeAddress(from, at, length), length)) {
+        Interceptor first = interceptor;
+        if (first == null || !first.consume(offset, nativeAddress(from, at, length), length)) {
             view.wrap(memory.address() + offset, length);
             from.getBytes(at, view, 0, length);
         }

@@ -124,7 +124,7 @@ final class Hosts implements AutoCloseable {
         }
         return List.of("--host", IntStream.range(0, world).mapToObj(i -> address(i) + ":1")
             .collect(Collectors.joining(",")), "--map-by", "node", "--bind-to", "none",
-            "--leave-session-attached", "--mca",
+            "--mca", "routed", "direct", "--leave-session-attached", "--mca",
             "plm_rsh_agent", agent.toString(), "--mca", "btl_tcp_if_include", DEVICE, "--mca", "oob_tcp_if_include",
             DEVICE);
     }

@@ -2,6 +2,7 @@ package dev.starling.transport.spi;
 
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /** Receives the messages of a wire. */
 @FunctionalInterface
@@ -14,7 +15,7 @@ public interface Inbox {
      * {@code null} if the wire has to keep it. The wire then calls {@link #onParts} with the body in that place, or
      * abandons the place.
      */
-    default Place place(DirectBuffer header, int headerOffset, int headerLength, int bodyLength) {
+    default @Nullable Place place(DirectBuffer header, int headerOffset, int headerLength, int bodyLength) {
         return null;
     }
 

@@ -11,6 +11,7 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A connection that a peer's link has opened: delivers its messages. Until its peer is proven it has a small buffer and
@@ -44,7 +45,7 @@ final class InboundConnection {
     private boolean delayed;
     private Lane lane;
     /** Where the body of the present message is being received, or {@code null}; its header is kept aside. */
-    private Inbox.Place place;
+    private Inbox.@Nullable Place place;
     private final UnsafeBuffer header = new UnsafeBuffer(new byte[MAX_HEADER]);
     private final UnsafeBuffer body = new UnsafeBuffer(0, 0);
     private final Window window = new Window();
@@ -153,7 +154,7 @@ final class InboundConnection {
     private int read(ByteBuffer into, int missing) {
         try {
             int length;
-            if (missing > 0) {
+            if (place != null && missing > 0) {
                 scattered[0] = window.of(place.address() + bodyReceived, missing);
                 scattered[1] = into;
                 length = (int) channel.read(scattered);
@@ -194,7 +195,8 @@ final class InboundConnection {
         delayed = false;
         boolean progress = true;
         while (progress && !closed) {
-            progress = !greeted ? greet() : place == null ? message() : placedMessage();
+            Inbox.Place present = place;
+            progress = !greeted ? greet() : present == null ? message() : placedMessage(present);
         }
     }
 
@@ -217,7 +219,7 @@ final class InboundConnection {
     }
 
     /** Becomes a further connection of a lane, whose peer is proven; it is {@code null} if there is no such ticket. */
-    private boolean join(Lane joined) {
+    private boolean join(@Nullable Lane joined) {
         if (joined == null || !joined.add(this)) {
             refuse("it has no valid ticket");
             return false;
@@ -295,22 +297,23 @@ final class InboundConnection {
         if (limit < begin || length - (limit - begin) < MIN_PLACED) {
             return false;
         }
-        place = wire.place(buffer, position + head, part, length);
-        if (place == null) {
+        Inbox.Place found = wire.place(buffer, position + head, part, length);
+        if (found == null) {
             return false;
         }
+        place = found;
         header.putBytes(0, buffer, position + head, part);
         headerLength = part;
         bodyLength = length;
         bodyReceived = limit - begin;
-        body.wrap(place.address(), length);
+        body.wrap(found.address(), length);
         body.putBytes(0, buffer, begin, bodyReceived);
         position = limit;
         return false;
     }
 
     /** Delivers a message whose body has been received in its place. */
-    private boolean placedMessage() {
+    private boolean placedMessage(Inbox.Place used) {
         int padding = Unit.padding(headerLength + bodyLength);
         if (bodyReceived < bodyLength || limit - position < padding) {
             return false;
@@ -321,7 +324,6 @@ final class InboundConnection {
         }
         position += padding;
         lane.delivered();
-        Inbox.Place used = place;
         place = null;
         try {
             wire.deliver(this, header, headerLength, body, bodyLength);

@@ -7,7 +7,9 @@ import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.SocketChannel;
+import java.util.Objects;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /** A further connection of a link, for long messages. A link can do without one until it has sent over it. */
 final class Rail {
@@ -17,11 +19,16 @@ final class Rail {
     private final TcpLink link;
     private final long ticket;
     private final ByteBuffer answer = ByteBuffer.allocateDirect(Unit.REPLY);
-    private SocketChannel channel;
+    /** {@code null} after the end. */
+    private @Nullable SocketChannel channel;
+    /** Set with the channel. */
+    @SuppressWarnings("NullAway.Init")
     private SelectionKey key;
+    /** Set with the queue. */
+    @SuppressWarnings("NullAway.Init")
     private MemorySegment memory;
     /** {@code null} unless the peer has answered. */
-    private SendQueue queue;
+    private @Nullable SendQueue queue;
     private boolean blocked;
 
     private Rail(TcpWire wire, TcpLink link, long ticket) {
@@ -39,23 +46,24 @@ final class Rail {
 
     private void connect(InetSocketAddress peer) {
         try {
-            channel = SocketChannel.open(TcpWire.family(peer.getAddress()));
-            wire.configure(channel);
-            key = channel.register(wire.selector(), SelectionKey.OP_CONNECT, this);
-            if (channel.connect(peer)) {
-                greet();
+            SocketChannel opened = SocketChannel.open(TcpWire.family(peer.getAddress()));
+            channel = opened;
+            wire.configure(opened);
+            key = opened.register(wire.selector(), SelectionKey.OP_CONNECT, this);
+            if (opened.connect(peer)) {
+                greet(opened);
             }
         } catch (IOException e) {
-            fail(e.getMessage());
+            fail(String.valueOf(e.getMessage()));
         }
     }
 
-    private void greet() throws IOException {
-        wire.established(channel);
+    private void greet(SocketChannel connected) throws IOException {
+        wire.established(connected);
         key.interestOps(SelectionKey.OP_READ);
         ByteBuffer preamble = ByteBuffer.allocateDirect(Unit.PREAMBLE);
         Unit.putRail(new UnsafeBuffer(preamble), 0, ticket);
-        if (channel.write(preamble) < Unit.PREAMBLE) {
+        if (connected.write(preamble) < Unit.PREAMBLE) {
             fail("there is no room for " + Unit.PREAMBLE + " bytes");
         }
     }
@@ -66,7 +74,7 @@ final class Rail {
     }
 
     SendQueue queue() {
-        return queue;
+        return Objects.requireNonNull(queue);
     }
 
     /** Returns whether nothing waits to be sent. */
@@ -76,17 +84,18 @@ final class Rail {
 
     int onReady() {
         try {
-            if (channel == null) {
+            SocketChannel open = channel;
+            if (open == null) {
                 return 0;
             }
             if (key.isConnectable()) {
-                if (channel.finishConnect()) {
-                    greet();
+                if (open.finishConnect()) {
+                    greet(open);
                 }
                 return 1;
             }
             if (key.isReadable()) {
-                listen();
+                listen(open);
             }
             if (blocked && key.isValid() && key.isWritable()) {
                 blocked = false;
@@ -94,16 +103,16 @@ final class Rail {
                 send();
             }
         } catch (IOException e) {
-            fail(e.getMessage());
+            fail(String.valueOf(e.getMessage()));
         }
         return 1;
     }
 
-    private void listen() throws IOException {
+    private void listen(SocketChannel from) throws IOException {
         if (isReady()) {
             answer.clear();
         }
-        if (channel.read(answer) < 0) {
+        if (from.read(answer) < 0) {
             fail("it closed the connection");
         } else if (!isReady() && !answer.hasRemaining()) {
             if (Unit.isReply(new UnsafeBuffer(answer), 0)) {
@@ -117,16 +126,18 @@ final class Rail {
 
     /** Writes what waits, as far as there is room. */
     void send() {
-        if (isEmpty() || blocked) {
+        SendQueue waiting = queue;
+        SocketChannel to = channel;
+        if (waiting == null || to == null || waiting.isEmpty() || blocked) {
             return;
         }
         try {
-            blocked = !queue.writeTo(channel);
+            blocked = !waiting.writeTo(to);
             if (blocked) {
                 key.interestOps(SelectionKey.OP_READ | SelectionKey.OP_WRITE);
             }
         } catch (IOException e) {
-            fail(e.getMessage());
+            fail(String.valueOf(e.getMessage()));
         }
     }
 

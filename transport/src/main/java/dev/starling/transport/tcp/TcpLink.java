@@ -11,9 +11,11 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A connection to a peer's wire, which only this side sends over. Until the peer has answered, the link tries again,
@@ -36,10 +38,16 @@ final class TcpLink implements Link {
     private final ByteBuffer answer = ByteBuffer.allocateDirect(Unit.REPLY);
     private final UnsafeBuffer answerView = new UnsafeBuffer(answer);
     private State state = State.APART;
-    private SocketChannel channel;
+    /** {@code null} while the link is apart, and when it is broken or over. */
+    private @Nullable SocketChannel channel;
+    /** Set with the channel. */
+    @SuppressWarnings("NullAway.Init")
     private SelectionKey key;
+    /** Set with the queue. */
+    @SuppressWarnings("NullAway.Init")
     private MemorySegment memory;
-    private SendQueue queue;
+    /** {@code null} unless the peer has answered. */
+    private @Nullable SendQueue queue;
     /** Further connections, in addition to the one on which the peer was proven. */
     private final List<Rail> rails = new ArrayList<>();
     /** Number of the next message. */
@@ -76,15 +84,15 @@ final class TcpLink implements Link {
     }
 
     @Override
-    public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
-            int bodyLength) {
+    public int offer(DirectBuffer header, int headerOffset, int headerLength, @Nullable DirectBuffer body,
+            int bodyOffset, int bodyLength) {
         if (state != State.CONNECTED) {
             return unavailable();
         }
         int length = headerLength + bodyLength;
         checkLength(length);
         Rail rail = railFor(length);
-        SendQueue to = rail == null ? queue : rail.queue();
+        SendQueue to = rail == null ? queue() : rail.queue();
         int head = headLength();
         int unit = head + length + Unit.padding(length);
         int at = to.reserve(unit);
@@ -108,7 +116,7 @@ final class TcpLink implements Link {
             return true;
         }
         Rail rail = railFor(length);
-        return (rail == null ? queue : rail.queue()).reserve(headLength() + length + Unit.padding(length)) >= 0;
+        return (rail == null ? queue() : rail.queue()).reserve(headLength() + length + Unit.padding(length)) >= 0;
     }
 
     @Override
@@ -120,7 +128,7 @@ final class TcpLink implements Link {
         int length = headerLength + bodyLength;
         checkLength(length);
         Rail rail = railFor(length);
-        SendQueue to = rail == null ? queue : rail.queue();
+        SendQueue to = rail == null ? queue() : rail.queue();
         int head = headLength();
         int before = head + headerLength;
         int padding = Unit.padding(length);
@@ -141,9 +149,9 @@ final class TcpLink implements Link {
     }
 
     /** Returns the rail for a message, or {@code null} for the first connection: long ones go where least waits. */
-    private Rail railFor(int length) {
+    private @Nullable Rail railFor(int length) {
         Rail idlest = null;
-        long least = length < MIN_SPREAD ? 0 : queue.waiting();
+        long least = length < MIN_SPREAD ? 0 : queue().waiting();
         for (int i = 0; i < rails.size(); i++) {
             Rail rail = rails.get(i);
             if (rail.isReady() && rail.queue().waiting() < least) {
@@ -174,6 +182,16 @@ final class TcpLink implements Link {
         to.bytes().putBytes(at + head, header, headerOffset, headerLength);
     }
 
+    /** Returns the channel, which there is from the attempt to connect until {@link #disconnect}. */
+    private SocketChannel channel() {
+        return Objects.requireNonNull(channel);
+    }
+
+    /** Returns the queue, which there is while the link is connected or leaving. */
+    private SendQueue queue() {
+        return Objects.requireNonNull(queue);
+    }
+
     private int unavailable() {
         return switch (state) {
             case APART, CONNECTING, GREETING -> Wire.NOT_CONNECTED;
@@ -184,7 +202,7 @@ final class TcpLink implements Link {
     }
 
     /** Writes what waits, or leaves that to the end of a poll, so that answers leave together. */
-    private void sendUnlessPolled(Rail rail) {
+    private void sendUnlessPolled(@Nullable Rail rail) {
         if (wire.isPolling()) {
             return;
         }
@@ -196,17 +214,17 @@ final class TcpLink implements Link {
     }
 
     private void send() {
-        if (blocked || queue.isEmpty()) {
+        if (blocked || queue().isEmpty()) {
             return;
         }
         try {
-            blocked = !queue.writeTo(channel);
+            blocked = !queue().writeTo(channel());
             if (blocked) {
                 key.interestOps(SelectionKey.OP_READ | SelectionKey.OP_WRITE);
             }
         } catch (IOException e) {
             listen();
-            breakOff(e.getMessage());
+            breakOff(String.valueOf(e.getMessage()));
         }
     }
 
@@ -215,7 +233,7 @@ final class TcpLink implements Link {
         try {
             switch (state) {
                 case CONNECTING -> {
-                    if (channel.finishConnect()) {
+                    if (channel().finishConnect()) {
                         greet();
                     }
                 }
@@ -232,7 +250,7 @@ final class TcpLink implements Link {
                 case APART, BROKEN, OVER -> { }
             }
         } catch (IOException e) {
-            breakOff(e.getMessage());
+            breakOff(String.valueOf(e.getMessage()));
         }
         return 1;
     }
@@ -241,24 +259,25 @@ final class TcpLink implements Link {
         deadlineNs = now + ANSWER_NS;
         state = State.CONNECTING;
         try {
-            channel = SocketChannel.open(TcpWire.family(peer.getAddress()));
-            wire.configure(channel);
-            key = channel.register(wire.selector(), SelectionKey.OP_CONNECT, this);
-            if (channel.connect(peer)) {
+            SocketChannel opened = SocketChannel.open(TcpWire.family(peer.getAddress()));
+            channel = opened;
+            wire.configure(opened);
+            key = opened.register(wire.selector(), SelectionKey.OP_CONNECT, this);
+            if (opened.connect(peer)) {
                 greet();
             }
         } catch (IOException e) {
-            breakOff(e.getMessage());
+            breakOff(String.valueOf(e.getMessage()));
         }
     }
 
     private void greet() throws IOException {
         state = State.GREETING;
-        wire.established(channel);
+        wire.established(channel());
         key.interestOps(SelectionKey.OP_READ);
         ByteBuffer preamble = wire.preamble();
         int length = preamble.remaining();
-        if (channel.write(preamble) < length) {
+        if (channel().write(preamble) < length) {
             breakOff("there is no room for " + length + " bytes");
         }
         answer.clear();
@@ -268,7 +287,7 @@ final class TcpLink implements Link {
     private void listen() {
         try {
             while (state != State.APART && state != State.BROKEN && state != State.OVER) {
-                int length = channel.read(answer);
+                int length = channel().read(answer);
                 if (length == 0) {
                     return;
                 }
@@ -281,7 +300,7 @@ final class TcpLink implements Link {
                 }
             }
         } catch (IOException e) {
-            breakOff(e.getMessage());
+            breakOff(String.valueOf(e.getMessage()));
         }
     }
 
@@ -361,7 +380,7 @@ final class TcpLink implements Link {
     }
 
     private boolean isEmpty() {
-        return queue.isEmpty() && rails.stream().allMatch(Rail::isEmpty);
+        return queue().isEmpty() && rails.stream().allMatch(Rail::isEmpty);
     }
 
     /** Does what is due; returns the amount of work done. */

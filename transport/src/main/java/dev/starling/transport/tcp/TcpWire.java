@@ -31,6 +31,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A wire over non-blocking sockets that {@link #poll} drives. Each link is a connection of its own, over which only its
@@ -68,9 +69,11 @@ final class TcpWire implements Wire {
     private final List<TcpLink> closing = new ArrayList<>();
     private final Consumer<SelectionKey> onReady = this::onReady;
     private Backoff backoff = Backoff.forThreads(1);
+    /** Set by each poll. */
+    @SuppressWarnings("NullAway.Init")
     private Inbox inbox;
     /** The connection of the message that is being delivered. */
-    private InboundConnection delivering;
+    private @Nullable InboundConnection delivering;
     private int room;
     private int work;
     private boolean polling;
@@ -284,7 +287,7 @@ final class TcpWire implements Wire {
     }
 
     /** Returns where the body of a message may be received, or {@code null}. */
-    Inbox.Place place(DirectBuffer header, int at, int headerLength, int bodyLength) {
+    Inbox.@Nullable Place place(DirectBuffer header, int at, int headerLength, int bodyLength) {
         return inbox.place(header, at, headerLength, bodyLength);
     }
 
@@ -318,7 +321,7 @@ final class TcpWire implements Wire {
     }
 
     /** Returns the lane of a ticket, or {@code null}. */
-    Lane lane(long number) {
+    @Nullable Lane lane(long number) {
         return lanes.get(number);
     }
 

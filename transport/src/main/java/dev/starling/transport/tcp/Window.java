@@ -1,13 +1,14 @@
 package dev.starling.transport.tcp;
 
 import java.nio.ByteBuffer;
+import org.jspecify.annotations.Nullable;
 
 /** A byte buffer over memory elsewhere. Pieces of one region share the buffer, so that it is created once. */
 final class Window {
     /** Windows begin at its multiples, and are longer by a message. */
     private static final long LENGTH = 1 << 30;
 
-    private ByteBuffer window;
+    private @Nullable ByteBuffer window;
     private long start;
 
     /** Returns a buffer over some bytes at an address, at most those of a message; valid until the next call. */
