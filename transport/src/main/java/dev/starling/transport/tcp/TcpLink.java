@@ -167,6 +167,11 @@ final class TcpLink implements Link {
         return Unit.MESSAGE_HEADER + (rails.isEmpty() ? 0 : Unit.NUMBER);
     }
 
+    @Override
+    public boolean isBroken() {
+        return state == State.BROKEN;
+    }
+
     private static void checkLength(int length) {
         if (length > TcpWire.MAX_MESSAGE) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "a message must have at most "
