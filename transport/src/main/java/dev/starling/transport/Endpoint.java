@@ -414,6 +414,25 @@ public final class Endpoint implements AutoCloseable {
         puts.fail();
     }
 
+    /**
+     * As {@link #close()}, unless there is no room for a goodbye; then nothing happens.
+     *
+     * @return whether the connection was closed
+     */
+    public boolean closeIfRoom() {
+        if (state == State.CONNECTED) {
+            puts.doWork();
+            if (frame(Frame.GOODBYE, Frame.HEADER, null, 0, 0) == BACK_PRESSURED) {
+                return false;
+            }
+        }
+        if (state == State.CONNECTED) {
+            end(State.CLOSED, "closed here");
+        }
+        close();
+        return true;
+    }
+
     /** Sends a goodbye to the peer and ends the connection; pending puts fail. */
     @Override
     public void close() {

@@ -165,6 +165,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
     @Override
     public void start(TrainingState state) {
         layout = new WeightLayout(state);
+        group.connectToAll();
         settings = state.settings().with("strategy", "gossip").with("period", period)
                 .with("data of each worker's own", ownExamples > 0).abridged(group.transport().maxMessageLength() / 4);
         group.locked(() -> {

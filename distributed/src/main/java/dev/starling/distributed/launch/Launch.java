@@ -384,6 +384,9 @@ public final class Launch implements AutoCloseable {
         process.consequence = "it is restarted in " + wait.toMillis() + " ms, restart "
                 + (launcher.restarts - restartsLeft) + " of at most " + launcher.restarts;
         report(process);
+        if (coordinator != null) {
+            coordinator.replace(process.rank, process.describeEnd());
+        }
     }
 
     private boolean workersAreDone() {

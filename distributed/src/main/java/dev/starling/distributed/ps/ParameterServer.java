@@ -306,7 +306,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         if (address != 0) {
             GradientCopies.requireFinite(state.optimizer(), index, address, rank());
         }
-        client.ask(localWeights.setGradient(index, address, state.optimizer().rate()), Message.PUSH);
+        client.ask(localWeights.setGradient(index, address, state.optimizer().rate(index)), Message.PUSH);
     }
 
     @Override

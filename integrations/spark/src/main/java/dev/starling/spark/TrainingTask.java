@@ -3,7 +3,9 @@ package dev.starling.spark;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.config.ServerConfig;
@@ -110,9 +112,11 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
         TransportConfig transport = job.transportAt(address.substring(0, address.lastIndexOf(':')));
         boolean reforms = job.strategy() instanceof Strategy.Gossip
                 || job.strategy() instanceof Strategy.Servers servers && !servers.isSynchronous();
+        // Spark ends all tasks of a barrier stage with any of them: there is no other side that continues.
+        CoordinatorConfig rules = CoordinatorConfig.of(job.tasks(), reforms ? Coordinator.OnLoss.REFORM
+                : Coordinator.OnLoss.END).quorum(new Quorum.None()).joinTimeout(JOIN_TIMEOUT);
         try (CoordinatorThread coordinator = rank > 0 ? null : CoordinatorThread.start(Coordinator.open(
-                transport.directory(directory), job.tasks(), reforms ? Coordinator.OnLoss.REFORM
-                : Coordinator.OnLoss.END, 1, JOIN_TIMEOUT))) {
+                transport.directory(directory), rules))) {
             // One allGather for sizes and address, since each takes Spark a second.
             String[] gathered = context.allGather(rows.size()
                     + (coordinator == null ? "" : ' ' + coordinator.address()));

@@ -105,6 +105,11 @@ public interface Optimizer extends AutoCloseable {
     /** Returns the learning rate of the next step. */
     double rate();
 
+    /** Returns the learning rate of the next step of a parameter, which may be in a group with its own rate. */
+    default double rate(int parameter) {
+        return rate();
+    }
+
     /**
      * Returns the settings of this optimiser by name, as texts: those that must be equal on all processes that train
      * together. The default is only the name of the class.
