@@ -107,6 +107,16 @@ public final class Transport implements Agent, AutoCloseable {
         return new Transport(config, wire);
     }
 
+    /**
+     * Opens another transport of this process, with the same configuration, at any free port.
+     *
+     * @throws TransportException if it cannot be opened
+     */
+    public Transport another() {
+        TransportConfig other = config.at(config.host(), 0);
+        return wire.another().map(opened -> over(opened, other)).orElseGet(() -> open(other));
+    }
+
     /** Returns the providers on the class path, by name. */
     public static Map<String, WireProvider> providers() {
         Map<String, WireProvider> found = new TreeMap<>(Comparator.naturalOrder());
@@ -177,9 +187,18 @@ public final class Transport implements Agent, AutoCloseable {
      * @throws TransportException if memory is exhausted, or this transport is closed
      */
     public MemoryRegion register(long bytes) {
+        return register(bytes, false);
+    }
+
+    /** As {@link #register}; pages of memory to which nothing is written take no memory, where the system can do so. */
+    public MemoryRegion registerSparse(long bytes) {
+        return register(bytes, true);
+    }
+
+    private MemoryRegion register(long bytes, boolean sparse) {
         checkOpen();
         TransportException.require(bytes >= 0, "bytes >= 0 must hold, got " + bytes, "");
-        return regions.register(bytes, context.mapsMemory(), wire.remoteWrites());
+        return regions.register(bytes, sparse, context.mapsMemory(), wire.remoteWrites());
     }
 
     /** Receives what has arrived and continues pending work; returns the amount of work done, 0 if idle. */

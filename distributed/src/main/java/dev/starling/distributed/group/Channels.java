@@ -19,11 +19,14 @@ public final class Channels {
     /** Collectives of sub-groups. */
     public static final int SUB_GROUPS = 2;
 
+    /** Pieces of messages of {@link #CONTROL} that are too long for one message of the transport. */
+    public static final int CONTROL_PIECES = 3;
+
     /** The first number that strategies use. */
-    public static final int FIRST_OF_STRATEGIES = 3;
+    public static final int FIRST_OF_STRATEGIES = 4;
 
     /** Number of channels. */
-    public static final int COUNT = 16;
+    public static final int COUNT = 17;
 
     /** Byte order of the channel number. */
     public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;

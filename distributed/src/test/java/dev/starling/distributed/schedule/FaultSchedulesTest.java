@@ -22,10 +22,13 @@ import org.junit.jupiter.api.Test;
  * prints the plan, which reproduces the run.
  */
 class FaultSchedulesTest {
+    /** Smallest number of workers; with eight or more, and the property {@code schedules.mesh}, some are not linked. */
+    private static final int WORKERS = Integer.getInteger("schedules.workers", 2);
+
     private static void run(Sweep sweep, OnLoss onLoss, Function<Group, DistributionStrategy> strategy,
             Consumer<Map<String, Outcome>> invariants) {
         LongAdder restarted = new LongAdder();
-        int ended = sweep.run(seed -> 2 + (int) (seed % 3), plan -> {
+        int ended = sweep.run(seed -> WORKERS + (int) (seed % 3), plan -> {
             Schedule schedule = Schedule.run(plan, onLoss, strategy);
             invariants.accept(schedule.outcomes());
             Sweep.assertExplained(schedule);
@@ -56,6 +59,51 @@ class FaultSchedulesTest {
 
     private static DistributionStrategy elasticRing(Group group) {
         return RingAllReduce.over(group).elastic().build();
+    }
+
+    /** Of a group that re-forms by majority: it survives its coordinator, and never divides into two. */
+    private static void runByMajority(Sweep sweep, Function<Group, DistributionStrategy> strategy,
+            Consumer<Map<String, Outcome>> invariants) {
+        LongAdder survivals = new LongAdder();
+        sweep.run(seed -> 2 + (int) (seed % 4), plan -> {
+            Schedule schedule = Schedule.runByMajority(plan, strategy);
+            invariants.accept(schedule.outcomes());
+            Sweep.assertExplained(schedule);
+            ExpectedEffects effects = schedule.effects();
+            // A process that has lost only the coordinator before the first epoch cannot join.
+            if (effects.isFairToRanks() && schedule.outcomes().values().stream().allMatch(o -> o.started)) {
+                survivals.add(effects.isFair() ? 0 : 1);
+                schedule.outcomes().values().forEach(o -> assertThat(o.ended).as(() -> o.name + " finishes whatever"
+                        + " happens to the coordinator" + schedule.describe()).isTrue());
+            }
+            return 1;
+        });
+        assertThat(survivals.sum()).as("runs that survived faults of the coordinator")
+                .isGreaterThanOrEqualTo(sweep.count() / 100);
+    }
+
+    private static void assertOneGroupWithTheSameWeights(Map<String, Outcome> outcomes) {
+        Sweep.assertOneGroup(outcomes);
+        assertSurvivorsHaveSameWeights(outcomes);
+    }
+
+    @Test
+    void reducesByMajority() {
+        runByMajority(Sweep.few(153, 225), FaultSchedulesTest::elasticRing,
+                FaultSchedulesTest::assertOneGroupWithTheSameWeights);
+    }
+
+    @Test
+    @Tag("stress")
+    void reducesByMajorityForLong() {
+        runByMajority(Sweep.many(), FaultSchedulesTest::elasticRing,
+                FaultSchedulesTest::assertOneGroupWithTheSameWeights);
+    }
+
+    @Test
+    @Tag("stress")
+    void gossipsByMajorityForLong() {
+        runByMajority(Sweep.many(), Gossip::of, Sweep::assertFinite);
     }
 
     @Test

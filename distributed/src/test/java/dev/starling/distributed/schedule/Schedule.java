@@ -1,8 +1,8 @@
 package dev.starling.distributed.schedule;
 
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Member;
 import dev.starling.distributed.Quorum;
 import dev.starling.distributed.View;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
@@ -20,6 +20,7 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.RunEndedException;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Generator;
@@ -78,6 +79,9 @@ final class Schedule {
         /** Name of the process, followed by {@link #RESTARTED} if it was restarted. */
         final String name;
         final Map<Long, float[]> weightsByStep = new TreeMap<>();
+        /** By epoch of the group, its members, and when this process ended steps in it. */
+        final Map<Long, List<String>> membersByEpoch = new TreeMap<>();
+        final Map<Long, List<Long>> stepTimesByEpoch = new TreeMap<>();
         /** When its first step was done. */
         long firstStepNs = Long.MAX_VALUE;
         RuntimeException failure;
@@ -121,7 +125,7 @@ final class Schedule {
         }
     }
 
-    private Schedule(FaultPlan plan, OnLoss onLoss, int servers, int epochs,
+    private Schedule(FaultPlan plan, OnLoss onLoss, Quorum quorum, int servers, int epochs,
             Function<Group, DistributionStrategy> strategy) {
         this.plan = plan;
         effects = new ExpectedEffects(plan);
@@ -130,8 +134,7 @@ final class Schedule {
         this.epochs = epochs;
         this.strategy = strategy;
         ranks = plan.ranks().size() - 1;
-        // Every process that no fault harms continues, however few there are.
-        rules = CoordinatorConfig.of(ranks, onLoss).quorum(new Quorum.None()).joinTimeout(TIMEOUT);
+        rules = CoordinatorConfig.of(ranks, onLoss).quorum(quorum).joinTimeout(TIMEOUT);
         counts = new StepCounts(effects, plan.ranks().subList(1, 1 + ranks - servers));
     }
 
@@ -154,6 +157,11 @@ final class Schedule {
         return run(plan, onLoss, 0, EPOCHS, strategy);
     }
 
+    /** Runs a schedule in which only a majority continues after losses. */
+    static Schedule runByMajority(FaultPlan plan, Function<Group, DistributionStrategy> strategy) {
+        return run(new Schedule(plan, OnLoss.REFORM, new Quorum.Majority(), 0, EPOCHS, strategy));
+    }
+
     /** Runs a schedule whose last ranks are parameter servers. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, Function<Group, DistributionStrategy> strategy) {
         return run(plan, onLoss, servers, EPOCHS, strategy);
@@ -162,8 +170,12 @@ final class Schedule {
     /** Runs a schedule with another number of training epochs. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, int epochs,
             Function<Group, DistributionStrategy> strategy) {
-        Schedule schedule = new Schedule(plan, onLoss, servers, epochs, strategy);
-        try (Simulation simulation = Simulation.of(plan)) {
+        // Every process that no fault harms continues, however few there are.
+        return run(new Schedule(plan, onLoss, new Quorum.None(), servers, epochs, strategy));
+    }
+
+    private static Schedule run(Schedule schedule) {
+        try (Simulation simulation = Simulation.of(schedule.plan)) {
             schedule.start(simulation);
             simulation.run(LIMIT);
         }
@@ -213,7 +225,8 @@ final class Schedule {
     private void takePart(Simulation simulation, int rank, Outcome outcome) {
         String name = "rank" + rank;
         GroupConfig config = GroupConfig.of(null, ExpectedEffects.COORDINATOR).place(rank, ranks - servers).host(name)
-                .joinTimeout(TIMEOUT).timeout(TIMEOUT);
+                .joinTimeout(TIMEOUT).timeout(TIMEOUT)
+                .maxMesh(Integer.getInteger("schedules.mesh", GroupConfig.DEFAULT_MAX_MESH));
         try (Group group = Group.join(Transport.over(simulation.wire(name), config()), config, false)) {
             outcome.joined = true;
             try {
@@ -222,10 +235,10 @@ final class Schedule {
                 } else {
                     train(simulation, group, rank, outcome);
                 }
-            } catch (DistributedException | TransportException e) {
+            } catch (RunEndedException | TransportException e) {
                 outcome.failed(e, simulation.nanoTime(), group.view());
             }
-        } catch (DistributedException | TransportException e) {
+        } catch (RunEndedException | TransportException e) {
             outcome.failed(e, simulation.nanoTime(), new View(0, List.of()));
         }
         outcome.ended = outcome.failure == null;
@@ -277,6 +290,10 @@ final class Schedule {
                         public void stepEnded(Progress progress) {
                             outcome.firstStepNs = Math.min(outcome.firstStepNs, simulation.nanoTime());
                             outcome.weightsByStep.put(progress.step(), weights(model));
+                            View view = group.view();
+                            outcome.membersByEpoch.put(view.epoch(), view.members().stream().map(Member::host).toList());
+                            outcome.stepTimesByEpoch.computeIfAbsent(view.epoch(), _ -> new ArrayList<>())
+                                    .add(simulation.nanoTime());
                             simulation.sleep(servers == 0 ? STEP : STEP.multipliedBy(1 + worker).dividedBy(2));
                         }
                     }).build().run();

@@ -10,8 +10,10 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.function.Function;
 import java.util.function.LongToIntFunction;
@@ -39,12 +41,18 @@ record Sweep(long[] seeds) {
     /** The cause in an error message. */
     private static final Pattern CAUSE = Pattern.compile("closed|ended the connection|received nothing|frames were lost"
             + "|has left|cut off from|did not connect|did not return|has not arrived|has not answered"
-            + "|has seen no worker|no connection yet|waits for other members|did not start within|waited PT"
+            + "|has seen no worker|is cut off from the quorum|no connection yet|waits for other members|did not start within|waited PT"
             + "|is complete");
 
     /** Returns the seeds of the test command: the first ones, and some that have found a defect before. */
     static Sweep some(long... others) {
         return new Sweep(LongStream.concat(LongStream.range(0, Integer.getInteger("schedules", 600)),
+                LongStream.of(others)).toArray());
+    }
+
+    /** Returns fewer seeds of the test command, and some that have found a defect before. */
+    static Sweep few(long... others) {
+        return new Sweep(LongStream.concat(LongStream.range(0, Integer.getInteger("schedules", 600) / 5),
                 LongStream.of(others)).toArray());
     }
 
@@ -122,6 +130,28 @@ record Sweep(long[] seeds) {
                         + ", another rank " + Arrays.toString(others));
             }
         }));
+    }
+
+    /**
+     * Checks that no two groups trained at a time: an epoch has the same members for all, and after the first step of
+     * an epoch no process takes more than the step of an earlier epoch that it had all data for.
+     */
+    static void assertOneGroup(Map<String, Outcome> outcomes) {
+        Map<Long, List<String>> members = new HashMap<>();
+        Map<Long, Long> begins = new TreeMap<>();
+        outcomes.forEach((name, outcome) -> {
+            outcome.membersByEpoch.forEach((epoch, those) -> assertThat(members.computeIfAbsent(epoch, _ -> those))
+                    .as(() -> name + " in epoch " + epoch).isEqualTo(those));
+            outcome.stepTimesByEpoch.forEach((epoch, times) -> begins.merge(epoch, times.getFirst(), Math::min));
+        });
+        outcomes.forEach((name, outcome) -> outcome.stepTimesByEpoch.forEach((epoch, times) -> begins.forEach(
+                (later, begin) -> {
+                    if (later > epoch) {
+                        assertThat(times.stream().filter(time -> time > begin).count())
+                                .as(() -> name + ": steps in epoch " + epoch + " after the begin of epoch " + later)
+                                .isLessThanOrEqualTo(1);
+                    }
+                })));
     }
 
     /** Checks that all weights are finite. */
