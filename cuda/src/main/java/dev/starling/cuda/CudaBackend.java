@@ -70,6 +70,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.function.IntConsumer;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The backend of one GPU. Each family of operations has its kernels in a class of its own; those that libraries may
@@ -106,7 +107,7 @@ final class CudaBackend implements Backend {
     private final KernelChain<Normalization> normalization;
     private final Libraries libraries;
     /** Opened at the first call of {@link #collectives}. */
-    private Optional<DeviceCollectives> collectives;
+    private @Nullable Optional<DeviceCollectives> collectives;
 
     CudaBackend(Device device, Gpu gpu, Libraries.Source libraries) {
         this(device, gpu, libraries, CudaConfig.read(), new KernelCompiler(gpu.compiler(), gpu.architecture()));
@@ -183,7 +184,7 @@ final class CudaBackend implements Backend {
     }
 
     @Override
-    public Chain.Kernel fuse(Chain chain) {
+    public Chain.@Nullable Kernel fuse(Chain chain) {
         Chain.Kernel kernel = launcher.elementwise().fuse(chain);
         return kernel == null ? null : operands -> submissions.queue("fused",
                 "fused " + chain.steps().getLast().op().name(), chain::operands, () -> waited(kernel.run(operands)));
@@ -200,11 +201,11 @@ final class CudaBackend implements Backend {
     }
 
     @Override
-    public Recording record(int parts, IntConsumer part) {
+    public @Nullable Recording record(int parts, IntConsumer part) {
         return config.synchronous() ? null : submissions.exclusively("capture", () -> capture(parts, part));
     }
 
-    private Recording capture(int parts, IntConsumer part) {
+    private @Nullable Recording capture(int parts, IntConsumer part) {
         try {
             // No thread begins a copy meanwhile, and the captured stream cannot wait for a copy.
             copies.settle();
@@ -224,10 +225,11 @@ final class CudaBackend implements Backend {
     }
 
     @Override
-    public void updateAll(Update[] ops, Tensor[][] operands, Tensor guard) {
+    public void updateAll(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {
         submissions.queue(ops[0].name(), ops[0].name(), () -> List.of(operands[0][0].spec()), () -> {
             update.run(ops, operands, guard);
-            return waited(null);
+            waitIfSynchronous();
+            return ops;
         });
     }
 
@@ -255,11 +257,15 @@ final class CudaBackend implements Backend {
     }
 
     private <T> T waited(T result) {
+        waitIfSynchronous();
+        return result;
+    }
+
+    private void waitIfSynchronous() {
         if (config.synchronous()) {
             Waits.synchronize(gpu, launcher.stream(), "synchronous mode");
             launcher.checkIndices();
         }
-        return result;
     }
 
     @Override
@@ -269,18 +275,18 @@ final class CudaBackend implements Backend {
     }
 
     @Override
-    public synchronized DeviceCollectives collectives() {
-        if (collectives == null) {
-            collectives = Optional.ofNullable(libraries.collectives().apply(submissions));
-        }
-        return collectives.orElse(null);
+    public synchronized @Nullable DeviceCollectives collectives() {
+        Optional<DeviceCollectives> opened = collectives != null ? collectives
+                : Optional.ofNullable(libraries.collectives().apply(submissions));
+        collectives = opened;
+        return opened.orElse(null);
     }
 
     @Override
     public void upload(long hostAddress, long deviceAddress, long bytes) {
         submissions.queueCopy("upload", () -> {
             staging.upload(hostAddress, deviceAddress, bytes);
-            waited(null);
+            waitIfSynchronous();
         });
     }
 
@@ -291,7 +297,7 @@ final class CudaBackend implements Backend {
             if (bytes > 0) {
                 launcher.checkIndices();
             }
-            waited(null);
+            waitIfSynchronous();
         });
     }
 

@@ -29,6 +29,7 @@ import java.lang.foreign.ValueLayout;
 import org.bytedeco.cuda.cublas.cublasLtContext;
 import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.javacpp.Pointer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * NVIDIA's cuBLASLt, opened at its first use. It is asked once for the algorithm of a call; the algorithms used most
@@ -64,7 +65,7 @@ public final class CublasLt {
     private final RawPointer b = new RawPointer();
     private final RawPointer y = new RawPointer();
     /** {@code null} before the first attempt to open the library. */
-    private volatile Boolean open;
+    private volatile @Nullable Boolean open;
     private long version;
     private boolean loggedPlain;
     private boolean loggedFused;
@@ -90,15 +91,13 @@ public final class CublasLt {
 
     /** Opens the library at the first call, and returns whether it is open. */
     public boolean isOpen() {
-        if (open == null) {
-            open();
-        }
-        return open;
+        Boolean known = open;
+        return known != null ? known : open();
     }
 
-    private synchronized void open() {
+    private synchronized boolean open() {
         if (open != null) {
-            return;
+            return open;
         }
         boolean opened = false;
         try {
@@ -112,6 +111,7 @@ public final class CublasLt {
                     + Redist.remedy("CUDA 13's libcublas", "-cublas"), e);
         }
         open = opened;
+        return opened;
     }
 
     /**

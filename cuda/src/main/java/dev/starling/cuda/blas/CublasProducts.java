@@ -8,6 +8,7 @@ import dev.starling.cuda.kernels.Product;
 import dev.starling.cuda.kernels.Products;
 import dev.starling.cuda.kernels.SignBits;
 import dev.starling.tensor.Tensor;
+import java.util.Objects;
 
 /** Products of tensors by {@link CublasLt}. Operands that it cannot read in place are copied. */
 public final class CublasProducts implements Products {
@@ -38,8 +39,9 @@ public final class CublasProducts implements Products {
         Tensor b = fits(product, MatrixCall.supportsB(product)) ? m.b() : launcher.copied(m.b());
         Tensor bias = m.bias() == null ? null : launcher.aligned(m.bias());
         Tensor side = switch (m.after()) {
-            case RELU_GRADIENT -> SignBits.of(launcher, m.side(), MatrixCall.sideBits(product.n()));
-            case GELU_GRADIENT -> launcher.aligned(m.side());
+            case RELU_GRADIENT -> SignBits.of(launcher, Objects.requireNonNull(m.side()),
+                    MatrixCall.sideBits(product.n()));
+            case GELU_GRADIENT -> launcher.aligned(Objects.requireNonNull(m.side()));
             case NOTHING, RELU, GELU, GELU_KEPT, COLUMN_SUMS -> m.side();
         };
         return queue(new Multiplication(a, b, m.layer(), bias, m.after(), side, m.y()));
@@ -67,8 +69,8 @@ public final class CublasProducts implements Products {
             }
             long result = m.y().address() + i * inner * bytes;
             boolean sums = m.after() == ProductEpilogue.COLUMN_SUMS;
-            long side = m.side() == null || sums ? 0 : m.side().address() + i * inner * bytes;
-            long bias = sums ? m.side().address() : m.bias() == null ? 0 : m.bias().address();
+            long side = sums || m.side() == null ? 0 : m.side().address() + i * inner * bytes;
+            long bias = sums ? Objects.requireNonNull(m.side()).address() : m.bias() == null ? 0 : m.bias().address();
             MatrixCall call = MatrixCall.of(p, m.y().dtype(), m.bias() != null, m.after(), left, right, result, side);
             Answer answer = library.multiply(call, left, right, bias, side, result);
             if (!answer.isHandled()) {

@@ -3,6 +3,8 @@ package dev.starling.cuda.blas;
 import dev.starling.cuda.config.ProductEpilogue;
 import dev.starling.cuda.kernels.Product;
 import dev.starling.tensor.DType;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A product as libraries with column-major matrices compute it: {@code D [m, n] = left [m, k] · right [k, n]}. A
@@ -38,7 +40,7 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
      */
     public record Operand(boolean transposed, long leading, long batch) {
         /** Returns the layout for sizes and strides, plain or transposed, or {@code null} if the matrix is neither. */
-        static Operand of(long rows, long columns, long row, long column, long batch) {
+        static @Nullable Operand of(long rows, long columns, long row, long column, long batch) {
             if ((column == 1 || columns == 1) && (row >= columns || rows == 1)) {
                 return new Operand(false, rows == 1 ? columns : row, batch);
             }
@@ -68,11 +70,11 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
         return true;
     }
 
-    private static Operand a(Product p) {
+    private static @Nullable Operand a(Product p) {
         return Operand.of(p.m(), p.k(), p.aRow(), p.aColumn(), last(p.aBatch()));
     }
 
-    private static Operand b(Product p) {
+    private static @Nullable Operand b(Product p) {
         return Operand.of(p.k(), p.n(), p.bRow(), p.bColumn(), last(p.bBatch()));
     }
 
@@ -117,7 +119,8 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
             bits |= address;
         }
         int batches = p.batch().length == 0 ? 1 : Math.toIntExact(last(p.batch()));
-        return new MatrixCall(type, p.n(), p.m(), p.k(), b(p), a(p), batches, p.m() * p.n(), bias, after,
+        return new MatrixCall(type, p.n(), p.m(), p.k(), Objects.requireNonNull(b(p)),
+                Objects.requireNonNull(a(p)), batches, p.m() * p.n(), bias, after,
                 (int) Long.lowestOneBit(bits));
     }
 }

@@ -68,6 +68,7 @@ import org.bytedeco.cuda.cublas.cublasLtMatmulPreferenceOpaque_t;
 import org.bytedeco.cuda.cublas.cublasLtMatrixLayoutOpaque_t;
 import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.javacpp.PointerPointer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A {@link MatrixCall} prepared for cuBLASLt: the descriptors, which the library reads during a call, and an algorithm.
@@ -86,7 +87,7 @@ final class MatrixPlan {
     private final RawPointer numberPointer = RawPointer.of(number);
     private final RetryBackoff backoff = new RetryBackoff();
     /** A part of {@code heuristic}; {@code null} if the library has none, or before the search. */
-    private cublasLtMatmulAlgo_t algorithm;
+    private @Nullable cublasLtMatmulAlgo_t algorithm;
     private boolean settled;
     private boolean nanSafe;
 
@@ -123,7 +124,7 @@ final class MatrixPlan {
     }
 
     /** Returns the algorithm, or {@code null} if there is none. */
-    cublasLtMatmulAlgo_t algorithm() {
+    @Nullable cublasLtMatmulAlgo_t algorithm() {
         return algorithm;
     }
 

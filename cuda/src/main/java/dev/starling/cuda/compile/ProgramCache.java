@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.Arrays;
 import java.util.zip.CRC32C;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Compiled programs in a folder, one file each, with a checksum at its end. A file with a wrong checksum, or a folder
@@ -32,7 +33,7 @@ final class ProgramCache {
     }
 
     /** Returns the program of a key, or {@code null}. */
-    byte[] find(String key) {
+    byte @Nullable [] find(String key) {
         try {
             Path file = folder.resolve(key);
             if (!Files.isRegularFile(file)) {

@@ -5,6 +5,8 @@ import dev.starling.cuda.dnn.Graph.Lengths;
 import dev.starling.cuda.dnn.Graph.Operand;
 import dev.starling.cuda.kernels.AttentionCall;
 import dev.starling.tensor.DType;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Attention and its gradient as graphs of the form that cuDNN's attention engines recognise; these engines never store
@@ -40,7 +42,7 @@ final class AttentionGraph {
     }
 
     /** The mask that is added to the scores, or {@code null}. */
-    private Operand mask() {
+    private @Nullable Operand mask() {
         AttentionCall.Rows r = call.mask();
         if (r == null) {
             return null;
@@ -99,7 +101,7 @@ final class AttentionGraph {
         Operand v = transposed(call.v(), call.keys(), call.depth());
         Operand y = memory(call.y(), call.queries(), call.depth());
         Operand logs = dense(DType.F32, call.queries(), 1);
-        Operand g = memory(call.g(), call.queries(), call.depth());
+        Operand g = memory(Objects.requireNonNull(call.g()), call.queries(), call.depth());
         Operand dq = dense(call.type(), call.queries(), call.width());
         Operand dk = dense(call.type(), call.keys(), call.width());
         Operand dv = dense(call.type(), call.keys(), call.depth());
@@ -115,7 +117,7 @@ final class AttentionGraph {
         Lengths ofScores = new Lengths(queries, keys, null);
         Lengths ofKeys = new Lengths(keys, null, queries);
         Operand s = masked(scaled(product(q, k, ofScores)), mask);
-        if (padded) {
+        if (queries != null && keys != null) {
             s = padded(s, queries, keys);
         }
         Operand weights = graph.apply(Function.EXP, causal(graph.apply(Function.SUB, s, logs)), null);
@@ -123,8 +125,9 @@ final class AttentionGraph {
         Operand tilted = graph.apply(Function.SUB, product(g, v, ofScores), sums);
         Operand ds = scaled(graph.apply(Function.MUL, tilted, weights));
         graph.product(graph.transposed(ds, call.type()), q, dk, ofKeys);
-        graph.product(ds, graph.transposed(k, call.type()), exact ? dq : slopes, new Lengths(queries, null, keys));
-        if (!exact) {
+        graph.product(ds, graph.transposed(k, call.type()), slopes == null ? dq : slopes,
+                new Lengths(queries, null, keys));
+        if (slopes != null) {
             graph.apply(Function.IDENTITY, slopes, null, null, dq);
         }
         return graph;
@@ -138,7 +141,7 @@ final class AttentionGraph {
         return graph.apply(Function.MUL, x, graph.constant(call.scale()));
     }
 
-    private Operand masked(Operand x, Operand mask) {
+    private Operand masked(Operand x, @Nullable Operand mask) {
         return mask == null ? x : graph.apply(Function.ADD, x, mask);
     }
 

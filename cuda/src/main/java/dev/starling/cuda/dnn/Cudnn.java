@@ -24,6 +24,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.IntSupplier;
 import org.bytedeco.cuda.cudnn.cudnnContext;
+import org.jspecify.annotations.Nullable;
 
 /**
  * NVIDIA's cuDNN 9 for the work of one stream, opened at its first use, with one handle. Callers of the library hold
@@ -38,7 +39,9 @@ public final class Cudnn {
     private final Workspaces memory;
     private final Set<LibraryFault> logged = ConcurrentHashMap.newKeySet();
     /** {@code null} before the first attempt to open the library. */
-    private volatile Boolean open;
+    private volatile @Nullable Boolean open;
+    /** Set when the library is opened. */
+    @SuppressWarnings("NullAway.Init")
     private cudnnContext handle;
     private volatile long version;
 
@@ -72,15 +75,13 @@ public final class Cudnn {
      * @param fallback what happens without the library and what it costs, for the log
      */
     public boolean isOpen(String fallback) {
-        if (open == null) {
-            open(fallback);
-        }
-        return open;
+        Boolean known = open;
+        return known != null ? known : open(fallback);
     }
 
-    private synchronized void open(String fallback) {
+    private synchronized boolean open(String fallback) {
         if (open != null) {
-            return;
+            return open;
         }
         String remedy = Redist.remedy("cuDNN 9.10.2 or newer for CUDA 13", "-cudnn");
         boolean opened = false;
@@ -104,6 +105,7 @@ public final class Cudnn {
             LOG.log(Level.WARNING, "cuDNN cannot be loaded, " + fallback + ": " + remedy, e);
         }
         open = opened;
+        return opened;
     }
 
     Gpu gpu() {

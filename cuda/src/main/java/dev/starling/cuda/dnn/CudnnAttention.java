@@ -17,6 +17,7 @@ import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Attention by the graph interface of NVIDIA's cuDNN 9, on tensor cores, in bf16 and f16. Gradients are deterministic
@@ -93,7 +94,7 @@ public final class CudnnAttention implements Kernels<Attention> {
                 call.batch(), call.heads(), call.queries(), call.keys(), call.width(), call.depth(), capability);
     }
 
-    private Answer forward(AttentionCall call, AdditiveMask mask, Tensor[] in, Tensor[] out) {
+    private Answer forward(AttentionCall call, @Nullable AdditiveMask mask, Tensor[] in, Tensor[] out) {
         Answer answer = graphs.run(call, DETERMINISTIC, () -> AttentionGraph.forward(call),
                 CudnnGraphs.addresses(in[0], in[1], in[2], out[0], out[1], mask == null ? null : mask.added()));
         if (answer.isHandled() && mask != null) {
@@ -102,7 +103,7 @@ public final class CudnnAttention implements Kernels<Attention> {
         return answer;
     }
 
-    private Answer backward(AttentionCall call, Tensor mask, Tensor[] in, Tensor[] out) {
+    private Answer backward(AttentionCall call, @Nullable Tensor mask, Tensor[] in, Tensor[] out) {
         boolean padded = LibraryFaults.find(LibraryFault.Remedy.PAD, LibraryFault.Library.CUDNN, cudnn.version(),
                 query(call, false)) != null;
         Tensor logs = launcher.dense(in[5]);

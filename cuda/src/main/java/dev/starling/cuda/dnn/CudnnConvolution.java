@@ -17,6 +17,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.spi.ChannelsLast;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Convolutions of one or two dimensions by the graph interface of NVIDIA's cuDNN 9, with bias and ReLU in the same
@@ -95,7 +96,7 @@ public final class CudnnConvolution implements Kernels<Convolution> {
         return type == DType.F32 || type == DType.BF16 || type == DType.F16;
     }
 
-    private Answer run(Convolution op, Tensor x, Tensor weight, Tensor y, Tensor bias) {
+    private Answer run(Convolution op, Tensor x, Tensor weight, Tensor y, @Nullable Tensor bias) {
         Call call = new Call(op, bias != null, x.dtype(), x.shape(), weight.shape(), y.shape());
         return graphs.run(call, constraints(call.type == DType.F32 && !config.tf32(), !config.nondeterministic()),
                 () -> graph(call), CudnnGraphs.addresses(x, weight, y, bias));

@@ -15,6 +15,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Runs graphs on a stream by cuDNN 9's graph interface. A graph is planned at its first use. Among the suitable
@@ -51,15 +52,20 @@ final class CudnnGraphs {
     /** The state of a call: its plans, or why it has none. */
     private static final class Planned {
         /** {@code null} if the library has to be asked (again). */
-        private PlanCandidates candidates;
+        private @Nullable PlanCandidates candidates;
         private long endNs;
         /** How many captured programs run it and are not closed yet. */
         private int captures;
         /** Rejected plans that captured programs may still run; {@code null} without any. */
-        private PlanCandidates retired;
+        private @Nullable PlanCandidates retired;
         /** For transient failures. */
         private final RetryBackoff backoff = new RetryBackoff();
         private boolean failed;
+
+        /** Returns the plans of a call that has been planned. */
+        PlanCandidates candidates() {
+            return Objects.requireNonNull(candidates);
+        }
 
         boolean isUsable() {
             return candidates != null && !candidates.plans().isEmpty();
@@ -87,7 +93,7 @@ final class CudnnGraphs {
     }
 
     /** Returns the addresses of tensors, without those that are {@code null}. */
-    static long[] addresses(Tensor... tensors) {
+    static long[] addresses(@Nullable Tensor... tensors) {
         return Arrays.stream(tensors).filter(Objects::nonNull).mapToLong(Tensor::address).toArray();
     }
 
@@ -114,7 +120,7 @@ final class CudnnGraphs {
             if (!planned.isUsable()) {
                 return NO_PLAN;
             }
-            if (planned.candidates.plans().size() > 1) {
+            if (planned.candidates().plans().size() > 1) {
                 compare(call, planned, operands);
             }
             if (memory.isCapturing()) {
@@ -140,10 +146,10 @@ final class CudnnGraphs {
     }
 
     private Answer execute(Record call, Planned planned, long... operands) {
-        int status = run(planned.candidates.plans().getFirst(), operands);
+        int status = run(planned.candidates().plans().getFirst(), operands);
         if (CudnnException.isShortage(status) && !memory.isCapturing()) {
             memory.trim();
-            status = run(planned.candidates.plans().getFirst(), operands);
+            status = run(planned.candidates().plans().getFirst(), operands);
         }
         if (CudnnException.isRefusal(status)) {
             LOG.log(Level.WARNING, "cuDNN rejects its own plan for {0} ({1}): from now on {2}", call,
@@ -214,7 +220,7 @@ final class CudnnGraphs {
         GraphPlan best = null;
         long fastestNs = Long.MAX_VALUE;
         int compared = 0;
-        for (GraphPlan plan : planned.candidates.plans()) {
+        for (GraphPlan plan : planned.candidates().plans()) {
             if (best != null && System.nanoTime() - planned.endNs > 0) {
                 break;
             }
@@ -239,7 +245,7 @@ final class CudnnGraphs {
         if (best == null) {
             disable(planned);
         } else {
-            planned.candidates.choose(best);
+            planned.candidates().choose(best);
         }
     }
 
@@ -248,7 +254,7 @@ final class CudnnGraphs {
         if (planned.captures > 0) {
             planned.retired = planned.candidates;
         } else {
-            destroy(planned.candidates);
+            destroy(planned.candidates());
         }
         planned.candidates = new PlanCandidates();
     }
@@ -265,7 +271,7 @@ final class CudnnGraphs {
         if (evicted.stream().anyMatch(Planned::isUsable)) {
             gpu.synchronize(stream);
             gpu.enter();
-            evicted.stream().filter(Planned::isUsable).forEach(planned -> planned.candidates.destroy());
+            evicted.stream().filter(Planned::isUsable).forEach(planned -> planned.candidates().destroy());
         }
     }
 

@@ -32,6 +32,7 @@ import java.util.List;
 import java.util.Optional;
 import org.bytedeco.javacpp.IntPointer;
 import org.bytedeco.javacpp.Pointer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Recurrent layers by NVIDIA's cuDNN 9, by its deterministic algorithms. The library expects all weights in one piece
@@ -41,7 +42,7 @@ import org.bytedeco.javacpp.Pointer;
  */
 public final class CudnnRecurrence implements Kernels<Recurrence> {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
-    private static final IntPointer NO_LENGTHS = null;
+    private static final @Nullable IntPointer NO_LENGTHS = null;
     private static final String FALLBACK = "Starling's own kernels run recurrent layers";
     private static final int MAX_CALLS = 1024;
     private static final Answer UNSUPPORTED = new Answer.Declined("cuDNN has no such layer, or not this reserve");
@@ -154,7 +155,8 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
     }
 
     /** Computes a layer; for a reversed one the steps are reversed in copies. */
-    private Answer forward(RecurrenceCall call, Recurrence.Forward op, Tensor[] in, Tensor[] out, Tensor reserve) {
+    private Answer forward(RecurrenceCall call, Recurrence.Forward op, Tensor[] in, Tensor[] out,
+            @Nullable Tensor reserve) {
         Recurrence.Operands<Tensor> given = op.operands(in);
         Recurrence.Operands<Tensor> o = with(given, inOrder(op, given.x()));
         Tensor[] results = {op.reverse() ? Storage.allocate(out[0].spec()) : out[0], out[1],
@@ -260,14 +262,14 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         return true;
     }
 
-    private void logRefusal(String what, GpuException cause) {
+    private void logRefusal(String what, @Nullable GpuException cause) {
         LOG.log(loggedRefusal ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "cuDNN does not support "
                 + what + ": another algorithm or Starling's own kernel computes it from now on"
                 + (loggedRefusal ? "" : ". Further cases are logged at level DEBUG"), cause);
         loggedRefusal = true;
     }
 
-    private int run(RecurrencePlan plan, Recurrence.Operands<Tensor> o, Tensor[] r, Tensor reserve) {
+    private int run(RecurrencePlan plan, Recurrence.Operands<Tensor> o, Tensor[] r, @Nullable Tensor reserve) {
         try (Workspace workspace = new Workspace()) {
             long weights = workspace.memory(plan.weightBytes());
             long work = workspace.memory(plan.workspaceBytes());
@@ -334,11 +336,11 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
             address(o.recurrentBias())};
     }
 
-    private static long address(Tensor x) {
+    private static long address(@Nullable Tensor x) {
         return x == null ? 0 : x.address();
     }
 
-    private static Pointer pointer(Tensor x) {
+    private static Pointer pointer(@Nullable Tensor x) {
         return RawPointer.of(address(x));
     }
 }

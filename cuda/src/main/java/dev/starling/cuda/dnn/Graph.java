@@ -3,6 +3,7 @@ package dev.starling.cuda.dnn;
 import dev.starling.tensor.DType;
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A graph of operations for cuDNN's backend interface, as plain data. Operations are appended in an order in which they
@@ -46,7 +47,7 @@ public final class Graph {
      * @param y the result
      * @param axis the dimension of an index, else -1
      */
-    public record Pointwise(Function function, Operand x, Operand b, Operand t, Operand y, int axis)
+    public record Pointwise(Function function, Operand x, @Nullable Operand b, @Nullable Operand t, Operand y, int axis)
             implements Operation { }
 
     /**
@@ -58,7 +59,7 @@ public final class Graph {
     public record Product(Operand a, Operand b, Operand y, Lengths lengths) implements Operation { }
 
     /** Operands of I32, {@code [sequences, 1, 1, 1]}, or {@code null}. */
-    public record Lengths(Operand rows, Operand columns, Operand summands) {
+    public record Lengths(@Nullable Operand rows, @Nullable Operand columns, @Nullable Operand summands) {
         /** All rows, columns and summands are valid. */
         static final Lengths ALL = new Lengths(null, null, null);
     }
@@ -114,17 +115,17 @@ public final class Graph {
     }
 
     /** Adds an elementwise function and returns its result, which has the sizes and type of {@code x}. */
-    Operand apply(Function function, Operand x, Operand b) {
+    Operand apply(Function function, Operand x, @Nullable Operand b) {
         return apply(function, x, b, null, virtual(x.type, x.sizes));
     }
 
     /** Adds an elementwise predicate and returns its result, which has the sizes of {@code x}. */
-    Operand test(Function function, Operand x, Operand b) {
+    Operand test(Function function, Operand x, @Nullable Operand b) {
         return apply(function, x, b, null, virtual(DType.BOOL, x.sizes));
     }
 
     /** Adds an elementwise function with a given result, and returns the result. */
-    Operand apply(Function function, Operand x, Operand b, Operand t, Operand y) {
+    Operand apply(Function function, Operand x, @Nullable Operand b, @Nullable Operand t, Operand y) {
         operations.add(new Pointwise(function, x, b, t, y, -1));
         return y;
     }

@@ -94,6 +94,7 @@ import dev.starling.cuda.dnn.Graph.Operand;
 import dev.starling.cuda.dnn.Graph.Place;
 import dev.starling.tensor.DType;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** The descriptors of a {@link Graph}'s operands and operations. All operations compute in f32. */
 final class GraphOperations {
@@ -164,7 +165,7 @@ final class GraphOperations {
         return d.finish("matmul operation");
     }
 
-    private void setIfAny(Descriptor d, int attribute, Operand value) {
+    private void setIfAny(Descriptor d, int attribute, @Nullable Operand value) {
         if (value != null) {
             d.set(attribute, of(value));
         }

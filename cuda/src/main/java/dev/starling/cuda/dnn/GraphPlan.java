@@ -26,10 +26,12 @@ import java.lang.foreign.ValueLayout;
 import java.util.List;
 import org.bytedeco.cuda.cudnn.cudnnBackendDescriptor_t;
 import org.bytedeco.cuda.cudnn.cudnnContext;
+import org.jspecify.annotations.Nullable;
 
 /** A {@link Graph} planned with one engine of cuDNN's backend interface. Not safe for use by several threads. */
 final class GraphPlan {
-    private final cudnnContext handle;
+    /** {@code null} for a plan of a described device, which cannot be run. */
+    private final @Nullable cudnnContext handle;
     private final Descriptor engine;
     private final Descriptor plan;
     private final long workspaceBytes;
@@ -67,14 +69,14 @@ final class GraphPlan {
      * @param handle the library's handle, or {@code null}
      * @param device the description, or {@code null}; plans for it cannot be run
      */
-    record Target(cudnnContext handle, Descriptor device) { }
+    record Target(@Nullable cudnnContext handle, @Nullable Descriptor device) { }
 
     /**
      * Makes a plan of descriptors that the library has finalized.
      *
      * @param engine the engine that {@code plan} was made of
      */
-    GraphPlan(cudnnContext handle, Graph graph, Descriptor engine, Descriptor plan, long workspaceBytes) {
+    GraphPlan(@Nullable cudnnContext handle, Graph graph, Descriptor engine, Descriptor plan, long workspaceBytes) {
         this.handle = handle;
         this.engine = engine;
         this.plan = plan;

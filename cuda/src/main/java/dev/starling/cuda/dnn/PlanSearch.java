@@ -31,6 +31,9 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
+import org.bytedeco.cuda.cudnn.cudnnContext;
+import org.jspecify.annotations.Nullable;
 
 /** Asks cuDNN for plans of one graph. */
 final class PlanSearch {
@@ -165,16 +168,17 @@ final class PlanSearch {
         }
     }
 
-    private GraphPlan plan(Descriptor engine) {
+    private @Nullable GraphPlan plan(Descriptor engine) {
         List<Descriptor> created = new ArrayList<>(1);
         GraphPlan plan = null;
         try (Arena arena = Arena.ofConfined()) {
             Descriptor d = Descriptor.make(created, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
                     .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine);
-            if (target.handle() != null) {
-                d.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle().address());
+            cudnnContext handle = target.handle();
+            if (handle != null) {
+                d.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle.address());
             } else {
-                d.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, target.device());
+                d.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, Objects.requireNonNull(target.device()));
             }
             if (isFinished(d, "a plan")) {
                 MemorySegment bytes = arena.allocate(ValueLayout.JAVA_LONG);

@@ -55,6 +55,7 @@ import org.bytedeco.cuda.cudnn.cudnnTensorStruct;
 import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.javacpp.PointerPointer;
 import org.bytedeco.javacpp.SizeTPointer;
+import org.jspecify.annotations.Nullable;
 
 /** A recurrent layer prepared for cuDNN: its descriptors, the memory it needs, and the layout of its weights. */
 final class RecurrencePlan {
@@ -69,7 +70,7 @@ final class RecurrencePlan {
     private long workspaceBytes;
     private long reserveBytes;
     /** Determined once there is memory for the weights. */
-    private List<Part> parts;
+    private @Nullable List<Part> parts;
 
     /**
      * A piece of the weights, in bytes.

@@ -1,12 +1,13 @@
 package dev.starling.cuda.gpu;
 
 import dev.starling.errors.StarlingException;
+import org.jspecify.annotations.Nullable;
 
 /** An error of the GPU, its driver or its compiler. The backend turns it into an exception that names the operation. */
 public class GpuException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
-    private final String remedy;
+    private final @Nullable String remedy;
     private final boolean exhausted;
 
     /** Makes an exception with a message: the failed call and its error. */
@@ -15,11 +16,11 @@ public class GpuException extends StarlingException {
     }
 
     /** Makes an exception with a message and a remedy. */
-    public GpuException(String message, String remedy) {
+    public GpuException(String message, @Nullable String remedy) {
         this(message, remedy, false);
     }
 
-    private GpuException(String message, String remedy, boolean exhausted) {
+    private GpuException(String message, @Nullable String remedy, boolean exhausted) {
         super(message);
         this.remedy = remedy;
         this.exhausted = exhausted;
@@ -31,7 +32,7 @@ public class GpuException extends StarlingException {
     }
 
     /** Returns what the user can do about it, or {@code null}. */
-    public String remedy() {
+    public @Nullable String remedy() {
         return remedy;
     }
 

@@ -56,6 +56,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
+import java.util.Objects;
 import java.util.function.IntSupplier;
 import org.bytedeco.cuda.cudart.CUctx_st;
 import org.bytedeco.cuda.cudart.CUevent_st;
@@ -67,6 +68,7 @@ import org.bytedeco.javacpp.BytePointer;
 import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.javacpp.PointerPointer;
 import org.bytedeco.javacpp.SizeTPointer;
+import org.jspecify.annotations.Nullable;
 
 /** A GPU through NVIDIA's driver, in the primary context, which the process's CUDA libraries share. */
 public final class NvidiaGpu implements Gpu {
@@ -80,7 +82,7 @@ public final class NvidiaGpu implements Gpu {
     private final Compiler compiler;
     private volatile Runnable trim = () -> { };
     /** The graph being captured. Only the capturing thread uses the stream meanwhile. */
-    private volatile NvidiaGraph capturing;
+    private volatile @Nullable NvidiaGraph capturing;
 
     private record NvidiaStream(CUstream_st stream) implements Stream {
         @Override
@@ -458,7 +460,7 @@ public final class NvidiaGpu implements Gpu {
     @Override
     public Graph endCapture(Stream stream) {
         enter();
-        NvidiaGraph graph = capturing;
+        NvidiaGraph graph = Objects.requireNonNull(capturing);
         capturing = null;
         CUgraph_st captured = new CUgraph_st();
         check(cuStreamEndCapture(of(stream), captured), "cuStreamEndCapture");

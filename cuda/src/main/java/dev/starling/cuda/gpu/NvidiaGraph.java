@@ -31,6 +31,8 @@ final class NvidiaGraph implements Gpu.Graph {
     private final CUgraphExec_st executable = new CUgraphExec_st();
     /** Memory of the kernels' parameters. */
     private final Arena memory = Arena.ofAuto();
+    /** Set by {@link #instantiate}. */
+    @SuppressWarnings("NullAway.Init")
     private CUgraph_st graph;
 
     /** A graph node with its launch parameters, except the arguments. */

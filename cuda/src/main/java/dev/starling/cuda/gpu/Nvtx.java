@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * NVIDIA's tools extension: named ranges of a thread's work, as Nsight Systems shows them. Since CUDA 13 the library
@@ -40,7 +41,7 @@ public final class Nvtx {
      * @param setting {@code true}, or the library's file; {@code null}, empty or {@code false} for no ranges
      * @return the library, or {@code null} if it is not asked for or not found
      */
-    public static Nvtx load(String setting) {
+    public static @Nullable Nvtx load(@Nullable String setting) {
         if (setting == null || setting.isEmpty() || setting.equals("false")) {
             return null;
         }

@@ -5,6 +5,7 @@ import dev.starling.tensor.TensorException;
 import java.util.List;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Where all work for a device is queued: no thread captures the stream meanwhile, the work is a range in Nsight
@@ -14,7 +15,7 @@ public final class Submissions {
     private final String device;
     private final boolean synchronous;
     /** {@code null} without ranges. */
-    private final Nvtx nvtx;
+    private final @Nullable Nvtx nvtx;
     private final Supplier<String> shortage;
     /** Write-locked during a capture of the stream, read-locked while work is queued. */
     private final ReentrantReadWriteLock order = new ReentrantReadWriteLock();
@@ -27,7 +28,7 @@ public final class Submissions {
      * @param nvtx ranges, or {@code null} for none
      * @param shortage describes the device's memory, for errors about a lack of it
      */
-    public Submissions(String device, boolean synchronous, Nvtx nvtx, Supplier<String> shortage) {
+    public Submissions(String device, boolean synchronous, @Nullable Nvtx nvtx, Supplier<String> shortage) {
         this.device = device;
         this.synchronous = synchronous;
         this.nvtx = nvtx;

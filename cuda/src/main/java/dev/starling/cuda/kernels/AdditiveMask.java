@@ -6,6 +6,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
+import java.util.Objects;
 import java.util.Optional;
 
 /**
@@ -50,7 +51,7 @@ public final class AdditiveMask {
 
     /** Computes the mask of a call. */
     public static AdditiveMask of(Launcher launcher, Tensor mask, AttentionCall call) {
-        AttentionCall.Rows strides = call.mask();
+        AttentionCall.Rows strides = Objects.requireNonNull(call.mask());
         long batch = strides.batch() == 0 ? 1 : call.batch();
         long heads = strides.head() == 0 ? 1 : call.heads();
         long[] sizes = {batch, heads, call.queries()};
@@ -75,9 +76,10 @@ public final class AdditiveMask {
     public void close(Tensor y, Tensor logs, AttentionCall call) {
         long[] sizes = {call.batch(), call.heads(), call.queries()};
         long head = call.queries();
-        long batch = call.mask().head() == 0 ? head : head * call.heads();
+        AttentionCall.Rows mask = Objects.requireNonNull(call.mask());
+        long batch = mask.head() == 0 ? head : head * call.heads();
         Layout rows = Layout.rowMajor(sizes, new long[] {call.y().batch(), call.y().head(), call.y().row()},
-                new long[] {call.mask().batch() == 0 ? 0 : batch, call.mask().head() == 0 ? 0 : head, 1});
+                new long[] {mask.batch() == 0 ? 0 : batch, mask.head() == 0 ? 0 : head, 1});
         launcher.launch(new MaskKernel("closed", call.type())).tensor(y).tensor(logs).tensor(open).i64(call.depth())
                 .layout(rows, 2).threads(logs.count() * WARP);
     }

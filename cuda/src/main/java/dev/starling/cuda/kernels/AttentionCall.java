@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Attention or its gradient, as far as a library's plan depends on it. Rows of all operands are contiguous.
@@ -26,7 +27,8 @@ import java.util.Optional;
  *     batch or head stride of 0 means that all sequences or heads share it
  */
 public record AttentionCall(DType type, long batch, long heads, long queries, long keys, long width, long depth,
-        float scale, boolean causal, Rows q, Rows k, Rows v, Rows y, Rows g, Rows mask) {
+        float scale, boolean causal, Rows q, Rows k, Rows v, Rows y, @Nullable Rows g,
+        @Nullable Rows mask) {
     private static final int ALIGNMENT = 16;
     private static final int MAX_RANK = 4;
 
@@ -59,25 +61,30 @@ public record AttentionCall(DType type, long batch, long heads, long queries, lo
      * @param mask may be {@code null}
      * @param g the results' gradients, or {@code null}
      */
-    public static Optional<AttentionCall> of(Attention op, Tensor q, Tensor k, Tensor v, Tensor mask, Tensor y,
-            Tensor g) {
+    public static Optional<AttentionCall> of(Attention op, Tensor q, Tensor k, Tensor v, @Nullable Tensor mask,
+            Tensor y, @Nullable Tensor g) {
         int rank = y.rank();
         if (rank > MAX_RANK || y.count() == 0 || k.count() == 0
                 || y.shape().slice(0, rank - 1).count() > Layout.MAX_COUNT) {
             return Optional.empty();
         }
-        Rows[] rows = new Rows[6];
-        Tensor[] all = {q, k, v, y, g, mask};
+        Rows[] rows = new Rows[4];
+        Tensor[] all = {q, k, v, y};
         for (int i = 0; i < all.length; i++) {
-            Optional<Rows> fitting = all[i] == null ? Optional.empty()
-                    : i == 5 ? AdditiveMask.rows(mask, q, q.size(-2), k.size(-2)) : Rows.of(all[i], q, rank);
-            if (all[i] != null && fitting.isEmpty()) {
+            Optional<Rows> fitting = Rows.of(all[i], q, rank);
+            if (fitting.isEmpty()) {
                 return Optional.empty();
             }
-            rows[i] = fitting.orElse(null);
+            rows[i] = fitting.get();
+        }
+        Optional<Rows> gradients = g == null ? Optional.empty() : Rows.of(g, q, rank);
+        Optional<Rows> masks = mask == null ? Optional.empty()
+                : AdditiveMask.rows(mask, q, q.size(-2), k.size(-2));
+        if (g != null && gradients.isEmpty() || mask != null && masks.isEmpty()) {
+            return Optional.empty();
         }
         return Optional.of(new AttentionCall(q.dtype(), rank < 4 ? 1 : y.size(0), rank < 3 ? 1 : y.size(-3), q.size(-2),
                 k.size(-2), q.size(-1), v.size(-1), (float) op.scale(), op.causal(), rows[0], rows[1], rows[2], rows[3],
-                rows[4], rows[5]));
+                gradients.orElse(null), masks.orElse(null)));
     }
 }

@@ -9,6 +9,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.spi.Strides;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /** {@link Attention} by Starling's kernels, which keep tiles of scores in shared memory and read any strides. */
 public final class AttentionKernels implements Kernels<Attention> {
@@ -132,16 +133,17 @@ public final class AttentionKernels implements Kernels<Attention> {
     }
 
     /** The operands that every kernel gets. */
-    private record Operands(Attention op, Tensor q, Tensor k, Tensor v, Tensor mask) {
+    private record Operands(Attention op, Tensor q, Tensor k, Tensor v, @Nullable Tensor mask) {
         /** Returns the layout of the leading dimensions of a result, or its gradient, q, k, v and the mask. */
         Layout heads(Tensor y) {
             int lead = y.rank() - 2;
             Shape shape = y.shape().slice(0, lead);
             long[][] strides = new long[5][lead];
-            Tensor[] all = {y, q, k, v, mask};
+            @Nullable Tensor[] all = {y, q, k, v, mask};
             for (int i = 0; i < 5; i++) {
-                for (int d = 0; all[i] != null && d < lead; d++) {
-                    strides[i][d] = Layout.stride(all[i], d - lead - 2);
+                Tensor each = all[i];
+                for (int d = 0; each != null && d < lead; d++) {
+                    strides[i][d] = Layout.stride(each, d - lead - 2);
                 }
             }
             return Layout.rowMajor(shape.dims(), strides);

@@ -8,7 +8,9 @@ import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.FormulaOp;
 import dev.starling.tensor.op.Reduction;
+import java.util.Objects;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * {@link Contraction} operations by one way to multiply matrices. If that cannot fuse something into a product (an
@@ -43,7 +45,7 @@ public final class ContractionKernels implements Kernels<Contraction> {
     }
 
     /** Computes a layer. If {@code kept} is not {@code null}, it receives the input of GELU. */
-    private Answer layer(Epilogue epilogue, Tensor[] in, Tensor y, Tensor kept) {
+    private Answer layer(Epilogue epilogue, Tensor[] in, Tensor y, @Nullable Tensor kept) {
         Multiplication product = Multiplication.ofLayer(in[0], in[1], in.length == 3 ? in[2] : null, y);
         if (y.count() == 0) {
             return Answer.HANDLED;
@@ -71,7 +73,7 @@ public final class ContractionKernels implements Kernels<Contraction> {
      * @param before the result of the product without the epilogue
      * @param afterwards queues that kernel
      */
-    private Answer fused(Multiplication product, ProductEpilogue after, Tensor side, Tensor before,
+    private Answer fused(Multiplication product, ProductEpilogue after, @Nullable Tensor side, Tensor before,
             Supplier<Answer> afterwards) {
         if (product.y().count() == 0 || products.multiply(product.with(after, side)).isHandled()) {
             return Answer.HANDLED;
@@ -80,8 +82,10 @@ public final class ContractionKernels implements Kernels<Contraction> {
         return answer.isHandled() ? afterwards.get() : answer;
     }
 
-    private Answer apply(FormulaOp op, Tensor y, Tensor... operands) {
-        launcher.elementwise().apply(ElementwiseExpressions.of(op.formula(), y.dtype()), op.parameters(), y, operands);
+    private Answer apply(@Nullable FormulaOp op, Tensor y, Tensor... operands) {
+        FormulaOp formula = Objects.requireNonNull(op); // Every epilogue but NONE has both of its functions.
+        launcher.elementwise().apply(ElementwiseExpressions.of(formula.formula(), y.dtype()), formula.parameters(), y,
+                operands);
         return Answer.HANDLED;
     }
 }

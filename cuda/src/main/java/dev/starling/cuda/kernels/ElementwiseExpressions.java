@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Formulas as CUDA C++ expressions over operands {@code a b c} and parameters {@code s.at[k]}; see elementwise.cu.
@@ -43,7 +44,7 @@ final class ElementwiseExpressions {
      * Returns a chain of up to three operands as one expression that rounds where the separate operations would; or
      * {@code null} if they compute in several types, or have parameters for integers.
      */
-    static Fused of(Chain chain) {
+    static @Nullable Fused of(Chain chain) {
         int operands = chain.operands().size();
         String wide = Types.wide(chain.operands().getLast().dtype());
         List<String> values = new ArrayList<>(List.of("a", "b", "c").subList(0, Math.min(operands, MAX_OPERANDS)));

@@ -9,6 +9,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Elementwise;
 import dev.starling.tensor.spi.Chain;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * {@link Elementwise} operations: one source, specialised by the expression and the types. A result has the memory
@@ -35,7 +36,7 @@ public final class ElementwiseKernels {
      * @param width elements of a vector
      * @param flat whether all operands have one order without gaps
      */
-    private record ElementwiseKernel(String expression, DType a, DType b, DType c, DType result,
+    private record ElementwiseKernel(String expression, DType a, @Nullable DType b, @Nullable DType c, DType result,
             int parameters, int width, boolean flat) implements Kernel {
         @Override
         public KernelSource source() {
@@ -68,7 +69,7 @@ public final class ElementwiseKernels {
     }
 
     /** Returns a chain as one kernel, or {@code null} if it has none. */
-    public Chain.Kernel fuse(Chain chain) {
+    public Chain.@Nullable Kernel fuse(Chain chain) {
         ElementwiseExpressions.Fused fused = ElementwiseExpressions.of(chain);
         Spec result = chain.result();
         return fused == null ? null : operands -> {

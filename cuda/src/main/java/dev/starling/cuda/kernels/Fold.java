@@ -8,6 +8,7 @@ import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Axes;
 import java.util.function.UnaryOperator;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Reductions over dimensions of operands that have one shape; see fold.cuh. A line holds the elements of one result. If
@@ -112,7 +113,7 @@ final class Fold {
         return Answer.HANDLED;
     }
 
-    private Launch launch(Plan plan, String function, UnaryOperator<Launch> arguments, Tensor parts) {
+    private Launch launch(Plan plan, String function, UnaryOperator<Launch> arguments, @Nullable Tensor parts) {
         return arguments.apply(launcher.launch(new FoldKernel(problem, function, plan.group, plan.width)))
                 .tensor(parts);
     }

@@ -9,6 +9,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A kernel's arguments and its number of threads. Arguments are appended in the order of the kernel's parameters, each
@@ -22,11 +23,15 @@ final class Launch {
     private static final ThreadLocal<Launch> MINE = ThreadLocal.withInitial(Launch::new);
 
     private final MemorySegment arguments = Arena.ofAuto().allocate(MAX_BYTES, 16);
+    /** Set by {@link #of}. */
+    @SuppressWarnings("NullAway.Init")
     private Launcher launcher;
+    /** Set by {@link #of}. */
+    @SuppressWarnings("NullAway.Init")
     private Gpu.Function function;
     private int bytes;
     /** Launches to be queued together; {@code null} if each is queued immediately. */
-    private List<Prepared> deferred;
+    private @Nullable List<Prepared> deferred;
 
     private record Prepared(Launcher launcher, Gpu.Function function, Gpu.Grid grid, byte[] arguments) { }
 
@@ -69,7 +74,7 @@ final class Launch {
     }
 
     /** Appends a pointer to a tensor's first element, or a null pointer. */
-    Launch tensor(Tensor tensor) {
+    Launch tensor(@Nullable Tensor tensor) {
         return i64(tensor == null ? 0 : tensor.address());
     }
 

@@ -8,6 +8,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
 
 /** A device's kernels and the stream that all of its work is queued on. Safe for use by several threads. */
 public final class Launcher {
@@ -24,7 +25,7 @@ public final class Launcher {
     private final Faults faults;
     private final FillKernels fill = new FillKernels(this);
     /** Intercepts launches during a capture or a renewal, while no other thread may launch; else {@code null}. */
-    private volatile StreamRecording recording;
+    private volatile @Nullable StreamRecording recording;
 
     /** Makes a launcher whose kernels come from {@code compiler}. */
     public Launcher(Gpu gpu, KernelCompiler compiler) {
@@ -75,7 +76,7 @@ public final class Launcher {
     }
 
     /** Sets the recording that intercepts launches, or {@code null} for none. */
-    void record(StreamRecording next) {
+    void record(@Nullable StreamRecording next) {
         recording = next;
     }
 

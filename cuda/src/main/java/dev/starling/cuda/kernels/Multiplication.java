@@ -2,6 +2,7 @@ package dev.starling.cuda.kernels;
 
 import dev.starling.cuda.config.ProductEpilogue;
 import dev.starling.tensor.Tensor;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A matrix product with what the same kernel may compute beside it.
@@ -15,20 +16,20 @@ import dev.starling.tensor.Tensor;
  *     result; {@code null} for an epilogue without
  * @param y the dense result
  */
-public record Multiplication(Tensor a, Tensor b, boolean layer, Tensor bias, ProductEpilogue after, Tensor side,
-        Tensor y) {
+public record Multiplication(Tensor a, Tensor b, boolean layer, @Nullable Tensor bias, ProductEpilogue after,
+        @Nullable Tensor side, Tensor y) {
     /** Returns the product of two matrices, or of stacks of them, which broadcast. */
     static Multiplication of(Tensor a, Tensor b, Tensor y) {
         return new Multiplication(a, b, false, null, ProductEpilogue.NOTHING, null, y);
     }
 
     /** Returns a layer; {@code bias} may be {@code null}. */
-    static Multiplication ofLayer(Tensor x, Tensor weight, Tensor bias, Tensor y) {
+    static Multiplication ofLayer(Tensor x, Tensor weight, @Nullable Tensor bias, Tensor y) {
         return new Multiplication(x, weight, true, bias, ProductEpilogue.NOTHING, null, y);
     }
 
     /** Returns the same product with an epilogue. */
-    Multiplication with(ProductEpilogue epilogue, Tensor other) {
+    Multiplication with(ProductEpilogue epilogue, @Nullable Tensor other) {
         return new Multiplication(a, b, layer, bias, epilogue, other, y);
     }
 

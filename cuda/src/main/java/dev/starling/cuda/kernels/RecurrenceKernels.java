@@ -11,6 +11,8 @@ import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.op.Reduction;
 import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * {@link Recurrence} operations: one product of all steps with the input's weight, then for each step one product with
@@ -151,12 +153,13 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
     }
 
     /** Writes the first results, and the reserve unless it is {@code null}. */
-    private void forward(Layer layer, Tensor[] out, Tensor reserve) {
+    private void forward(Layer layer, @Nullable Tensor[] out, @Nullable Tensor reserve) {
         Recurrence.Operands<Tensor> in = layer.in;
-        Tensor h = out[1];
+        Tensor h = Objects.requireNonNull(out[1]);
         launcher.assign(h, in.h());
-        Tensor last = in.c() == null ? null : out[2];
-        Tensor c = in.c() == null ? null : state(in.c(), last);
+        Tensor cell = in.c();
+        Tensor last = cell == null ? null : out[2];
+        Tensor c = cell == null || last == null ? null : state(cell, last);
         if (layer.rows() > 0 && h.count() > 0) {
             long batch = in.h().size(0);
             long inputs = in.x().size(2);
@@ -173,7 +176,7 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
                 }
             }
         }
-        if (c != last) {
+        if (c != null && last != null && c != last) {
             launcher.assign(last, c);
             c.close();
         }
@@ -243,8 +246,8 @@ public final class RecurrenceKernels implements Kernels<Recurrence> {
         return copy;
     }
 
-    private void steps(Layer layer, Tensor[] all, Tensor carried, Tensor dc, Tensor slopes, Tensor recurrent,
-            Tensor before, Tensor flow) {
+    private void steps(Layer layer, Tensor[] all, Tensor carried, @Nullable Tensor dc, Tensor slopes,
+            Tensor recurrent, Tensor before, Tensor flow) {
         Recurrence.Operands<Tensor> in = layer.in;
         int states = in.c() == null ? 1 : 2;
         long batch = in.h().size(0);

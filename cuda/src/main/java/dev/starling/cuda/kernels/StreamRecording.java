@@ -7,7 +7,9 @@ import dev.starling.tensor.spi.Recording;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.function.IntConsumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Parts of a program as one CUDA graph. Launches are counted to know which kernels belong to which part. When a part's
@@ -20,7 +22,8 @@ public final class StreamRecording implements Recording {
     /** For each part the index of its first kernel, and at the end the number of all kernels. */
     private final int[] first;
     private final List<Runnable> releases = new ArrayList<>();
-    private Gpu.Graph graph;
+    /** {@code null} until the capture is complete. */
+    private Gpu.@Nullable Graph graph;
     private int next;
 
     private StreamRecording(Launcher launcher, Submissions submissions, int parts, IntConsumer part) {
@@ -129,7 +132,7 @@ public final class StreamRecording implements Recording {
 
     @Override
     public void run() {
-        submissions.queue("program", () -> graph.launch(launcher.stream()));
+        submissions.queue("program", () -> Objects.requireNonNull(graph).launch(launcher.stream()));
     }
 
     /** Closes the graph and releases what it used. */
@@ -137,7 +140,7 @@ public final class StreamRecording implements Recording {
     public void close() {
         submissions.exclusively("program", () -> {
             try {
-                graph.close();
+                Objects.requireNonNull(graph).close();
             } finally {
                 releases.forEach(Runnable::run);
             }

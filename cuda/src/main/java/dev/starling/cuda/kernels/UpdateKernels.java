@@ -10,6 +10,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * {@link Update} operations: one pass reads parameter, gradient and state and writes parameter and state, of many
@@ -91,7 +92,7 @@ public final class UpdateKernels {
      *
      * @param guard one floating-point number, which must be finite, or {@code null}
      */
-    public void run(Update[] ops, Tensor[][] operands, Tensor guard) {
+    public void run(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {
         // All memory is allocated and all kernels are loaded before anything is changed.
         Tensor[][] flat = new Tensor[ops.length][];
         try {
@@ -106,7 +107,7 @@ public final class UpdateKernels {
         }
     }
 
-    private void change(Update[] ops, Tensor[][] operands, Tensor[][] flat, Tensor guard) {
+    private void change(Update[] ops, Tensor[][] operands, Tensor[][] flat, @Nullable Tensor guard) {
         boolean[] done = new boolean[ops.length];
         for (int i = 0; i < ops.length; i++) {
             if (!done[i]) {
@@ -118,7 +119,7 @@ public final class UpdateKernels {
         }
     }
 
-    private void runEqual(int first, Update[] ops, Tensor[][] operands, boolean[] done, Tensor guard) {
+    private void runEqual(int first, Update[] ops, Tensor[][] operands, boolean[] done, @Nullable Tensor guard) {
         DType type = unit(ops[first], operands[first]);
         int arity = operands[first].length;
         Rule rule = Rule.of(ops[first], arity, type);
@@ -147,7 +148,7 @@ public final class UpdateKernels {
         return words ? DType.I32 : flat[0].dtype();
     }
 
-    private void launch(Rule rule, DType type, UpdateTable table, Tensor guard) {
+    private void launch(Rule rule, DType type, UpdateTable table, @Nullable Tensor guard) {
         if (table.blocks() > 0) {
             Launch launch = launcher.launch(new UpdateKernel(rule.source, table.operands(), rule.changed,
                     rule.parameters.length, type, table.capacity()));

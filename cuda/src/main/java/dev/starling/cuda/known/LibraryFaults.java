@@ -11,6 +11,7 @@ import dev.starling.cuda.known.LibraryFault.Remedy;
 import dev.starling.tensor.DType;
 import java.util.List;
 import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The known faults of NVIDIA's libraries in calls that Starling makes. Starling builds cuDNN's graphs directly, without
@@ -76,7 +77,7 @@ public final class LibraryFaults {
     }
 
     /** Returns the first fault with a remedy that affects a query to a version of a library, or {@code null}. */
-    public static LibraryFault find(Remedy remedy, Library library, long version, LibraryQuery query) {
+    public static @Nullable LibraryFault find(Remedy remedy, Library library, long version, LibraryQuery query) {
         for (LibraryFault fault : ALL) {
             if (fault.remedy() == remedy && fault.affects(library, version, query)) {
                 return fault;

@@ -6,6 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A map that keeps the values used most recently. It never creates values. After adding one, the caller calls
@@ -35,7 +36,7 @@ public final class LruMap<K, V> {
     }
 
     /** Returns a key's value, which counts as a use, or {@code null}. */
-    public V get(K key) {
+    public @Nullable V get(K key) {
         return values.get(key);
     }
 

@@ -15,7 +15,9 @@ public final class PinnedCopies {
     private final Gpu.Stream compute;
     private final Submissions submissions;
     /** Both streams are created at the first use. */
+    @SuppressWarnings("NullAway.Init")
     private Gpu.Stream down;
+    @SuppressWarnings("NullAway.Init")
     private Gpu.Stream up;
 
     /**

@@ -4,6 +4,8 @@ import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Working memory for library calls. A block serves one call and returns to the allocator. During a graph capture the
@@ -12,7 +14,7 @@ import java.util.List;
 public final class Workspaces {
     private final Allocator memory;
     /** Actions for the time when the graph being captured is closed; {@code null} outside a capture. */
-    private List<Runnable> kept;
+    private @Nullable List<Runnable> kept;
     private final List<Block> idle = new ArrayList<>();
 
     /** Makes workspaces of {@code memory}. */
@@ -32,7 +34,7 @@ public final class Workspaces {
 
     /** Registers an action that runs when the graph being captured is closed. */
     public void onGraphClose(Runnable action) {
-        kept.add(action);
+        Objects.requireNonNull(kept).add(action);
     }
 
     /** Ends a capture, if there is one, and returns the action that frees all that the graph keeps, to be run once. */

@@ -16,6 +16,7 @@ import dev.starling.tensor.spi.DeviceGroup;
 import java.lang.foreign.Arena;
 import java.util.List;
 import org.bytedeco.cuda.nccl.ncclUniqueId;
+import org.jspecify.annotations.Nullable;
 
 /** NVIDIA's NCCL, which sums over GPUs through their links, on a stream of its own beside a device's kernels. */
 public final class Nccl implements DeviceCollectives {
@@ -26,7 +27,7 @@ public final class Nccl implements DeviceCollectives {
     private final Gpu.Stream compute;
     private final Submissions submissions;
     /** The stream of sums, created at the first {@link #join}. */
-    private Gpu.Stream sums;
+    private Gpu.@Nullable Stream sums;
 
     private Nccl(Gpu gpu, Gpu.Stream compute, Submissions submissions) {
         this.gpu = gpu;
@@ -40,7 +41,7 @@ public final class Nccl implements DeviceCollectives {
      * @param compute the stream of the kernels
      * @param submissions the entry to the device
      */
-    public static DeviceCollectives open(Gpu gpu, Gpu.Stream compute, Submissions submissions) {
+    public static @Nullable DeviceCollectives open(Gpu gpu, Gpu.Stream compute, Submissions submissions) {
         System.Logger log = System.getLogger("dev.starling.cuda");
         try {
             int version = version();

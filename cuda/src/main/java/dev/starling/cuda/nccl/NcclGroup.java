@@ -35,6 +35,7 @@ import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.cuda.nccl.ncclComm;
 import org.bytedeco.cuda.nccl.ncclConfig_t;
 import org.bytedeco.cuda.nccl.ncclUniqueId;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A communicator in NCCL's nonblocking mode: calls return immediately and NCCL's own threads finish the work, so that
@@ -57,7 +58,7 @@ final class NcclGroup implements DeviceGroup {
     private final RawPointer memory = new RawPointer();
     /** Guards every call with {@code comm}, which is {@code null} after the group was left. */
     private final Object lock = new Object();
-    private ncclComm comm = new ncclComm();
+    private @Nullable ncclComm comm = new ncclComm();
     private boolean closed;
 
     /** Begins to join. */

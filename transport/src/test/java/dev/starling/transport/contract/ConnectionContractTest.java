@@ -21,7 +21,7 @@ import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What every transport does when peers connect, disconnect and fall silent. */
+/** What every transport does when peers connect and disconnect; see also {@link SilentPeersTest}. */
 @Timeout(60)
 @ParameterizedClass
 @MethodSource("dev.starling.transport.contract.Setting#all")
@@ -75,7 +75,7 @@ class ConnectionContractTest {
             int port = Integer.parseInt(address.replaceAll(".*\\D", ""));
             first.close();
             Endpoint toB = a.transport.connect(address, new byte[0]);
-            cluster.work(Duration.ofMillis(300));
+            cluster.work(Duration.ofMillis(100));
             assertThat(toB.state()).isEqualTo(Endpoint.State.CONNECTING);
             assertThat(toB.send(WORD, 0, 4)).isEqualTo(Endpoint.NOT_CONNECTED);
             Member b = cluster.member(c -> c.at("127.0.0.1", port));
@@ -176,39 +176,15 @@ class ConnectionContractTest {
     }
 
     @Test
-    void losesASilentPeerInTimeAndNoOther() {
-        // Work that one thread does for all members may pause for a while on a busy machine.
-        Duration timeout = setting.isSimulated() ? Duration.ofMillis(400) : Duration.ofSeconds(1);
-        try (Cluster cluster = new Cluster(setting)) {
-            Member a = cluster.member(c -> c.livenessTimeout(timeout));
-            Connection silent = cluster.connect(a, cluster.member(c -> c.livenessTimeout(timeout)));
-            Connection lively = cluster.connect(a, cluster.member(c -> c.livenessTimeout(timeout)));
-            cluster.work(timeout.plusMillis(100));
-            assertThat(silent.toB().isConnected()).as("heartbeats keep it").isTrue();
-            silent.b().driven = false;
-            long lastReceived = silent.toB().lastReceivedNs();
-            cluster.await(() -> !a.lost.isEmpty(), "the loss");
-            long after = a.transport.nanoTime() - silent.toB().lastReceivedNs();
-            assertThat(a.lost).containsExactly(silent.toB());
-            assertThat(silent.toB().lastReceivedNs()).isGreaterThanOrEqualTo(lastReceived);
-            assertThat(Duration.ofNanos(after)).isBetween(timeout, timeout.plus(setting.isSimulated()
-                    ? Duration.ofMillis(300) : Duration.ofSeconds(1)));
-            assertThat(silent.toB().reason()).contains(silent.b().transport.address()).containsPattern("\\d+ ms");
-            assertThat(a.transport.counters().lostPeers()).isEqualTo(1);
-            assertThat(lively.toB().isConnected()).isTrue();
-        }
-    }
-
-    @Test
     void endsAWaitAtItsDeadline() {
         try (Cluster cluster = new Cluster(setting)) {
             Transport a = cluster.member().transport;
             long begin = a.nanoTime();
-            assertThatThrownBy(() -> a.await(() -> false, Duration.ofMillis(200), "an event that never happens"))
+            assertThatThrownBy(() -> a.await(() -> false, Duration.ofMillis(50), "an event that never happens"))
                     .isInstanceOfSatisfying(TransportException.class, e -> assertThat(e.problem())
                             .isEqualTo(TransportException.Problem.TIMED_OUT))
-                    .hasMessageContaining("an event that never happens").hasMessageContaining("PT0.2S");
-            assertThat(a.nanoTime() - begin).isBetween(Duration.ofMillis(200).toNanos(),
+                    .hasMessageContaining("an event that never happens").hasMessageContaining("PT0.05S");
+            assertThat(a.nanoTime() - begin).isBetween(Duration.ofMillis(50).toNanos(),
                     Duration.ofSeconds(10).toNanos());
         }
     }
@@ -223,7 +199,7 @@ class ConnectionContractTest {
                 from.send(WORD, 0, 4);
             });
             assertThat(c.toB().send(WORD, 0, 4)).isEqualTo(Endpoint.OK);
-            assertThatThrownBy(() -> c.a().transport.await(() -> c.b().transport.doWork() < 0, Duration.ofMillis(200),
+            assertThatThrownBy(() -> c.a().transport.await(() -> c.b().transport.doWork() < 0, Duration.ofMillis(50),
                     "an event that never happens")).isInstanceOf(TransportException.class)
                     .hasMessageContaining("never happens");
         }

@@ -157,7 +157,7 @@ class SecurityContractTest {
             int messages = attack.hub.messages.size();
             recorded.stream().filter(f -> FrameForge.type(f) == FrameForge.HELLO).forEach(attack::inject);
             recorded.stream().filter(f -> FrameForge.type(f) != FrameForge.HELLO).forEach(attack::inject);
-            attack.cluster.work(Duration.ofMillis(300));
+            attack.cluster.work(Duration.ofMillis(100));
             assertThat(attack.hub.accepted).hasSize(1);
             assertThat(attack.hub.messages).hasSize(messages);
         }
