@@ -102,7 +102,12 @@ public final class Buckets implements AutoCloseable {
         plan = BucketPlan.of(entries, complete(new int[0], parameters.size()), limit);
         // The total size does not depend on the order of entries.
         reducer = memory.apply(plan.bytes());
-        prepare();
+        try {
+            prepare();
+        } catch (RuntimeException e) {
+            reducer.close();
+            throw e;
+        }
     }
 
     /**

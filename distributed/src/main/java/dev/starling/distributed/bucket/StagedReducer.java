@@ -80,7 +80,8 @@ final class StagedReducer extends DeviceBuckets {
 
     @Override
     public void close() {
-        if (Arrays.stream(works).anyMatch(work -> !work.isDone())) {
+        // A work is missing where preparing them has failed.
+        if (Arrays.stream(works).anyMatch(work -> work != null && !work.isDone())) {
             collectives.stop();
         }
         if (copies.awaitLast()) {

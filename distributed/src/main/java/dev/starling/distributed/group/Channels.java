@@ -1,5 +1,6 @@
 package dev.starling.distributed.group;
 
+import dev.starling.tensor.TensorException;
 import java.nio.ByteOrder;
 
 /**
@@ -19,8 +20,11 @@ public final class Channels {
     /** Collectives of sub-groups. */
     public static final int SUB_GROUPS = 2;
 
-    /** The first number that strategies use. */
+    /** The first number that strategies of this library use. */
     public static final int FIRST_OF_STRATEGIES = 3;
+
+    /** The first number that strategies of a user's own use. */
+    public static final int FIRST_OF_USERS = 8;
 
     /** Number of channels. */
     public static final int COUNT = 16;
@@ -29,4 +33,17 @@ public final class Channels {
     public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 
     private Channels() { }
+
+    /**
+     * Returns the number of a channel of a user's own.
+     *
+     * @param i from 0 to 7
+     */
+    public static int ofUser(int i) {
+        if (i < 0 || i >= COUNT - FIRST_OF_USERS) {
+            throw TensorException.argument("channels", "0 <= i < " + (COUNT - FIRST_OF_USERS) + " must hold, got " + i,
+                    "send several kinds of messages on one channel");
+        }
+        return FIRST_OF_USERS + i;
+    }
 }

@@ -1,8 +1,7 @@
-package dev.starling.distributed.schedule;
+package dev.starling.distributed.conformance;
 
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
-import dev.starling.distributed.schedule.Schedule.Outcome;
 import java.util.List;
 
 /**

@@ -1,4 +1,4 @@
-package dev.starling.distributed.schedule;
+package dev.starling.distributed.conformance;
 
 import java.util.Arrays;
 import java.util.List;

@@ -1,0 +1,55 @@
+package dev.starling.distributed.conformance;
+
+import dev.starling.distributed.View;
+import java.util.Map;
+import java.util.TreeMap;
+
+/** What happened to a process before or after a restart; {@code failure} is {@code null} if it finished. */
+final class Outcome {
+    /** Name of the process, followed by {@link Schedule#RESTARTED} if it was restarted. */
+    final String name;
+    final Map<Long, float[]> weightsByStep = new TreeMap<>();
+    /** When its first step was done. */
+    long firstStepNs = Long.MAX_VALUE;
+    RuntimeException failure;
+    /** The group's view at the time of the failure. */
+    View view;
+    boolean joined;
+    /** Whether its ranks shared batches when training started. */
+    boolean synchronous;
+    /** Whether training started. */
+    boolean started;
+    /** Whether it finished its run. */
+    boolean ended;
+    boolean crashed;
+    /** When the failure was thrown, and when the process ended, in nanoseconds of virtual time. */
+    long failedNs;
+    long endedNs = Long.MAX_VALUE;
+
+    Outcome(String name) {
+        this.name = name;
+    }
+
+    /** Returns whether the process was restarted after a crash. */
+    boolean isRestarted() {
+        return name.endsWith(Schedule.RESTARTED);
+    }
+
+    /** Returns the name of the process without the suffix of a restart. */
+    String process() {
+        return isRestarted() ? name.substring(0, name.length() - Schedule.RESTARTED.length()) : name;
+    }
+
+    /** Returns whether the process had crashed or failed by a time. */
+    boolean isLostBy(long nowNs) {
+        return !ended && endedNs <= nowNs;
+    }
+
+    void failed(RuntimeException e, long nowNs, View members) {
+        if (failure == null) {
+            failure = e;
+            failedNs = nowNs;
+            view = members;
+        }
+    }
+}
