@@ -22,6 +22,6 @@ void main() {
             DataLoader test = DataLoader.of(spirals(1000, random)).batchSize(1000).build()) {
         Trainer.of(model, Loss.crossEntropy(), Adam.over(model).rate(0.005).build())
                 .data(train).heldOut(test).metrics(Metric.accuracy()).epochs(15).build()
-                .run().epochs().forEach(epoch -> IO.println(epoch.heldOut()));
+                .run().epochs().forEach(IO::println);
     }
 }

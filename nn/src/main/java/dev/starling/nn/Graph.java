@@ -155,8 +155,12 @@ public final class Graph implements Layer {
             for (int k = 0; k < in.length; k++) {
                 in[k] = values[step.from()[k]];
             }
-            values[i + 1] = traced && step instanceof Applied applied ? applied.layer.apply(in[0])
-                    : step.compute().apply(in);
+            try {
+                values[i + 1] = traced && step instanceof Applied applied ? applied.layer.apply(in[0])
+                        : step.compute().apply(in);
+            } catch (TensorException e) {
+                throw LayerPath.within(this, step instanceof Applied applied ? LayerPath.within(applied.layer, e) : e);
+            }
         }
         return values[result];
     }
@@ -168,5 +172,10 @@ public final class Graph implements Layer {
                 visitor.layer(applied.name, applied.layer);
             }
         }
+    }
+
+    @Override
+    public String toString() {
+        return tree();
     }
 }

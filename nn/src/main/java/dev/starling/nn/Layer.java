@@ -3,6 +3,7 @@ package dev.starling.nn;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
 import java.util.Iterator;
 import java.util.Map;
@@ -38,10 +39,14 @@ public interface Layer extends AutoCloseable {
 
     /**
      * Computes the layer's result as part of a larger layer. Layers that contain others call this instead of
-     * {@link #forward}, so that {@link Summary} can observe each call.
+     * {@link #forward}, so that {@link Summary} can observe each call and errors name the layer's path.
      */
     default Tensor apply(Tensor x) {
-        return Trace.CURRENT.isBound() ? Trace.CURRENT.get().call(this, x) : forward(x);
+        try {
+            return Trace.CURRENT.isBound() ? Trace.CURRENT.get().call(this, x) : forward(x);
+        } catch (TensorException e) {
+            throw LayerPath.within(this, e);
+        }
     }
 
     /**
@@ -73,6 +78,24 @@ public interface Layer extends AutoCloseable {
     /** Returns the name of this layer in a {@link Summary}. */
     default String describe() {
         return getClass().isSynthetic() || getClass().isHidden() ? "Function" : getClass().getSimpleName();
+    }
+
+    /**
+     * Returns the settings of this layer as {@link #tree} shows them, for example {@code 784, 128}; of a record its
+     * components, otherwise by default none.
+     */
+    default String settings() {
+        if (!(this instanceof Record)) {
+            return "";
+        }
+        String text = toString();
+        int start = text.indexOf('[');
+        return start < 0 || !text.endsWith("]") ? "" : text.substring(start + 1, text.length() - 1);
+    }
+
+    /** Returns this layer and, indented below it, the layers that it contains, each with its name and settings. */
+    default String tree() {
+        return LayerTree.of(this);
     }
 
     /** Moves all parameters to a device. */

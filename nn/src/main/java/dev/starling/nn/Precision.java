@@ -127,7 +127,7 @@ public final class Precision {
         if (current() != this) {
             return run(() -> narrow(model, x));
         }
-        return model.forward(type != DType.F32 && x.dtype().isFloating() ? x.to(type) : x);
+        return model.apply(type != DType.F32 && x.dtype().isFloating() ? x.to(type) : x);
     }
 
     /** Returns the precision of this thread: f32 outside of {@link #run}. */

@@ -3,6 +3,7 @@ package dev.starling.nn;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,11 +16,15 @@ import java.util.List;
 public final class Sequential implements Layer {
     private final List<Layer> layers;
     private final Layer[] steps;
+    /** By step, the first layer that it computes. */
+    private final int[] firsts;
 
     private Sequential(List<Layer> layers) {
         this.layers = List.copyOf(layers);
         List<Layer> fused = new ArrayList<>();
+        firsts = new int[layers.size()];
         for (int i = 0; i < layers.size(); i++) {
+            firsts[fused.size()] = i;
             Epilogue next = i + 1 < layers.size() ? layers.get(i + 1).epilogue() : Epilogue.NONE;
             if (layers.get(i) instanceof Fusible first && next != Epilogue.NONE) {
                 fused.add(x -> first.forward(x, next));
@@ -59,20 +64,28 @@ public final class Sequential implements Layer {
             return computeAndFree(x);
         }
         Tensor y = x;
-        for (Layer step : steps) {
-            y = step.forward(y);
+        for (int i = 0; i < steps.length; i++) {
+            y = compute(i, y);
         }
         return y;
+    }
+
+    private Tensor compute(int step, Tensor x) {
+        try {
+            return steps[step].forward(x);
+        } catch (TensorException e) {
+            throw LayerPath.within(this, LayerPath.within(layers.get(firsts[step]), e));
+        }
     }
 
     private Tensor computeAndFree(Tensor x) {
         Tensor y = x;
         boolean freeable = false;
-        for (Layer step : steps) {
+        for (int i = 0; i < steps.length; i++) {
             Tensor next;
             boolean owned;
             try (Scope scope = Scope.open("layer")) {
-                next = step.forward(y);
+                next = compute(i, y);
                 owned = scope.owns(next);
                 scope.keep(next);
             }
@@ -92,5 +105,10 @@ public final class Sequential implements Layer {
         for (int i = 0; i < layers.size(); i++) {
             visitor.layer(Integer.toString(i), layers.get(i));
         }
+    }
+
+    @Override
+    public String toString() {
+        return tree();
     }
 }

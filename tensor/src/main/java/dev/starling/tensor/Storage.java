@@ -111,6 +111,19 @@ public final class Storage {
         borrow(from.storage(), from.address());
     }
 
+    /**
+     * Ends a loan: the tensor that {@link #lend} returned for this storage, and all its views, are closed from now on.
+     *
+     * @param by what ended it, for messages
+     */
+    public void revoke(String by) {
+        if (lender == null) {
+            throw TensorException.argument("revoke", "the memory was not lent", "call Tensor.close()");
+        }
+        block = null;
+        closedBy = by;
+    }
+
     private void borrow(Storage from, long address) {
         lender = from;
         closedBy = "its lender";
@@ -193,6 +206,11 @@ public final class Storage {
         } else if (allocator != null && block != null && backstop == null) {
             backstop = new Backstop(this, allocator, block);
         }
+    }
+
+    /** Returns what a caller can do about memory that was closed too early. */
+    String remedyOfClosed() {
+        return lender == null ? "move it out with Scope.keep before its scope closes" : "copy() it while it is open";
     }
 
     /** Returns the address of the memory, which must be open. */

@@ -311,7 +311,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     private TensorException closed(String op) {
         return new TensorException(TensorException.Problem.CLOSED, op, List.of(spec),
                 "tensor " + (name == null ? "#" + id : name) + " was closed by " + storage.closedBy,
-                "move it out with Scope.keep before its scope closes");
+                storage.remedyOfClosed());
     }
 
     // ---- properties ----

@@ -2,6 +2,8 @@ package dev.starling.tensor;
 
 import dev.starling.errors.StarlingException;
 import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A request that an operation cannot fulfil. Names the operation, its requirement, the actual operands and a remedy.
@@ -38,6 +40,9 @@ public final class TensorException extends StarlingException {
     private final transient List<Spec> operands;
     private final String relation;
     private final String remedy;
+    private String path = "";
+    private String innermost = "";
+    private transient @Nullable Object part;
 
     /**
      * Makes an exception.
@@ -57,6 +62,38 @@ public final class TensorException extends StarlingException {
     /** Makes an exception about an argument that is not a tensor. */
     public static TensorException argument(String op, String relation, String remedy) {
         return new TensorException(Problem.ARGUMENT, op, List.of(), relation, remedy);
+    }
+
+    /**
+     * Records that this exception passes through a part of a program, such as a layer of a model, on its way outwards.
+     *
+     * @param outer the part
+     * @param name of the part that this exception passed through before, inside {@code outer}; empty if there is none,
+     *     or if {@code outer} has no name for it
+     * @param description of {@code outer}, which messages show if it is the innermost part
+     * @return this exception
+     */
+    public TensorException passing(Object outer, String name, String description) {
+        innermost = part == null ? description : innermost;
+        part = outer;
+        path = name.isEmpty() ? path : path.isEmpty() ? name : name + "." + path;
+        return this;
+    }
+
+    /** Returns the outermost part of a program that this exception has passed through, or {@code null}. */
+    public @Nullable Object part() {
+        return part;
+    }
+
+    /** Returns the path of the layer in which this occurred, for example {@code 3.body.0}; empty if not known. */
+    public String path() {
+        return path;
+    }
+
+    @Override
+    public String getMessage() {
+        String message = Objects.requireNonNull(super.getMessage());
+        return path.isEmpty() ? message : "layer " + path + ", " + innermost + ": " + message;
     }
 
     /** Returns the kind of problem. */

@@ -21,6 +21,8 @@ final class StagedReducer extends DeviceBuckets {
     private final Collectives collectives;
     private final SymmetricBuffer buffer;
     private final DeviceCopies copies;
+    /** Set by {@link #prepare}. */
+    @SuppressWarnings("NullAway.Init")
     private BucketPlan plan;
     private PinnedMemory.Part[] parts = {};
     private Work[] works = {};

@@ -37,8 +37,9 @@ final class Invariants {
     /** Checks that the message of each failed process names a process and a cause. */
     static void requireExplained(Schedule schedule) {
         for (Outcome outcome : schedule.outcomes().values()) {
-            if (outcome.failure != null) {
-                String message = String.valueOf(outcome.failure.getMessage());
+            RuntimeException failure = outcome.failure;
+            if (failure != null) {
+                String message = String.valueOf(failure.getMessage());
                 require(SUBJECT.matcher(message).find() && CAUSE.matcher(message).find(), () -> outcome.name
                         + " must name a process and a cause, but says: " + message + schedule.describe());
             }
@@ -76,7 +77,7 @@ final class Invariants {
         for (Outcome outcome : schedule.outcomes().values()) {
             if (outcome.failure instanceof PeerLostException e) {
                 ReportedLoss report = ReportedLoss.of(schedule, outcome, e);
-                boolean timedOut = e.getMessage().contains("did not return within");
+                boolean timedOut = String.valueOf(e.getMessage()).contains("did not return within");
                 Duration limit = (timedOut ? Schedule.TIMEOUT : Duration.ZERO).plus(DETECTION);
                 require(report.explained(), () -> outcome.name + " reports " + report.process()
                         + " as lost, but no fault had affected it by " + Duration.ofNanos(outcome.failedNs)

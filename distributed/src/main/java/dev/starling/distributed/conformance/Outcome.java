@@ -1,8 +1,10 @@
 package dev.starling.distributed.conformance;
 
 import dev.starling.distributed.View;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import org.jspecify.annotations.Nullable;
 
 /** What happened to a process before or after a restart; {@code failure} is {@code null} if it finished. */
 final class Outcome {
@@ -11,9 +13,9 @@ final class Outcome {
     final Map<Long, float[]> weightsByStep = new TreeMap<>();
     /** When its first step was done. */
     long firstStepNs = Long.MAX_VALUE;
-    RuntimeException failure;
+    @Nullable RuntimeException failure;
     /** The group's view at the time of the failure. */
-    View view;
+    View view = new View(0, List.of());
     boolean joined;
     /** Whether its ranks shared batches when training started. */
     boolean synchronous;

@@ -40,7 +40,7 @@ record ReportedLoss(String process, boolean explained, long sinceNs) {
     private static String name(Outcome reporter, PeerLostException loss) {
         List<Member> members = reporter.view.members();
         return loss.rank() < 0 ? ExpectedEffects.COORDINATOR
-                : members.isEmpty() || loss.getMessage().contains("it is server")
+                : members.isEmpty() || String.valueOf(loss.getMessage()).contains("it is server")
                         ? "rank" + loss.rank() : members.get(loss.rank()).host();
     }
 }

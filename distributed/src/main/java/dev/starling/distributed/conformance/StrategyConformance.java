@@ -10,6 +10,7 @@ import dev.starling.transport.simulated.SimulationException;
 import java.util.EnumSet;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.atomic.LongAdder;
@@ -183,7 +184,7 @@ public final class StrategyConformance {
         Invariants.require(weights.keySet().equals(expected.keySet()), () -> name + " took the steps "
                 + weights.keySet() + ", one process " + expected.keySet());
         expected.forEach((step, all) -> {
-            float[] own = weights.get(step);
+            float[] own = Objects.requireNonNull(weights.get(step));
             for (int i = 0; i < all.length; i++) {
                 double difference = Math.abs(own[i] - all[i]);
                 int index = i;

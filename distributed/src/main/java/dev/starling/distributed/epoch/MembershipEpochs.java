@@ -41,6 +41,8 @@ public final class MembershipEpochs {
     private final boolean elastic;
     private final Consumer<Collectives> begin;
     private final Runnable end;
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
     private TrainingState state;
     private int rank;
     private int world;

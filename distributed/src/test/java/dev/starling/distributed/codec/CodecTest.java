@@ -183,7 +183,7 @@ class CodecTest {
 
     @Test
     void topKOfAllElementsIsTheSum() {
-        for (int seed = 0; seed < 20; seed++) {
+        for (int seed = 0; seed < 8; seed++) {
             List<long[]> shapes = shapes(new Random(seed));
             Source source = sparse(seed);
             List<Result> results = run(new TopK(1), shapes, 2, source);
@@ -220,7 +220,7 @@ class CodecTest {
 
     @Test
     void topKLosesNothing() {
-        for (int seed = 0; seed < 20; seed++) {
+        for (int seed = 0; seed < 8; seed++) {
             List<long[]> shapes = shapes(new Random(seed));
             List<Result> results = run(new TopK(0.1), shapes, 6, sparse(seed));
             assertSameBits(results);
@@ -287,7 +287,7 @@ class CodecTest {
 
     @Test
     void powerSgdLosesNothing() {
-        for (int seed = 0; seed < 20; seed++) {
+        for (int seed = 0; seed < 8; seed++) {
             List<long[]> shapes = shapes(new Random(seed));
             List<Result> results = run(new PowerSgd(1 + seed % 3, seed), shapes, 6, sparse(seed));
             assertSameBits(results);

@@ -154,7 +154,7 @@ class StrategyConformanceTest {
 
     @Test
     void findsAStrategyThatIsNotElastic() {
-        assertThatThrownBy(() -> run(StrategyConformance.of(Defective::new).elastic(), 30))
+        assertThatThrownBy(() -> run(StrategyConformance.of(Defective::new).elastic(), 8))
                 .isInstanceOf(AssertionError.class).hasMessageContaining("must finish");
     }
 

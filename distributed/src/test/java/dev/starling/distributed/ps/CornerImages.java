@@ -61,7 +61,7 @@ record CornerImages(int size) implements Dataset {
 
     record Outcome(Map<String, float[]> weights, History history) {
         double accuracy() {
-            return history.last().heldOut().metric("accuracy");
+            return history.last().heldOut().orElseThrow().metric("accuracy");
         }
     }
 

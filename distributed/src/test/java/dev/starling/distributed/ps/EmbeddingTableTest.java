@@ -138,8 +138,8 @@ class EmbeddingTableTest {
                 assertThat(run.outcome.classifier().get(i)).containsExactly(alone.outcome.classifier().get(i),
                         within(tolerance));
             }
-            assertThat(run.outcome.history().last().heldOut().loss())
-                    .isCloseTo(alone.outcome.history().last().heldOut().loss(), within(1e-4));
+            assertThat(run.outcome.history().last().heldOut().orElseThrow().loss())
+                    .isCloseTo(alone.outcome.history().last().heldOut().orElseThrow().loss(), within(1e-4));
         }
         assertThat(first.after).as("it learned").isNotEqualTo(first.before);
         for (float x : first.before) {
@@ -173,7 +173,8 @@ class EmbeddingTableTest {
         List<Run> runs = train(2, 2, bound < 0 ? new Consistency.Asynchronous() : new Consistency.Stale(bound),
                 new PreferencePairs(4000, 40, 60, 1), m -> Adam.over(m).rate(0.02).build(), 6, 1);
         // A quarter of the pairs has the label 1.
-        assertThat(runs.getFirst().outcome.history().last().heldOut().metric("accuracy")).isGreaterThan(0.93);
+        assertThat(runs.getFirst().outcome.history().last().heldOut().orElseThrow().metric("accuracy"))
+                .isGreaterThan(0.93);
     }
 
     @Test

@@ -46,7 +46,7 @@ class CompressedRingTest {
         for (Outcome each : all) {
             assertClose(each, all.getFirst(), 0);
         }
-        assertThat(all.getFirst().history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
+        assertThat(all.getFirst().history().last().heldOut().orElseThrow().metric("accuracy")).isGreaterThan(0.9);
     }
 
     private static Outcome train(RingAllReduce.Builder ring, Consumer<Trainer.Builder> more) {

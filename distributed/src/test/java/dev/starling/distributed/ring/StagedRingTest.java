@@ -120,7 +120,7 @@ class StagedRingTest {
             }
         });
         assertClose(all.get(1), all.get(0), 0);
-        assertThat(all.get(0).history().last().heldOut().metric("accuracy")).isGreaterThan(0.9);
+        assertThat(all.get(0).history().last().heldOut().orElseThrow().metric("accuracy")).isGreaterThan(0.9);
         assertThat(all.get(2)).isNull();
     }
 

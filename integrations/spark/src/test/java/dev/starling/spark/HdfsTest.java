@@ -78,7 +78,7 @@ class HdfsTest {
                 .listeners(killed).pauses(pauses::add).fit(points);
         EpochReport last = trained.epochs().getLast();
         assertThat(killed.step()).isGreaterThanOrEqualTo(1000);
-        assertThat(last.epoch()).isEqualTo(epochs - 1);
+        assertThat(last.epoch()).isEqualTo(epochs);
         assertThat(last.step()).isEqualTo(epochs * 50L);
         assertThat(last.training().examples()).isEqualTo(800);
         assertThat(pauses).singleElement().satisfies(pause -> {

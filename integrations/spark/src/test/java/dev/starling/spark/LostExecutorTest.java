@@ -54,7 +54,7 @@ class LostExecutorTest {
         assertThat(killed.step()).isGreaterThanOrEqualTo(1000);
         assertThat(SparkTrainerTest.accuracy(trained, points)).isGreaterThan(0.9);
         EpochReport last = trained.epochs().getLast();
-        assertThat(last.epoch()).isEqualTo(epochs - 1);
+        assertThat(last.epoch()).isEqualTo(epochs);
         // The first row, the numbers of rows, and the training: none of these jobs twice.
         assertThat(jobs).hasSize(3);
         assertThat(pauses).extracting(Pause::workers).containsExactly(1, 2);

@@ -15,7 +15,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * Prepares batches ahead of their use. Worker threads decode and augment examples into the slots of an LMAX Disruptor
  * ring. The order of batches depends only on the seed and the epoch, not on the number of workers. In the steady state
- * no memory is allocated for data, and idle workers sleep.
+ * no memory is allocated for data, and idle workers sleep. The tensors of a batch are closed when the next batch is
+ * requested.
  *
  * <pre>{@code
  * try (DataLoader loader = DataLoader.of(images).batchSize(64).workers(2).shuffle().build()) {
@@ -29,7 +30,7 @@ public final class DataLoader implements AutoCloseable {
     private static final long CLOSE_TIMEOUT_MS = 10_000;
 
     private final DataLoaderConfig config;
-    private final RingBuffer<Batch> ring;
+    private final RingBuffer<BatchSlot> ring;
     private final SequenceBarrier filled;
     private final SequenceBarrier published;
     private final Thread[] threads;
@@ -40,13 +41,15 @@ public final class DataLoader implements AutoCloseable {
     private Device device = Device.cpu();
     private EpochPlan plan;
     private @Nullable Epoch current;
+    /** The batch that the reader has, or {@code null}. */
+    private @Nullable Batch lent;
     private boolean closed;
 
     private DataLoader(DataLoaderConfig config) {
         this.config = config;
         plan = EpochPlan.of(0, config, share);
         ParkingWaitStrategy waiting = new ParkingWaitStrategy(config.deadline().toNanos());
-        ring = RingBuffer.createMultiProducer(() -> new Batch(config.dataset().fields()),
+        ring = RingBuffer.createMultiProducer(() -> new BatchSlot(config.dataset().fields()),
                 config.workers() == 0 ? 1 : config.prefetch(), waiting);
         ring.addGatingSequences(read);
         published = ring.newBarrier();
@@ -134,7 +137,10 @@ public final class DataLoader implements AutoCloseable {
         return config.seed();
     }
 
-    /** Starts a pass over the data and ends the one in progress. */
+    /**
+     * Starts a pass over the data and ends the one in progress. The index of the first epoch is 0; messages count from
+     * 1.
+     */
     public Iterable<Batch> epoch(int epoch) {
         return epoch(epoch, 0);
     }
@@ -158,6 +164,7 @@ public final class DataLoader implements AutoCloseable {
 
     /** Waits until no worker writes into a slot, then releases all slots. */
     private void discard() {
+        revoke();
         if (current != null) {
             long last = ring.getCursor();
             if (config.workers() > 0) {
@@ -166,6 +173,14 @@ public final class DataLoader implements AutoCloseable {
             read.set(last);
             current.next = current.plan.batches();
             current.toPublish = current.plan.batches();
+        }
+    }
+
+    /** Closes the tensors of the batch that the reader has. */
+    private void revoke() {
+        if (lent != null) {
+            lent.revoke();
+            lent = null;
         }
     }
 
@@ -184,8 +199,8 @@ public final class DataLoader implements AutoCloseable {
     }
 
     /**
-     * Stops the workers and waits for them. Batches that were already returned stay readable as long as they are
-     * referenced, unless they were delivered to a device whose memory the host cannot access.
+     * Stops the workers and waits for them. The batch that was returned last stays readable as long as it is
+     * referenced, unless it was delivered to a device whose memory the host cannot access.
      */
     @Override
     public void close() {
@@ -235,22 +250,23 @@ public final class DataLoader implements AutoCloseable {
             if (!hasNext()) {
                 throw new NoSuchElementException("the epoch is over");
             }
+            revoke();
             // All published batches before next have been read.
             long sequence = ring.getCursor() + 1 - (toPublish - next);
             read.set(sequence - 1);
             publishAhead();
-            Batch batch = ring.get(sequence);
+            BatchSlot batch = ring.get(sequence);
             if (config.workers() == 0) {
                 LoaderWorker.fill(config.dataset(), batch, own);
             } else {
-                await(sequence, "batch " + next + " of epoch " + plan.epoch());
+                await(sequence, "batch " + (next + 1) + " of epoch " + (plan.epoch() + 1));
             }
             next++;
             if (batch.failure != null) {
                 throw batch.failure;
             }
-            batch.receive();
-            return batch;
+            lent = batch.lend();
+            return lent;
         }
 
         private void publishAhead() {

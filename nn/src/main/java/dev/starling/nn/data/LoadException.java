@@ -16,13 +16,18 @@ public final class LoadException extends StarlingException {
         this.index = index;
     }
 
-    static LoadException ofExample(int index, int epoch, Throwable cause) {
-        return new LoadException("example " + index + " in epoch " + epoch + " cannot be read: " + cause
-                + "; repair the example or remove it from the data set", index, cause);
+    static LoadException ofExample(int index, int size, int epoch, Throwable cause) {
+        String remedy = cause instanceof IndexOutOfBoundsException
+                ? "this index is one of the data set's, whose size() is " + size
+                + ": the error is in Dataset.write, for example in its size or in an array of another length"
+                : "repair the example or remove it from the data set";
+        return new LoadException("Dataset.write failed for example " + index + " in epoch " + (epoch + 1) + ": " + cause
+                + "; " + remedy, index, cause);
     }
 
     static LoadException ofUpload(int batch, int epoch, Throwable cause) {
-        return new LoadException("batch " + batch + " of epoch " + epoch + " cannot be uploaded: " + cause, -1, cause);
+        return new LoadException("batch " + (batch + 1) + " of epoch " + (epoch + 1) + " cannot be uploaded: " + cause,
+                -1, cause);
     }
 
     static LoadException ofClosed(@Nullable Throwable cause) {

@@ -10,7 +10,7 @@ import com.lmax.disruptor.TimeoutException;
 final class LoaderWorker implements Runnable {
     private final Dataset dataset;
     private final Example example;
-    private final RingBuffer<Batch> ring;
+    private final RingBuffer<BatchSlot> ring;
     private final SequenceBarrier published;
     private final ParkingWaitStrategy waiting;
     private final int number;
@@ -18,7 +18,7 @@ final class LoaderWorker implements Runnable {
     /** The sequence up to which this worker is done. It counts the batches of other workers as done. */
     final Sequence done = new Sequence();
 
-    LoaderWorker(DataLoaderConfig config, RingBuffer<Batch> ring, SequenceBarrier published,
+    LoaderWorker(DataLoaderConfig config, RingBuffer<BatchSlot> ring, SequenceBarrier published,
             ParkingWaitStrategy waiting, int number) {
         this.dataset = config.dataset();
         this.example = new Example(config.dataset().fields(), config.seed());
@@ -51,14 +51,14 @@ final class LoaderWorker implements Runnable {
     }
 
     /** Fills a batch and starts its upload. A failure is stored in the batch for its reader. */
-    static void fill(Dataset dataset, Batch batch, Example example) {
+    static void fill(Dataset dataset, BatchSlot batch, Example example) {
         for (int i = 0; i < batch.size(); i++) {
             int index = batch.index(i);
             example.moveTo(batch, i);
             try {
                 dataset.write(index, example);
             } catch (Throwable e) {
-                batch.failure = LoadException.ofExample(index, batch.epoch(), e);
+                batch.failure = LoadException.ofExample(index, dataset.size(), batch.epoch(), e);
                 return;
             }
         }

@@ -23,6 +23,10 @@ public final class TensorDataset implements Dataset {
      * @param tensors {@code [N, ..]} each, contiguous and on the host
      */
     public static TensorDataset of(Tensor... tensors) {
+        if (tensors.length == 0) {
+            throw TensorException.argument("dataset", "needs at least one tensor, got none",
+                    "pass the inputs and the targets");
+        }
         for (Tensor t : tensors) {
             if (t.rank() == 0 || t.size(0) != tensors[0].size(0) || !t.isContiguous()) {
                 throw new TensorException(TensorException.Problem.SHAPE, "dataset",

@@ -121,4 +121,9 @@ public final class DeepBeliefNetwork implements Layer {
             visitor.layer("machine" + i, machines.get(i));
         }
     }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

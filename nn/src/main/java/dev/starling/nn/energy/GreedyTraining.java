@@ -147,7 +147,7 @@ public final class GreedyTraining implements Layer, TrainingListener {
 
     @Override
     public void epochStarted(Progress progress) {
-        stage = stageOf(progress.epoch());
+        stage = stageOf(progress.epoch() - 1);
     }
 
     @Override

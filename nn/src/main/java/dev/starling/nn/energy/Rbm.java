@@ -121,4 +121,9 @@ public final class Rbm implements Layer {
         visitor.parameter("visible_bias", visibleBias);
         visitor.parameter("hidden_bias", hiddenBias);
     }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

@@ -10,6 +10,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Update;
+import java.util.List;
 
 /**
  * Batch normalisation of channels, {@code [N, C, ..]}. In training it uses the statistics of the batch and updates
@@ -59,6 +60,13 @@ public final class BatchNorm implements Fusible {
 
     @Override
     public Tensor forward(Tensor x, Epilogue epilogue) {
+        long channels = weight.shape().dim(0);
+        if (x.rank() < 2 || x.size(1) != channels) {
+            throw new TensorException(TensorException.Problem.SHAPE, "batchNorm", List.of(x.spec()), "x must be [N, "
+                    + channels + ", ..], with the channels of the layer in dimension 1", x.rank() > 1
+                    && x.size(-1) == channels ? "the channels seem to be in the last dimension: movedim(-1, 1) puts "
+                    + "them second" : "build the layer for the number of channels of x");
+        }
         if (Mode.isTraining()) {
             boolean fused = epilogue != Epilogue.GELU;
             Norms.Batch batch = Norms.batchNorm(x, weight.master(), bias.master(), epsilon,
@@ -83,5 +91,15 @@ public final class BatchNorm implements Fusible {
         visitor.parameter("bias", bias);
         visitor.parameter("running_mean", runningMean);
         visitor.parameter("running_var", runningVariance);
+    }
+
+    @Override
+    public String settings() {
+        return weight.shape().dim(0) + ", epsilon=" + epsilon + ", momentum=" + momentum;
+    }
+
+    @Override
+    public String toString() {
+        return tree();
     }
 }

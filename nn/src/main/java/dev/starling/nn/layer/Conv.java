@@ -65,6 +65,16 @@ public final class Conv implements Fusible {
     }
 
     @Override
+    public String settings() {
+        return ConvSettings.of(weight.shape(), geometry, outputPadding, bias != null);
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
+
+    @Override
     public String describe() {
         return (outputPadding == null ? "Conv" : "ConvTranspose") + geometry.rank() + "d";
     }

@@ -39,4 +39,14 @@ public final class Embedding implements Layer {
     public void visit(Visitor visitor) {
         visitor.parameter("weight", weight);
     }
+
+    @Override
+    public String settings() {
+        return weight.shape().dim(0) + ", " + weight.shape().dim(1);
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

@@ -37,4 +37,14 @@ public final class GroupNorm implements Layer {
         visitor.parameter("weight", weight);
         visitor.parameter("bias", bias);
     }
+
+    @Override
+    public String settings() {
+        return groups + ", " + weight.shape().dim(0);
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

@@ -39,4 +39,14 @@ public final class LayerNorm implements Layer {
         visitor.parameter("weight", weight);
         visitor.parameter("bias", bias);
     }
+
+    @Override
+    public String settings() {
+        return weight.shape() + ", epsilon=" + epsilon;
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

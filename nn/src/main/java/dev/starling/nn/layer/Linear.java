@@ -58,4 +58,14 @@ public final class Linear implements Fusible {
             visitor.parameter("bias", bias);
         }
     }
+
+    @Override
+    public String settings() {
+        return weight.shape().dim(1) + ", " + weight.shape().dim(0) + (bias == null ? ", bias=false" : "");
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

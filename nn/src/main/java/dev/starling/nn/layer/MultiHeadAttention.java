@@ -78,4 +78,14 @@ public final class MultiHeadAttention implements Layer {
         visitor.layer("project", project);
         visitor.layer("out", out);
     }
+
+    @Override
+    public String settings() {
+        return "heads=" + heads + (causal ? ", causal" : "") + (dropout > 0 ? ", dropout=" + dropout : "");
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

@@ -188,6 +188,18 @@ public final class Recurrent implements Layer {
     }
 
     @Override
+    public String settings() {
+        return in + ", " + units + (layers > 1 ? ", layers=" + layers : "") + (directions > 1 ? ", bidirectional" : "")
+                + (dropout > 0 ? ", dropout=" + dropout : "") + (timeFirst ? ", timeFirst" : "")
+                + (last ? ", last" : "");
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
+
+    @Override
     public String describe() {
         return cell == Cell.LSTM ? "Lstm" : cell == Cell.GRU ? "Gru" : "Rnn";
     }

@@ -36,4 +36,9 @@ public final class Residual implements Layer {
             visitor.layer("shortcut", shortcut);
         }
     }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

@@ -31,4 +31,14 @@ public final class RmsNorm implements Layer {
     public void visit(Visitor visitor) {
         visitor.parameter("weight", weight);
     }
+
+    @Override
+    public String settings() {
+        return weight.shape() + ", epsilon=" + epsilon;
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

@@ -3,6 +3,7 @@ package dev.starling.nn.loss;
 import dev.starling.tensor.Losses;
 import dev.starling.tensor.Losses.Reduce;
 import dev.starling.tensor.Tensor;
+import java.util.OptionalInt;
 
 /** The difference between a model's result and its target. See {@link Losses} for formulas and papers. */
 @FunctionalInterface
@@ -16,33 +17,50 @@ public interface Loss {
     }
 
     /**
-     * Returns the loss of {@code softmax(logits [N, C, *d])} and classes {@code [N, *d]} or probabilities
-     * {@code [N, C, *d]}.
+     * Returns whether the loss itself computes the softmax or sigmoid of a result, so that a model must not end in one.
      */
-    static Loss crossEntropy() {
+    default boolean expectsLogits() {
+        return false;
+    }
+
+    /**
+     * Returns the dimension of the classes, which the logits have and the targets have not: dimension 1 for logits
+     * {@code [N, C, *d]} and targets {@code [N, *d]}, the last one for logits {@code [N, *d, C]}.
+     *
+     * @throws dev.starling.tensor.TensorException if the targets are no integers, if no dimension fits, or if both fit
+     */
+    static int classAxis(Tensor logits, Tensor target) {
+        return ClassAxis.of("classes", logits, target);
+    }
+
+    /**
+     * Returns the loss of {@code softmax(logits)} and classes or probabilities. Class indices are integers; see
+     * {@link #classAxis} for the shapes. Probabilities have the shape of the logits, {@code [N, C, *d]}.
+     */
+    static CrossEntropyLoss crossEntropy() {
         return crossEntropy(0);
     }
 
     /** As {@link #crossEntropy()}, with a share of the target distributed evenly over all classes. */
-    static Loss crossEntropy(double smoothing) {
+    static CrossEntropyLoss crossEntropy(double smoothing) {
         return crossEntropy(smoothing, Losses.NONE_IGNORED);
     }
 
     /** As {@link #crossEntropy(double)}, ignoring targets of one class, for example -100. */
-    static Loss crossEntropy(double smoothing, long ignored) {
-        return new CrossEntropyLoss(smoothing, ignored, false);
+    static CrossEntropyLoss crossEntropy(double smoothing, long ignored) {
+        return new CrossEntropyLoss(smoothing, ignored, OptionalInt.empty());
     }
 
     /**
      * As {@link #crossEntropy()}, with the classes in the last dimension: logits {@code [*d, C]}, classes {@code [*d]}.
      */
-    static Loss crossEntropyOfLast() {
-        return new CrossEntropyLoss(0, Losses.NONE_IGNORED, true);
+    static CrossEntropyLoss crossEntropyOfLast() {
+        return crossEntropy().classesIn(-1);
     }
 
     /** Returns the mean cross-entropy of {@code sigmoid(logits)} and probabilities of the same shape. */
-    static Loss binaryCrossEntropy() {
-        return (logits, target) -> Losses.binaryCrossEntropyWithLogits(logits, target, Reduce.MEAN);
+    static BinaryCrossEntropyLoss binaryCrossEntropy() {
+        return new BinaryCrossEntropyLoss();
     }
 
     /** Returns the mean squared error of results and targets of one shape. */

@@ -105,4 +105,9 @@ public final class Gpt2 implements Layer {
         visitor.layer("blocks", blocks);
         visitor.layer("norm", norm);
     }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
 }

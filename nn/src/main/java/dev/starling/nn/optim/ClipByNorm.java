@@ -44,6 +44,11 @@ public final class ClipByNorm implements Optimizer {
     }
 
     @Override
+    public String toString() {
+        return inner + ", norm of the gradients at most " + bound;
+    }
+
+    @Override
     public void step(@Nullable Tensor guard, Tensor[] gradients) {
         unchecked = null;
         try (Scope scope = Scope.open("clip")) {

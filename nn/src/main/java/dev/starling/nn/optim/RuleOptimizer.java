@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
@@ -73,6 +74,14 @@ final class RuleOptimizer implements Optimizer {
             state.put(paths.get(i) + "." + name, added[i]);
         }
         stateTensors.add(added);
+    }
+
+    /** Returns for example {@code Sgd[momentum=0.9, ..], rate constant 0.1, 4 parameters with 101,770 weights}. */
+    @Override
+    public String toString() {
+        long weights = parameters.stream().mapToLong(p -> p.shape().count()).sum();
+        return rules[0] + ", rate " + schedule + String.format(Locale.ROOT, ", %d parameters with %,d weights",
+                parameters.size(), weights) + (steps > 0 ? ", after " + steps + " steps" : "");
     }
 
     @Override

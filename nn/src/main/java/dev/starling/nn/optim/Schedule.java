@@ -14,19 +14,21 @@ public interface Schedule {
     /** A constant rate. */
     static Schedule constant(double rate) {
         require(rate >= 0 && rate < Double.POSITIVE_INFINITY, "rate must be >= 0 and finite, got " + rate);
-        return steps -> rate;
+        return new NamedSchedule("constant " + rate, steps -> rate);
     }
 
     /** Multiplies the rate by {@code factor} after every {@code every} steps. */
     static Schedule decay(double rate, long every, double factor) {
         require(every > 0, "every must be > 0, got " + every);
-        return steps -> rate * StrictMath.pow(factor, steps / every);
+        return new NamedSchedule("decay of " + rate + " by " + factor + " every " + every + " steps",
+                steps -> rate * StrictMath.pow(factor, steps / every));
     }
 
     /** Half a cosine from {@code rate} to {@code last} over {@code total} steps. (Loshchilov and Hutter, 2016) */
     static Schedule cosine(double rate, double last, long total) {
         require(total > 0, "total must be > 0, got " + total);
-        return steps -> half(rate, last, Math.min(1, (double) steps / total));
+        return new NamedSchedule("cosine from " + rate + " to " + last + " over " + total + " steps",
+                steps -> half(rate, last, Math.min(1, (double) steps / total)));
     }
 
     /**
@@ -39,14 +41,16 @@ public interface Schedule {
     static Schedule oneCycle(double max, long total) {
         require(total > 1, "total must be > 1, got " + total);
         double peak = 0.3 * total;
-        return steps -> steps < peak ? half(max / 25, max, steps / peak)
-                : half(max, max / 250_000, Math.min(1, (steps - peak) / (total - 1 - peak)));
+        return new NamedSchedule("one cycle up to " + max + " over " + total + " steps",
+                steps -> steps < peak ? half(max / 25, max, steps / peak)
+                        : half(max, max / 250_000, Math.min(1, (steps - peak) / (total - 1 - peak))));
     }
 
     /** This schedule, multiplied by a factor that rises linearly from 0 to 1 over the first {@code length} steps. */
     default Schedule warmUp(long length) {
         require(length > 0, "the warm-up must take > 0 steps, got " + length);
-        return steps -> steps >= length ? rate(steps) : rate(steps) * (steps + 1) / length;
+        return new NamedSchedule(this + ", warm-up over " + length + " steps",
+                steps -> steps >= length ? rate(steps) : rate(steps) * (steps + 1) / length);
     }
 
     private static double half(double from, double to, double progress) {

@@ -2,6 +2,7 @@ package dev.starling.nn.train;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -76,6 +77,19 @@ final class Averages {
     /** Returns a copy of all sums, which ranks add up. */
     double[] sums() {
         return sums.clone();
+    }
+
+    /**
+     * Returns the means over held-out examples for the given sums.
+     *
+     * @throws TensorException if there was no example
+     */
+    Scores evaluated(double[] total) {
+        if (total[0] == 0) {
+            throw TensorException.argument("evaluation", "there is no example to evaluate",
+                    "check the data set of the held-out data, or leave out dropLast() of its loader");
+        }
+        return scores(total);
     }
 
     /** Returns the means for the given sums. */

@@ -3,6 +3,7 @@ package dev.starling.nn.train;
 import dev.starling.tensor.TensorException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Collectors;
 
 /** The epochs of a run. It does not contain epochs before the checkpoint from which the run resumed. */
 public final class History {
@@ -17,6 +18,13 @@ public final class History {
             epochs.removeLast();
         }
         epochs.add(report);
+    }
+
+    /** Returns the reports, one in each line. */
+    @Override
+    public String toString() {
+        return epochs.isEmpty() ? "no epoch was completed"
+                : epochs.stream().map(EpochReport::toString).collect(Collectors.joining("\n"));
     }
 
     /** Returns the reports, oldest first. */

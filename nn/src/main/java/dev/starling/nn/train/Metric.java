@@ -1,6 +1,9 @@
 package dev.starling.nn.train;
 
+import dev.starling.nn.loss.Loss;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.List;
 import java.util.Locale;
 import java.util.function.ToDoubleBiFunction;
 
@@ -28,30 +31,60 @@ public interface Metric {
     }
 
     /**
-     * The fraction of correct answers, where the largest of {@code logits [N, C]} is at the class {@code target [N]}.
+     * The fraction of correct answers, where the largest of the logits is at the class that the target names. Logits
+     * and targets have the shapes of {@link Loss#classAxis}. Each position of an example, as a pixel or a token, is an
+     * answer.
      */
     static Metric accuracy() {
-        return share("accuracy", (logits, target) -> logits.argmax(1).eq(target).sum().item());
+        return share("accuracy", (logits, target) -> hits(logits, target, Loss.classAxis(logits, target)));
     }
 
-    /** The fraction of targets {@code [N]} that are among the {@code k} largest of {@code logits [N, C]}. */
+    /** As {@link #accuracy()}, with the classes in a given dimension of the logits; negative counts from the end. */
+    static Metric accuracy(int axis) {
+        return share("accuracy", (logits, target) -> hits(logits, target, axis));
+    }
+
+    /** The fraction of answers whose target is among the {@code k} largest of the logits; see {@link #accuracy()}. */
     static Metric topAccuracy(int k) {
-        return share("top-" + k, (logits, target) ->
-                logits.topk(k, 1, true).indices().eq(target.unsqueeze(1)).sum().item());
+        return share("top-" + k, (logits, target) -> {
+            int axis = Loss.classAxis(logits, target);
+            return perExample(logits.topk(k, axis, true).indices().eq(target.unsqueeze(axis)), target);
+        });
     }
 
     /**
      * The fraction of correct answers, where a positive logit means 1 and any other 0. Logits and targets (0 or 1) have
-     * one shape, {@code [N, 1]} or {@code [N]}.
+     * one shape, {@code [N, ..]}, of which each element is an answer.
      */
     static Metric binaryAccuracy() {
-        return share("accuracy", (logits, target) -> logits.gt(0).eq(target.gt(0.5)).sum().item());
+        return share("accuracy", (logits, target) -> {
+            requireSame("binary accuracy", logits, target);
+            return perExample(logits.gt(0).eq(target.gt(0.5)), target);
+        });
     }
 
     /** The mean absolute difference between results and targets of one shape {@code [N, ..]}. */
     static Metric meanAbsoluteError() {
-        return new NamedMetric("mean absolute error", (result, target) ->
-                result.sub(target).abs().sum().item() * result.size(0) / Math.max(1, result.count()), false);
+        return new NamedMetric("mean absolute error", (result, target) -> {
+            requireSame("mean absolute error", result, target);
+            return perExample(result.sub(target).abs(), target);
+        }, false);
+    }
+
+    private static double hits(Tensor logits, Tensor target, int axis) {
+        return perExample(logits.argmax(axis).eq(target), target);
+    }
+
+    /** Returns the sum over examples of the mean over the answers of an example, which are as many as targets. */
+    private static double perExample(Tensor answers, Tensor target) {
+        return answers.sum().item() * target.size(0) / Math.max(1, target.count());
+    }
+
+    private static void requireSame(String metric, Tensor result, Tensor target) {
+        if (!result.shape().equals(target.shape())) {
+            throw new TensorException(TensorException.Problem.SHAPE, metric, List.of(result.spec(), target.spec()),
+                    "result and target must have the same shape", "reshape one of them, for example with squeeze(-1)");
+        }
     }
 
     private static Metric share(String name, ToDoubleBiFunction<Tensor, Tensor> sum) {

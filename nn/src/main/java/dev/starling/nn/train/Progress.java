@@ -1,6 +1,7 @@
 package dev.starling.nn.train;
 
 import java.util.List;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /** The progress of a run. Each run has one such object, which changes while the run continues. */
@@ -12,6 +13,7 @@ public final class Progress {
     private int batches;
     private long examplesPerEpoch;
     final Averages averages;
+    /** The number of completed epochs. */
     int epoch;
     int batch;
     long step;
@@ -85,9 +87,9 @@ public final class Progress {
         pace.add(seconds, n);
     }
 
-    /** Returns the number of the current epoch, from 0. */
+    /** Returns the number of the current epoch, from 1. */
     public int epoch() {
-        return epoch;
+        return epoch + 1;
     }
 
     /** Returns the number of epochs of the run. */
@@ -170,7 +172,7 @@ public final class Progress {
 
     EpochReport report(Scores training, @Nullable Scores heldOut) {
         double seconds = epochNs / 1e9;
-        return new EpochReport(epoch, step, training, heldOut, seconds,
+        return new EpochReport(epoch + 1, step, training, Optional.ofNullable(heldOut), seconds,
                 seconds == 0 ? 0 : epochExamples / seconds);
     }
 }

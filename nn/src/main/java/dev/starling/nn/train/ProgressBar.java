@@ -63,7 +63,7 @@ public final class ProgressBar implements TrainingListener {
     public void started(Progress progress) {
         lastNs = System.nanoTime();
         if (progress.step() > 0) {
-            out.println("resuming at epoch " + (progress.epoch() + 1) + ", step " + progress.step());
+            out.println("resuming at epoch " + progress.epoch() + ", step " + progress.step());
         }
         if (status != null) {
             // Ctrl-C ends the JVM in the middle of the run. The shell's prompt then needs a line of its own.
@@ -93,12 +93,12 @@ public final class ProgressBar implements TrainingListener {
 
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
-        String epoch = "epoch " + (report.epoch() + 1) + "/" + progress.epochs();
+        String epoch = "epoch " + report.epoch() + "/" + progress.epochs();
         List<List<String>> groups = new ArrayList<>();
         groups.add(new ArrayList<>(List.of(epoch)));
         groups.getFirst().addAll(report.training().parts());
-        if (report.heldOut() != null) {
-            List<String> heldOut = new ArrayList<>(report.heldOut().parts());
+        if (report.heldOut().isPresent()) {
+            List<String> heldOut = new ArrayList<>(report.heldOut().get().parts());
             heldOut.set(0, "held-out " + heldOut.getFirst());
             groups.add(heldOut);
         }

@@ -86,7 +86,7 @@ final class ProgressLine {
     }
 
     private void numbers(Progress progress, int nameColumns) {
-        String epoch = progress.epoch() + 1 + "/" + progress.epochs();
+        String epoch = progress.epoch() + "/" + progress.epochs();
         put(EPOCH, epoch);
         put(PERCENT, String.format(Locale.ROOT, "%3.0f %%", Math.floor(100 * done(progress))));
         put(LOSS, "loss " + number(progress.meanLoss()));

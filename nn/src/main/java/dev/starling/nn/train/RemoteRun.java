@@ -3,6 +3,7 @@ package dev.starling.nn.train;
 import dev.starling.tensor.TensorException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * A run in another process, as the listeners of this process observe it. In the other process,
@@ -45,15 +46,13 @@ public final class RemoteRun {
     public static double[] numbers(EpochReport report) {
         int metrics = report.training().metrics().size();
         double[] numbers = new double[5 + 2 * (2 + metrics)];
-        numbers[0] = report.epoch();
+        numbers[0] = report.epoch() - 1;
         numbers[1] = report.step();
         numbers[2] = report.seconds();
         numbers[3] = report.itemsPerSecond();
-        numbers[4] = report.heldOut() == null ? 0 : 1;
+        numbers[4] = report.heldOut().isPresent() ? 1 : 0;
         put(report.training(), numbers, 5);
-        if (report.heldOut() != null) {
-            put(report.heldOut(), numbers, 5 + 2 + metrics);
-        }
+        report.heldOut().ifPresent(scores -> put(scores, numbers, 5 + 2 + metrics));
         return numbers;
     }
 
@@ -102,15 +101,16 @@ public final class RemoteRun {
     /** Receives the result of {@link #numbers(EpochReport)}. A second report on an epoch is ignored. */
     public synchronized void epochEnded(double[] numbers) {
         requireLength(numbers, 5 + 2 * (2 + metrics.size()));
-        int epoch = (int) numbers[0];
+        int epoch = (int) numbers[0] + 1;
         if (ended || reports.stream().anyMatch(r -> r.epoch() == epoch)) {
             return;
         }
         EpochReport report = new EpochReport(epoch, (long) numbers[1], scores(numbers, 5),
-                numbers[4] == 0 ? null : scores(numbers, 5 + 2 + metrics.size()), numbers[2], numbers[3]);
+                numbers[4] == 0 ? Optional.empty() : Optional.of(scores(numbers, 5 + 2 + metrics.size())), numbers[2],
+                numbers[3]);
         reports.add(report);
         start();
-        progress.epoch = epoch;
+        progress.epoch = epoch - 1;
         listeners.forEach(l -> l.epochEnded(progress, report));
     }
 

@@ -39,10 +39,12 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
     /**
      * Evaluates a model on epoch 0 of some data, without training it, on the device of its parameters and in the
      * {@link Precision#current} precision.
+     *
+     * @throws TensorException if there is no example, among other reasons
      */
     public static Scores evaluate(Layer model, Loss loss, DataLoader data, Metric... metrics) {
         Averages averages = new Averages(List.of(metrics));
-        return averages.scores(sums(model, loss, data, averages));
+        return averages.evaluated(sums(model, loss, data, averages));
     }
 
     /** Returns the sums over this process's share of the data. */
@@ -60,7 +62,8 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
                             Precision precision = Precision.current();
                             Tensor result = loss.widens() ? precision.narrow(model, input)
                                     : precision.forward(model, input);
-                            averages.add(loss.of(result, target).item(), result, target, batch.size());
+                            Tensor value = StepChecks.requireScalar(loss.of(result, target));
+                            averages.add(value.item(), result, target, batch.size());
                         }
                     }
                 }

@@ -81,7 +81,8 @@ public final class Trainer {
     /**
      * Trains until all epochs are done or {@link Progress#stop} is called.
      *
-     * @throws dev.starling.tensor.TensorException if a step fails, for example because the loss is not finite
+     * @throws dev.starling.tensor.TensorException if there is no batch, or a step fails, for example because the loss
+     *     is not finite
      * @throws dev.starling.nn.data.LoadException if a batch cannot be prepared
      * @throws dev.starling.nn.checkpoint.CheckpointException if a checkpoint cannot be read or written, or does not
      *     match the run
@@ -146,6 +147,11 @@ public final class Trainer {
     private Iterator<Batch> open() {
         data.share(strategy.share());
         progress.setEpochSize(data.batches(), data.examples());
+        if (data.batches() == 0) {
+            throw TensorException.argument("trainer", "there is no batch to train on: the data has " + data.size()
+                    + " examples, and a batch " + data.batchSize(), "check the data set, use a smaller batch, or leave "
+                    + "out dropLast()");
+        }
         return data.epoch(progress.epoch, progress.batch).iterator();
     }
 
@@ -196,7 +202,7 @@ public final class Trainer {
         if (outcome == Outcome.TAKEN && measuresHeldOut()) {
             double[] heldOutSums = evaluate();
             outcome = sumOverRanks(heldOutSums);
-            heldOut = averages.scores(heldOutSums);
+            heldOut = outcome == Outcome.RESTORED ? null : averages.evaluated(heldOutSums);
         }
         if (outcome == Outcome.RESTORED) {
             return outcome;
@@ -243,7 +249,7 @@ public final class Trainer {
         strategy.settle();
         double[] sums = averages.sums();
         Outcome outcome = sumOverRanks(sums);
-        if (outcome == Outcome.TAKEN && strategy.rank() == 0) {
+        if (outcome == Outcome.TAKEN && strategy.savesCheckpoints()) {
             Map<String, String> notes = state.notes();
             averages.save(notes, sums);
             reportSaved();

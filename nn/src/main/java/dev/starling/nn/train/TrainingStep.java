@@ -51,6 +51,9 @@ public final class TrainingStep implements AutoCloseable {
     private @Nullable LossScale scale;
     /** {@code null} if steps are not captured. */
     private @Nullable CapturedPass captured;
+    /** The position of the step that runs, if it is known, and the input of its batch; for messages. */
+    private @Nullable TrainingState position;
+    private @Nullable Tensor input;
 
     /** Creates a step for a single process. */
     public TrainingStep(Layer model, Loss loss, Optimizer optimizer, Generator generator) {
@@ -65,6 +68,7 @@ public final class TrainingStep implements AutoCloseable {
      */
     public TrainingStep(Layer model, Loss loss, Optimizer optimizer, Generator generator,
             DistributionStrategy strategy) {
+        StepChecks.check(model, loss, optimizer);
         this.model = model;
         this.loss = loss;
         this.optimizer = optimizer;
@@ -85,6 +89,10 @@ public final class TrainingStep implements AutoCloseable {
         for (int i = 0; i < trained.length; i++) {
             Parameter p = parameters.get(i);
             Tensor current = p.requiresGradient() ? p.master() : null;
+            if (current != null && current.isClosed()) {
+                throw TensorException.argument("training step", "the parameter " + optimizer.path(i) + " is closed",
+                        "close the model after the training, or create it again");
+            }
             unchanged &= current == trained[i];
             trained[i] = current;
             count += current == null ? 0 : 1;
@@ -197,6 +205,7 @@ public final class TrainingStep implements AutoCloseable {
      * @return {@link Outcome#TAKEN} if the step counts, or {@link Outcome#RESTORED}
      */
     Outcome run(Iterator<Batch> batches, int count, long rows, TrainingState state, Averages averages) {
+        position = state;
         try (Scope scope = Scope.open("step")) {
             state.randomize(generator, strategy.rank());
             BatchResult unread = null;
@@ -235,6 +244,7 @@ public final class TrainingStep implements AutoCloseable {
      */
     private @Nullable BatchResult differentiate(StepBatch batch) {
         updateParameters();
+        input = batch.input();
         stream.beforeForward(batch.input());
         BatchResult result = null;
         if (batch.input().size(0) > 0) {
@@ -270,7 +280,7 @@ public final class TrainingStep implements AutoCloseable {
         Tensor input = batch.input().to(device);
         Tensor target = batch.target().to(device);
         Tensor result = loss.widens() ? precision.narrow(model, input) : precision.forward(model, input);
-        Tensor value = loss.of(result, target);
+        Tensor value = StepChecks.requireScalar(loss.of(result, target));
         Tensor weighted = batch.weight() == 1 ? value : value.mul(batch.weight());
         return new Forward(new BatchResult(value, result, target, input.size(0)),
                 scale == null ? weighted : scale.multiply(weighted));
@@ -374,17 +384,17 @@ public final class TrainingStep implements AutoCloseable {
         }
     }
 
-    private static void requireFinite(Tensor loss, double value) {
-        if (!Double.isFinite(value)) {
-            throw new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(loss.spec()),
-                    "the loss is " + value, "lower the learning rate, clip gradients, or find the first operation that "
-                    + "is not finite with Tape.detectAnomalies; weights are those before the step");
+    private void requireFinite(Tensor value, double number) {
+        if (!Double.isFinite(number)) {
+            throw StepChecks.notFinite(value, number, position, input);
         }
     }
 
     private void clear() {
         Arrays.fill(gradients, null);
         Arrays.fill(delivered, false);
+        position = null;
+        input = null;
         tape.reset();
     }
 }

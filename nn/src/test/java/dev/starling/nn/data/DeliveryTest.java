@@ -122,11 +122,11 @@ class DeliveryTest {
 
     @Test
     void reportsAFailedUpload() {
-        Batch batch = new Batch(new Numbers(4).fields());
+        BatchSlot batch = new BatchSlot(new Numbers(4).fields());
         batch.assign(EpochPlan.of(0, DataLoader.of(new Numbers(4)).batchSize(4).config(), Share.WHOLE), 0, FAR);
-        batch.receive();
+        batch.lend();
         LoaderWorker.fill(new Numbers(4), batch, new Example(new Numbers(4).fields(), 0));
-        assertThat(batch.failure).hasMessageContaining("batch 0 of epoch 0 cannot be uploaded")
+        assertThat(batch.failure).hasMessageContaining("batch 1 of epoch 1 cannot be uploaded")
                 .hasRootCauseMessage("copy() was called before lend()");
         batch.close();
     }

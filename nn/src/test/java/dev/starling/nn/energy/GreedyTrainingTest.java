@@ -98,10 +98,11 @@ class GreedyTrainingTest {
             assertThat(changed.subList(0, 5)).containsExactly(first, first, second, second, "network.machine0.weight "
                     + "network.machine0.hidden_bias network.machine1.weight network.machine1.hidden_bias "
                     + "classifier.6.weight classifier.6.bias");
-            assertThat(history.epochs().stream().limit(5).map(e -> e.heldOut().metrics().keySet().toString()))
+            assertThat(history.epochs().stream().limit(5)
+                    .map(e -> e.heldOut().orElseThrow().metrics().keySet().toString()))
                     .containsExactly("[machine 1 reconstruction error]", "[machine 1 reconstruction error]",
                             "[machine 2 reconstruction error]", "[machine 2 reconstruction error]", "[accuracy]");
-            assertThat(history.last().heldOut().metric("accuracy")).isGreaterThan(0.95);
+            assertThat(history.last().heldOut().orElseThrow().metric("accuracy")).isGreaterThan(0.95);
         }
     }
 

@@ -64,7 +64,7 @@ class MixedPrecisionTest {
                 DataLoader test = TrainerTest.loader(TrainerTest.bars(300, 2), 1)) {
             History history = Trainer.of(net, Loss.crossEntropy(), adam).data(train).heldOut(test).epochs(5)
                     .metrics(Metric.accuracy()).precision(Precision.of(type)).build().run();
-            assertThat(history.last().heldOut().metric("accuracy")).isGreaterThan(0.98);
+            assertThat(history.last().heldOut().orElseThrow().metric("accuracy")).isGreaterThan(0.98);
             assertThat(net.state().values()).allMatch(p -> p.value().dtype() == DType.F32);
             assertThat(adam.state().values()).allMatch(p -> p.value().dtype() == DType.F32);
         }

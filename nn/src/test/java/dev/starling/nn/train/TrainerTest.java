@@ -97,9 +97,10 @@ class TrainerTest {
                     .metrics(Metric.accuracy(), Metric.topAccuracy(2)).build().run();
             assertThat(history.epochs()).hasSize(6);
             EpochReport last = history.last();
-            assertThat(last.heldOut().metric("accuracy")).isGreaterThan(0.97);
-            assertThat(last.heldOut().metric("top-2")).isGreaterThanOrEqualTo(last.heldOut().metric("accuracy"));
-            assertThat(last.heldOut().examples()).isEqualTo(200);
+            assertThat(last.heldOut().orElseThrow().metric("accuracy")).isGreaterThan(0.97);
+            assertThat(last.heldOut().orElseThrow().metric("top-2"))
+                    .isGreaterThanOrEqualTo(last.heldOut().orElseThrow().metric("accuracy"));
+            assertThat(last.heldOut().orElseThrow().examples()).isEqualTo(200);
             assertThat(last.training().loss()).isLessThan(history.epochs().getFirst().training().loss());
             assertThat(last.step()).isEqualTo(6 * 19);
             assertThat(last.itemsPerSecond()).isPositive();
@@ -389,8 +390,25 @@ class TrainerTest {
             assertThat(history.epochs()).hasSize(2);
             assertThat(history.last().step()).isEqualTo(4);
             assertThat(history.last().training().metrics()).containsOnlyKeys("accuracy");
-            assertThat(history.last().heldOut()).isNull();
+            assertThat(history.last().heldOut()).isEmpty();
             assertThat(directory).isEmptyDirectory();
+        }
+    }
+
+    @Test
+    void refusesToTrainOrEvaluateOnNothing() {
+        try (Scope scope = Scope.open(); Linear model = Linear.of(1, 1, Generator.seeded(1));
+                Optimizer sgd = Sgd.over(model).build();
+                DataLoader few = DataLoader.of(TensorDataset.of(Tensor.ones(3, 1), Tensor.ones(3, 1))).batchSize(4)
+                        .dropLast().build();
+                DataLoader some = DataLoader.of(TensorDataset.of(Tensor.ones(3, 1), Tensor.ones(3, 1))).build()) {
+            assertThatThrownBy(() -> Trainer.of(model, Loss.meanSquared(), sgd).data(few).build().run())
+                    .isInstanceOf(TensorException.class).hasMessageContaining("no batch to train on")
+                    .hasMessageContaining("3 examples").hasMessageContaining("dropLast()");
+            assertThatThrownBy(() -> Trainer.of(model, Loss.meanSquared(), sgd).data(some).heldOut(few).build().run())
+                    .isInstanceOf(TensorException.class).hasMessageContaining("no example to evaluate");
+            assertThatThrownBy(() -> Scores.evaluate(model, Loss.meanSquared(), few))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("no example to evaluate");
         }
     }
 

@@ -1,6 +1,8 @@
 package dev.starling.samples.train;
 
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.transport.Protection;
@@ -45,6 +47,20 @@ final class TeamOptions {
             description = "Total number of times that failed processes are restarted; makes ring elastic. Not for ps "
                     + "--staleness 0.")
     int restarts;
+
+    @Option(names = "--min-workers", paramLabel = "N", defaultValue = "1",
+            description = "Number of workers with which the others may continue after losses (default: "
+                    + "${DEFAULT-VALUE}).")
+    int minWorkers;
+
+    @Option(names = "--max-workers", paramLabel = "N", description = "Maximum number of workers; further ones wait as "
+            + "spares until one leaves or is lost (default: no limit).")
+    Integer maxWorkers;
+
+    @Option(names = "--quorum", paramLabel = "Q", defaultValue = "majority", description = "How many of the last "
+            + "workers and servers the others need to continue after losses: majority, none or a number (default: "
+            + "${DEFAULT-VALUE}).")
+    String quorum;
 
     @Option(names = "--half", description = "ring: send gradients as bf16, as --compress bf16 does.")
     private boolean half;
@@ -122,6 +138,17 @@ final class TeamOptions {
         return survives() ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END;
     }
 
+    /**
+     * Returns the rules of a group of workers and servers.
+     *
+     * @throws IllegalArgumentException if options contradict each other
+     */
+    CoordinatorConfig rules(int world) {
+        CoordinatorConfig rules = CoordinatorConfig.of(world, onLoss()).minMembers(Math.min(world, minWorkers
+                + servers())).quorum(Quorum.parse(quorum));
+        return maxWorkers == null ? rules : rules.maxMembers(maxWorkers + servers());
+    }
+
     /** Returns how gradients are compressed, or {@code null}. */
     Compression compression() {
         return half ? RingAllReduce.Builder::halfPrecision : compression;
@@ -146,6 +173,15 @@ final class TeamOptions {
         }
         if (restarts < 0) {
             return "--restarts must not be negative, got " + restarts;
+        }
+        if (minWorkers < 1 || workers != null && (minWorkers > workers || maxWorkers != null && maxWorkers < workers)) {
+            return "1 <= --min-workers <= --workers <= --max-workers must hold, got " + minWorkers + ", " + workers
+                    + " and " + (maxWorkers == null ? "no limit" : maxWorkers);
+        }
+        try {
+            Quorum.parse(quorum);
+        } catch (IllegalArgumentException e) {
+            return "--quorum: " + e.getMessage();
         }
         if (half && compression != null) {
             return "--half is --compress bf16: omit it, or --compress";

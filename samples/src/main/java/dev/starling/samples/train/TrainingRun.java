@@ -18,6 +18,7 @@ import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.History;
 import dev.starling.nn.train.Metric;
 import dev.starling.nn.train.ProgressBar;
+import dev.starling.nn.train.Scores;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Terminal;
 import dev.starling.nn.train.Trainer;
@@ -198,20 +199,21 @@ final class TrainingRun {
             training += e.seconds();
         }
         EpochReport last = history.last();
-        double accuracy = last.heldOut().metric(ACCURACY);
+        Scores scores = last.heldOut().orElseThrow();
+        double accuracy = scores.metric(ACCURACY);
         double itemsPerSecond = items / Math.max(training, 1e-9);
         long peak = device.memory().peak();
         String drawn = draw(history);
         print(out, String.format(Locale.ROOT, "%s: %.2f %% accuracy on %,d held-out images (loss %.4f) after %d %s in "
                 + "%.1f s, %,.0f images/s, %,d MiB at most; %s", sample.name(), 100 * accuracy, heldOut,
-                last.heldOut().loss(), last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds,
+                scores.loss(), last.epoch(), last.epoch() == 1 ? "epoch" : "epochs", seconds,
                 itemsPerSecond,
                 peak >> 20, drawn));
         if (options.json) {
             out.printf(Locale.ROOT, "{\"sample\":\"%s\",\"metric\":\"accuracy\",\"value\":%.5f,\"loss\":%.5f,"
                     + "\"itemsPerSecond\":%.1f,\"seconds\":%.2f,\"trainingSeconds\":%.2f,\"peakBytes\":%d,"
                     + "\"epochs\":%d,\"device\":\"%s\",\"workers\":%d}%n", sample.name(), accuracy,
-                    last.heldOut().loss(), itemsPerSecond, seconds, training, peak, last.epoch() + 1, device, world);
+                    scores.loss(), itemsPerSecond, seconds, training, peak, last.epoch(), device, world);
         }
         out.flush();
     }
@@ -229,9 +231,8 @@ final class TrainingRun {
                 // Epochs of pre-training have no accuracy.
                 continue;
             }
-            int epoch = e.epoch() + 1;
-            drawing.train(epoch, e.training().loss(), e.training().metric(ACCURACY));
-            drawing.heldOut(epoch, e.heldOut().loss(), e.heldOut().metric(ACCURACY));
+            drawing.train(e.epoch(), e.training().loss(), e.training().metric(ACCURACY));
+            e.heldOut().ifPresent(scores -> drawing.heldOut(e.epoch(), scores.loss(), scores.metric(ACCURACY)));
         }
         try {
             drawing.write(curve);

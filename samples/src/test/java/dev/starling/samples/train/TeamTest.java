@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.data.Augment;
@@ -84,6 +85,9 @@ class TeamTest {
         "--workers 2 --transport local --restarts 1 | --restarts restarts processes, but --transport local",
         "--workers 2 --strategy ps --staleness 0 --elastic | --elastic cannot be combined with --strategy ps --stal",
         "--workers 2 --strategy ps --staleness 0 --restarts 1 | resume from --checkpoints with --resume",
+        "--workers 2 --elastic --min-workers 3 | 1 <= --min-workers <= --workers <= --max-workers must hold, got 3",
+        "--workers 2 --elastic --max-workers 1 | must hold, got 1, 2 and 1",
+        "--workers 2 --elastic --quorum most | --quorum: a quorum is majority, none or a number of members, got most",
         "--half | --half applies to several workers: add --workers N",
         "--workers 2 --strategy ps --compress bf16 | --compress applies to ring, and --strategy ps sends f32",
         "--workers 2 --half --compress bf16 | --half is --compress bf16",
@@ -105,7 +109,8 @@ class TeamTest {
     @ParameterizedTest
     @ValueSource(strings = {"--workers 2 --half --elastic --restarts 1", "--workers 2 --strategy gossip --restarts 1",
             "--workers 2 --strategy ps --servers 2 --server-data d --restarts 1 --elastic",
-            "--workers 2 --strategy ps --staleness 3 --restarts 1", "--silence 5"})
+            "--workers 2 --strategy ps --staleness 3 --restarts 1", "--silence 5",
+            "--workers 2 --elastic --quorum none --min-workers 2 --max-workers 3"})
     void acceptsValidOptions(String arguments) {
         assertThat(Team.problem(parse(arguments), null)).isNull();
     }
@@ -133,7 +138,7 @@ class TeamTest {
     void namesTheVariableWithoutAValidPort(String coordinator) {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, coordinator, 0, Secret.random(), "host", null, 0);
         assertThatThrownBy(() -> Clusters.coordinator(me, TransportConfig.of("aeron", me.secret()),
-                Coordinator.OnLoss.END).close())
+                CoordinatorConfig.of(3, Coordinator.OnLoss.END)).close())
                 .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("STARLING_COORDINATOR) must be "
                 + "host:port").hasMessageEndingWith("got " + coordinator);
     }

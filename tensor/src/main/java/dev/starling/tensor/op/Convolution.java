@@ -193,7 +193,9 @@ public sealed interface Convolution extends Op {
                 () -> outputs + " output channels must divide into " + g.groups() + " groups", "change groups", in);
         Check.shape(channels % g.groups() == 0 && channels / g.groups() == weight.shape().dim(1), op,
                 () -> "x has " + channels + " channels in " + g.groups() + " groups, but the weight needs "
-                        + weight.shape().dim(1) + " per group", "change the weight, groups or x", in);
+                        + weight.shape().dim(1) + " per group", x.shape().dim(-1) == weight.shape().dim(1) * g.groups()
+                        ? "the channels of x seem to be in its last dimension: movedim(-1, 1) puts them second"
+                        : "change the weight, groups or x", in);
         long[] y = new long[g.rank() + 2];
         y[0] = x.shape().dim(0);
         y[1] = outputs;

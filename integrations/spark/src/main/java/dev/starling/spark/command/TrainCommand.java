@@ -143,7 +143,8 @@ final class TrainCommand implements Callable<Integer> {
             return "nothing was left to train: the checkpoint is of the end of the run";
         }
         EpochReport last = epochs.getLast();
-        return String.format(Locale.ROOT, "%s%s  %d %s in %.1f s", last.training(), last.heldOut() == null ? ""
-                : "  held out: " + last.heldOut(), last.epoch() + 1, last.epoch() == 0 ? "epoch" : "epochs", seconds);
+        return String.format(Locale.ROOT, "%s%s  %d %s in %.1f s", last.training(),
+                last.heldOut().map(scores -> "  held out: " + scores).orElse(""), last.epoch(),
+                last.epoch() == 1 ? "epoch" : "epochs", seconds);
     }
 }

@@ -6,6 +6,7 @@ import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Scores;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 class TrainCommandTest {
@@ -13,10 +14,10 @@ class TrainCommandTest {
 
     @Test
     void describesTheLastEpoch() {
-        assertThat(TrainCommand.summary(List.of(new EpochReport(0, 5, SCORES, null, 1, 10)), 2))
+        assertThat(TrainCommand.summary(List.of(new EpochReport(1, 5, SCORES, Optional.empty(), 1, 10)), 2))
                 .isEqualTo("loss 0.5000  1 epoch in 2.0 s");
-        assertThat(TrainCommand.summary(List.of(new EpochReport(0, 5, SCORES, null, 1, 10),
-                new EpochReport(1, 10, SCORES, SCORES, 1, 10)), 3.21))
+        assertThat(TrainCommand.summary(List.of(new EpochReport(1, 5, SCORES, Optional.empty(), 1, 10),
+                new EpochReport(2, 10, SCORES, Optional.of(SCORES), 1, 10)), 3.21))
                 .isEqualTo("loss 0.5000  held out: loss 0.5000  2 epochs in 3.2 s");
     }
 

@@ -1,0 +1,76 @@
+package dev.starling.nn.train;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.Sigmoid;
+import dev.starling.nn.layer.Softmax;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/** Finds mistakes in what a training step is made of. */
+final class StepChecks {
+    private static final System.Logger LOG = System.getLogger("dev.starling.nn");
+
+    private StepChecks() {
+    }
+
+    /**
+     * Requires the optimiser to change parameters of the model, and warns of a model that ends in a softmax or sigmoid
+     * although its loss computes one.
+     */
+    static void check(Layer model, Loss loss, Optimizer optimizer) {
+        Set<Parameter> own = Collections.newSetFromMap(new IdentityHashMap<>());
+        Collection<Parameter> parameters = model.parameters().values();
+        own.addAll(parameters);
+        // A function of another layer has no parameters of its own.
+        if (!own.isEmpty() && optimizer.parameters().stream().noneMatch(own::contains)) {
+            throw TensorException.argument("training step", "the optimiser changes none of the model's "
+                    + parameters.size() + " parameters, but " + optimizer.parameters().size() + " of another model",
+                    "create the optimiser with over(model) of the model that is trained");
+        }
+        Layer last = last(model);
+        if (loss.expectsLogits() && (last instanceof Softmax || last instanceof Sigmoid)) {
+            LOG.log(System.Logger.Level.WARNING, "the model ends in {0}, but its loss {1} computes the {2} itself and "
+                    + "expects logits: training is slow and the loss stays high; remove the last layer",
+                    last.describe(), loss.getClass().getSimpleName(), last instanceof Softmax ? "softmax" : "sigmoid");
+        }
+    }
+
+    private static Layer last(Layer model) {
+        return model instanceof Sequential s && !s.layers().isEmpty() ? last(s.layers().getLast()) : model;
+    }
+
+    /** Returns a loss, which must have one element. */
+    static Tensor requireScalar(Tensor loss) {
+        if (loss.count() != 1) {
+            throw new TensorException(TensorException.Problem.SHAPE, "loss", List.of(loss.spec()),
+                    "a loss must be a scalar, the mean over the batch", "end Loss.of with mean()");
+        }
+        return loss;
+    }
+
+    /** Makes the exception for a loss that is not finite. */
+    static TensorException notFinite(Tensor loss, double value, @Nullable TrainingState state,
+            @Nullable Tensor input) {
+        String place = state == null ? "" : " in epoch " + (state.epoch() + 1) + ", batch " + (state.batch() + 1)
+                + " (step " + (state.step() + 1) + ")";
+        boolean known = input != null && !input.isClosed() && input.dtype().isFloating();
+        boolean bad = input != null && known && !input.device().backend().isFinite(input);
+        String cause = bad ? ": the input has an element that is infinite or NaN" : known
+                ? ": the input is finite" : "";
+        return new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(loss.spec()),
+                "the loss is " + value + place + cause, bad
+                ? "repair the data or its normalisation; weights are those before the step"
+                : "lower the learning rate, clip gradients, or find the first operation that is not finite with "
+                + "Tape.detectAnomalies; weights are those before the step");
+    }
+}

@@ -1,0 +1,168 @@
+package dev.starling.nn.train;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.nn.Graph;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.TensorDataset;
+import dev.starling.nn.layer.BatchNorm;
+import dev.starling.nn.layer.Conv2d;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.layer.Residual;
+import dev.starling.nn.layer.Sigmoid;
+import dev.starling.nn.layer.Softmax;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+/** Messages for mistakes that programs make often: what is wrong, where, and what to do. */
+class MistakesTest {
+    private final Scope scope = Scope.open();
+    private final Generator random = Generator.seeded(1);
+
+    @AfterEach
+    void close() {
+        scope.close();
+    }
+
+    private static void fails(ThrowingCallable call, String... parts) {
+        assertThatThrownBy(call).isInstanceOf(TensorException.class).hasMessageContainingAll(parts);
+    }
+
+    /** A container of the application, whose layers are fields. */
+    private record Tower(Layer stem, Layer head) implements Layer {
+        @Override
+        public Tensor forward(Tensor x) {
+            return head.apply(stem.apply(x));
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            visitor.layer("stem", stem);
+            visitor.layer("head", head);
+        }
+    }
+
+    @Test
+    void namesThePathOfTheLayerInWhichAnErrorOccurs() {
+        Layer wrong = Linear.of(5, 2, random);
+        Sequential inner = Sequential.of(Linear.of(4, 4, random), new Relu(), Residual.of(wrong));
+        Tensor x = random.normal(3, 4);
+        fails(() -> inner.forward(x), "layer 2.body, Linear(5, 2): linear: the last size of x");
+        Layer graph = Graph.of(in -> in.then("left", inner).add(in.then(new Relu())));
+        fails(() -> graph.forward(x), "layer left.2.body, Linear(5, 2): ");
+        fails(() -> Sequential.of(new Relu(), graph).forward(x), "layer 1.left.2.body, Linear(5, 2): ");
+        Layer tower = new Tower(new Relu(), inner);
+        fails(() -> tower.apply(x), "layer head.2.body, Linear(5, 2): ");
+        // The trainer calls the model as a layer, so that the application's container is named too.
+        Optimizer sgd = Sgd.over(tower).build();
+        try (TrainingStep step = new TrainingStep(tower, Loss.meanSquared(), sgd, random)) {
+            fails(() -> step.run(x, x), "layer head.2.body, Linear(5, 2): ");
+        }
+        // A layer that is fused with the activation behind it keeps its number.
+        fails(() -> Sequential.of(new Relu(), wrong, new Relu()).forward(x), "layer 1, Linear(5, 2): ");
+        // Outside of any container there is no path.
+        assertThatThrownBy(() -> wrong.apply(x)).message().startsWith("linear: ");
+    }
+
+    @Test
+    void saysThatChannelsAreInTheWrongPlace() {
+        Tensor images = random.normal(2, 8, 8, 3);
+        fails(() -> Conv2d.of(3, 4, 3).build(random).forward(images), "x has 8 channels", "movedim(-1, 1)");
+        fails(() -> BatchNorm.of(3).forward(images), "batchNorm: x must be [N, 3, ..]", "movedim(-1, 1)");
+        fails(() -> BatchNorm.of(4).forward(images), "batchNorm: x must be [N, 4, ..]", "number of channels of x");
+    }
+
+    @Test
+    void refusesTheOptimizerOfAnotherModel() {
+        Linear model = Linear.of(2, 2, random);
+        Optimizer other = Sgd.over(Linear.of(2, 2, random)).build();
+        fails(() -> new TrainingStep(model, Loss.meanSquared(), other, random),
+                "the optimiser changes none of the model's 2 parameters", "over(model)");
+    }
+
+    @Test
+    void refusesALossThatIsNoScalarAndAClosedModel() {
+        Linear model = Linear.of(2, 2, random);
+        Tensor x = random.normal(3, 2);
+        try (TrainingStep step = new TrainingStep(model, (result, target) -> result.sub(target).square(),
+                Sgd.over(model).build(), random)) {
+            fails(() -> step.run(x, x), "a loss must be a scalar", "mean()");
+        }
+        try (TrainingStep step = new TrainingStep(model, Loss.meanSquared(), Sgd.over(model).build(), random)) {
+            step.run(x, x);
+            model.close();
+            fails(() -> step.run(x, x), "the parameter weight is closed");
+            fails(() -> Sequential.of(model).forward(x), "layer 0, Linear(2, 2), whose parameters are closed");
+        }
+    }
+
+    @Test
+    void saysWhereTheLossBecameNanAndWhetherTheInputWasNan() {
+        float[] rows = new float[12];
+        rows[9] = Float.NaN;
+        Tensor bad = Tensor.of(rows, 12, 1);
+        Linear model = Linear.of(1, 1, random);
+        try (DataLoader data = DataLoader.of(TensorDataset.of(bad, Tensor.zeros(12, 1))).batchSize(4).build();
+                DataLoader good = DataLoader.of(TensorDataset.of(Tensor.ones(12, 1), Tensor.zeros(12, 1)))
+                        .batchSize(4).build(); Optimizer sgd = Sgd.over(model).build()) {
+            fails(() -> Trainer.of(model, Loss.meanSquared(), sgd).data(data).build().run(),
+                    "the loss is NaN in epoch 1, batch 3 (step 3)", "the input has an element that is infinite or NaN");
+            int[] calls = {0};
+            Loss fifth = (result, target) -> result.mean().mul(++calls[0] == 5 ? Double.NaN : 1);
+            fails(() -> Trainer.of(model, fifth, sgd).data(good).epochs(2).build().run(),
+                    "the loss is NaN in epoch 2, batch 2 (step 5)", "the input is finite", "lower the learning rate");
+        }
+    }
+
+    @Test
+    void warnsOfASoftmaxUnderALossOnLogits() {
+        List<String> warnings = new ArrayList<>();
+        Handler handler = new Handler() {
+            @Override
+            public void publish(LogRecord record) {
+                warnings.add(new java.util.logging.SimpleFormatter().formatMessage(record));
+            }
+
+            @Override
+            public void flush() {
+            }
+
+            @Override
+            public void close() {
+            }
+        };
+        Logger logger = Logger.getLogger("dev.starling.nn");
+        logger.addHandler(handler);
+        try {
+            Linear linear = Linear.of(2, 2, random);
+            for (Layer last : new Layer[] {new Softmax(1), new Sigmoid(), new Relu()}) {
+                Sequential model = Sequential.of(linear, Sequential.of(last));
+                Loss loss = last instanceof Sigmoid ? Loss.binaryCrossEntropy() : Loss.crossEntropy();
+                new TrainingStep(model, loss, Sgd.over(model).build(), random).close();
+                new TrainingStep(model, Loss.meanSquared(), Sgd.over(model).build(), random).close();
+            }
+        } finally {
+            logger.removeHandler(handler);
+        }
+        assertThat(warnings).hasSize(2);
+        assertThat(warnings.getFirst()).contains("the model ends in Softmax", "CrossEntropyLoss", "expects logits");
+        assertThat(warnings.getLast()).contains("the model ends in Sigmoid", "BinaryCrossEntropyLoss", "sigmoid");
+    }
+}
