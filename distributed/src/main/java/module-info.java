@@ -21,5 +21,9 @@ module dev.starling.distributed {
 
     provides dev.starling.distributed.GroupProvider with dev.starling.distributed.group.MembershipProvider;
 
+    provides dev.starling.distributed.group.SuccessorProvider
+            with dev.starling.distributed.coordinator.SuccessorOpener;
+
     uses dev.starling.distributed.GroupProvider;
+    uses dev.starling.distributed.group.SuccessorProvider;
 }

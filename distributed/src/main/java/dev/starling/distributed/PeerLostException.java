@@ -6,7 +6,6 @@ import java.time.Duration;
 public final class PeerLostException extends DistributedException {
     private static final long serialVersionUID = 1L;
 
-    private final int rank;
     private final Duration silentFor;
 
     /**
@@ -17,22 +16,21 @@ public final class PeerLostException extends DistributedException {
      * @param reason how the loss was detected
      */
     public PeerLostException(int rank, Duration silentFor, String reason) {
-        super((rank < 0 ? "the coordinator" : "rank " + rank) + " is lost, last heard " + silentFor.toMillis()
-                + " ms ago: " + reason);
-        this.rank = rank;
+        super(rank, (rank < 0 ? "the coordinator" : "rank " + rank) + " is lost, last heard " + silentFor.toMillis()
+                + " ms ago: " + reason, null);
         this.silentFor = silentFor;
     }
 
     /** Creates an exception for a loss that rank {@code reportedBy} detected; {@code message} is its message. */
     public PeerLostException(int rank, Duration silentFor, int reportedBy, String message) {
-        super("rank " + reportedBy + " ended because of a loss: " + message);
-        this.rank = rank;
+        super(rank, "rank " + reportedBy + " ended because of a loss: " + message, null);
         this.silentFor = silentFor;
     }
 
     /** Returns the rank of the lost process; -1 for the coordinator. */
+    @Override
     public int rank() {
-        return rank;
+        return super.rank();
     }
 
     /** Returns the time between the last sign of life and the detection of the loss. */

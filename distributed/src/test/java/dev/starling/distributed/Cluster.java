@@ -29,6 +29,7 @@ public final class Cluster {
     private final int world;
     private final Coordinator.OnLoss onLoss;
     private int servers;
+    private int maxMesh = GroupConfig.DEFAULT_MAX_MESH;
     private List<String> hosts = List.of();
     private UnaryOperator<Wire> around = UnaryOperator.identity();
     private Duration timeout = Duration.ofSeconds(20);
@@ -70,6 +71,12 @@ public final class Cluster {
         return this;
     }
 
+    /** Sets the number of ranks up to which all are connected to each other. */
+    public Cluster maxMesh(int ranks) {
+        maxMesh = ranks;
+        return this;
+    }
+
     /** Wraps the wire of each rank. */
     public Cluster around(UnaryOperator<Wire> wires) {
         around = wires;
@@ -95,7 +102,7 @@ public final class Cluster {
             List<FutureTask<T>> ranks = new ArrayList<>();
             for (int rank = 0; rank < world; rank++) {
                 GroupConfig here = GroupConfig.of(transport, coordinator.address()).place(rank, world - servers)
-                        .timeout(timeout);
+                        .timeout(timeout).maxMesh(maxMesh);
                 GroupConfig config = hosts.isEmpty() ? here : here.host(hosts.get(rank));
                 Callable<T> body = () -> {
                     Wire wire = around.apply(Transport.providers().get(transport.provider()).open(transport.wire()));

@@ -55,6 +55,23 @@ public interface Initializer {
         return (shape, generator) -> generator.normal(f32(shape), mean, deviation);
     }
 
+    /**
+     * Draws from a normal distribution between {@code low} and {@code high}: numbers outside are drawn again.
+     *
+     * @throws TensorException if nearly all numbers are outside
+     */
+    static Initializer truncatedNormal(double mean, double deviation, double low, double high) {
+        return (shape, generator) -> Drawing.truncatedNormal(f32(shape), generator, mean, deviation, low, high);
+    }
+
+    /**
+     * Draws a matrix {@code [out, in·∏kernel]} whose rows, or columns if they are fewer, are orthogonal and of length
+     * {@code gain}. The host computes it in double precision. (Saxe, McClelland and Ganguli, 2013)
+     */
+    static Initializer orthogonal(double gain) {
+        return (shape, generator) -> Drawing.orthogonal(f32(shape), generator, gain);
+    }
+
     /** Draws uniformly from ±√(6/fan), for layers that a rectifier follows. (He et al., 2015) */
     static Initializer kaimingUniform(Fan fan) {
         return symmetric(shape -> Math.sqrt(6 / fan.of(shape)));

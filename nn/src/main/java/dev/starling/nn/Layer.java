@@ -7,6 +7,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
 import java.util.Iterator;
 import java.util.Map;
+import java.util.function.Predicate;
 
 /**
  * A function of one tensor, together with the parameters that it uses. A lambda or method reference is a layer without
@@ -96,6 +97,29 @@ public interface Layer extends AutoCloseable {
     /** Returns this layer and, indented below it, the layers that it contains, each with its name and settings. */
     default String tree() {
         return LayerTree.of(this);
+    }
+
+    /**
+     * Freezes the weights with paths that {@code paths} selects, for example those that start with {@code trunk.}; see
+     * {@link Parameter#freeze}.
+     */
+    default Layer freeze(Predicate<String> paths) {
+        parameters().forEach((path, p) -> {
+            if (paths.test(path)) {
+                p.freeze();
+            }
+        });
+        return this;
+    }
+
+    /** Unfreezes the weights with paths that {@code paths} selects. */
+    default Layer unfreeze(Predicate<String> paths) {
+        parameters().forEach((path, p) -> {
+            if (paths.test(path)) {
+                p.unfreeze();
+            }
+        });
+        return this;
     }
 
     /** Moves all parameters to a device. */

@@ -6,6 +6,7 @@ import dev.starling.distributed.launch.LaunchException;
 import dev.starling.distributed.launch.Launcher;
 import dev.starling.errors.StarlingException;
 import dev.starling.samples.train.Clusters;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -43,6 +44,10 @@ public final class Run implements Callable<Integer> {
             description = "Seconds from SIGTERM to SIGKILL (default: ${DEFAULT-VALUE}).")
     private int graceSeconds;
 
+    @Option(names = "--logs", paramLabel = "DIR",
+            description = "Also write the output of each process to DIR/rank-N.log.")
+    private Path logs;
+
     @Parameters(paramLabel = "COMMAND", arity = "1..*", description = "The command to run, after --.")
     private List<String> command;
 
@@ -58,7 +63,7 @@ public final class Run implements Callable<Integer> {
         Coordinator.OnLoss onLoss = elastic || restarts > 0 ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END;
         try {
             return Launcher.of(command).processes(workers + servers).servers(servers).restarts(restarts)
-                    .tolerate(elastic ? workers - 1 : 0).grace(Duration.ofSeconds(graceSeconds))
+                    .tolerate(elastic ? workers - 1 : 0).grace(Duration.ofSeconds(graceSeconds)).logs(logs)
                     .coordinator(Clusters.coordinator(transport, CoordinatorConfig.of(workers + servers, onLoss),
                     Clusters.LIVENESS_TIMEOUT)).forwardSignals().run();
         } catch (LaunchException e) {

@@ -303,8 +303,8 @@ public final class Endpoint implements AutoCloseable {
             String elapsed = TimeUnit.NANOSECONDS.toMillis(now - session.lastReceivedNs()) + " ms";
             sendGoodbye("received nothing for " + elapsed);
             lose("received nothing from " + address + " for " + elapsed + session.suspicion());
-        } else if (now - session.lastSentNs() > timeoutNs / HEARTBEATS_PER_TIMEOUT) {
-            // If there is no room for it, the next call tries again.
+        } else if (now - session.lastSentNs() > timeoutNs / HEARTBEATS_PER_TIMEOUT || link.isBroken()) {
+            // If there is no room for it, the next call tries again. If the link is broken, the attempt shows it.
             frame(Frame.HEARTBEAT, Frame.HEADER, null, 0, 0);
         }
         return work;
@@ -412,6 +412,25 @@ public final class Endpoint implements AutoCloseable {
         handshake.close();
         listener.onEnded(this);
         puts.fail();
+    }
+
+    /**
+     * As {@link #close()}, unless there is no room for a goodbye; then nothing happens.
+     *
+     * @return whether the connection was closed
+     */
+    public boolean closeIfRoom() {
+        if (state == State.CONNECTED) {
+            puts.doWork();
+            if (frame(Frame.GOODBYE, Frame.HEADER, null, 0, 0) == BACK_PRESSURED) {
+                return false;
+            }
+        }
+        if (state == State.CONNECTED) {
+            end(State.CLOSED, "closed here");
+        }
+        close();
+        return true;
     }
 
     /** Sends a goodbye to the peer and ends the connection; pending puts fail. */

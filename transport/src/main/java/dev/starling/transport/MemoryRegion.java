@@ -29,19 +29,22 @@ public final class MemoryRegion implements AutoCloseable {
     private boolean closed;
 
     /** Creates a region. {@code remote} is {@code null} if the wire has no remote writes of its own. */
-    MemoryRegion(Regions owner, long number, long token, long bytes, boolean share, @Nullable RemoteWrites remote) {
+    MemoryRegion(Regions owner, long number, long token, long bytes, boolean sparse, boolean share,
+            @Nullable RemoteWrites remote) {
         this.owner = owner;
         boolean shared = share && SharedMemory.isAvailable();
         int descriptor = 0;
         if (shared) {
-            SharedMemory made = SharedMemory.create(bytes, token);
+            SharedMemory made = SharedMemory.create(bytes, token, sparse);
             memory = made.memory();
             descriptor = made.descriptor();
             storage = made::close;
         } else {
             Arena arena = Arena.ofShared();
-            boolean large = bytes >= MIN_LARGE_PAGE_BYTES;
-            memory = arena.allocate(bytes, large ? SharedMemory.LARGE_PAGE : 4096);
+            boolean absent = sparse && bytes > 0 && SharedMemory.isAvailable();
+            boolean large = !absent && bytes >= MIN_LARGE_PAGE_BYTES;
+            memory = absent ? SharedMemory.reserve(bytes, arena)
+                    : arena.allocate(bytes, large ? SharedMemory.LARGE_PAGE : 4096);
             if (large) {
                 SharedMemory.collapse(memory);
             }

@@ -20,8 +20,9 @@ final class Regions implements AutoCloseable {
         this.onClose = onClose;
     }
 
-    MemoryRegion register(long bytes, boolean share, @Nullable RemoteWrites remote) {
-        MemoryRegion region = new MemoryRegion(this, ++count, Authentication.randomLong(), bytes, share, remote);
+    MemoryRegion register(long bytes, boolean sparse, boolean share, @Nullable RemoteWrites remote) {
+        MemoryRegion region = new MemoryRegion(this, ++count, Authentication.randomLong(), bytes, sparse, share,
+                remote);
         open.put(count, region);
         return region;
     }

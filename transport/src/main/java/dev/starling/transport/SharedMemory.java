@@ -49,8 +49,21 @@ final class SharedMemory implements AutoCloseable {
         }
     }
 
-    /** Allocates zeroed memory with all of its pages present. */
-    static SharedMemory create(long bytes, long token) {
+    /** Allocates zeroed memory for this process alone, whose pages come into being when they are first used. */
+    static MemorySegment reserve(long bytes, Arena arena) {
+        int descriptor = descriptor("starling");
+        try (RandomAccessFile file = new RandomAccessFile("/proc/self/fd/" + descriptor, "rw")) {
+            file.setLength(bytes);
+            return file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, bytes, arena);
+        } catch (IOException e) {
+            throw noRoom(bytes, e);
+        } finally {
+            Calls.CLOSE.call(descriptor);
+        }
+    }
+
+    /** Allocates zeroed memory with all of its pages present, unless it is {@code sparse}. */
+    static SharedMemory create(long bytes, long token, boolean sparse) {
         int descriptor = descriptor("starling");
         Arena arena = Arena.ofShared();
         try {
@@ -60,17 +73,22 @@ final class SharedMemory implements AutoCloseable {
                 file.setLength(whole);
                 all = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, whole, arena);
             }
-            all.fill((byte) 0);
-            collapse(all);
+            if (!sparse) {
+                all.fill((byte) 0);
+                collapse(all);
+            }
             all.set(ValueLayout.JAVA_LONG, whole - Long.BYTES, token);
             return new SharedMemory(arena, descriptor, all.asSlice(0, bytes));
         } catch (IOException e) {
             arena.close();
             Calls.CLOSE.call(descriptor);
-            throw new TransportException(TransportException.Problem.NO_ROOM, "cannot map " + bytes
-                    + " bytes of shared memory: " + e.getMessage(), "free memory, or raise the limit of the container",
-                    e);
+            throw noRoom(bytes, e);
         }
+    }
+
+    private static TransportException noRoom(long bytes, IOException e) {
+        return new TransportException(TransportException.Problem.NO_ROOM, "cannot map " + bytes
+                + " bytes of shared memory: " + e.getMessage(), "free memory, or raise the limit of the container", e);
     }
 
     private static int descriptor(String name) {

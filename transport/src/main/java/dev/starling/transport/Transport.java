@@ -42,6 +42,8 @@ public final class Transport implements Agent, AutoCloseable {
     private static final int MAX_MESSAGES_PER_POLL = 32;
     private static final int MAX_UNPROVEN = 32;
     private static final int MAX_PENDING_REFUSALS = 4;
+    /** A refusal needs a link, of megabytes over Aeron, to an address that a stranger chooses. */
+    private static final long REFUSAL_EVERY_NS = TimeUnit.SECONDS.toNanos(1);
     /**
      * When {@link #MAX_UNPROVEN} is reached, an unproven peer keeps its place for this fraction of the liveness
      * timeout.
@@ -66,6 +68,7 @@ public final class Transport implements Agent, AutoCloseable {
     private final List<Endpoint> endpoints = new ArrayList<>();
     private final Inbox inbox = new Frames();
     private long nextUpkeepNs;
+    private long nextRefusalNs;
     private boolean closed;
     private long closedNs;
 
@@ -77,6 +80,7 @@ public final class Transport implements Agent, AutoCloseable {
         context = new TransportContext(config, wire, clock, counters, refusals, regions, new BodyChecksum(),
                 new FrameProtection.Buffers(), new FrameProtection.Buffers(), new Handlers());
         nextUpkeepNs = clock.nanoTime();
+        nextRefusalNs = nextUpkeepNs;
     }
 
     /**
@@ -101,6 +105,16 @@ public final class Transport implements Agent, AutoCloseable {
     /** Opens a transport over a wire, and takes ownership of the wire. */
     public static Transport over(Wire wire, TransportConfig config) {
         return new Transport(config, wire);
+    }
+
+    /**
+     * Opens another transport of this process, with the same configuration, at any free port.
+     *
+     * @throws TransportException if it cannot be opened
+     */
+    public Transport another() {
+        TransportConfig other = config.at(config.host(), 0);
+        return wire.another().map(opened -> over(opened, other)).orElseGet(() -> open(other));
     }
 
     /** Returns the providers on the class path, by name. */
@@ -173,9 +187,18 @@ public final class Transport implements Agent, AutoCloseable {
      * @throws TransportException if memory is exhausted, or this transport is closed
      */
     public MemoryRegion register(long bytes) {
+        return register(bytes, false);
+    }
+
+    /** As {@link #register}; pages of memory to which nothing is written take no memory, where the system can do so. */
+    public MemoryRegion registerSparse(long bytes) {
+        return register(bytes, true);
+    }
+
+    private MemoryRegion register(long bytes, boolean sparse) {
         checkOpen();
         TransportException.require(bytes >= 0, "bytes >= 0 must hold, got " + bytes, "");
-        return regions.register(bytes, context.mapsMemory(), wire.remoteWrites());
+        return regions.register(bytes, sparse, context.mapsMemory(), wire.remoteWrites());
     }
 
     /** Receives what has arrived and continues pending work; returns the amount of work done, 0 if idle. */
@@ -286,9 +309,11 @@ public final class Transport implements Agent, AutoCloseable {
         if (!hello.proven()) {
             refusals.stranger(hello.address(), "it has a different secret");
             if (!wire.opensImmediately(hello.address())
-                    || in(Handshake.State.REFUSING).count() >= MAX_PENDING_REFUSALS) {
+                    || in(Handshake.State.REFUSING).count() >= MAX_PENDING_REFUSALS
+                    || clock.nanoTime() < nextRefusalNs) {
                 return;
             }
+            nextRefusalNs = clock.nanoTime() + REFUSAL_EVERY_NS;
         } else if (!waiting.isEmpty() || !makeRoom()) {
             if (!waiting.add(hello, clock.nanoTime())) {
                 refusals.stranger(hello.address(), HelloQueue.MAX

@@ -9,7 +9,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 class HelloQueueTest {
-    private static final int PEERS = 300;
+    private static final int PEERS = 120;
     private static final Duration SOON = Duration.ofSeconds(5);
     private static final TransportConfig CONFIG = TransportConfig.of("simulated", Secret.random());
 
@@ -42,7 +42,7 @@ class HelloQueueTest {
             simulation.run(SOON);
         }
         // Processes that are refused try again after 100 ms.
-        assertThat(Duration.ofNanos(connectedNs.getLast())).isLessThan(Duration.ofMillis(50));
+        assertThat(Duration.ofNanos(connectedNs.getLast())).isLessThan(Duration.ofMillis(20));
     }
 
     @Test

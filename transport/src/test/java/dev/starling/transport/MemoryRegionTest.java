@@ -33,8 +33,8 @@ class MemoryRegionTest {
         FullNetwork network = new FullNetwork();
         Regions regions = new Regions(_ -> { });
         for (boolean share : new boolean[] {false, true}) {
-            assertThatThrownBy(() -> regions.register(4711, share, network)).isInstanceOf(TransportException.class)
-                    .hasMessageContaining("no room");
+            assertThatThrownBy(() -> regions.register(4711, false, share, network))
+                    .isInstanceOf(TransportException.class).hasMessageContaining("no room");
         }
         assertThat(network.refused).hasSize(2).noneMatch(memory -> memory.scope().isAlive());
     }

@@ -22,7 +22,7 @@ sealed interface Abort {
         String text = String.valueOf(why.getMessage());
         String message = text.substring(0, Math.min(text.length(), MAX_TEXT));
         return CODEC.encode(switch (why) {
-            case CollectiveMismatchException e -> new Mismatch(e.rank(), e.peer(), message);
+            case CollectiveMismatchException e -> new Mismatch(e.detector(), e.rank(), message);
             case PeerLostException e -> new Loss(LossReport.of(e));
             default -> new Failure(message);
         });
@@ -33,10 +33,10 @@ sealed interface Abort {
             return switch (CODEC.decode(encoded)) {
                 case Mismatch m -> new CollectiveMismatchException(m.rank, m.peer, m.message);
                 case Loss m -> m.report.reportedBy(from);
-                case Failure m -> new DistributedException("rank " + from + " failed: " + m.message);
+                case Failure m -> new DistributedException(from, "rank " + from + " failed: " + m.message, null);
             };
         } catch (IOException e) {
-            return new DistributedException("rank " + from + " failed, and sent no valid reason");
+            return new DistributedException(from, "rank " + from + " failed, and sent no valid reason", null);
         }
     }
 }

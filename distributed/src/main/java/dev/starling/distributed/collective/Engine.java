@@ -17,6 +17,7 @@ import dev.starling.distributed.collective.network.NetworkCollectives;
 import dev.starling.distributed.collective.network.PointToPoint;
 import dev.starling.distributed.collective.shared.DirectCollectives;
 import dev.starling.tensor.TensorException;
+import dev.starling.transport.MemoryRegion;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
 import java.util.function.BooleanSupplier;
@@ -61,14 +62,20 @@ public final class Engine implements Task.Runner, AutoCloseable {
         transfers = new PointToPoint(messages);
         exchanges = new Exchanges(messages);
         network = new NetworkCollectives(messages);
-        control = register(DirectCollectives.CONTROL_BYTES + network.scratchBytes());
+        // Ranks of a large group use little of it: their segments are short.
+        control = register(DirectCollectives.CONTROL_BYTES + network.scratchBytes(), !fabric.isMesh());
     }
 
     // ---- tasks ----
 
     /** Registers memory; {@link SymmetricMemory} describes the further steps. */
     public SymmetricMemory register(long bytes) {
-        SymmetricMemory memory = new SymmetricMemory(fabric, driver, this::exchange, registrations, bytes);
+        return register(bytes, false);
+    }
+
+    private SymmetricMemory register(long bytes, boolean sparse) {
+        MemoryRegion own = sparse ? fabric.transport().registerSparse(bytes) : fabric.transport().register(bytes);
+        SymmetricMemory memory = new SymmetricMemory(fabric, driver, this::exchange, registrations, own);
         registrations++;
         return memory;
     }
@@ -255,7 +262,10 @@ public final class Engine implements Task.Runner, AutoCloseable {
         switch (EpochMessages.kind(buffer, offset)) {
             case EpochMessages.EXCHANGE -> exchanges.onMessage(from, EpochMessages.sequence(buffer, offset),
                     EpochMessages.body(buffer, offset, length));
-            case EpochMessages.ABORT -> fail(Abort.decode(from, EpochMessages.body(buffer, offset, length)));
+            case EpochMessages.GATHERED -> exchanges.onGathered(EpochMessages.sequence(buffer, offset),
+                    EpochMessages.body(buffer, offset, length));
+            case EpochMessages.ABORT -> onAbort(from, EpochMessages.sequence(buffer, offset),
+                    EpochMessages.body(buffer, offset, length));
             case EpochMessages.POINT_TO_POINT -> transfers.onMessage(from, buffer, offset + body, length - body);
             case EpochMessages.NETWORK -> network.onMessage(from, buffer, offset + body, length - body);
             default -> { }
@@ -276,6 +286,16 @@ public final class Engine implements Task.Runner, AutoCloseable {
             fail(why);
             abortMessage.send();
         }
+    }
+
+    /** Fails because another rank did, and passes its message on where it may not have a connection to all. */
+    private void onAbort(int from, long origin, byte[] encoded) {
+        int failed = origin > 0 && origin <= fabric.world() ? (int) origin - 1 : from;
+        if (!fabric.isMesh()) {
+            abortMessage = new MessageToAll(messages, EpochMessages.ABORT, failed + 1, encoded);
+        }
+        fail(Abort.decode(failed, encoded));
+        doWork();
     }
 
     /** Fails all pending and future tasks of this rank. */

@@ -25,6 +25,13 @@ record ExpectedEffects(FaultPlan plan) {
         return !isAnyHarmed() && plan.ranks().stream().noneMatch(this::isMortal);
     }
 
+    /** Returns whether no rank may be lost; the coordinator may. */
+    boolean isFairToRanks() {
+        List<String> ranks = plan.ranks().stream().filter(r -> !r.equals(COORDINATOR)).toList();
+        return ranks.stream().noneMatch(a -> isMortal(a) || ranks.stream().anyMatch(b -> !a.equals(b)
+                && isHarmed(a, b)));
+    }
+
     /** Returns whether any two live processes may lose each other. */
     boolean isAnyHarmed() {
         return plan.ranks().stream().anyMatch(a -> plan.ranks().stream().anyMatch(b -> !a.equals(b) && isHarmed(a, b)));

@@ -23,8 +23,8 @@ final class Invariants {
     /** The cause in an error message. */
     private static final Pattern CAUSE = Pattern.compile("closed|ended the connection|received nothing|frames were lost"
             + "|has left|cut off from|did not connect|did not return|has not arrived|has not answered"
-            + "|has seen no worker|no connection yet|waits for other members|did not start within|waited PT"
-            + "|is complete");
+            + "|has seen no worker|is cut off from the quorum|no connection yet|waits for other members"
+            + "|did not start within|waited PT|is complete");
 
     private Invariants() { }
 

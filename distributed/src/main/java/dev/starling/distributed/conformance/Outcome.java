@@ -1,6 +1,8 @@
 package dev.starling.distributed.conformance;
 
+import dev.starling.distributed.Member;
 import dev.starling.distributed.View;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -11,6 +13,9 @@ final class Outcome {
     /** Name of the process, followed by {@link Schedule#RESTARTED} if it was restarted. */
     final String name;
     final Map<Long, float[]> weightsByStep = new TreeMap<>();
+    /** By epoch of the group, its members, and when this process ended steps in it. */
+    final Map<Long, List<String>> membersByEpoch = new TreeMap<>();
+    final Map<Long, List<Long>> stepTimesByEpoch = new TreeMap<>();
     /** When its first step was done. */
     long firstStepNs = Long.MAX_VALUE;
     @Nullable RuntimeException failure;
@@ -45,6 +50,11 @@ final class Outcome {
     /** Returns whether the process had crashed or failed by a time. */
     boolean isLostBy(long nowNs) {
         return !ended && endedNs <= nowNs;
+    }
+
+    void stepEnded(View members, long nowNs) {
+        membersByEpoch.put(members.epoch(), members.members().stream().map(Member::host).toList());
+        stepTimesByEpoch.computeIfAbsent(members.epoch(), _ -> new ArrayList<>()).add(nowNs);
     }
 
     void failed(RuntimeException e, long nowNs, View members) {

@@ -1,8 +1,8 @@
 package dev.starling.distributed.conformance;
 
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Member;
 import dev.starling.distributed.Quorum;
 import dev.starling.distributed.View;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
@@ -20,6 +20,7 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.RunEndedException;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
@@ -40,6 +41,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One training run of a few simulated processes under one fault plan, with the outcome of each process. The trainer,
@@ -77,7 +79,7 @@ final class Schedule {
     private final Outcome coordinator = new Outcome(ExpectedEffects.COORDINATOR);
     private final StepCounts counts;
 
-    private Schedule(FaultPlan plan, OnLoss onLoss, int servers, Consumer<Group> server, int epochs,
+    private Schedule(FaultPlan plan, OnLoss onLoss, Quorum quorum, int servers, Consumer<Group> server, int epochs,
             Function<Group, DistributionStrategy> strategy) {
         this.plan = plan;
         effects = new ExpectedEffects(plan);
@@ -87,8 +89,7 @@ final class Schedule {
         this.epochs = epochs;
         this.strategy = strategy;
         ranks = plan.ranks().size() - 1;
-        // Every process that no fault harms continues, however few there are.
-        rules = CoordinatorConfig.of(ranks, onLoss).quorum(new Quorum.None()).joinTimeout(TIMEOUT);
+        rules = CoordinatorConfig.of(ranks, onLoss).quorum(quorum).joinTimeout(TIMEOUT);
         counts = new StepCounts(effects, plan.ranks().subList(1, 1 + ranks - servers));
     }
 
@@ -113,13 +114,19 @@ final class Schedule {
 
     /** Runs a schedule with another number of training epochs. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, int epochs, Function<Group, DistributionStrategy> strategy) {
-        return run(new Schedule(plan, onLoss, 0, _ -> { }, epochs, strategy));
+        // Every process that no fault harms continues, however few there are.
+        return run(new Schedule(plan, onLoss, new Quorum.None(), 0, _ -> { }, epochs, strategy));
+    }
+
+    /** Runs a schedule in which only a majority continues after losses. */
+    static Schedule runByMajority(FaultPlan plan, Function<Group, DistributionStrategy> strategy) {
+        return run(new Schedule(plan, OnLoss.REFORM, new Quorum.Majority(), 0, _ -> { }, EPOCHS, strategy));
     }
 
     /** Runs a schedule whose last ranks are servers, with a program of their own. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, Consumer<Group> server,
             Function<Group, DistributionStrategy> strategy) {
-        return run(new Schedule(plan, onLoss, servers, server, EPOCHS, strategy));
+        return run(new Schedule(plan, onLoss, new Quorum.None(), servers, server, EPOCHS, strategy));
     }
 
     private static Schedule run(Schedule schedule) {
@@ -134,9 +141,10 @@ final class Schedule {
     /** Returns the weights after each step of one process that trains without a strategy. */
     static Map<Long, float[]> alone(FaultPlan plan) {
         Outcome outcome = new Outcome("alone");
-        Schedule schedule = new Schedule(plan, OnLoss.END, 0, _ -> { }, EPOCHS, _ -> new SingleProcess());
+        Schedule schedule = new Schedule(plan, OnLoss.END, new Quorum.None(), 0, _ -> { }, EPOCHS,
+                _ -> new SingleProcess());
         try (Simulation simulation = Simulation.of(plan)) {
-            simulation.start(outcome.name, () -> schedule.train(simulation, 0, new SingleProcess(), 0, outcome));
+            simulation.start(outcome.name, () -> schedule.train(simulation, null, new SingleProcess(), 0, outcome));
             simulation.run(LIMIT);
         }
         return outcome.weightsByStep;
@@ -184,20 +192,21 @@ final class Schedule {
 
     private void takePart(Simulation simulation, int rank, Outcome outcome) {
         String name = "rank" + rank;
-        GroupConfig config = GroupConfig.of(config(), ExpectedEffects.COORDINATOR).place(rank, ranks - servers).host(name)
-                .joinTimeout(TIMEOUT).timeout(TIMEOUT);
+        GroupConfig config = GroupConfig.of(config(), ExpectedEffects.COORDINATOR).place(rank, ranks - servers)
+                .host(name).joinTimeout(TIMEOUT).timeout(TIMEOUT)
+                .maxMesh(Integer.getInteger("schedules.mesh", GroupConfig.DEFAULT_MAX_MESH));
         try (Group group = Group.join(Transport.over(simulation.wire(name), config()), config, false)) {
             outcome.joined = true;
             try {
                 if (rank >= ranks - servers) {
                     server.accept(group);
                 } else {
-                    train(simulation, group.rank(), strategy.apply(group), rank, outcome);
+                    train(simulation, group, strategy.apply(group), rank, outcome);
                 }
-            } catch (DistributedException | TransportException e) {
+            } catch (RunEndedException | TransportException e) {
                 outcome.failed(e, simulation.nanoTime(), group.view());
             }
-        } catch (DistributedException | TransportException e) {
+        } catch (RunEndedException | TransportException e) {
             outcome.failed(e, simulation.nanoTime(), new View(0, List.of()));
         }
         outcome.ended = outcome.failure == null;
@@ -222,7 +231,9 @@ final class Schedule {
         return outputs() == 1 && plan.seed() % 2 == 1;
     }
 
-    private void train(Simulation simulation, int seed, DistributionStrategy plain, int worker, Outcome outcome) {
+    /** Trains in a group, or without one. */
+    private void train(Simulation simulation, @Nullable Group group, DistributionStrategy plain, int worker,
+            Outcome outcome) {
         int outputs = outputs();
         boolean counting = isCounting();
         float[] x = new float[EXAMPLES];
@@ -233,7 +244,7 @@ final class Schedule {
         }
         Loss loss = counting ? (result, target) -> result.mean() : Loss.meanSquared();
         try (Scope scope = Scope.open("schedule");
-                Layer model = model(outputs, Generator.seeded(seed));
+                Layer model = model(outputs, Generator.seeded(group == null ? 0 : group.rank()));
                 Optimizer optimizer = Sgd.over(model).rate(counting ? RATE : 0.1).momentum(counting ? 0 : 0.9).build();
                 DistributionStrategy distribution = observed(plain, worker, model);
                 DataLoader loader = DataLoader.of(TensorDataset.of(Tensor.of(x, EXAMPLES, 1),
@@ -250,6 +261,9 @@ final class Schedule {
                         public void stepEnded(Progress progress) {
                             outcome.firstStepNs = Math.min(outcome.firstStepNs, simulation.nanoTime());
                             outcome.weightsByStep.put(progress.step(), weights(model));
+                            if (group != null) {
+                                outcome.stepEnded(group.view(), simulation.nanoTime());
+                            }
                             simulation.sleep(servers == 0 ? STEP : STEP.multipliedBy(1 + worker).dividedBy(2));
                         }
                     }).build().run();

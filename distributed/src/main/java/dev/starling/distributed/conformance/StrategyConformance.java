@@ -49,6 +49,9 @@ public final class StrategyConformance {
     private static final Set<Kind> WEATHER = EnumSet.of(Kind.WEATHER, Kind.DISTURBANCE);
     private static final Set<Kind> DEATHS = EnumSet.of(Kind.WEATHER, Kind.DISTURBANCE, Kind.CRASH);
 
+    /** Smallest number of workers; with eight or more, and the property {@code schedules.mesh}, some are not linked. */
+    private static final int WORKERS = Integer.getInteger("schedules.workers", 2);
+
     private final Function<Group, DistributionStrategy> strategy;
     private final OnLoss onLoss;
     private final boolean exact;
@@ -110,7 +113,7 @@ public final class StrategyConformance {
         LongAdder failed = new LongAdder();
         LongAdder returned = new LongAdder();
         seeds.parallel().forEach(seed -> {
-            FaultPlan plan = plan(seed, 2 + (int) (seed % 3));
+            FaultPlan plan = plan(seed, WORKERS + (int) (seed % 3));
             schedules.increment();
             try {
                 Schedule schedule = Schedule.run(plan, onLoss, strategy);

@@ -1,24 +1,21 @@
 package dev.starling.distributed.coordinator;
 
-import dev.starling.distributed.Member;
-import dev.starling.distributed.Role;
+import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.View;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Control;
-import dev.starling.distributed.group.Outbox;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
-import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
-import java.util.stream.Collectors;
+import java.util.function.LongPredicate;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.Agent;
 import org.jspecify.annotations.Nullable;
@@ -26,8 +23,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * Decides which processes are members of a group: it admits processes, assigns ranks, and decides what happens after a
  * loss. It sees no training data. The caller drives it with {@link #doWork}, in a launcher, beside rank 0, or in a
- * process of its own; see {@link CoordinatorThread}. If the coordinator is lost, the present epoch continues, but no
- * other follows.
+ * process of its own; see {@link CoordinatorThread}. If the coordinator is lost, the present epoch continues. If the
+ * group re-forms and has a {@link dev.starling.distributed.Quorum}, a member then takes the place of the coordinator.
  */
 public final class Coordinator implements Agent, AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
@@ -41,12 +38,10 @@ public final class Coordinator implements Agent, AutoCloseable {
     private final long createdNs;
     /** Processes that have joined and were not excluded. */
     private final List<Participant> participants = new ArrayList<>();
-    /** Undelivered messages to processes that were refused or excluded. */
-    private final List<Outbox> dismissed = new ArrayList<>();
+    private final Farewells dismissed = new Farewells();
     private final Suspicions suspicions = new Suspicions();
     private final Founders founders;
     private final Electorate electorate;
-    private final Control.Rules rules;
     private View view = new View(0, List.of());
     private long ids;
     private boolean started;
@@ -54,9 +49,14 @@ public final class Coordinator implements Agent, AutoCloseable {
     private boolean ended;
     /** Whether the view is out of date, so that a new epoch must be proposed. */
     private boolean stale;
+    private long upToDateNs;
     private long viewNs;
     /** When members last learned which processes are missing. */
     private long noticeNs;
+    /** What this coordinator waits for if it takes the place of another one; {@code null} if it has decided. */
+    private @Nullable Takeover takeover;
+    /** The address of the coordinator that the group has now; {@code null} if that is this one. */
+    private Control.@Nullable Moved moved;
     /** The vote without a quorum that participants have been notified of; {@code null} if there is a quorum. */
     private Electorate.@Nullable Vote reported;
 
@@ -69,8 +69,6 @@ public final class Coordinator implements Agent, AutoCloseable {
         noticeNs = createdNs;
         founders = new Founders(config.world());
         electorate = new Electorate(config.quorum());
-        rules = new Control.Rules(config.world(), config.onLoss() == OnLoss.REFORM, config.minMembers(),
-                config.maxMembers(), config.quorum(), joinTimeoutNs);
         transport.onMessage(this::onMessage);
         transport.onConnection(new ConnectionHandler() {
             @Override
@@ -96,7 +94,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     /** As {@link #over(Transport, CoordinatorConfig)}, with defaults for the rest of the rules. */
     public static Coordinator over(Transport transport, int world, OnLoss onLoss, int minMembers,
             Duration joinTimeout) {
-        return over(transport, config(world, onLoss, minMembers, joinTimeout));
+        return over(transport, CoordinatorConfig.of(world, onLoss).minMembers(minMembers).joinTimeout(joinTimeout));
     }
 
     /** Creates a coordinator on a transport of its own. */
@@ -107,11 +105,21 @@ public final class Coordinator implements Agent, AutoCloseable {
     /** As {@link #open(TransportConfig, CoordinatorConfig)}, with defaults for the rest of the rules. */
     public static Coordinator open(TransportConfig transport, int world, OnLoss onLoss, int minMembers,
             Duration joinTimeout) {
-        return open(transport, config(world, onLoss, minMembers, joinTimeout));
+        return open(transport, CoordinatorConfig.of(world, onLoss).minMembers(minMembers).joinTimeout(joinTimeout));
     }
 
-    private static CoordinatorConfig config(int world, OnLoss onLoss, int minMembers, Duration joinTimeout) {
-        return CoordinatorConfig.of(world, onLoss).minMembers(minMembers).joinTimeout(joinTimeout);
+    /** Creates the coordinator that takes the place of a lost one; see {@link SuccessorOpener}. */
+    static Coordinator succeed(Transport transport, Control.Rules rules, View started, View seen, int rank,
+            LongPredicate isReached) {
+        Coordinator successor = over(transport, CoordinatorConfig.of(rules));
+        successor.learn(started, true);
+        successor.learn(seen, false);
+        successor.everStarted = true;
+        successor.viewNs = successor.createdNs;
+        // Of its own, so that no process gets the id of one that the former coordinator or another successor admitted.
+        successor.ids = (seen.epoch() + 1 << Integer.SIZE) + ((long) rank << Short.SIZE);
+        successor.takeover = new Takeover(isReached, successor.createdNs + 2 * successor.settleNs);
+        return successor;
     }
 
     /** Returns the address at which members reach the coordinator. */
@@ -134,30 +142,17 @@ public final class Coordinator implements Agent, AutoCloseable {
         return suspicions.of(id) != null;
     }
 
-    /**
-     * Returns whether the coordinator has no more work: all members have left, or the group has ended and all members
-     * have been notified.
-     */
+    /** Returns whether the coordinator has no more work: all members have left, or know that the group has ended. */
     public boolean isDone() {
         return dismissed.isEmpty() && (everStarted && participants.isEmpty()
-                || ended && participants.stream().allMatch(p -> isDelivered(p.outbox)));
-    }
-
-    private static boolean isDelivered(Outbox outbox) {
-        return outbox.isEmpty() || !outbox.endpoint().isConnected();
+                || ended && participants.stream().allMatch(p -> Farewells.isDelivered(p.outbox)));
     }
 
     @Override
     public int doWork() {
-        int work = transport.doWork();
+        int work = transport.doWork() + dismissed.doWork();
         for (int i = 0; i < participants.size(); i++) {
             work += participants.get(i).outbox.doWork();
-        }
-        for (int i = dismissed.size() - 1; i >= 0; i--) {
-            work += dismissed.get(i).doWork();
-            if (isDelivered(dismissed.get(i))) {
-                dismissed.remove(i);
-            }
         }
         long now = transport.nanoTime();
         if (!everStarted && !ended && (stale || participants.isEmpty()) && now - noticeNs > NOTICE_NS) {
@@ -170,10 +165,13 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (suspicions.areOlderThan(settleNs, now)) {
             evictMostSuspected();
         }
-        if (stale && !ended) {
+        upToDateNs = stale ? upToDateNs : now;
+        // In a large group an epoch costs much: losses and joins at about the same time share one.
+        boolean hasty = !everStarted || view.world() <= GroupConfig.DEFAULT_MAX_MESH;
+        if (stale && !ended && (hasty || now - upToDateNs > settleNs / 4)) {
             propose(now);
         }
-        if (!started && !view.members().isEmpty() && now - viewNs > 4 * settleNs + joinTimeoutNs) {
+        if (!started && reported == null && !view.members().isEmpty() && now - viewNs > 4 * settleNs + joinTimeoutNs) {
             evictUnready();
         }
         return work;
@@ -199,18 +197,15 @@ public final class Coordinator implements Agent, AutoCloseable {
             onFounderEnded(preferredRank, reason);
         } else {
             electorate.onProcessEnded(preferredRank, participants);
+            stale |= reported != null;
         }
     }
 
     /** Reports the end of a process before the first epoch. A group that re-forms does not wait for it. */
     private void onFounderEnded(int preferredRank, String reason) {
         stale = true;
-        boolean isReplaced = preferredRank >= 0
-                && participants.stream().anyMatch(p -> p.join.preferredRank() == preferredRank);
         if (participants.size() < config.world()) {
-            if (!isReplaced) {
-                founders.onEnded(preferredRank, reason);
-            }
+            founders.onEnded(preferredRank, reason, participants);
             reportMissing(transport.nanoTime());
         }
     }
@@ -223,8 +218,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private String describeMissing() {
-        return founders.describeMissing(participants.stream().map(p -> p.join.preferredRank())
-                .collect(Collectors.toSet()), participants.size());
+        return founders.describeMissing(participants);
     }
 
     /** Works until all members have left or the time has passed. For a thread that does nothing else. */
@@ -239,135 +233,160 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (length < Channels.HEADER || buffer.getInt(offset, Channels.ORDER) != Channels.CONTROL) {
             return;
         }
-        try {
-            Control message = Control.CODEC.decode(buffer, offset + Channels.HEADER, length - Channels.HEADER);
-            Participant participant = (Participant) from.attachment();
-            if (message instanceof Control.Join join && participant == null) {
-                onJoin(from, join);
-            } else if (participant != null) {
-                onMessage(participant, message);
-            }
-        } catch (IOException e) {
-            LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(),
-                    e.getMessage());
+        Control message = Control.read(from, buffer, offset + Channels.HEADER, length - Channels.HEADER);
+        if (from.attachment() instanceof Participant participant) {
+            onMessage(participant, message);
+        } else if (message instanceof Control.Join join) {
+            onJoin(from, join);
+        } else if (message instanceof Control.Rejoin rejoin) {
+            onRejoin(from, rejoin);
+        } else if (message instanceof Control.Moved m && (!everStarted || reported != null || participants.isEmpty())) {
+            // The group has another coordinator, so this one forms none of its own.
+            moved = m;
+            sendToAll(m);
         }
     }
 
-    private void onMessage(Participant participant, Control message) {
+    private void onMessage(Participant participant, @Nullable Control message) {
         switch (message) {
+            case null -> { }
             case Control.Ready m -> {
                 participant.ready = m.epoch();
                 startIfReady();
             }
             case Control.Suspect m -> onSuspect(participant, m);
-            case Control.Leave m -> onLeave(participant);
+            case Control.Leave _ -> onLeave(participant);
+            case Control.Withdraw _ -> {
+                remove(participant);
+                stale = true;
+            }
             case Control.Join _, Control.Waiting _, Control.NewView _, Control.Start _, Control.Lost _,
-                    Control.Refused _, Control.NoQuorum _ -> { }
+                    Control.Refused _, Control.NoQuorum _, Control.Rejoin _, Control.Successor _, Control.Moved _ -> { }
         }
     }
 
     private void onJoin(Endpoint from, Control.Join join) {
         Participant participant = new Participant(++ids, join, from);
-        String refusal = null;
-        if (ended) {
-            refusal = "the group has ended";
-        } else if (config.onLoss() == OnLoss.END && (everStarted || participants.size() >= config.world())) {
-            // A group that re-forms admits processes even when it is complete: a new process may replace a member whose
-            // loss is not detected yet.
-            refusal = "the group of " + config.world() + " is complete; only a group that re-forms admits new members";
-        } else if (config.onLoss() == OnLoss.END && join.role() instanceof Role.Server server
-                && participants.stream().anyMatch(p -> p.join.role().equals(server))) {
-            refusal = "server " + server.number() + " has joined already; give each server a number of its own";
+        String refusal = ended ? "the group has ended" : Roster.refusal(config, everStarted, participants, join);
+        Control answer = moved != null ? moved : refusal == null ? null : new Control.Refused(refusal);
+        if (answer == null) {
+            admit(participant);
+        } else {
+            dismiss(participant, answer);
         }
-        if (refusal != null) {
-            refuse(participant, refusal);
-            return;
-        }
-        from.attach(participant);
+    }
+
+    private void admit(Participant participant) {
+        participant.outbox.endpoint().attach(participant);
         participants.add(participant);
         reported = null;
-        founders.onJoined(join.preferredRank());
+        founders.onJoined(participant.join.preferredRank());
         electorate.onJoined(participant);
         stale = true;
+    }
+
+    private void remove(Participant participant) {
+        participants.remove(participant);
+        participant.outbox.endpoint().attach(null);
+    }
+
+    /** A member of a former epoch, which has lost its coordinator, follows this one. */
+    private void onRejoin(Endpoint from, Control.Rejoin rejoin) {
+        if (everStarted) {
+            rejoin.newer().forEach(each -> learn(each, each.epoch() <= rejoin.started()));
+        }
+        if (ended || moved != null || !electorate.includes(rejoin.id())) {
+            onJoin(from, rejoin.join());
+            return;
+        }
+        participant(rejoin.id()).ifPresent(this::remove);
+        Participant participant = new Participant(rejoin.id(), rejoin.join(), from);
+        participant.continued = rejoin.whole() && rejoin.started() == rejoin.seen() ? rejoin.started() : 0;
+        admit(participant);
+    }
+
+    private void learn(View other, boolean isStarted) {
+        electorate.learn(other, isStarted);
+        if (electorate.latest().epoch() > view.epoch()) {
+            view = electorate.latest();
+            started = false;
+            suspicions.clear();
+        }
     }
 
     /** Proposes a new epoch of all participants, or of as many as the group may have, if there are enough. */
     private void propose(long now) {
         int minMembers = config.minMembers();
         int expected = config.onLoss() == OnLoss.REFORM ? Math.max(founders.expected(), minMembers) : config.world();
-        if (!everStarted && participants.size() < expected || participants.isEmpty()) {
+        if (!everStarted && participants.size() < expected || participants.isEmpty()
+                || moved != null || takeover != null && takeover.isIncomplete(view, participants, now)) {
             return;
         }
+        takeover = null;
+        stale = false;
         if (everStarted && !hasQuorum()) {
             return;
         }
-        stale = false;
         if (participants.size() < minMembers) {
             end("only " + participants.size() + " processes are left, and the group needs at least " + minMembers);
             return;
         }
-        // Members keep the order of their ranks; new members follow. The first epoch honours preferred ranks.
-        participants.sort(everStarted ? Comparator.comparingLong(p -> p.id) : Comparator.<Participant>comparingInt(
-                p -> p.join.preferredRank() < 0 ? Integer.MAX_VALUE : p.join.preferredRank())
-                        .thenComparingLong(p -> p.id));
-        if (everStarted) {
-            participants.sort(Comparator.comparingInt(p -> rank(p.id)));
-        }
+        Roster.sort(participants, view, everStarted);
         int world = Math.min(participants.size(), config.maxMembers());
-        List<Participant> spares = List.copyOf(participants.subList(world, participants.size()));
-        spares.forEach(each -> each.outbox.send(new Control.Waiting("it has " + world + " members, as many as it may;"
-                + " this process waits as a spare")));
-        if (started && view.world() == world && participants.subList(0, world).stream()
-                .allMatch(each -> view.byId(each.id) != null)) {
-            // Only spares have joined or left.
+        // Copies, because a send may detect the loss of a process, which removes it.
+        List<Participant> chosen = List.copyOf(participants.subList(0, world));
+        List.copyOf(participants.subList(world, participants.size())).forEach(spare -> spare.outbox.send(
+                new Control.Waiting("it has " + world + " members, as many as it may; this process waits as a spare")));
+        if (Roster.continues(view, chosen)) {
+            // The epoch continues: only spares have joined or left, or its members have found this coordinator.
+            onStarted();
             return;
         }
         suspicions.clear();
-        List<Member> members = new ArrayList<>();
-        for (int rank = 0; rank < world; rank++) {
-            Participant each = participants.get(rank);
-            members.add(new Member(each.id, rank, each.join.address(), each.join.host(), each.join.role()));
-        }
-        view = new View(view.epoch() + 1, members);
+        view = Roster.next(view, chosen);
         viewNs = now;
         started = false;
-        // A copy, because a send may detect the loss of a member, which removes it.
-        for (Participant each : List.copyOf(participants.subList(0, world))) {
-            each.outbox.send(new Control.NewView(each.id, view, rules));
-        }
+        chosen.forEach(each -> each.outbox.send(new Control.NewView(each.id, view, config.rules())));
     }
 
-    /**
-     * Returns whether enough members of the last epoch are present to begin another one; otherwise notifies the
-     * participants, which stop.
-     */
+    /** Returns whether enough members of the last epoch are present for another one; if not, notifies participants. */
     private boolean hasQuorum() {
         Electorate.Vote vote = electorate.vote(participants);
-        if (vote.suffices()) {
-            reported = null;
-        } else if (!vote.equals(reported)) {
-            reported = vote;
+        if (!vote.suffices() && !vote.equals(reported)) {
             LOG.log(Level.WARNING, "no quorum: {0} of the {1} members of the last epoch are reachable; no epoch follows"
                     + " without more of them", vote.present(), vote.members());
             sendToAll(new Control.NoQuorum(vote.present(), vote.members()));
         }
+        reported = vote.suffices() ? null : vote;
         return vote.suffices();
     }
 
-    /** Returns a member's rank; greater than all others if it is not in the present view. */
     private int rank(long id) {
-        Member member = view.byId(id);
-        return member == null ? Integer.MAX_VALUE : member.rank();
+        return Roster.rank(view, id);
     }
 
     private void startIfReady() {
         if (!started && !stale && view.world() == participants.stream().filter(p -> p.ready == view.epoch()
                 && view.byId(p.id) != null).count()) {
-            started = true;
-            everStarted = true;
-            electorate.onStarted(view);
-            sendToAll(new Control.Start(view.epoch()));
+            onStarted();
         }
+    }
+
+    private void onStarted() {
+        started = true;
+        everStarted = true;
+        electorate.onStarted(view);
+        for (Participant each : List.copyOf(participants)) {
+            if (view.byId(each.id) != null && each.notified != view.epoch()) {
+                each.continued = view.epoch();
+                each.notified = view.epoch();
+                each.outbox.send(new Control.Start(view.epoch()));
+            }
+        }
+    }
+
+    private Optional<Participant> participant(long id) {
+        return participants.stream().filter(p -> p.id == id).findFirst();
     }
 
     private void sendToAll(Control message) {
@@ -378,7 +397,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (suspicion.epoch() != view.epoch() || view.byId(suspicion.id()) == null) {
             return;
         }
-        if (participants.stream().noneMatch(p -> p.id == suspicion.id())) {
+        if (participant(suspicion.id()).isEmpty()) {
             // The suspected member has left, but the sender still needs it.
             if (config.onLoss() == OnLoss.REFORM) {
                 stale = true;
@@ -387,10 +406,10 @@ public final class Coordinator implements Agent, AutoCloseable {
             }
             return;
         }
-        int rank = rank(from.id);
-        LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank, rank(suspicion.id()),
+        from.continued = 0;
+        LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank(from.id), rank(suspicion.id()),
                 suspicion.reason());
-        suspicions.add(from.id, rank, suspicion, transport.nanoTime());
+        suspicions.add(from.id, rank(from.id), suspicion, transport.nanoTime());
     }
 
     /**
@@ -398,29 +417,19 @@ public final class Coordinator implements Agent, AutoCloseable {
      * others suspect; of equally suspected ones, that of the highest rank.
      */
     private void evictMostSuspected() {
-        Participant worst = null;
-        Suspicions.Suspicion strongest = null;
-        for (Participant each : participants) {
-            Suspicions.Suspicion suspicion = suspicions.of(each.id);
-            if (suspicion != null && (strongest == null || suspicion.members() >= strongest.members())) {
-                strongest = suspicion;
-                worst = each;
-            }
-        }
+        Optional<Participant> worst = suspicions.worst(participants);
+        Suspicions.Suspicion strongest = worst.map(each -> suspicions.of(each.id)).orElse(null);
         suspicions.resolve();
-        if (worst != null) {
-            evict(worst, "cut off from " + strongest.members() + " of the " + (view.world() - 1)
+        if (strongest != null) {
+            evict(worst.get(), "cut off from " + strongest.members() + " of the " + (view.world() - 1)
                     + " other members; " + strongest.reason(), transport.nanoTime() - strongest.heardNs());
         }
     }
 
     private void evictUnready() {
         viewNs = transport.nanoTime();
-        for (Participant each : List.copyOf(participants)) {
-            if (each.ready != view.epoch() && view.byId(each.id) != null) {
-                evict(each, "did not connect to the other members in time", silentNs(each.outbox.endpoint()));
-            }
-        }
+        participants.stream().filter(p -> p.ready != view.epoch() && view.byId(p.id) != null).toList().forEach(each ->
+                evict(each, "did not connect to the other members in time", silentNs(each.outbox.endpoint())));
     }
 
     private void onLost(Endpoint endpoint) {
@@ -441,7 +450,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private void evict(Participant participant, String reason, long silentNs) {
         int rank = rank(participant.id);
         participants.remove(participant);
-        refuse(participant, "rank " + rank + " was excluded: " + reason);
+        dismiss(participant, new Control.Refused("rank " + rank + " was excluded: " + reason));
         if (config.onLoss() == OnLoss.END && everStarted) {
             endWithLoss(rank, silentNs, reason);
             return;
@@ -452,9 +461,9 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
     }
 
-    private void refuse(Participant participant, String reason) {
+    private void dismiss(Participant participant, Control message) {
         dismissed.add(participant.outbox);
-        participant.outbox.send(new Control.Refused(reason));
+        participant.outbox.send(message);
     }
 
     private void endWithLoss(int rank, long silentNs, String reason) {
@@ -463,9 +472,8 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private void onLeave(Participant participant) {
-        participants.remove(participant);
+        remove(participant);
         electorate.onEnded(participant.id);
-        participant.outbox.endpoint().attach(null);
         if (!everStarted) {
             onFounderEnded(participant.join.preferredRank(), "it has left");
         }
@@ -490,7 +498,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             return;
         }
         long causeNs = transport.nanoTime() - cause.heardNs();
-        Optional<Participant> lost = participants.stream().filter(p -> p.id == cause.id()).findFirst();
+        Optional<Participant> lost = participant(cause.id());
         if (lost.isPresent()) {
             evict(lost.get(), cause.reason(), causeNs);
         } else {
@@ -508,7 +516,6 @@ public final class Coordinator implements Agent, AutoCloseable {
         close();
     }
 
-    /** Closes the transport. Members continue their present epoch without a coordinator. */
     @Override
     public void close() {
         transport.close();

@@ -35,6 +35,18 @@ public record CoordinatorConfig(int world, OnLoss onLoss, int minMembers, int ma
                 Duration.ofMinutes(1));
     }
 
+    /** Returns the configuration of a group that re-forms, from the rules that its members know. */
+    static CoordinatorConfig of(Control.Rules rules) {
+        return new CoordinatorConfig(rules.world(), OnLoss.REFORM, rules.minMembers(), rules.maxMembers(),
+                rules.quorum(), Duration.ofNanos(rules.joinTimeoutNs()));
+    }
+
+    /** Returns the rules as members know them. */
+    Control.Rules rules() {
+        return new Control.Rules(world, onLoss == OnLoss.REFORM, minMembers, maxMembers, quorum,
+                joinTimeout.toNanos());
+    }
+
     /** Returns a copy with another minimum number of members. */
     public CoordinatorConfig minMembers(int count) {
         return new CoordinatorConfig(world, onLoss, count, maxMembers, quorum, joinTimeout);

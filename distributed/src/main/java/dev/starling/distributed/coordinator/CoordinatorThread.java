@@ -70,6 +70,16 @@ public final class CoordinatorThread implements AutoCloseable {
         LockSupport.unpark(thread);
     }
 
+    /** As {@link #exclude}, for a process that is started again: before the first epoch, the group waits for it. */
+    public void replace(int preferredRank, String reason) {
+        requests.add(() -> {
+            if (coordinator.view().epoch() > 0) {
+                coordinator.exclude(preferredRank, reason);
+            }
+        });
+        LockSupport.unpark(thread);
+    }
+
     /** Ends the thread, and with it the coordinator. */
     @Override
     public void close() {

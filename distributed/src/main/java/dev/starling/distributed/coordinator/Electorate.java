@@ -17,6 +17,11 @@ import java.util.Set;
 final class Electorate {
     private final Quorum quorum;
     private View last = new View(0, List.of());
+    /**
+     * An epoch that another coordinator proposed later; members that are not here may have seen its start. It has no
+     * members if there is none.
+     */
+    private View proposed = last;
     /** Ids of members that are known to have ended, and not only silent. */
     private final Set<Long> ended = new HashSet<>();
     private final Map<Long, Integer> preferredRanks = new HashMap<>();
@@ -36,8 +41,29 @@ final class Electorate {
     /** An epoch has started; it decides about the next one. */
     void onStarted(View view) {
         last = view;
+        proposed = new View(0, List.of());
         ended.removeIf(id -> view.byId(id) == null);
         preferredRanks.keySet().removeIf(id -> view.byId(id) == null);
+    }
+
+    /** Takes note of an epoch that started, or was proposed, under another coordinator. */
+    void learn(View view, boolean isStarted) {
+        if (isStarted && view.epoch() > last.epoch()) {
+            last = view;
+        } else if (!isStarted && view.epoch() > proposed.epoch()) {
+            proposed = view;
+        }
+        proposed = proposed.epoch() > last.epoch() ? proposed : new View(0, List.of());
+    }
+
+    /** Returns the last epoch that started or may have started. */
+    View latest() {
+        return proposed.epoch() > last.epoch() ? proposed : last;
+    }
+
+    /** Returns whether a process is in an epoch that decides. */
+    boolean includes(long id) {
+        return last.byId(id) != null || proposed.byId(id) != null;
     }
 
     /** Notes the preferred rank of a process that has joined. */
@@ -64,12 +90,17 @@ final class Electorate {
         return preferredRanks.getOrDefault(member.id(), member.rank());
     }
 
-    /** Counts the members that are present. */
+    /** Counts the members that are present; where two epochs decide, those of the one without a quorum. */
     Vote vote(List<Participant> participants) {
+        Vote vote = vote(last, participants);
+        return proposed.world() == 0 || !vote.suffices ? vote : vote(proposed, participants);
+    }
+
+    private Vote vote(View epoch, List<Participant> participants) {
         int present = 0;
         int members = 0;
         boolean lowest = false;
-        for (Member member : last.members()) {
+        for (Member member : epoch.members()) {
             boolean here = participants.stream().anyMatch(p -> p.id == member.id());
             if (here || !ended.contains(member.id()) && !isReplaced(member, participants)) {
                 lowest |= here && members == 0;

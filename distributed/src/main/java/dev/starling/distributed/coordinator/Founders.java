@@ -1,5 +1,6 @@
 package dev.starling.distributed.coordinator;
 
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
@@ -32,6 +33,13 @@ final class Founders {
         }
     }
 
+    /** As above, unless one of the participants has replaced the process. */
+    void onEnded(int preferredRank, String reason, List<Participant> participants) {
+        if (preferredRank < 0 || participants.stream().noneMatch(p -> p.join.preferredRank() == preferredRank)) {
+            onEnded(preferredRank, reason);
+        }
+    }
+
     /** Notes that a process has joined, which replaces an ended one of its preferred rank. */
     void onJoined(int preferredRank) {
         if (preferredRank < 0) {
@@ -44,6 +52,12 @@ final class Founders {
     /** Returns the number of processes that have joined or can still join. */
     int expected() {
         return world - ended.size() - unranked;
+    }
+
+    /** Returns a description of the processes that have not joined. */
+    String describeMissing(List<Participant> participants) {
+        return describeMissing(participants.stream().map(p -> p.join.preferredRank()).collect(Collectors.toSet()),
+                participants.size());
     }
 
     /**

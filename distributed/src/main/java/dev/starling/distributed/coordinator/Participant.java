@@ -9,8 +9,12 @@ final class Participant {
     final long id;
     final Control.Join join;
     final Outbox outbox;
-    /** The last epoch in which it was connected to all members. */
+    /** The last epoch in which it was connected to all members that it needs. */
     long ready;
+    /** The epoch that it is in without having lost a member, or 0. */
+    long continued;
+    /** The last epoch of whose start it was notified. */
+    long notified;
 
     Participant(long id, Control.Join join, Endpoint endpoint) {
         this.id = id;

@@ -1,34 +1,27 @@
 package dev.starling.distributed.coordinator;
 
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
+import dev.starling.distributed.group.CoordinatorAddress;
 import dev.starling.distributed.group.Membership;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
-import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.List;
+import java.util.stream.Collectors;
 
 /**
  * Finds the {@link Coordinator}. A process gets its address as {@code host:port}, or from a file that all processes can
- * read, {@code file:PATH}, or from a list of hosts, whose first entry runs the coordinator.
+ * read, {@code file:PATH}, or from a list of hosts, whose first entry runs the coordinator. Members whose entries have a
+ * port answer there for a coordinator that was lost and has another address now.
  */
 public final class Rendezvous {
     private Rendezvous() { }
 
     /** Writes a coordinator's address to a file, for processes that join by {@code file:PATH}. */
     public static void publish(Path file, String address) {
-        try {
-            Path whole = file.resolveSibling(file.getFileName() + ".new");
-            Files.writeString(whole, address);
-            Files.move(whole, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
-        } catch (IOException e) {
-            throw new DistributedException("cannot write the coordinator's address to " + file + ": " + e, e);
-        }
+        CoordinatorAddress.write(file, address);
     }
 
     /**
@@ -55,7 +48,9 @@ public final class Rendezvous {
                     + servers + " servers", "add the missing entry or port");
         }
         String own = hosts.get(rank);
-        GroupConfig config = GroupConfig.of(transport.at(host(own), rank == 0 ? 0 : port(own)), first)
+        GroupConfig config = GroupConfig.of(transport.at(host(own), rank == 0 ? 0 : port(own)),
+                hosts.stream().filter(host -> port(host) > 0 && (rank == 0 || !host.equals(own)))
+                        .collect(Collectors.joining(",")))
                 .place(rank, hosts.size() - servers);
         if (rank > 0) {
             return Membership.join(config);

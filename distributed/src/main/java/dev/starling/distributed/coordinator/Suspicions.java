@@ -3,7 +3,9 @@ package dev.starling.distributed.coordinator;
 import dev.starling.distributed.group.Control;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
@@ -52,6 +54,12 @@ final class Suspicions {
     /** Returns the reports about a member, or {@code null} if there are none. */
     @Nullable Suspicion of(long id) {
         return suspicions.get(id);
+    }
+
+    /** Returns the process that most members suspect; of equally suspected ones, the last. */
+    Optional<Participant> worst(List<Participant> participants) {
+        return participants.stream().filter(p -> suspicions.containsKey(p.id)).reduce((worst, next) ->
+                suspicions.get(next.id).members >= suspicions.get(worst.id).members ? next : worst);
     }
 
     /** Returns whether the first unresolved suspicion is older than a time. */

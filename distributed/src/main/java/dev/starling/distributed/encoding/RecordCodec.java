@@ -28,7 +28,38 @@ import org.agrona.DirectBuffer;
  * the same version of a type. The constructor of a record can refuse what a peer has sent.
  */
 public final class RecordCodec<T> {
+    /** The JVM creates reflective objects anew at each request: looking a record up takes longer than reading it. */
+    private static final ClassValue<Shape> SHAPES = new ClassValue<>() {
+        @Override
+        protected Shape computeValue(Class<?> type) {
+            return Shape.of(type);
+        }
+    };
+
     private final Class<T> type;
+
+    /** The components of a record, in order, and how to create one of these. */
+    private record Shape(Method[] accessors, Type[] types, Constructor<?> constructor) {
+        static Shape of(Class<?> type) {
+            RecordComponent[] components = type.getRecordComponents();
+            Method[] accessors = new Method[components.length];
+            Type[] types = new Type[components.length];
+            Class<?>[] parameters = new Class<?>[components.length];
+            for (int i = 0; i < components.length; i++) {
+                accessors[i] = components[i].getAccessor();
+                accessors[i].setAccessible(true);
+                types[i] = components[i].getGenericType();
+                parameters[i] = components[i].getType();
+            }
+            try {
+                Constructor<?> constructor = type.getDeclaredConstructor(parameters);
+                constructor.setAccessible(true);
+                return new Shape(accessors, types, constructor);
+            } catch (NoSuchMethodException e) {
+                throw new IllegalArgumentException(type + " is no record", e);
+            }
+        }
+    }
 
     private RecordCodec(Class<T> type) {
         this.type = type;
@@ -131,10 +162,9 @@ public final class RecordCodec<T> {
                 write(out, kinds[kind], value);
             }
             default -> {
-                for (RecordComponent each : ((Class<?>) type).getRecordComponents()) {
-                    Method accessor = each.getAccessor();
-                    accessor.setAccessible(true);
-                    write(out, each.getGenericType(), accessor.invoke(value));
+                Shape shape = SHAPES.get((Class<?>) type);
+                for (int i = 0; i < shape.accessors.length; i++) {
+                    write(out, shape.types[i], shape.accessors[i].invoke(value));
                 }
             }
         }
@@ -207,15 +237,11 @@ public final class RecordCodec<T> {
 
     private static Object readRecord(DataInputStream in, Class<?> type) throws IOException,
             ReflectiveOperationException {
-        RecordComponent[] components = type.getRecordComponents();
-        Class<?>[] types = new Class<?>[components.length];
-        Object[] values = new Object[components.length];
-        for (int i = 0; i < components.length; i++) {
-            types[i] = components[i].getType();
-            values[i] = read(in, components[i].getGenericType());
+        Shape shape = SHAPES.get(type);
+        Object[] values = new Object[shape.types.length];
+        for (int i = 0; i < values.length; i++) {
+            values[i] = read(in, shape.types[i]);
         }
-        Constructor<?> constructor = type.getDeclaredConstructor(types);
-        constructor.setAccessible(true);
-        return constructor.newInstance(values);
+        return shape.constructor.newInstance(values);
     }
 }

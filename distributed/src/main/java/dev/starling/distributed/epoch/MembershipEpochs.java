@@ -5,9 +5,13 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.state.SettingsExchange;
 import dev.starling.distributed.state.StateExchange;
+import dev.starling.nn.train.RunSettings;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.nn.train.TrainingState;
 import java.lang.System.Logger.Level;
+import java.time.Duration;
 import java.util.function.Consumer;
 
 /**
@@ -44,6 +48,9 @@ public final class MembershipEpochs {
     /** Set by {@link #start}. */
     @SuppressWarnings("NullAway.Init")
     private TrainingState state;
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
+    private RunSettings settings;
     private int rank;
     private int world;
     private boolean fresh = true;
@@ -70,7 +77,18 @@ public final class MembershipEpochs {
 
     /** Begins the first epoch. To be called by the strategy's {@code start}. Collective; waits. */
     public void start(TrainingState newState) {
+        start(newState, newState.settings());
+    }
+
+    /**
+     * As {@link #start(TrainingState)}, with the settings of the run and of the strategy. At the start of each epoch,
+     * all ranks must have the same; a process that joins with others ends, and the members continue without it.
+     *
+     * @throws SettingsMismatchException on all ranks that begin, if their settings differ
+     */
+    public void start(TrainingState newState, RunSettings commonSettings) {
         state = newState;
+        settings = commonSettings;
         form();
     }
 
@@ -100,6 +118,7 @@ public final class MembershipEpochs {
                 Collectives collectives = group.collectives();
                 rank = group.rank();
                 world = group.world();
+                compareSettings(collectives);
                 if (fresh && rank == 0) {
                     // A different process may have been rank 0 when training began.
                     state.resume();
@@ -113,6 +132,23 @@ public final class MembershipEpochs {
             } catch (PeerLostException | MembershipChangedException e) {
                 awaitNext(e);
             }
+        }
+    }
+
+    /** Ranks that have trained together have the same settings: a difference is that of a process that has joined. */
+    private void compareSettings(Collectives collectives) {
+        Duration timeout = group.config().timeout();
+        try {
+            SettingsExchange.requireSame(collectives, settings, timeout);
+        } catch (SettingsMismatchException e) {
+            if (fresh) {
+                throw e;
+            }
+            LOG.log(Level.WARNING, "rank {0} of {1}, at step {2}: {3}; continues without the process that joined", rank,
+                    world, state.step(), e.getMessage());
+            // Fails when that process leaves, and thereby begins the next membership epoch.
+            collectives.barrier().await(timeout);
+            throw e;
         }
     }
 

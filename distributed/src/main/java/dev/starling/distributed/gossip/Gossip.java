@@ -8,6 +8,7 @@ import dev.starling.distributed.gossip.GossipMessage.Credit;
 import dev.starling.distributed.gossip.GossipMessage.Final;
 import dev.starling.distributed.gossip.GossipMessage.Finished;
 import dev.starling.distributed.gossip.GossipMessage.Initial;
+import dev.starling.distributed.gossip.GossipMessage.Settings;
 import dev.starling.distributed.gossip.GossipMessage.Update;
 import dev.starling.distributed.gossip.GossipMessage.Weights;
 import dev.starling.distributed.gossip.Peer.Due;
@@ -18,6 +19,9 @@ import dev.starling.distributed.group.Membership;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.Concludes;
 import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.RunEndedException;
+import dev.starling.nn.train.RunSettings;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
@@ -26,8 +30,10 @@ import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import org.agrona.DirectBuffer;
 
 /**
@@ -67,7 +73,9 @@ public final class Gossip implements DistributionStrategy, Concludes {
     private int nextPeer;
     private long mixed;
     private long published;
-    private volatile DistributedException failure;
+    private volatile RunEndedException failure;
+    /** {@code null} before the start. */
+    private RunSettings settings;
     private volatile boolean finishing;
 
     private Gossip(Group group, int period, long ownExamples) {
@@ -156,6 +164,9 @@ public final class Gossip implements DistributionStrategy, Concludes {
     @Override
     public void start(TrainingState state) {
         layout = new WeightLayout(state);
+        group.connectToAll();
+        settings = state.settings().with("strategy", "gossip").with("period", period)
+                .with("data of each worker's own", ownExamples > 0).abridged(group.transport().maxMessageLength() / 4);
         group.locked(() -> {
             initial = new InitialWeights(group, state, peers, liveness);
             staging = new Staging(group.transport().register(layout.bytes()), layout);
@@ -169,10 +180,10 @@ public final class Gossip implements DistributionStrategy, Concludes {
     }
 
     private void awaitInitialWeights() {
-        boolean decided = group.awaitLocked(() -> {
+        boolean decided = group.patience().await(time -> group.awaitLocked(() -> {
             initial.look();
             return initial.areKnown() || initial.haveArrived() || failure != null || group.isEnded();
-        }, group.config().timeout());
+        }, time), group.config().timeout(), () -> "the initial weights of rank 0");
         check();
         if (!decided && !initial.isFirstOfThoseStarted()) {
             throw new DistributedException("rank " + rank() + " waited " + group.config().timeout()
@@ -236,12 +247,14 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     /** Waits until all reachable peers fulfil a condition; logs a warning for those that do not in time. */
     private void await(String what, Predicate<Peer> condition) {
-        group.awaitLocked(() -> {
+        group.patience().await(time -> group.awaitLocked(() -> {
             liveness.update();
             sendInitialWeights();
             return peers.stream().allMatch(p -> p.phase == Phase.ABSENT || condition.test(p)) || failure != null
                     || group.isEnded();
-        }, group.config().timeout());
+        }, time), group.config().timeout(), () -> "rank " + peers.stream().filter(p -> p.phase != Phase.ABSENT
+                && !condition.test(p)).map(p -> String.valueOf(p.member.rank())).collect(Collectors.joining(", "))
+                + " to " + what);
         check();
         for (Peer peer : peers) {
             if (peer.phase != Phase.ABSENT && !condition.test(peer)) {
@@ -253,11 +266,23 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     private void check() {
         if (failure != null) {
+            if (failure instanceof SettingsMismatchException) {
+                awaitComparison();
+            }
             throw failure;
         }
         if (group.isEnded()) {
             throw group.failure();
         }
+    }
+
+    /** Waits until all peers know of the difference; one that begins later would train without the others. */
+    private void awaitComparison() {
+        group.awaitLocked(() -> {
+            liveness.update();
+            peers.forEach(Peer::sendDue);
+            return peers.stream().allMatch(peer -> peer.phase == Phase.ABSENT || peer.isCompared()) || group.isEnded();
+        }, group.config().timeout());
     }
 
     /** Creates a slot for each new member, and updates the state of the others. Under the group's lock. */
@@ -268,7 +293,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
             if (endpoint != null && endpoint.isConnected() && liveness.find(endpoint) == null) {
-                Peer peer = new Peer(member, endpoint, group.transport().register(layout.bytes()), layout,
+                Peer peer = new Peer(member, endpoint, group.transport().register(layout.bytes()), layout, settings,
                         initial::awaitedId);
                 if (finishing) {
                     peer.due.add(Due.FINISHED);
@@ -360,13 +385,33 @@ public final class Gossip implements DistributionStrategy, Concludes {
         }
         switch (message) {
             case Announcement announcement -> onAnnouncement(peer, announcement);
+            case Settings other -> onSettings(peer, other.settings());
             case Credit _ -> peer.onCredit();
             case Weights weights -> onWeights(peer, weights);
             case Finished _ -> peer.become(Phase.FINISHED);
         }
     }
 
+    /** Compares the settings of a peer whose checksum differs. No weights travel between the two. */
+    private void onSettings(Peer peer, RunSettings others) {
+        try {
+            RunSettings.requireSame(new TreeMap<>(Map.of(group.rank(), settings, peer.member.rank(), others)), "rank");
+        } catch (SettingsMismatchException e) {
+            if (initial.isFounder(peer.member)) {
+                failure = e;
+            } else {
+                LOG.log(Level.WARNING, "rank {0} exchanges no weights with rank {1}, which has joined: {2}",
+                        group.rank(), peer.member.rank(), e.getMessage());
+            }
+        }
+    }
+
     private void onAnnouncement(Peer peer, Announcement announcement) {
+        peer.announced = true;
+        if (announcement.settings() != settings.checksum()) {
+            peer.send(Due.SETTINGS);
+            return;
+        }
         if (peer.onAnnouncement(announcement, peer.member.host().equals(group.self().host()))) {
             // The peer may have started after this worker and have missed its announcement.
             peer.send(Due.ANNOUNCEMENT);

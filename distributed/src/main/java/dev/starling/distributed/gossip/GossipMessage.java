@@ -2,6 +2,7 @@ package dev.starling.distributed.gossip;
 
 import dev.starling.distributed.encoding.RecordCodec;
 import dev.starling.distributed.group.Channels;
+import dev.starling.nn.train.RunSettings;
 import java.util.Map;
 import org.agrona.MutableDirectBuffer;
 
@@ -16,13 +17,17 @@ sealed interface GossipMessage {
      * The first message of a worker to each peer: the memory slot for the peer's weights, and its layout.
      *
      * @param firstId id of the member whose weights the sender waits for, or {@link #NONE}
+     * @param settings checksum of the sender's settings
      * @param key of the memory into which the receiver may write weights
      * @param layout of that memory
      */
-    record Announcement(long firstId, byte[] key, String layout) implements GossipMessage {
+    record Announcement(long firstId, long settings, byte[] key, String layout) implements GossipMessage {
         /** In place of a member's id: the sender has weights already. */
         static final long NONE = -1;
     }
+
+    /** The settings of the sender, whose checksum is not that of the receiver's. */
+    record Settings(RunSettings settings) implements GossipMessage { }
 
     /** The receiver may write into the sender's memory again. */
     record Credit() implements GossipMessage { }

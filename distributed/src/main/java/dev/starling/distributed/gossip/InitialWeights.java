@@ -42,6 +42,11 @@ final class InitialWeights {
         firstId = liveness.lowestReachable();
     }
 
+    /** Returns whether a member belonged to the group when this worker began. */
+    boolean isFounder(Member member) {
+        return founders.contains(member.id());
+    }
+
     /** Returns whether this worker has its weights. */
     boolean areKnown() {
         return known;

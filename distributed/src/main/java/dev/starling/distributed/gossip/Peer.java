@@ -6,7 +6,9 @@ import dev.starling.distributed.gossip.GossipMessage.Announcement;
 import dev.starling.distributed.gossip.GossipMessage.Credit;
 import dev.starling.distributed.gossip.GossipMessage.Finished;
 import dev.starling.distributed.gossip.GossipMessage.Initial;
+import dev.starling.distributed.gossip.GossipMessage.Settings;
 import dev.starling.distributed.gossip.GossipMessage.Weights;
+import dev.starling.nn.train.RunSettings;
 import dev.starling.tensor.Tensor;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MemoryRegion;
@@ -40,12 +42,16 @@ final class Peer {
     enum Outbox { UNKNOWN, WRITABLE, WRITTEN }
 
     /** Messages that may be due, in the order in which they are sent. */
-    enum Due { ANNOUNCEMENT, CREDIT, WEIGHTS, FINISHED }
+    enum Due { ANNOUNCEMENT, SETTINGS, CREDIT, WEIGHTS, FINISHED }
 
     final Member member;
     final Endpoint endpoint;
     private final WeightLayout layout;
     private final LongSupplier awaitedId;
+    /** Those of this worker. */
+    private final RunSettings settings;
+    /** Whether the peer has announced its settings. */
+    boolean announced;
     volatile Phase phase = Phase.STARTING;
     /**
      * Id of the member that the peer considers the first of all that it reaches, if it waits for weights; 0 if it has
@@ -74,12 +80,14 @@ final class Peer {
      * @param region memory for the peer's weights
      * @param awaitedId returns the id to announce
      */
-    Peer(Member member, Endpoint endpoint, MemoryRegion region, WeightLayout layout, LongSupplier awaitedId) {
+    Peer(Member member, Endpoint endpoint, MemoryRegion region, WeightLayout layout, RunSettings settings,
+            LongSupplier awaitedId) {
         this.member = member;
         this.endpoint = endpoint;
         this.region = region;
         this.layout = layout;
         this.awaitedId = awaitedId;
+        this.settings = settings;
         received = layout.over(region.memory());
     }
 
@@ -103,6 +111,11 @@ final class Peer {
         if (phase.compareTo(Phase.FINISHED) < 0 || next.compareTo(phase) > 0) {
             phase = next;
         }
+    }
+
+    /** Returns whether this worker knows whether the peer has the same settings, and the peer does. */
+    boolean isCompared() {
+        return announced && !due.contains(Due.ANNOUNCEMENT) && !due.contains(Due.SETTINGS);
     }
 
     /** Handles an announcement; returns whether it is the first, which has to be answered. */
@@ -203,7 +216,9 @@ final class Peer {
 
     private GossipMessage message(Due kind) {
         return switch (kind) {
-            case ANNOUNCEMENT -> new Announcement(awaitedId.getAsLong(), region.key().encode(), layout.text());
+            case ANNOUNCEMENT -> new Announcement(awaitedId.getAsLong(), settings.checksum(), region.key().encode(),
+                    layout.text());
+            case SETTINGS -> new Settings(settings);
             case CREDIT -> new Credit();
             case WEIGHTS -> written;
             case FINISHED -> new Finished();

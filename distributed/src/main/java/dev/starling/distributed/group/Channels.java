@@ -20,8 +20,11 @@ public final class Channels {
     /** Collectives of sub-groups. */
     public static final int SUB_GROUPS = 2;
 
+    /** Pieces of messages of {@link #CONTROL} that are too long for one message of the transport. */
+    public static final int CONTROL_PIECES = 3;
+
     /** The first number that strategies of this library use. */
-    public static final int FIRST_OF_STRATEGIES = 3;
+    public static final int FIRST_OF_STRATEGIES = 4;
 
     /** The first number that strategies of a user's own use. */
     public static final int FIRST_OF_USERS = 8;

@@ -6,10 +6,27 @@ import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.encoding.RecordCodec;
+import dev.starling.transport.Endpoint;
+import java.io.IOException;
+import java.lang.System.Logger.Level;
+import java.util.List;
+import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /** Messages between members and the coordinator. */
 public sealed interface Control {
     RecordCodec<Control> CODEC = RecordCodec.of(Control.class);
+
+    /** Returns a message that a process has sent, or {@code null} after a warning if it is malformed. */
+    static @Nullable Control read(Endpoint from, DirectBuffer buffer, int offset, int length) {
+        try {
+            return CODEC.decode(buffer, offset, length);
+        } catch (IOException e) {
+            System.getLogger("dev.starling.distributed").log(Level.WARNING, "refused a malformed control message from "
+                    + "{0}: {1}", from.address(), e.getMessage());
+            return null;
+        }
+    }
 
     /** Maximum number of members of a group. */
     int MAX_MEMBERS = 4096;
@@ -47,10 +64,10 @@ public sealed interface Control {
         }
     }
 
-    /** The sender is connected to all members of the epoch. */
+    /** The sender is connected to all members of the epoch that it needs. */
     record Ready(long epoch) implements Control { }
 
-    /** All members are connected to each other: the epoch starts. */
+    /** All members are connected to those that they need: the epoch starts. */
     record Start(long epoch) implements Control { }
 
     /** The sender has lost the connection to a member, of which it received nothing for {@code silentNs}. */
@@ -77,4 +94,31 @@ public sealed interface Control {
      * @param members number of its members that are not known to have ended
      */
     record NoQuorum(int present, int members) implements Control { }
+
+    /**
+     * The sender, a member, has opened a coordinator in place of the lost one. For other members, which follow it.
+     *
+     * @param address of the coordinator
+     * @param started number of the last epoch that started, as the sender knows it
+     * @param seen number of the last epoch that was proposed, as the sender knows it
+     */
+    record Successor(String address, long started, long seen) implements Control { }
+
+    /**
+     * A member has lost its coordinator, and follows the receiver.
+     *
+     * @param id of the sender
+     * @param started number of the last epoch that started for the sender
+     * @param seen number of the last epoch that was proposed to it
+     * @param whole whether the sender is in the epoch that it has seen last, and reaches all members
+     * @param newer those of the two epochs that the receiver may not know
+     * @param join what the sender would send if it were no member
+     */
+    record Rejoin(long id, long started, long seen, boolean whole, List<View> newer, Join join) implements Control { }
+
+    /** The sender follows another coordinator. It has not ended. */
+    record Withdraw() implements Control { }
+
+    /** The coordinator is at another address. */
+    record Moved(String address) implements Control { }
 }

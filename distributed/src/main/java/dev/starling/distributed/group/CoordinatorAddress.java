@@ -3,18 +3,43 @@ package dev.starling.distributed.group;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.GroupConfig;
 import java.io.IOException;
+import java.lang.System.Logger.Level;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 
 /** The address of a coordinator as {@link GroupConfig} has it: {@code host:port}, or {@code file:PATH}. */
-final class CoordinatorAddress {
+public final class CoordinatorAddress {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final String FILE = "file:";
     private static final long POLL_INTERVAL_MS = 20;
 
     private CoordinatorAddress() { }
+
+    /** Writes a coordinator's address to a file, for processes that join by {@code file:PATH}. */
+    public static void write(Path file, String address) {
+        try {
+            Path whole = file.resolveSibling(file.getFileName() + ".new");
+            Files.writeString(whole, address);
+            Files.move(whole, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        } catch (IOException e) {
+            throw new DistributedException("cannot write the coordinator's address to " + file + ": " + e, e);
+        }
+    }
+
+    /** Writes the address of another coordinator to the file, if {@code coordinator} names one. */
+    static void publish(String coordinator, String address) {
+        if (coordinator.startsWith(FILE)) {
+            try {
+                write(Path.of(coordinator.substring(FILE.length())), address);
+            } catch (DistributedException e) {
+                LOG.log(Level.WARNING, e.getMessage(), e);
+            }
+        }
+    }
 
     /** Returns a coordinator's address; waits for the file if {@code coordinator} names one. */
     static String resolve(String coordinator, Duration atMost) {

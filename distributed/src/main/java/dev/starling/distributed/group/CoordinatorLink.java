@@ -1,9 +1,14 @@
 package dev.starling.distributed.group;
 
+import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.QuorumLostException;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /** A process's connection to the coordinator of its group. Used under the group's lock, but for {@link #isLost}. */
@@ -17,7 +22,13 @@ final class CoordinatorLink {
     private volatile Outbox outbox;
     private volatile State state = State.JOINED;
     private long rejoinedNs;
-    private Control.Rules rules = Control.Rules.UNKNOWN;
+    /** Addresses of coordinators or members; the process tries them in turn until one answers. */
+    private final List<String> addresses;
+    private int turn;
+    private long triedNs;
+    /** Whether this process has been in an epoch. */
+    private volatile boolean admitted;
+    private volatile Control.Rules rules = Control.Rules.UNKNOWN;
     /** What the coordinator has reported about a missing quorum; {@code null} if nothing is missing. */
     private volatile Control.@Nullable NoQuorum noQuorum;
     /** When the quorum was missing first. */
@@ -35,12 +46,86 @@ final class CoordinatorLink {
     CoordinatorLink(Transport transport, GroupConfig config) {
         this.transport = transport;
         this.config = config;
-        join(CoordinatorAddress.resolve(config.coordinator(), config.joinTimeout()));
+        addresses = List.of(CoordinatorAddress.resolve(config.coordinator(), config.joinTimeout()).split(","));
+        join(addresses.getFirst().strip());
     }
 
     private void join(String address) {
+        triedNs = transport.nanoTime();
         outbox = new Outbox(transport.connect(address, new byte[0]));
-        send(new Control.Join(transport.address(), config.host(), config.preferredRank(), config.role()));
+        send(request());
+    }
+
+    /** Returns the request of a process that is no member. */
+    Control.Join request() {
+        return new Control.Join(transport.address(), config.host(), config.preferredRank(), config.role());
+    }
+
+    /**
+     * Notifies the present coordinator that this process will follow another one; returns whether that is sent. Without
+     * the message it would take the end of the connection for that of this process.
+     */
+    boolean release() {
+        if (endpoint().isConnected()) {
+            send(new Control.Withdraw());
+        }
+        return outbox.isEmpty() || !endpoint().isConnected();
+    }
+
+    /** Follows the coordinator at an address in place of the present one; {@code null} asks it as a new process. */
+    void follow(String address, Control.@Nullable Rejoin request) {
+        follow(transport.connect(address, new byte[0]), request);
+    }
+
+    /** As {@link #follow(String, Control.Rejoin)}, over a connection to the coordinator. */
+    void follow(Endpoint next, Control.@Nullable Rejoin request) {
+        endpoint().close();
+        outbox = new Outbox(next);
+        noQuorum = null;
+        state = request == null ? state : State.REJOINING;
+        rejoinedNs = transport.nanoTime();
+        send(request == null ? request() : request);
+    }
+
+    /**
+     * Returns whether this process waits for the answer of another coordinator, which may have a quorum. Any thread may
+     * call this.
+     */
+    boolean isPending() {
+        return state == State.REJOINING && noQuorum == null;
+    }
+
+    /** Gives up waiting for the answer of another coordinator if it has taken longer than a time. */
+    void giveUpAfter(long ns) {
+        if (state == State.REJOINING && transport.nanoTime() - rejoinedNs > ns) {
+            state = State.LOST;
+        }
+    }
+
+    /** The coordinator has confirmed that this process is a member. */
+    void onConfirmed() {
+        state = State.JOINED;
+        noQuorum = null;
+    }
+
+    /**
+     * Returns why this process waits in vain for the coordinator, or {@code null} if it does not.
+     *
+     * @param rank of this process, or -1
+     * @param cause that ended the present epoch, or {@code null}
+     */
+    @Nullable DistributedException failure(int rank, @Nullable DistributedException cause) {
+        if (isRefused()) {
+            return new DistributedException("cannot join the group: " + endpoint().reason());
+        }
+        Control.NoQuorum vote = noQuorum;
+        if (vote != null) {
+            return new QuorumLostException(rank, vote.present(), vote.members());
+        }
+        String reason = endpoint().reason().isEmpty() ? "the one at " + endpoint().address() + " has not answered"
+                : endpoint().reason();
+        return state == State.JOINED ? null : new PeerLostException(-1, Duration.ofNanos(transport.nanoTime()
+                - endpoint().lastReceivedNs()), reason + (cause == null ? "" : "; and " + cause.getMessage()));
     }
 
     Outbox outbox() {
@@ -56,6 +141,12 @@ final class CoordinatorLink {
     }
 
     int doWork() {
+        if (!admitted && addresses.size() > 1 && !endpoint().isConnected()
+                && transport.nanoTime() - triedNs > transport.config().livenessTimeout().toNanos() / 4) {
+            endpoint().close();
+            state = State.JOINED;
+            join(addresses.get(++turn % addresses.size()).strip());
+        }
         if (endpoint().state() == Endpoint.State.LOST) {
             onLost();
         }
@@ -64,7 +155,7 @@ final class CoordinatorLink {
 
     /** Returns whether the coordinator is lost. Any thread may call this. */
     boolean isLost() {
-        return state == State.LOST;
+        return state == State.LOST && (admitted || addresses.size() == 1);
     }
 
     /** Returns whether this process is connected to the coordinator that admitted it. Any thread may call this. */
@@ -122,6 +213,7 @@ final class CoordinatorLink {
 
     void onAdmitted(Control.Rules newRules) {
         rules = newRules;
+        admitted = true;
         noQuorum = null;
     }
 

@@ -9,10 +9,13 @@ import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.transport.Endpoint;
 import java.util.List;
+import org.agrona.collections.Long2LongHashMap;
 import org.agrona.DirectBuffer;
 
 /** The members of a group or sub-group in its present epoch, and their collectives; changed under the group's lock. */
 abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
+    private static final long UNKNOWN = Long.MIN_VALUE;
+
     volatile View view = new View(0, List.of());
     /** This process in the view. */
     volatile Member self;
@@ -21,6 +24,9 @@ abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
     /** What ended the present epoch, or {@code null}. */
     volatile DistributedException failure;
     private volatile GroupCollectives collectives;
+    /** Ranks in {@link #ranked} of the members that have sent something, by id. */
+    private final Long2LongHashMap ranks = new Long2LongHashMap(UNKNOWN);
+    private View ranked = view;
 
     /** Creates the collectives of an epoch, in place of those of the last one. */
     void begin(Membership group, Fabric fabric, int channel) {
@@ -33,8 +39,22 @@ abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
 
     /** Returns the rank of the process at the other end of a connection, or -1 if it is not a member. */
     int rankOf(Endpoint endpoint) {
-        Member member = endpoint.attachment() instanceof Long id ? view.byId(id) : null;
-        return member == null ? -1 : member.rank();
+        return endpoint.attachment() instanceof Long id ? rankOf(id) : -1;
+    }
+
+    /** Returns the rank of the member with an id, or -1 if there is none. */
+    int rankOf(long id) {
+        if (ranked != view) {
+            ranks.clear();
+            ranked = view;
+        }
+        long rank = ranks.get(id);
+        if (rank == UNKNOWN) {
+            Member member = view.byId(id);
+            rank = member == null ? -1 : member.rank();
+            ranks.put(id, rank);
+        }
+        return (int) rank;
     }
 
     /** Handles a message of the collectives. */

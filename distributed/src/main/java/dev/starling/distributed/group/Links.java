@@ -3,6 +3,8 @@ package dev.starling.distributed.group;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
+import dev.starling.distributed.collective.call.Fabric;
+import dev.starling.distributed.collective.call.Partners;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
@@ -11,16 +13,28 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import org.agrona.collections.Long2ObjectHashMap;
+import org.jspecify.annotations.Nullable;
 
 /**
- * A process's connections to the other members of its group, and the losses among them. Used under the group's lock.
+ * A process's connections to the other members of its group that it {@linkplain Partners needs}, and the losses among
+ * them. Used under the group's lock.
+ *
+ * <p>Of two members the one with the greater id connects. The other, if it needs a connection that only it knows of,
+ * <em>knocks</em>: it opens a connection whose greeting requests that.
  */
 final class Links {
+    private static final int KNOCK = Long.BYTES + 1;
+    /** How often a member knocks that does not get a connection. */
+    private static final long KNOCK_NS = 100_000_000;
+
     private final Transport transport;
+    private final int maxMesh;
     private final Long2ObjectHashMap<Endpoint> endpoints = new Long2ObjectHashMap<>();
     /** By rank, members of this epoch that closed their connection, with the loss to report if they are needed. */
     private final Map<Integer, PeerLostException> departures = new HashMap<>();
@@ -28,21 +42,83 @@ final class Links {
     private final Map<Long, PeerLostException> reportedLosses = new HashMap<>();
     /** Ids of members of this epoch that were connected and then lost. */
     private final Set<Long> lost = new HashSet<>();
+    /** By id, in the order of ranks, the partners of this epoch, followed by members that were used otherwise. */
+    private final Map<Long, Member> needed = new LinkedHashMap<>();
+    /** By id, when this process first needed a connection to a member that is not its partner, and is not reached. */
+    private final Map<Long, Long> demandedNs = new HashMap<>();
+    private final Map<Long, Knock> knocks = new HashMap<>();
+    /** Ids of members whose connections are to be closed as soon as there is room for a goodbye. */
+    private final Set<Long> unneeded = new HashSet<>();
     private View view = new View(0, List.of());
     private long ownId;
+    private boolean needsAll;
 
-    Links(Transport transport) {
+    /** A connection that requests another member to connect to this one, and when it was opened. */
+    private record Knock(Endpoint endpoint, long ns) { }
+
+    /** Creates the links of a process; see {@link dev.starling.distributed.GroupConfig#maxMesh}. */
+    Links(Transport transport, int maxMesh) {
         this.transport = transport;
+        this.maxMesh = maxMesh;
     }
 
     /** Returns the connection to a member, or {@code null}. */
-    Endpoint get(long id) {
+    @Nullable Endpoint get(long id) {
         return endpoints.get(id);
     }
 
-    /** Returns all connections, by member id. */
-    Long2ObjectHashMap<Endpoint> all() {
-        return endpoints;
+    /** Returns the connection to a member; opens one if there is none, and returns {@code null} until it exists. */
+    @Nullable Endpoint use(long id) {
+        Endpoint known = endpoints.get(id);
+        if (known != null || needed.containsKey(id)) {
+            return known;
+        }
+        Member member = view.byId(id);
+        if (member != null && id != ownId) {
+            needed.put(id, member);
+            demandedNs.put(id, transport.nanoTime());
+            open(member);
+        }
+        return endpoints.get(id);
+    }
+
+    /** Opens connections to all members, in this epoch and the following ones. */
+    void useAll() {
+        needsAll = true;
+        view.members().forEach(member -> use(member.id()));
+        demandedNs.clear();
+    }
+
+    /** Returns these links as the collectives of some members see them, of which this process has a rank. */
+    Fabric fabric(long number, View members, int rank) {
+        return new Fabric(number, members, rank, members.world() <= maxMesh, Partners.of(members, rank, maxMesh),
+                this::use, transport);
+    }
+
+    private void open(Member member) {
+        if (member.id() < ownId) {
+            connect(member);
+        } else {
+            knock(member);
+        }
+    }
+
+    private void knock(Member member) {
+        Knock last = knocks.get(member.id());
+        long now = transport.nanoTime();
+        if (last != null && (last.endpoint.state() == Endpoint.State.CONNECTING || now - last.ns < KNOCK_NS)) {
+            return;
+        }
+        stopKnocking(member.id());
+        knocks.put(member.id(), new Knock(transport.connect(member.address(),
+                ByteBuffer.allocate(KNOCK).putLong(ownId).array()), now));
+    }
+
+    private void stopKnocking(long id) {
+        Knock last = knocks.remove(id);
+        if (last != null) {
+            last.endpoint.close();
+        }
     }
 
     /** Returns the member at the other end of a connection, or {@code null} if it is not in the present epoch. */
@@ -61,20 +137,55 @@ final class Links {
         departures.clear();
         reportedLosses.clear();
         lost.clear();
+        demandedNs.clear();
+        List.copyOf(knocks.keySet()).forEach(this::stopKnocking);
+        unneeded.clear();
+        needed.clear();
+        int rank = Objects.requireNonNull(next.byId(id)).rank();
+        for (int partner : Partners.of(next, rank, needsAll ? Integer.MAX_VALUE : maxMesh)) {
+            Member member = next.members().get(partner);
+            needed.put(member.id(), member);
+        }
         for (Member member : next.members()) {
             Endpoint known = endpoints.get(member.id());
             if (known != null && !known.isConnected() && known.state() != Endpoint.State.CONNECTING) {
                 drop(member.id());
                 known = null;
             }
-            // Of two members, the one with the greater id connects.
-            if (known == null && member.id() < id) {
+            if (known == null && member.id() < id && needed.containsKey(member.id())) {
                 connect(member);
             }
         }
         for (Long former : List.copyOf(endpoints.keySet())) {
             if (next.byId(former) == null) {
                 drop(former);
+            }
+        }
+    }
+
+    /**
+     * Begins to close connections that only former epochs needed, when all members are in this one. A peer that did not
+     * receive the goodbye would take the connection for a good one if a later epoch needs it; therefore a connection
+     * that is not established yet is not closed either, for the peer may have accepted it.
+     */
+    void dropUnneeded() {
+        for (Long id : endpoints.keySet()) {
+            if (!needed.containsKey(id)) {
+                unneeded.add(id);
+            }
+        }
+        closeUnneeded();
+    }
+
+    private void closeUnneeded() {
+        for (Long id : List.copyOf(unneeded)) {
+            Endpoint endpoint = needed.containsKey(id) ? null : endpoints.get(id);
+            if (endpoint == null) {
+                unneeded.remove(id);
+            } else if (endpoint.state() != Endpoint.State.CONNECTING && endpoint.closeIfRoom()) {
+                unneeded.remove(id);
+                endpoint.attach(null);
+                endpoints.remove(id);
             }
         }
     }
@@ -100,62 +211,144 @@ final class Links {
             drop(id);
             endpoint.attach(id);
             endpoints.put(id, endpoint);
+            need(id);
+            stopKnocking(id);
         } else {
+            if (endpoint.greeting().length == KNOCK) {
+                onKnock(ByteBuffer.wrap(endpoint.greeting()).getLong());
+            }
             endpoint.close();
         }
     }
 
-    /** Returns whether all members are connected; retries connections that failed before they were established. */
+    private void onKnock(long id) {
+        need(id);
+        // A member that is not in this view yet tries again.
+        Member member = view.byId(id);
+        if (id < ownId && member != null && endpoints.get(id) == null) {
+            connect(member);
+        }
+    }
+
+    private void need(long id) {
+        Member member = view.byId(id);
+        if (member != null && id != ownId) {
+            needed.put(id, member);
+        }
+    }
+
+    /** Returns whether all needed members are connected; retries connections that were never established. */
     boolean areReached() {
         boolean all = true;
-        for (Member member : view.members()) {
+        for (Member member : needed.values()) {
             if (!isReached(member)) {
                 all = false;
-                Endpoint endpoint = endpoints.get(member.id());
-                if (endpoint != null && endpoint.state() == Endpoint.State.LOST && member.id() < ownId
-                        && !lost.contains(member.id())) {
-                    endpoint.close();
-                    connect(member);
-                }
+                retry(member);
             }
         }
         return all;
     }
 
-    private boolean isReached(Member member) {
+    private void retry(Member member) {
+        Endpoint endpoint = endpoints.get(member.id());
+        if (endpoint != null && endpoint.state() == Endpoint.State.LOST && member.id() < ownId
+                && !lost.contains(member.id())) {
+            endpoint.close();
+            connect(member);
+        } else if (endpoint == null && needsAll && member.id() > ownId) {
+            // A member that has just joined may not know that this one needs all.
+            knock(member);
+        }
+    }
+
+    /**
+     * Continues to close unneeded connections, and to open those that were used before they existed.
+     *
+     * @return the loss to report: of a member that was not reached within the liveness timeout; otherwise {@code null}
+     */
+    @Nullable PeerLostException maintain() {
+        if (!unneeded.isEmpty()) {
+            closeUnneeded();
+        }
+        if (demandedNs.isEmpty()) {
+            return null;
+        }
+        long timeoutNs = transport.config().livenessTimeout().toNanos();
+        for (Long id : List.copyOf(demandedNs.keySet())) {
+            Member member = needed.get(id);
+            long waitedNs = transport.nanoTime() - demandedNs.getOrDefault(id, 0L);
+            if (member == null || isReached(member)) {
+                demandedNs.remove(id);
+            } else if (waitedNs > timeoutNs) {
+                demandedNs.remove(id);
+                lost.add(id);
+                return new PeerLostException(member.rank(), Duration.ofNanos(waitedNs),
+                        "it did not connect when a message was to be sent to it");
+            } else if (member.id() > ownId) {
+                knock(member);
+            } else {
+                retry(member);
+            }
+        }
+        return null;
+    }
+
+    /** Returns the number of members that are connected, this one included. */
+    int reachedCount() {
+        return (int) view.members().stream().filter(this::isReached).count();
+    }
+
+    /** Returns whether no member has been lost or has left in this epoch. */
+    boolean isWhole() {
+        return lost.isEmpty();
+    }
+
+    /** Returns whether a member is connected, or is this process. */
+    boolean isReached(Member member) {
         Endpoint endpoint = endpoints.get(member.id());
         return member.id() == ownId || endpoint != null && endpoint.isConnected();
     }
 
     /** Returns whether more than half of the members are connected, this one included, or half of them with rank 0. */
     boolean areMostReached() {
-        long reached = view.members().stream().filter(this::isReached).count();
+        int reached = reachedCount();
         return 2 * reached > view.world() || 2 * reached == view.world() && isReached(view.members().getFirst());
     }
 
     /** Describes the members that are not connected, with the reasons. */
     String describeUnreached() {
         StringBuilder text = new StringBuilder();
-        for (Member member : view.members()) {
+        for (Member member : needed.values()) {
             if (!isReached(member)) {
                 Endpoint endpoint = endpoints.get(member.id());
                 text.append(text.isEmpty() ? "no connection yet to rank " : ", ").append(member.rank())
                         .append(endpoint == null || endpoint.reason().isEmpty() ? "" : " (" + endpoint.reason() + ')');
             }
         }
-        return text.isEmpty() ? "this process is connected to all, and the coordinator waits for other members"
-                : text.toString();
+        return text.isEmpty() ? "this process is connected to all that it needs, and the coordinator waits for other"
+                + " members" : text.toString();
     }
 
     /**
      * Handles the end of a connection.
      *
+     * @param started whether this epoch has started
      * @return the loss to report; {@code null} if the peer is not in this epoch, or has left with a goodbye: it may be
      *     done, and all its messages have arrived
      */
-    PeerLostException onLost(Endpoint endpoint) {
+    PeerLostException onLost(Endpoint endpoint, boolean started) {
         Member member = member(endpoint);
         if (member == null || endpoints.get(member.id()) != endpoint) {
+            return null;
+        }
+        boolean closedAsUnneeded = !started && endpoint.receivedGoodbye() && view.world() > maxMesh;
+        if (closedAsUnneeded || !needed.containsKey(member.id())) {
+            // The peer has closed a connection that its last epoch did not need. If it has left the group, an epoch of
+            // other members follows.
+            drop(member.id());
+            if (closedAsUnneeded && needed.containsKey(member.id()) && member.id() < ownId) {
+                connect(member);
+            }
             return null;
         }
         lost.add(member.id());

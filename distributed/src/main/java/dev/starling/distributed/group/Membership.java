@@ -6,17 +6,14 @@ import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
-import dev.starling.distributed.Quorum;
-import dev.starling.distributed.QuorumLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Driver;
-import dev.starling.distributed.collective.call.Fabric;
+import dev.starling.distributed.collective.call.Patience;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
 import dev.starling.transport.Transport;
-import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -43,10 +40,13 @@ public final class Membership extends EpochGroup implements Driver {
     private final GroupConfig config;
     private final Transport transport;
     private final Progress progress;
+    private final Patience patience;
     private final CoordinatorLink coordinator;
     private final Links links;
+    private final Succession succession;
     private final SubGroups subGroups;
     private final Handlers handlers = new Handlers();
+    private final Pieces pieces = new Pieces();
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
     private volatile Phase phase = Phase.JOINING;
     private Runnable closeListener = () -> { };
@@ -59,7 +59,7 @@ public final class Membership extends EpochGroup implements Driver {
         JOINING,
         /** The members of a new epoch connect to each other. */
         CONNECTING,
-        /** This process is connected to all members of the new epoch, and waits for its start. */
+        /** This process is connected to the members of the new epoch that it needs, and waits for its start. */
         READY,
         RUNNING,
         BROKEN,
@@ -69,8 +69,10 @@ public final class Membership extends EpochGroup implements Driver {
     private Membership(Transport transport, GroupConfig config, boolean background) {
         this.config = config;
         this.transport = transport;
-        links = new Links(transport);
-        subGroups = new SubGroups(this, transport, links);
+        patience = new Patience(config.timeout(), transport.config().livenessTimeout(),
+                () -> "rank " + rank() + " of " + world());
+        links = new Links(transport, config.maxMesh());
+        subGroups = new SubGroups(this, links);
         transport.onMessage(this::onMessage);
         transport.onPut((from, immediate) -> {
             onPut(from, immediate);
@@ -79,7 +81,11 @@ public final class Membership extends EpochGroup implements Driver {
         transport.onConnection(new ConnectionHandler() {
             @Override
             public void onAccepted(Endpoint endpoint) {
-                links.onAccepted(endpoint);
+                if (endpoint.greeting().length > 0) {
+                    links.onAccepted(endpoint);
+                } else {
+                    succession.redirect(endpoint);
+                }
             }
 
             @Override
@@ -88,6 +94,7 @@ public final class Membership extends EpochGroup implements Driver {
             }
         });
         coordinator = new CoordinatorLink(transport, config);
+        succession = new Succession(transport, coordinator, links, config, () -> phase == Phase.RUNNING);
         progress = new Progress(transport, this::work, this::isBusy, background,
                 "starling-group-" + transport.address(), Progress.MAX_RELIEF_NS);
     }
@@ -124,8 +131,8 @@ public final class Membership extends EpochGroup implements Driver {
         boolean decided = progress.await(() -> {
             // The epoch may have ended again by now; the next call that uses it reports that.
             ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
-            return ran[0] || phase == Phase.ENDED || coordinator.isRefused() || coordinator.hasLostQuorum()
-                    || phase != Phase.RUNNING && coordinator.isLost();
+            return ran[0] || phase == Phase.ENDED || coordinator.isRefused()
+                    || phase != Phase.RUNNING && succession.isStranded();
         }, atMost);
         if (ran[0]) {
             return;
@@ -133,23 +140,21 @@ public final class Membership extends EpochGroup implements Driver {
         if (failure != null && phase == Phase.ENDED) {
             throw failure;
         }
+        locked(this::failIfStranded);
         Endpoint endpoint = coordinator.endpoint();
-        if (coordinator.isRefused()) {
-            throw new DistributedException("cannot join the group: " + endpoint.reason());
-        }
-        Control.NoQuorum vote = coordinator.noQuorum();
-        if (vote != null && coordinator.hasLostQuorum()) {
-            throw new QuorumLostException(phase == Phase.JOINING ? -1 : rank(), vote.present(), vote.members());
-        }
-        if (coordinator.isLost()) {
-            throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastReceivedNs()),
-                    endpoint.reason() + (failure == null ? "" : "; and " + failure.getMessage()));
-        }
         throw new DistributedException((decided ? "the group changed again" : "waited " + atMost) + " while "
                 + (phase == Phase.JOINING ? endpoint.isConnected() ? "the coordinator at " + endpoint.address()
                 + " waits for other members" : "no coordinator answered at " + endpoint.address()
                 + ": " + endpoint.reason()
                 : "the members of epoch " + view.epoch() + " connect: " + links.describeUnreached()));
+    }
+
+    /** Throws if this process waits in vain for the coordinator. */
+    private void failIfStranded() {
+        DistributedException why = succession.failure(phase == Phase.JOINING ? -1 : rank(), failure);
+        if (why != null) {
+            throw why;
+        }
     }
 
     @Override
@@ -191,6 +196,14 @@ public final class Membership extends EpochGroup implements Driver {
     /** Returns the connection to a member, or {@code null}; use it under {@link #locked} only. */
     public Endpoint endpoint(long id) {
         return links.get(id);
+    }
+
+    /** Connects to all members, also in a large group, in this epoch and later ones. Waits; all members call it. */
+    public void connectToAll() {
+        if (view.world() > config.maxMesh()) {
+            locked(links::useAll);
+            awaitLocked(() -> phase != Phase.RUNNING || links.areReached(), config.timeout());
+        }
     }
 
     /**
@@ -236,6 +249,11 @@ public final class Membership extends EpochGroup implements Driver {
     @Override
     public int doWork() {
         return progress.doWork();
+    }
+
+    @Override
+    public Patience patience() {
+        return patience;
     }
 
     @Override
@@ -286,7 +304,7 @@ public final class Membership extends EpochGroup implements Driver {
      */
     public void rejoin() {
         locked(() -> {
-            if (phase != Phase.ENDED) {
+            if (phase != Phase.ENDED && !succession.isEnabled()) {
                 coordinator.rejoin();
             }
         });
@@ -298,8 +316,7 @@ public final class Membership extends EpochGroup implements Driver {
      */
     public boolean hasQuorum() {
         boolean[] has = new boolean[1];
-        locked(() -> has[0] = coordinator.rules().quorum() instanceof Quorum.None || coordinator.noQuorum() == null
-                && (coordinator.isJoined() || links.areMostReached()));
+        locked(() -> has[0] = succession.hasQuorum());
         return has[0];
     }
 
@@ -325,9 +342,9 @@ public final class Membership extends EpochGroup implements Driver {
             }
             networkNs = now;
         }
-        int work = transport.doWork() + coordinator.doWork();
+        int work = transport.doWork() + coordinator.doWork() + succession.doWork(phase == Phase.ENDED);
         int done = subGroups.doWork();
-        if (phase == Phase.CONNECTING) {
+        if (isForming()) {
             work += done + connect();
         } else if (phase == Phase.RUNNING) {
             done += engine.doWork();
@@ -336,6 +353,10 @@ public final class Membership extends EpochGroup implements Driver {
             for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
                 failIfAwaited(rank);
             }
+            PeerLostException unreached = links.maintain();
+            if (unreached != null) {
+                onLost(unreached, "it did not connect");
+            }
         }
         return work;
     }
@@ -343,13 +364,12 @@ public final class Membership extends EpochGroup implements Driver {
     /** Fails the epoch if a collective needs a member that has left. */
     private void failIfAwaited(int rank) {
         PeerLostException loss = links.departure(rank);
-        Endpoint left = links.get(view.members().get(rank).id());
-        if (loss != null && (engine.awaits(rank) || subGroups.awaits(left))) {
-            long id = view.members().get(loss.rank()).id();
+        long id = view.members().get(rank).id();
+        if (loss != null && (engine.awaits(rank) || subGroups.awaits(links.get(id)))) {
             failEpoch(loss);
-            subGroups.onLost(left, loss);
-            coordinator.send(Control.Suspect.of(view.epoch(), id, loss, loss.rank() == rank
-                    ? "it has left" : loss.getMessage()));
+            subGroups.onLost(id, loss);
+            coordinator.send(Control.Suspect.of(view.epoch(), view.members().get(loss.rank()).id(), loss,
+                    loss.rank() == rank ? "it has left" : loss.getMessage()));
         }
     }
 
@@ -362,6 +382,8 @@ public final class Membership extends EpochGroup implements Driver {
         int bodyLength = length - Channels.HEADER;
         if (channel == Channels.CONTROL) {
             onControl(from, buffer, body, bodyLength);
+        } else if (channel == Channels.CONTROL_PIECES) {
+            pieces.onMessage(from, buffer, body, bodyLength, this::onControl);
         } else if (channel == Channels.COLLECTIVES) {
             onCollectiveMessage(from, buffer, body, bodyLength);
         } else if (channel == Channels.SUB_GROUPS) {
@@ -372,17 +394,16 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     private void onControl(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        Control message;
-        try {
-            message = Control.CODEC.decode(buffer, offset, length);
-        } catch (IOException e) {
-            LOG.log(Level.WARNING, "refused a malformed control message from {0}: {1}", from.address(),
-                    e.getMessage());
+        Control message = Control.read(from, buffer, offset, length);
+        if (message == null) {
             return;
         }
         if (from != coordinator.endpoint()) {
-            if (message instanceof Control.Lost(long epoch, LossReport loss)) {
-                links.onReportedLoss(from, epoch, loss);
+            switch (message) {
+                case Control.Lost(long epoch, LossReport loss) -> links.onReportedLoss(from, epoch, loss);
+                case Control.Successor m -> succession.onAnnouncement(links.member(from), m);
+                case Control.Moved m -> succession.onMoved(from, m.address());
+                default -> { }
             }
             return;
         }
@@ -393,7 +414,9 @@ public final class Membership extends EpochGroup implements Driver {
             case Control.Start m -> onStart(m.epoch());
             case Control.Lost m -> end(m.loss().detected());
             case Control.Refused m -> end(new DistributedException(m.reason()));
-            case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _ -> { }
+            case Control.Moved m -> succession.onMoved(from, m.address());
+            case Control.Join _, Control.Ready _, Control.Suspect _, Control.Leave _, Control.Rejoin _,
+                    Control.Withdraw _, Control.Successor _ -> { }
         }
     }
 
@@ -413,23 +436,30 @@ public final class Membership extends EpochGroup implements Driver {
         alwaysFirst &= rank() == 0;
         phase = Phase.CONNECTING;
         links.onNewView(next, id);
+        succession.onNewView(next, id);
     }
 
     private int connect() {
-        if (!links.areReached()) {
+        if (!links.areReached() || phase == Phase.READY) {
             return 0;
         }
         // From here on the engine receives messages of members that have already started the epoch.
-        begin(this, new Fabric(view.epoch(), view, ownId, links.all(), transport), Channels.COLLECTIVES);
+        begin(this, links.fabric(view.epoch(), view, rank()), Channels.COLLECTIVES);
         phase = Phase.READY;
         coordinator.send(new Control.Ready(view.epoch()));
         return 1;
     }
 
     private void onStart(long epoch) {
-        if (phase == Phase.READY && epoch == view.epoch()) {
+        if (phase == Phase.ENDED || phase == Phase.CONNECTING || epoch != view.epoch()) {
+            return;
+        }
+        coordinator.onConfirmed();
+        succession.onStarted(view);
+        if (phase == Phase.READY) {
             phase = Phase.RUNNING;
             failure = null;
+            links.dropUnneeded();
             listeners.forEach(Runnable::run);
         }
     }
@@ -439,16 +469,21 @@ public final class Membership extends EpochGroup implements Driver {
             coordinator.onLost();
             return;
         }
-        PeerLostException loss = links.onLost(endpoint);
+        PeerLostException loss = links.onLost(endpoint, phase == Phase.RUNNING);
         if (loss == null) {
-            return;
+            succession.onLost(endpoint);
+        } else {
+            onLost(loss, endpoint.reason());
         }
+    }
+
+    private void onLost(PeerLostException loss, String reason) {
         if (phase == Phase.RUNNING) {
             failEpoch(loss);
         }
-        subGroups.onLost(endpoint, loss);
-        coordinator.send(Control.Suspect.of(view.epoch(), links.member(endpoint).id(), loss,
-                endpoint.reason()));
+        long id = view.members().get(loss.rank()).id();
+        subGroups.onLost(id, loss);
+        coordinator.send(Control.Suspect.of(view.epoch(), id, loss, reason));
         listeners.forEach(Runnable::run);
     }
 
@@ -494,13 +529,15 @@ public final class Membership extends EpochGroup implements Driver {
         });
         awaitLocked(() -> {
             last.forEach(Outbox::doWork);
-            return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected());
+            return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected())
+                    && succession.isDone();
         }, LEAVE_TIMEOUT);
         progress.close();
         locked(() -> {
             end(new DistributedException("the group is closed"));
             subGroups.close();
             release();
+            succession.close();
             transport.close();
         });
         closeListener.run();

@@ -24,8 +24,12 @@ public final class Outbox {
     /** Sends a message now, or from {@link #doWork} as soon as the link has room. */
     public void send(Control message) {
         byte[] body = Control.CODEC.encode(message);
-        waiting.add(ByteBuffer.allocate(Channels.HEADER + body.length).order(Channels.ORDER).putInt(Channels.CONTROL)
-                .put(body).array());
+        if (body.length <= Pieces.MAX_PIECE) {
+            waiting.add(ByteBuffer.allocate(Channels.HEADER + body.length).order(Channels.ORDER)
+                    .putInt(Channels.CONTROL).put(body).array());
+        } else {
+            waiting.addAll(Pieces.of(body));
+        }
         doWork();
     }
 

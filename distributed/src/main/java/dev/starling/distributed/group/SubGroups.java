@@ -6,9 +6,7 @@ import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.EpochMessages;
-import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.transport.Endpoint;
-import dev.starling.transport.Transport;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -23,7 +21,6 @@ import org.agrona.collections.ArrayUtil;
  */
 final class SubGroups {
     private final Membership group;
-    private final Transport transport;
     private final Links links;
     /** All that are not closed. */
     private final List<SubGroup> open = new ArrayList<>();
@@ -35,9 +32,8 @@ final class SubGroups {
     /** Messages of members that have formed a sub-group earlier than this process. */
     private final EarlyMessages early = new EarlyMessages();
 
-    SubGroups(Membership group, Transport transport, Links links) {
+    SubGroups(Membership group, Links links) {
         this.group = group;
-        this.transport = transport;
         this.links = links;
     }
 
@@ -50,7 +46,7 @@ final class SubGroups {
         long number = number(view);
         part.view = view;
         part.self = view.byId(own.id());
-        part.begin(group, new Fabric(number, view, own.id(), links.all(), transport), Channels.SUB_GROUPS);
+        part.begin(group, links.fabric(number, view, part.self.rank()), Channels.SUB_GROUPS);
         part.failure = null;
         byNumber.put(number, part);
         open.remove(part);
@@ -157,9 +153,9 @@ final class SubGroups {
     }
 
     /** Ends the sub-groups to which a lost member belongs. */
-    void onLost(Endpoint endpoint, PeerLostException loss) {
+    void onLost(long id, PeerLostException loss) {
         for (SubGroup part : running) {
-            if (part.rankOf(endpoint) >= 0) {
+            if (part.rankOf(id) >= 0) {
                 end(part, loss);
             }
         }

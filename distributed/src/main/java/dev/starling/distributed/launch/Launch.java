@@ -45,6 +45,8 @@ public final class Launch implements AutoCloseable {
     private final Thread hook = new Thread(this::close, "starling-launch-hook");
     private final RankProcess[] current;
     private final int[] starts;
+    /** By rank; {@code null} if output is not written to files. */
+    private final RankLog[] logs;
     private final long[] startAtNs;
     /** Processes that have ended but whose descendants have not. */
     private final List<RankProcess> remnants = new ArrayList<>();
@@ -71,6 +73,7 @@ public final class Launch implements AutoCloseable {
         current = new RankProcess[launcher.processes];
         starts = new int[launcher.processes];
         startAtNs = new long[launcher.processes];
+        logs = new RankLog[launcher.processes];
         restartsLeft = launcher.restarts;
         toleratedLeft = launcher.tolerated;
         directory = LaunchDirectory.make(launcher.environment.getOrDefault(LaunchedProcess.DIRECTORY,
@@ -84,9 +87,11 @@ public final class Launch implements AutoCloseable {
         try {
             Secret secret = launcher.secret == null ? Secret.random() : launcher.secret;
             secretFile = directory.write(secret);
+            openLogs();
             coordinator = launcher.coordinatorFactory == null ? null
                     : launcher.coordinatorFactory.open(secret, directory.path(), launcher.processes);
         } catch (IOException | RuntimeException e) {
+            closeLogs();
             directory.close();
             guardian.close();
             throw e;
@@ -263,9 +268,12 @@ public final class Launch implements AutoCloseable {
             current[rank] = process;
         }
         boolean first = launcher.output == Launcher.Output.FIRST_RANK;
+        if (logs[rank] != null) {
+            logs[rank].begin(rank, starts[rank], process.process.pid());
+        }
         process.pump(out, err, first ? OutputPump.Style.PLAIN : OutputPump.Style.PREFIXED, !first
                 ? OutputPump.Style.PREFIXED : rank == 0 ? OutputPump.Style.PLAIN : OutputPump.Style.KEPT,
-                () -> events.add(this::onConsoleClosed));
+                logs[rank], () -> events.add(this::onConsoleClosed));
         process.onEnd(() -> events.add(() -> onEnded(process)), () -> events.add(() -> onOutputEnded(process)));
     }
 
@@ -375,6 +383,9 @@ public final class Launch implements AutoCloseable {
         process.consequence = "it is restarted in " + wait.toMillis() + " ms, restart "
                 + (launcher.restarts - restartsLeft) + " of at most " + launcher.restarts;
         report(process);
+        if (coordinator != null) {
+            coordinator.replace(process.rank, process.describeEnd());
+        }
     }
 
     private boolean workersAreDone() {
@@ -416,6 +427,7 @@ public final class Launch implements AutoCloseable {
             }
             directory.close();
             guardian.close();
+            closeLogs();
             out.flush();
             err.flush();
         } catch (Exception e) {
@@ -434,6 +446,20 @@ public final class Launch implements AutoCloseable {
             outcome.completeExceptionally(failure);
         } else {
             outcome.complete(signalled == 0 ? 0 : Signals.STATUS_BASE + signalled);
+        }
+    }
+
+    private void openLogs() throws IOException {
+        for (int rank = 0; launcher.logs != null && rank < logs.length; rank++) {
+            logs[rank] = RankLog.open(launcher.logs, rank);
+        }
+    }
+
+    private void closeLogs() {
+        for (RankLog log : logs) {
+            if (log != null) {
+                log.close();
+            }
         }
     }
 

@@ -1,22 +1,20 @@
 package dev.starling.distributed.launch;
 
-import dev.starling.errors.StarlingException;
+import dev.starling.distributed.DistributedException;
 import java.util.List;
 
 /**
  * A launch could not start, or one of its processes failed. The message contains rank, cause and the last lines of
  * output.
  */
-public final class LaunchException extends StarlingException {
+public final class LaunchException extends DistributedException {
     private static final long serialVersionUID = 1L;
 
-    private final int rank;
     private final int status;
     private final transient List<String> lastLines;
 
     LaunchException(int rank, int status, String message, List<String> lastLines, Throwable cause) {
-        super(message, cause);
-        this.rank = rank;
+        super(rank, message, cause);
         this.status = status;
         this.lastLines = List.copyOf(lastLines);
     }
@@ -26,8 +24,9 @@ public final class LaunchException extends StarlingException {
     }
 
     /** Returns the rank of the process that failed first, or -1 if the failure was not that of a process. */
+    @Override
     public int rank() {
-        return rank;
+        return super.rank();
     }
 
     /**

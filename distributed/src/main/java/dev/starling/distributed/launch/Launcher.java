@@ -47,6 +47,8 @@ public final class Launcher implements Cloneable {
     Map<String, String> environment = Map.of();
     boolean signals;
     Output output = Output.PREFIXED;
+    /** {@code null} for none. */
+    Path logs;
     OutputStream standardOutput = new FileOutputStream(FileDescriptor.out);
     OutputStream standardError = new FileOutputStream(FileDescriptor.err);
 
@@ -210,6 +212,14 @@ public final class Launcher implements Cloneable {
     /** Sets how output is shown; the default is {@link Output#PREFIXED}. */
     public Launcher output(Output style) {
         return with(copy -> copy.output = style);
+    }
+
+    /**
+     * Writes the output of each process to a file of its rank in this directory, {@code rank-0.log} and so on, in
+     * addition to what is shown. Files are appended to; a line marks each start.
+     */
+    public Launcher logs(Path directory) {
+        return with(copy -> copy.logs = directory);
     }
 
     /** Sets the streams for output; the default is this process's standard output and standard error. */

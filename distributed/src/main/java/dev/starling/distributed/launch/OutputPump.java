@@ -32,6 +32,8 @@ final class OutputPump implements Runnable {
     private final Style style;
     private final Deque<String> lastLines;
     private final int keptLines;
+    /** {@code null} if the output is not written to a file. */
+    private final RankLog log;
     private final Runnable onConsoleClosed;
     private final byte[] line = new byte[LINE_LIMIT];
     private int length;
@@ -40,17 +42,19 @@ final class OutputPump implements Runnable {
      * Creates a pump.
      *
      * @param lastLines receives the last lines; guarded by itself
+     * @param log gets every line, or is {@code null}
      * @param onConsoleClosed called when the console's reader is gone; the pump continues to read, so that the process
      *     does not block
      */
     OutputPump(InputStream from, Console to, byte[] prefix, Style style, Deque<String> lastLines,
-            int keptLines, Runnable onConsoleClosed) {
+            int keptLines, RankLog log, Runnable onConsoleClosed) {
         this.from = from;
         this.to = to;
         this.prefix = prefix;
         this.style = style;
         this.lastLines = lastLines;
         this.keptLines = keptLines;
+        this.log = log;
         this.onConsoleClosed = onConsoleClosed;
     }
 
@@ -109,6 +113,9 @@ final class OutputPump implements Runnable {
             start--;
         }
         String text = new String(line, start, Math.min(length - start, KEPT_LINE_LIMIT), StandardCharsets.UTF_8);
+        if (log != null) {
+            log.writeLine(line, start, length - start);
+        }
         synchronized (lastLines) {
             lastLines.addLast(text);
             if (lastLines.size() > keptLines) {

@@ -46,13 +46,13 @@ final class RankProcess {
         return new RankProcess(rank, builder.start(), group);
     }
 
-    /** Begins to copy its output. */
-    void pump(Console out, Console err, OutputPump.Style outStyle, OutputPump.Style errStyle,
+    /** Begins to copy its output, also to {@code log} if that is not {@code null}. */
+    void pump(Console out, Console err, OutputPump.Style outStyle, OutputPump.Style errStyle, RankLog log,
             Runnable onConsoleClosed) {
         Thread first = thread("out", new OutputPump(process.getInputStream(), out, out.prefix(rank), outStyle,
-                lastOutput, KEPT_OUTPUT, onConsoleClosed));
+                lastOutput, KEPT_OUTPUT, log, onConsoleClosed));
         Thread second = thread("err", new OutputPump(process.getErrorStream(), err, err.prefix(rank), errStyle,
-                lastErrors, KEPT_ERRORS, onConsoleClosed));
+                lastErrors, KEPT_ERRORS, log, onConsoleClosed));
         CompletableFuture<Void> both = new CompletableFuture<>();
         Thread.ofVirtual().start(() -> {
             try {

@@ -158,12 +158,13 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     @Override
     public void start(TrainingState newState) {
         state = newState;
+        group.patience().place(() -> "worker " + rank() + " of " + world() + ", at step " + newState.step() + ",");
         List<EmbeddingTable> used = Rules.tables(state.model(), config.tables());
         int blockLength = Math.min(BLOCK_LENGTH, (group.transport().maxMessageLength() - 128) / 4);
         Plan plan = new Plan(config.servers(), world(), blockLength, config.consistency(),
                 Rules.of(state, config.optimizer(), used),
                 Rules.ofTables(state, config.optimizer(), used, config.servers()));
-        client = new Client(group, rank(), plan, synchronous, random);
+        client = new Client(group, rank(), plan, config.addTo(state.settings()), synchronous, random);
         List<Parameter> parameters = state.optimizer().parameters();
         pushed = new boolean[parameters.size()];
         localWeights = new WorkerWeights(parameters, plan, client.servers, random);
@@ -305,7 +306,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         if (address != 0) {
             GradientCopies.requireFinite(state.optimizer(), index, address, rank());
         }
-        client.ask(localWeights.setGradient(index, address, state.optimizer().rate()), Message.PUSH);
+        client.ask(localWeights.setGradient(index, address, state.optimizer().rate(index)), Message.PUSH);
     }
 
     @Override
@@ -335,7 +336,9 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
 
     @Override
     public void afterStep() {
-        if (!synchronous && steps++ % NOTES_INTERVAL_STEPS == 0) {
+        if (synchronous) {
+            agreement.compareWeights(state, config.checkInterval());
+        } else if (steps++ % NOTES_INTERVAL_STEPS == 0) {
             client.notifyFirst(new SessionMessage.Notes(state.step(), state.notes()));
         }
     }
@@ -433,6 +436,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         private boolean ownData;
         private Rule optimizer;
         private List<EmbeddingTable> tables = List.of();
+        private int checkInterval = 100;
 
         private Builder(Group group, int number) {
             this.group = group;
@@ -482,6 +486,12 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             return this;
         }
 
+        /** As {@link dev.starling.distributed.ring.RingAllReduce.Builder#checkWeightsEvery}, for synchronous steps. */
+        public Builder checkWeightsEvery(int steps) {
+            checkInterval = steps;
+            return this;
+        }
+
         /** Adds tables that are not layers of the model. The strategy finds tables that are layers by itself. */
         public Builder tables(EmbeddingTable... others) {
             tables = List.of(others);
@@ -495,7 +505,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
          */
         public ParameterServer build() {
             return new ParameterServer(group, new WorkerConfig(number, workers, servers, consistency, proportional,
-                    ownData, optimizer, tables));
+                    ownData, optimizer, tables, checkInterval));
         }
     }
 }

@@ -2,6 +2,7 @@ package dev.starling.distributed.ps;
 
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.worker.Agreement;
+import dev.starling.nn.train.RunSettings;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 import java.util.List;
@@ -17,9 +18,10 @@ import java.util.List;
  * @param ownData whether each worker has rows of its own
  * @param optimizer the rule that servers apply, or {@code null} for that of the worker's optimiser
  * @param tables that are not layers of the model
+ * @param checkInterval number of synchronous steps after which workers compare their weights; 0 for never
  */
 record WorkerConfig(int number, int workers, int servers, Consistency consistency, boolean proportional,
-        boolean ownData, Rule optimizer, List<EmbeddingTable> tables) {
+        boolean ownData, Rule optimizer, List<EmbeddingTable> tables, int checkInterval) {
     WorkerConfig {
         require(number >= 0 && number < workers && servers > 0, "0 <= number < workers and servers > 0 must hold, "
                 + "got number " + number + ", " + workers + " workers and " + servers + " servers",
@@ -31,7 +33,17 @@ record WorkerConfig(int number, int workers, int servers, Consistency consistenc
                 + "trains on its own rows", "leave one of them out");
         require(!proportional || workers < Agreement.MAX_SUMMED, "proportional() needs workers < "
                 + Agreement.MAX_SUMMED + ", got " + workers, "use fewer workers, or omit proportional()");
+        require(checkInterval >= 0, "checkWeightsEvery >= 0 must hold, got " + checkInterval, "set 0 or more");
         tables = List.copyOf(tables);
+    }
+
+    /** Adds the settings of the strategy to those of the run. */
+    RunSettings addTo(RunSettings settings) {
+        return settings.with("strategy", "ps").with("workers", workers).with("servers", servers)
+                .with("consistency", consistency).with("ownData()", ownData).with("proportional()", proportional)
+                .with("rule of the servers", optimizer == null ? "that of the optimiser" : optimizer)
+                .with("other tables", tables.stream().map(EmbeddingTable::name).toList())
+                .with("checkWeightsEvery", checkInterval);
     }
 
     private static void require(boolean holds, String relation, String remedy) {

@@ -5,10 +5,12 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.WeightsDivergedException;
 import dev.starling.distributed.bucket.Buckets;
 import dev.starling.distributed.bucket.GradientCodec;
 import dev.starling.distributed.epoch.MembershipEpochs;
 import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.state.Fingerprint;
 import dev.starling.distributed.state.OwnRows;
 import dev.starling.distributed.state.Throughput;
 import dev.starling.nn.Parameter;
@@ -121,7 +123,8 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
     @Override
     public void start(TrainingState newState) {
         state = newState;
-        epochs.start(newState);
+        group.patience().place(() -> "rank " + rank + " of " + world + ", at step " + newState.step() + ",");
+        epochs.start(newState, config.addTo(newState.settings()));
     }
 
     /** Creates what belongs to a membership epoch. */
@@ -189,7 +192,17 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
 
     @Override
     public void afterStep() {
-        epochs.run(buckets::next);
+        epochs.run(this::next);
+    }
+
+    private void next() {
+        if (world > 1 && config.checkInterval() > 0 && state.step() % config.checkInterval() == 0) {
+            WeightsDivergedException difference = Fingerprint.compare(collectives, state, timeout);
+            if (difference != null) {
+                throw difference;
+            }
+        }
+        buckets.next();
     }
 
     @Override
@@ -280,6 +293,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
         private boolean elastic;
         private boolean ownData;
         private boolean onDevices = true;
+        private int checkInterval = 100;
 
         private Builder(Group group) {
             this.group = group;
@@ -342,6 +356,19 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
             return this;
         }
 
+        /**
+         * Sets after how many steps, each time, ranks compare checksums of their weights, which must be equal; default
+         * 100, 0 for never. Ranks whose weights differ end with a {@link WeightsDivergedException}.
+         */
+        public Builder checkWeightsEvery(int steps) {
+            if (steps < 0) {
+                throw TensorException.argument("ring", "checkWeightsEvery >= 0 must hold, got " + steps,
+                        "set 0 or more");
+            }
+            checkInterval = steps;
+            return this;
+        }
+
         /** Sums gradients in the host's memory even where devices could do it among themselves. */
         public Builder throughHost() {
             onDevices = false;
@@ -364,7 +391,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
                         + "each rank takes its own rows", "leave one of them out");
             }
             return new RingAllReduce(group, new RingConfig(wireType, codec, bucketBytes, proportional, elastic, ownData,
-                    onDevices));
+                    onDevices, checkInterval));
         }
     }
 }

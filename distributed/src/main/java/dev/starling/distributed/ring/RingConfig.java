@@ -1,6 +1,7 @@
 package dev.starling.distributed.ring;
 
 import dev.starling.distributed.bucket.GradientCodec;
+import dev.starling.nn.train.RunSettings;
 import dev.starling.tensor.DType;
 import org.jspecify.annotations.Nullable;
 
@@ -14,6 +15,17 @@ import org.jspecify.annotations.Nullable;
  * @param elastic whether training continues after a change of members
  * @param ownData whether each rank trains on rows of its own
  * @param onDevices whether devices may sum gradients among themselves
+ * @param checkInterval number of steps after which ranks compare their weights; 0 for never
  */
 record RingConfig(DType wireType, @Nullable GradientCodec codec, long bucketBytes, boolean proportional,
-        boolean elastic, boolean ownData, boolean onDevices) { }
+        boolean elastic, boolean ownData, boolean onDevices, int checkInterval) {
+    /** Adds the settings of the strategy to those of the run. */
+    RunSettings addTo(RunSettings settings) {
+        return settings.with("strategy", "ring").with("ownData()", ownData).with("proportional()", proportional)
+                .with("elastic()", elastic).with("type of gradients in messages", wireType)
+                .with("codec of gradients", codec == null ? "none" : codec instanceof Record ? codec
+                        : codec.getClass().getName().replaceFirst("\\$\\$Lambda.*", ""))
+                .with("bucketBytes", bucketBytes).with("throughHost()", !onDevices)
+                .with("checkWeightsEvery", checkInterval);
+    }
+}

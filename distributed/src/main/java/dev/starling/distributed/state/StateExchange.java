@@ -1,7 +1,6 @@
 package dev.starling.distributed.state;
 
 import dev.starling.distributed.Collectives;
-import dev.starling.distributed.DistributedException;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Device;
@@ -28,16 +27,16 @@ public final class StateExchange {
      * chosen. Ends with {@link TrainingState#restore} on every rank, even where nothing changes. A rank that fails here
      * keeps its previous state.
      *
+     * <p>{@link SettingsExchange} must precede: all states have the same tensors.
+     *
      * @param rank of this process
      * @param fresh whether this process has not taken part in the run yet
      * @return the rank whose state was chosen
-     * @throws DistributedException if ranks train different models
      */
     public static int synchronize(Collectives collectives, int rank, TrainingState state, boolean fresh) {
         List<StateSummary> summaries = StateSummary.CODEC.exchange(collectives, StateSummary.of(state, fresh));
         int source = 0;
         for (int r = 1; r < summaries.size(); r++) {
-            summaries.get(r).requireSameModel(summaries.getFirst(), r, state);
             source = summaries.get(r).isAheadOf(summaries.get(source)) ? r : source;
         }
         StateSummary best = summaries.get(source);

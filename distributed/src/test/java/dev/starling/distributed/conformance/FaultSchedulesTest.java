@@ -8,6 +8,13 @@ import dev.starling.distributed.codec.PowerSgd;
 import dev.starling.distributed.codec.TopK;
 import dev.starling.distributed.gossip.Gossip;
 import dev.starling.distributed.ring.RingAllReduce;
+import dev.starling.nn.train.DistributionStrategy;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -39,6 +46,72 @@ class FaultSchedulesTest {
             assertThat(report.returned()).as("ranks that crashed, were restarted and finished")
                     .isGreaterThanOrEqualTo(sweep.count() / 200);
         }
+    }
+
+    /** Of a group that re-forms by majority: it survives its coordinator, and never divides into two. */
+    private static void runByMajority(Sweep sweep, Function<Group, DistributionStrategy> strategy,
+            Consumer<Map<String, Outcome>> invariants) {
+        LongAdder survivals = new LongAdder();
+        sweep.run(seed -> 2 + (int) (seed % 4), plan -> {
+            Schedule schedule = Schedule.runByMajority(plan, strategy);
+            invariants.accept(schedule.outcomes());
+            Invariants.requireExplained(schedule);
+            ExpectedEffects effects = schedule.effects();
+            // A process that has lost only the coordinator before the first epoch cannot join.
+            if (effects.isFairToRanks() && schedule.outcomes().values().stream().allMatch(o -> o.started)) {
+                survivals.add(effects.isFair() ? 0 : 1);
+                schedule.outcomes().values().forEach(o -> assertThat(o.ended).as(() -> o.name + " finishes whatever"
+                        + " happens to the coordinator" + schedule.describe()).isTrue());
+            }
+            return 1;
+        });
+        assertThat(survivals.sum()).as("runs that survived faults of the coordinator")
+                .isGreaterThanOrEqualTo(sweep.count() / 100);
+    }
+
+    /**
+     * Checks that no two groups trained at a time: an epoch has the same members for all, and after the first step of
+     * an epoch no process takes more than the step of an earlier epoch that it had all data for. All survivors have the
+     * same weights.
+     */
+    private static void assertOneGroup(Map<String, Outcome> outcomes) {
+        Map<Long, List<String>> members = new HashMap<>();
+        Map<Long, Long> begins = new TreeMap<>();
+        outcomes.forEach((name, outcome) -> {
+            outcome.membersByEpoch.forEach((epoch, those) -> assertThat(members.computeIfAbsent(epoch, _ -> those))
+                    .as(() -> name + " in epoch " + epoch).isEqualTo(those));
+            outcome.stepTimesByEpoch.forEach((epoch, times) -> begins.merge(epoch, times.getFirst(), Math::min));
+        });
+        outcomes.forEach((name, outcome) -> outcome.stepTimesByEpoch.forEach((epoch, times) -> begins.forEach(
+                (later, begin) -> {
+                    if (later > epoch) {
+                        assertThat(times.stream().filter(time -> time > begin).count())
+                                .as(() -> name + ": steps in epoch " + epoch + " after the begin of epoch " + later)
+                                .isLessThanOrEqualTo(1);
+                    }
+                })));
+        Map<String, Outcome> survivors = new HashMap<>(outcomes);
+        survivors.values().removeIf(o -> !o.ended);
+        Invariants.requireSameWeights(survivors);
+    }
+
+    @Test
+    void reducesByMajority() {
+        runByMajority(Sweep.fifth(153, 225), group -> RingAllReduce.over(group).elastic().build(),
+                FaultSchedulesTest::assertOneGroup);
+    }
+
+    @Test
+    @Tag("stress")
+    void reducesByMajorityForLong() {
+        runByMajority(Sweep.many(), group -> RingAllReduce.over(group).elastic().build(),
+                FaultSchedulesTest::assertOneGroup);
+    }
+
+    @Test
+    @Tag("stress")
+    void gossipsByMajorityForLong() {
+        runByMajority(Sweep.many(), Gossip::of, Invariants::requireFinite);
     }
 
     @Test

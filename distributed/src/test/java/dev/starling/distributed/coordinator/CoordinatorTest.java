@@ -276,6 +276,7 @@ class CoordinatorTest {
     void announcesRolesAndRefusesASecondServerOfANumber() {
         try (Coordinator coordinator = open(3, OnLoss.END);
                 Client server = new Client(coordinator, new Role.Server(4)); Client worker = new Client(coordinator)) {
+            awaitJoined(coordinator, 2);
             try (Client second = new Client(coordinator, new Role.Server(4))) {
                 assertThat(second.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
                         .contains("server 4 has joined already"));

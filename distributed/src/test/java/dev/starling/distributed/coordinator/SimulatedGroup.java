@@ -59,13 +59,37 @@ final class SimulatedGroup {
 
     /** Returns what each process has seen in a run in which these faults happen. */
     static Map<String, Life> run(CoordinatorConfig rules, Fault... faults) {
-        SimulatedGroup group = new SimulatedGroup(rules, new FaultPlan(1, names(rules.world()), TIMEOUT,
-                Set.of(FaultPlan.Kind.CUT), Conditions.GOOD, List.of(faults)));
-        try (Simulation simulation = group.simulation) {
-            group.start();
+        return of(rules, faults).run();
+    }
+
+    /** Begins the description of a run. */
+    static SimulatedGroup of(CoordinatorConfig rules, Fault... faults) {
+        return new SimulatedGroup(rules, new FaultPlan(1, names(rules.world()), TIMEOUT, Set.of(FaultPlan.Kind.CUT),
+                Conditions.GOOD, List.of(faults)));
+    }
+
+    /** Starts the coordinator again, without any state. */
+    SimulatedGroup coordinatorAt(Duration at) {
+        simulation.at(at, this::startCoordinator);
+        return this;
+    }
+
+    /** Starts a process that joins by an address. */
+    SimulatedGroup processAt(Duration at, String name, String address) {
+        simulation.at(at, () -> start(name, GroupConfig.of(null, address).host(name)));
+        return this;
+    }
+
+    /** Returns what each process has seen. */
+    Map<String, Life> run() {
+        try (simulation) {
+            startCoordinator();
+            for (int rank = 0; rank < rules.world(); rank++) {
+                start("rank" + rank, GroupConfig.of(null, COORDINATOR).preferredRank(rank).host("rank" + rank));
+            }
             simulation.run(TIMEOUT.multipliedBy(3));
         }
-        return group.lives;
+        return lives;
     }
 
     /** Returns a fault that cuts some processes off from all others. */
@@ -85,7 +109,7 @@ final class SimulatedGroup {
                 .livenessTimeout(SILENCE);
     }
 
-    private void start() {
+    private void startCoordinator() {
         simulation.start(COORDINATOR, () -> {
             try (Coordinator coordinator = Coordinator.over(Transport.over(simulation.wire(COORDINATOR), transport()),
                     rules)) {
@@ -96,14 +120,12 @@ final class SimulatedGroup {
                 }
             }
         });
-        for (int rank = 0; rank < rules.world(); rank++) {
-            String name = "rank" + rank;
-            GroupConfig config = GroupConfig.of(null, COORDINATOR).preferredRank(rank).host(name)
-                    .joinTimeout(TIMEOUT).timeout(TIMEOUT);
-            Life life = new Life();
-            lives.put(name, life);
-            simulation.start(name, () -> live(name, config, life));
-        }
+    }
+
+    private void start(String name, GroupConfig config) {
+        Life life = new Life();
+        lives.put(name, life);
+        simulation.start(name, () -> live(name, config.joinTimeout(TIMEOUT).timeout(TIMEOUT), life));
     }
 
     private void live(String name, GroupConfig config, Life life) {

@@ -4,7 +4,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.group.Membership;
@@ -17,6 +16,8 @@ import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.RunSettings;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.nn.train.TrainingState;
@@ -28,6 +29,7 @@ import dev.starling.transport.TransportConfig;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
@@ -243,23 +245,28 @@ class GossipTest {
                     assertThat(second.peers()).isEqualTo(1);
                     assertThat(remaining.await(() -> received.get() == 1, TIMEOUT)).isTrue();
                     // Closing the first must not stop the second from receiving.
-                    announce(remaining, group, "a tensor");
+                    announce(remaining, group);
                     assertThatThrownBy(() -> {
                         for (long begin = System.nanoTime(); System.nanoTime() - begin < TIMEOUT.toNanos();) {
                             second.afterStep();
                         }
-                    }).isInstanceOf(DistributedException.class).hasMessageContaining("another model: it has a tensor");
+                    }).isInstanceOf(SettingsMismatchException.class)
+                            .hasMessageContaining("model is Linear on rank 0, absent on rank 1");
                 }
             }
             return null;
         });
     }
 
-    /** Sends the announcement of a worker that trains another model. */
-    private static void announce(Membership from, Membership to, String layout) {
-        ExpandableArrayBuffer message = new ExpandableArrayBuffer();
-        int length = GossipMessage.write(message, new GossipMessage.Announcement(0, new byte[0], layout));
-        from.locked(() -> from.endpoint(to.self().id()).send(message, 0, length));
+    /** Sends the announcement and the settings of a worker that trains with another loss. */
+    private static void announce(Membership from, Membership to) {
+        RunSettings settings = new RunSettings(Map.of("loss", "a tensor"));
+        for (GossipMessage each : List.of(new GossipMessage.Announcement(0, settings.checksum(), new byte[0], "none"),
+                new GossipMessage.Settings(settings))) {
+            ExpandableArrayBuffer message = new ExpandableArrayBuffer();
+            int length = GossipMessage.write(message, each);
+            from.locked(() -> from.endpoint(to.self().id()).send(message, 0, length));
+        }
     }
 
     /** Joins a group, and counts messages of gossip. */

@@ -94,6 +94,21 @@ class LauncherTest {
     }
 
     @Test
+    void writesTheOutputOfEachRankToAFile() throws IOException {
+        Path logs = dir.resolve("logs");
+        assertThat(shell("echo out $STARLING_RANK; echo bad >&2; [ $STARLING_RANK$STARLING_RESTART != 10 ]")
+                .processes(2).restarts(1).backoff(Duration.ofMillis(1)).logs(logs).run()).isZero();
+        List<String> first = Files.readAllLines(logs.resolve("rank-0.log"));
+        assertThat(first).hasSize(3).contains("out 0", "bad");
+        assertThat(first.getFirst()).startsWith("==== rank 0, process ");
+        List<String> second = Files.readAllLines(logs.resolve("rank-1.log"));
+        assertThat(second).hasSize(6).containsOnlyOnce(second.getFirst());
+        assertThat(second.subList(1, 3)).containsExactlyInAnyOrder("out 1", "bad");
+        assertThat(second.get(3)).startsWith("==== rank 1, process ").contains(", restart 1, ");
+        assertThat(lines(out)).as("shown, too").contains("[0] out 0", "[1] out 1");
+    }
+
+    @Test
     void reportsAKilledProcess() {
         LaunchException e;
         try (Launch launch = shell("echo here; exec sleep 100").processes(3).start()) {

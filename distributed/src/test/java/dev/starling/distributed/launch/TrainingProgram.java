@@ -1,6 +1,5 @@
 package dev.starling.distributed.launch;
 
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.coordinator.Coordinator;
@@ -22,6 +21,7 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.RunEndedException;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.DType;
@@ -70,7 +70,7 @@ final class TrainingProgram {
             } else {
                 train(LaunchedProcess.fromEnvironment().orElseThrow(), arguments, livenessTimeout);
             }
-        } catch (DistributedException | TransportException e) {
+        } catch (RunEndedException | TransportException e) {
             if (e instanceof PeerLostException lost) {
                 System.out.println("lost " + lost.rank() + ' ' + lost.silentFor().toMillis() + ' '
                         + TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - lastStepNs));

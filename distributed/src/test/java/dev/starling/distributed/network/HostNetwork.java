@@ -18,7 +18,7 @@ import java.util.regex.Pattern;
  * Hosts on one Ethernet: network namespaces, each with a virtual cable to a bridge in a namespace of its own. The rest
  * of the machine does not see the network, and closing removes it completely.
  */
-final class HostNetwork implements AutoCloseable {
+public final class HostNetwork implements AutoCloseable {
     private static final Pattern DROPPED = Pattern.compile("counter packets (\\d+)");
     private static final long COMMAND_S = 20;
 
@@ -28,7 +28,7 @@ final class HostNetwork implements AutoCloseable {
     private HostNetwork() { }
 
     /** Creates the network; skips the test if this process has no permission. */
-    static HostNetwork of(int hosts) {
+    public static HostNetwork of(int hosts) {
         assumeTrue("root".equals(System.getProperty("user.name")), "only root may create network namespaces");
         assumeTrue(isInstalled("ip"), "the program ip is not installed (package iproute2)");
         HostNetwork network = new HostNetwork();
@@ -60,7 +60,7 @@ final class HostNetwork implements AutoCloseable {
     }
 
     /** Returns the address of a host. */
-    static String address(int host) {
+    public static String address(int host) {
         return "10.77.0." + (host + 1);
     }
 
@@ -82,7 +82,7 @@ final class HostNetwork implements AutoCloseable {
     }
 
     /** Returns the prefix of commands that run on a host. */
-    List<String> on(int host) {
+    public List<String> on(int host) {
         return List.of("ip", "netns", "exec", namespace(host));
     }
 
@@ -92,12 +92,12 @@ final class HostNetwork implements AutoCloseable {
     }
 
     /** Disconnects a host. */
-    void cut(int host) {
+    public void cut(int host) {
         ip(hub(), "link set dev " + cable(host) + " down");
     }
 
     /** Connects a host again. */
-    void heal(int host) {
+    public void heal(int host) {
         ip(hub(), "link set dev " + cable(host) + " up");
     }
 

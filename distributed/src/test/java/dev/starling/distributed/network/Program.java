@@ -11,7 +11,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 
 /** A program of these tests in a process of its own, and its output. */
-final class Program implements AutoCloseable {
+public final class Program implements AutoCloseable {
     private static final long STANDSTILL_NS = TimeUnit.MILLISECONDS.toNanos(500);
 
     private final String name;
@@ -30,7 +30,7 @@ final class Program implements AutoCloseable {
      *
      * @param prefix first words of the command, which select the host
      */
-    static Program start(String name, List<String> prefix, Class<?> main, List<String> arguments) {
+    public static Program start(String name, List<String> prefix, Class<?> main, List<String> arguments) {
         List<String> command = new ArrayList<>(prefix);
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         for (String flag : ManagementFactory.getRuntimeMXBean().getInputArguments()) {
@@ -66,7 +66,7 @@ final class Program implements AutoCloseable {
     }
 
     /** Sends a line to the program's input. */
-    void send(String line) {
+    public void send(String line) {
         try {
             process.outputWriter().write(line + '\n');
             process.outputWriter().flush();
@@ -76,7 +76,7 @@ final class Program implements AutoCloseable {
     }
 
     /** Waits for a line with a beginning, and returns the rest of the line. */
-    String await(String beginning, long seconds) throws InterruptedException {
+    public String await(String beginning, long seconds) throws InterruptedException {
         return line(line -> line.startsWith(beginning), "that begins with " + beginning, seconds)
                 .substring(beginning.length()).strip();
     }
@@ -128,7 +128,7 @@ final class Program implements AutoCloseable {
     }
 
     /** Returns the last step that the program printed. */
-    long lastStep() {
+    public long lastStep() {
         synchronized (output) {
             for (String line : output.reversed()) {
                 if (line.startsWith("step ")) {
@@ -140,14 +140,24 @@ final class Program implements AutoCloseable {
     }
 
     /** Returns the output, for reports. */
-    String all() {
+    public String all() {
         synchronized (output) {
             return String.join("\n", output);
         }
     }
 
+    /** Returns the number of the process. */
+    public long pid() {
+        return process.pid();
+    }
+
+    /** Returns whether the process runs. */
+    public boolean isAlive() {
+        return process.isAlive();
+    }
+
     /** Waits until the program has ended. */
-    void awaitEnd(long seconds) throws InterruptedException {
+    public void awaitEnd(long seconds) throws InterruptedException {
         if (!process.waitFor(seconds, TimeUnit.SECONDS)) {
             throw new AssertionError(name + " does not end within " + seconds + " s; its output:\n" + all());
         }

@@ -20,6 +20,7 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.nn.train.TrainingState;
@@ -264,6 +265,6 @@ class ParameterServerTest {
             return CornerImages.train(CornerImages::perceptron, optimizer, 2, ParameterServer.worker(group, rank)
                     .build(),
                     b -> { });
-        })).isInstanceOf(DistributedException.class);
+        })).isInstanceOf(SettingsMismatchException.class).hasMessageContaining("optimiser is Sgd[");
     }
 }

@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.coordinator.Coordinator;
@@ -20,6 +19,7 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
@@ -231,7 +231,8 @@ class ProportionalTest {
             ParameterServer.Builder builder = ParameterServer.worker(group, group.rank())
                     .consistency(new Consistency.Synchronous());
             return train((group.rank() == 1 ? builder.proportional() : builder).build(), rows -> { });
-        })).isInstanceOf(DistributedException.class).hasMessageContaining("1 of 2 workers use proportional()")
+        })).isInstanceOf(SettingsMismatchException.class)
+                .hasMessageContaining("proportional() is false on worker 0, true on worker 1")
                 .hasMessageContaining("give all workers the same settings");
     }
 }

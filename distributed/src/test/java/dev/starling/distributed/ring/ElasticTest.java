@@ -14,6 +14,7 @@ import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Tensor;
@@ -315,6 +316,34 @@ class ElasticTest {
         assertClose(outcome(one), first, 0);
         assertClose(outcome(two), first, 0);
         assertThat(steps).hasSize(1).allSatisfy(s -> assertThat(s).isBetween(25, 26));
+    }
+
+    @Test
+    void continuesWithoutAProcessThatJoinsWithOtherSettings() throws Exception {
+        Outcome alone = alone();
+        startCoordinator(2, Coordinator.OnLoss.REFORM);
+        CountDownLatch reached = new CountDownLatch(1);
+        CountDownLatch joined = new CountDownLatch(1);
+        FaultListener waiting = new FaultListener() {
+            @Override
+            void forward(long step) {
+                if (step == 25) {
+                    reached.countDown();
+                    await(joined);
+                }
+            }
+        };
+        FutureTask<Outcome> zero = start(0, true, waiting);
+        FutureTask<Outcome> one = start(1, true, new FaultListener());
+        assertThat(reached.await(20, TimeUnit.SECONDS)).isTrue();
+        FutureTask<Outcome> two = start(-1, false, new FaultListener());
+        waiting.until(() -> waiting.group.epoch() > 1);
+        joined.countDown();
+        assertThatThrownBy(() -> outcome(two)).cause().isInstanceOf(SettingsMismatchException.class)
+                .hasMessageContaining("elastic() is true on ranks 0 and 1, false on rank 2");
+        Outcome first = outcome(zero);
+        assertWhole(first, alone);
+        assertClose(outcome(one), first, 0);
     }
 
     @Test

@@ -7,7 +7,6 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.CountingWire;
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.ring.Runs.Outcome;
@@ -21,6 +20,7 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
@@ -250,8 +250,8 @@ class RingAllReduceTest {
     @Test
     void refusesRanksWithDifferentModels() {
         assertThatThrownBy(() -> Cluster.local(2).run(group -> Runs.train(group.rank() == 0 ? Runs::mlp : Runs::cnn,
-                RingAllReduce.over(group).build(), b -> { }))).isInstanceOf(DistributedException.class)
-                .hasMessageContaining("rank 1 trains another model than rank 0");
+                RingAllReduce.over(group).build(), b -> { }))).isInstanceOf(SettingsMismatchException.class)
+                .hasMessageContaining("model.0 is Flatten on rank 0, Conv2d on rank 1");
     }
 
     @Test

@@ -1,6 +1,8 @@
 package dev.starling.spark;
 
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import java.io.Serializable;
 import java.lang.System.Logger.Level;
@@ -87,8 +89,10 @@ final class DriverRun {
 
     private byte[] elastic(int attempt, int[] sizes) {
         String host = context.conf().get("spark.driver.host");
-        try (CoordinatorThread opened = CoordinatorThread.start(Coordinator.open(job.transportAt(host),
-                job.workers(), Coordinator.OnLoss.REFORM, 1, JOIN_TIMEOUT))) {
+        // Spark decides which tasks live, and the driver's end ends the job: there is no other side that continues.
+        CoordinatorConfig rules = CoordinatorConfig.of(job.workers(), Coordinator.OnLoss.REFORM)
+                .quorum(new Quorum.None()).joinTimeout(JOIN_TIMEOUT);
+        try (CoordinatorThread opened = CoordinatorThread.start(Coordinator.open(job.transportAt(host), rules))) {
             coordinator = opened;
             return run(job.attempt(attempt, new TrainingJob.Elastic(opened.address(), sizes)));
         } finally {

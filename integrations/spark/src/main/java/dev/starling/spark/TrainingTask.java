@@ -3,12 +3,15 @@ package dev.starling.spark;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.errors.StarlingException;
 import dev.starling.nn.data.SpillingRows;
+import dev.starling.nn.train.RunEndedException;
 import dev.starling.tensor.Threads;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
@@ -109,9 +112,11 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
         TransportConfig transport = job.transportAt(address.substring(0, address.lastIndexOf(':')));
         boolean reforms = job.strategy() instanceof Strategy.Gossip
                 || job.strategy() instanceof Strategy.Servers servers && !servers.isSynchronous();
+        // Spark ends all tasks of a barrier stage with any of them: there is no other side that continues.
+        CoordinatorConfig rules = CoordinatorConfig.of(job.tasks(), reforms ? Coordinator.OnLoss.REFORM
+                : Coordinator.OnLoss.END).quorum(new Quorum.None()).joinTimeout(JOIN_TIMEOUT);
         try (CoordinatorThread coordinator = rank > 0 ? null : CoordinatorThread.start(Coordinator.open(
-                transport.directory(directory), job.tasks(), reforms ? Coordinator.OnLoss.REFORM
-                : Coordinator.OnLoss.END, 1, JOIN_TIMEOUT))) {
+                transport.directory(directory), rules))) {
             // One allGather for sizes and address, since each takes Spark a second.
             String[] gathered = context.allGather(rows.size()
                     + (coordinator == null ? "" : ' ' + coordinator.address()));
@@ -145,7 +150,11 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
             });
         } catch (TaskKilledException e) {
             throw e;
-        } catch (DistributedException | TransportException e) {
+        } catch (RunEndedException | TransportException e) {
+            if (e.getCause() instanceof StarlingException cause && !(e instanceof DistributedException)
+                    && !(cause instanceof TransportException)) {
+                throw new SparkDataException("rank " + context.partitionId() + ": " + cause.getMessage());
+            }
             // If another worker failed, its exception has the reason: give Spark time to receive that one first.
             long begin = System.nanoTime();
             while (job.elastic() == null && System.nanoTime() - begin < FIRST_CAUSE_GRACE.toNanos()) {

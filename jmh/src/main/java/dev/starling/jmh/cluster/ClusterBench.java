@@ -54,6 +54,11 @@ public final class ClusterBench implements Callable<Integer> {
             defaultValue = "1500")
     private long warmupMillis;
 
+    @Option(names = "--model",
+            description = "Instead of a comparison, calibrate a model of the all-reduce with two processes over TCP,"
+                + " compare it with measurements, and print what it predicts for large clusters.")
+    private boolean model;
+
     @Option(names = "--json",
             description = "Print one JSON object on standard output at the end, and the table on standard error.")
     private boolean json;
@@ -84,6 +89,10 @@ public final class ClusterBench implements Callable<Integer> {
         List<Finding> findings = new ArrayList<>();
         List<String> lines = new ArrayList<>();
         try {
+            if (model) {
+                new Prediction(directory, table, sampleMillis, warmupMillis).run(worlds);
+                return CommandLine.ExitCode.OK;
+            }
             String missing = OpenMpi.missing(directory.resolve("openmpi"));
             if (missing != null) {
                 table.println("Without Open MPI: " + missing);

@@ -9,6 +9,8 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.TensorException;
 import java.time.Duration;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.NoSuchElementException;
 import org.jspecify.annotations.Nullable;
 
@@ -135,6 +137,19 @@ public final class DataLoader implements AutoCloseable {
     /** Returns the seed which, together with the epoch, determines the order of examples and their augmentation. */
     public long seed() {
         return config.seed();
+    }
+
+    /**
+     * Returns the settings that determine the batches, by name, as texts: those that must be equal on all processes
+     * that share the data. The number of rows is not among them.
+     */
+    public Map<String, String> settings() {
+        Map<String, String> settings = new LinkedHashMap<>();
+        settings.put("batch size", Integer.toString(config.batchSize()));
+        settings.put("order of the data", config.shuffle() ? "shuffled" : "that of the data set");
+        settings.put("seed of the data", Long.toString(config.seed()));
+        settings.put("smaller last batch", config.dropLast() ? "left out" : "used");
+        return settings;
     }
 
     /**

@@ -3,38 +3,84 @@ package dev.starling.nn.loss;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Losses;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.List;
 import java.util.OptionalInt;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The mean of {@link Losses#crossEntropy}. {@link Loss#crossEntropy()} creates it; each setting returns a copy.
- *
- * @param smoothing share of the target that is distributed evenly over all classes
- * @param ignored class of targets that are ignored
- * @param axis dimension of the classes; empty if it follows from the shapes, see {@link Loss#classAxis}
  */
-public record CrossEntropyLoss(double smoothing, long ignored, OptionalInt axis) implements Loss {
+public final class CrossEntropyLoss implements Loss {
+    private final double smoothing;
+    private final long ignored;
+    /** The dimension of the classes; empty if it follows from the shapes. */
+    private final OptionalInt axis;
+    /** {@code null} if all classes weigh the same. */
+    private final @Nullable Weights weights;
+    /** The exponent of 1 - p in the focal loss; 0 for none. */
+    private final double focus;
+
+    CrossEntropyLoss(double smoothing, long ignored, OptionalInt axis, @Nullable Weights weights, double focus) {
+        this.smoothing = smoothing;
+        this.ignored = ignored;
+        this.axis = axis;
+        this.weights = weights;
+        this.focus = focus;
+    }
+
     /** Returns the loss with a share of the target distributed evenly over all classes. */
     public CrossEntropyLoss smoothing(double share) {
-        return new CrossEntropyLoss(share, ignored, axis);
+        return new CrossEntropyLoss(share, ignored, axis, weights, focus);
     }
 
     /** Returns the loss without the targets of one class, for example -100. */
     public CrossEntropyLoss ignoring(long target) {
-        return new CrossEntropyLoss(smoothing, target, axis);
+        return new CrossEntropyLoss(smoothing, target, axis, weights, focus);
     }
 
     /** Returns the loss with classes in a given dimension; negative counts from the end. */
     public CrossEntropyLoss classesIn(int dimension) {
-        return new CrossEntropyLoss(smoothing, ignored, OptionalInt.of(dimension));
+        return new CrossEntropyLoss(smoothing, ignored, OptionalInt.of(dimension), weights, focus);
+    }
+
+    /**
+     * Returns the loss with a weight for each class, for example larger ones for rare classes. The mean is weighted:
+     * the sum of weighted losses divided by the sum of the targets' weights. It is therefore no mean over rows: several
+     * batches of a step, or several ranks, each divide by the weights of their own rows. Targets must be class indices.
+     */
+    public CrossEntropyLoss weights(double... ofClasses) {
+        return new CrossEntropyLoss(smoothing, ignored, axis, new Weights("crossEntropy", ofClasses), focus);
+    }
+
+    /**
+     * Returns the focal loss: each loss is multiplied by {@code (1 - p)} to the power of {@code gamma}, where p is the
+     * probability of the target, so that examples count less the better they are classified. Targets must be class
+     * indices. (Lin et al., 2017)
+     */
+    public CrossEntropyLoss focal(double gamma) {
+        if (!(gamma >= 0 && gamma < Double.POSITIVE_INFINITY)) {
+            throw TensorException.argument("crossEntropy", "gamma must be at least 0 and finite, got " + gamma,
+                    "2 is usual");
+        }
+        return new CrossEntropyLoss(smoothing, ignored, axis, weights, gamma);
     }
 
     @Override
     public Tensor of(Tensor logits, Tensor target) {
         boolean shares = target.dtype().isFloating() && target.shape().equals(logits.shape());
+        boolean composed = weights != null || focus > 0;
+        if (shares && composed) {
+            throw new TensorException(TensorException.Problem.DTYPE, "crossEntropy", List.of(logits.spec(),
+                    target.spec()), "weights and focal loss need class indices as targets", "use target.argmax(1)");
+        }
         // With probabilities as targets, the operation computes in the type of the logits, so 16 bits are widened here.
-        Tensor x = shares && logits.dtype().bytes() == 2 ? logits.to(DType.F32) : logits;
+        Tensor x = (shares || composed) && logits.dtype().bytes() == 2 ? logits.to(DType.F32) : logits;
         int classes = axis.isPresent() ? logits.shape().axis(axis.getAsInt())
                 : shares ? 1 : Loss.classAxis(logits, target);
+        if (composed) {
+            return weighted(rows(x, classes), target.reshape(-1));
+        }
         if (classes == 1) {
             return Losses.crossEntropy(x, target, Losses.Reduce.MEAN, smoothing, ignored);
         }
@@ -47,6 +93,29 @@ public record CrossEntropyLoss(double smoothing, long ignored, OptionalInt axis)
         return x.movedim(classes, -1).reshape(-1, x.size(classes));
     }
 
+    /** Returns the weighted mean for logits {@code [N, C]} and classes {@code [N]}. */
+    private Tensor weighted(Tensor x, Tensor target) {
+        if (weights != null && weights.count() != x.size(1)) {
+            throw new TensorException(TensorException.Problem.SHAPE, "crossEntropy", List.of(x.spec()), "there are "
+                    + weights.count() + " weights for " + x.size(1) + " classes", "pass one weight for each class");
+        }
+        Tensor left = target.eq(ignored);
+        Tensor index = target.maskedFill(left, 0).unsqueeze(1);
+        Tensor log = x.logSoftmax(1);
+        Tensor own = log.gather(1, index).squeeze(1);
+        Tensor losses = own.neg();
+        Tensor scale = weights == null ? own.zerosLike().add(1) : weights.on(x).take(0, index.squeeze(1));
+        if (focus > 0) {
+            losses = losses.mul(own.exp().neg().add(1).pow(focus));
+        }
+        losses = losses.mul(scale);
+        if (smoothing > 0) {
+            Tensor all = weights == null ? log : log.mul(weights.on(x));
+            losses = losses.mul(1 - smoothing).sub(all.sum(1).mul(smoothing / x.size(1)));
+        }
+        return losses.maskedFill(left, 0).sum().div(scale.maskedFill(left, 0).sum());
+    }
+
     @Override
     public boolean expectsLogits() {
         return true;
@@ -55,5 +124,13 @@ public record CrossEntropyLoss(double smoothing, long ignored, OptionalInt axis)
     @Override
     public boolean widens() {
         return true;
+    }
+
+    @Override
+    public String toString() {
+        return "CrossEntropyLoss(" + (smoothing > 0 ? "smoothing=" + smoothing + " " : "")
+                + (ignored == Losses.NONE_IGNORED ? "" : "ignoring=" + ignored + " ")
+                + (axis.isPresent() ? "classesIn=" + axis.getAsInt() + " " : "")
+                + (weights == null ? "" : "weights=" + weights + " ") + (focus > 0 ? "focal=" + focus : "") + ")";
     }
 }

@@ -1,9 +1,16 @@
 package dev.starling.nn.loss;
 
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
 import dev.starling.tensor.Losses;
 import dev.starling.tensor.Losses.Reduce;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.List;
+import java.util.Map;
 import java.util.OptionalInt;
+import java.util.function.Predicate;
+import java.util.function.UnaryOperator;
 
 /** The difference between a model's result and its target. See {@link Losses} for formulas and papers. */
 @FunctionalInterface
@@ -14,6 +21,16 @@ public interface Loss {
     /** Returns whether the loss itself computes in f32 from a 16-bit result, which then need not be converted first. */
     default boolean widens() {
         return false;
+    }
+
+    /**
+     * Describes the loss, for processes that train together and compare their settings. The description of a function
+     * is the class that contains it.
+     */
+    default String describe() {
+        String name = getClass().getName();
+        return getClass().isHidden() ? "a function of " + name.replaceFirst("\\$\\$Lambda.*", "") : toString()
+                .startsWith(name + '@') ? name : toString();
     }
 
     /**
@@ -48,7 +65,7 @@ public interface Loss {
 
     /** As {@link #crossEntropy(double)}, ignoring targets of one class, for example -100. */
     static CrossEntropyLoss crossEntropy(double smoothing, long ignored) {
-        return new CrossEntropyLoss(smoothing, ignored, OptionalInt.empty());
+        return new CrossEntropyLoss(smoothing, ignored, OptionalInt.empty(), null, 0);
     }
 
     /**
@@ -60,17 +77,153 @@ public interface Loss {
 
     /** Returns the mean cross-entropy of {@code sigmoid(logits)} and probabilities of the same shape. */
     static BinaryCrossEntropyLoss binaryCrossEntropy() {
-        return new BinaryCrossEntropyLoss();
+        return new BinaryCrossEntropyLoss(null, -1, 0);
+    }
+
+    /**
+     * Returns one minus the Sørensen-Dice coefficient of {@code sigmoid(logits)} and probabilities of the same shape
+     * {@code [N, ..]}: {@code 1 - (2Σpy + 1)/(Σp + Σy + 1)} for each example, and of these the mean. For segmentation.
+     * (Milletari et al., 2016)
+     */
+    static Loss dice() {
+        return new LogitLoss("dice", (logits, target) -> {
+            Elementwise.requireSame("dice", logits, target);
+            Tensor p = logits.sigmoid().reshape(logits.size(0), -1);
+            Tensor y = target.to(p.dtype()).reshape(logits.size(0), -1);
+            Tensor overlap = p.mul(y).sum(1).mul(2).add(1);
+            return overlap.div(p.sum(1).add(y.sum(1)).add(1)).neg().add(1).mean();
+        });
+    }
+
+    /** Returns the mean hinge loss {@code max(0, 1 - x·y)} of results and targets -1 or 1 of one shape. */
+    static Loss hinge() {
+        return new Elementwise("hinge", (x, y) -> x.mul(y).neg().add(1).relu());
+    }
+
+    /** Returns the mean of the square of the {@link #hinge} loss. */
+    static Loss squaredHinge() {
+        return new Elementwise("squaredHinge", (x, y) -> x.mul(y).neg().add(1).relu().square());
+    }
+
+    /** Returns the mean of {@code ln(1 + e^(-x·y))} of results and targets -1 or 1 of one shape. */
+    static Loss softMargin() {
+        return new Elementwise("softMargin", (x, y) -> x.mul(y).neg().softplus());
+    }
+
+    /**
+     * Returns the mean negative log-likelihood of counts under Poisson distributions, whose logarithmic rates are the
+     * results, without the term that depends on the target only: {@code eˣ - x·y}.
+     */
+    static Loss poisson() {
+        return new Elementwise("poisson", (x, y) -> x.exp().sub(x.mul(y)));
+    }
+
+    /**
+     * Returns the loss whose minimum is a quantile: {@code max(q·d, (q - 1)·d)} of differences {@code d = y - x}.
+     *
+     * @param q in (0, 1); 0.5 gives half the mean absolute error
+     */
+    static Loss quantile(double q) {
+        if (!(q > 0 && q < 1)) {
+            throw TensorException.argument("quantile", "0 < q < 1 must hold, got " + q, "0.9 is the 90 % quantile");
+        }
+        return new Elementwise("quantile " + q, (x, y) -> y.sub(x).mul(q).maximum(y.sub(x).mul(q - 1)));
+    }
+
+    /**
+     * Returns the mean negative log-likelihood of targets {@code [..]} under normal distributions, whose mean and
+     * logarithmic variance are the last dimension of the results {@code [.., 2]}, without the constant term:
+     * {@code (s + (y - m)²/eˢ)/2}. (Nix and Weigend, 1994)
+     */
+    static Loss gaussian() {
+        return (result, target) -> {
+            if (result.rank() == 0 || result.size(-1) != 2) {
+                throw new TensorException(TensorException.Problem.SHAPE, "gaussian", List.of(result.spec()),
+                        "the result must be [.., 2]: mean and logarithmic variance", "give the last layer 2 outputs");
+            }
+            Tensor[] each = result.unstack(-1);
+            Elementwise.requireSame("gaussian", each[0], target);
+            Tensor square = target.to(result.dtype()).sub(each[0]).square();
+            return square.mul(each[1].neg().exp()).add(each[1]).mul(0.5).mean();
+        };
+    }
+
+    /** Returns the mean of one minus the cosine between rows of results and targets {@code [.., D]}. */
+    static Loss cosine() {
+        return (result, target) -> {
+            Elementwise.requireSame("cosine", result, target);
+            return PairLosses.cosine(result, target.to(result.dtype())).neg().add(1).mean();
+        };
+    }
+
+    /**
+     * Returns the mean of {@code max(0, |a - p| - |a - n| + margin)} for results {@code [N, 3, D]}: a row, one of the
+     * same kind and one of another kind. The target is not used. (Schroff et al., 2015)
+     */
+    static Loss triplet(double margin) {
+        return (result, target) -> PairLosses.triplet(result, margin);
+    }
+
+    /**
+     * Returns the mean of {@code y·d² + (1 - y)·max(0, margin - d)²}, where d is the distance of the two rows of a
+     * result {@code [N, 2, D]} and the target {@code [N]} is 1 for rows of the same kind and otherwise 0. (Hadsell et
+     * al., 2006)
+     */
+    static Loss contrastive(double margin) {
+        return (result, target) -> PairLosses.contrastive(result, target, margin);
+    }
+
+    /**
+     * Returns the mean of {@code 1 - c} for targets {@code [N]} of 1 and {@code max(0, c - margin)} for others, where c
+     * is the cosine between the two rows of a result {@code [N, 2, D]}.
+     */
+    static Loss cosineEmbedding(double margin) {
+        return (result, target) -> PairLosses.cosineEmbedding(result, target, margin);
+    }
+
+    /** Returns this loss, multiplied by a factor. */
+    default Loss times(double factor) {
+        return new SumOfLosses(List.of(this), new double[] {factor}, List.of());
+    }
+
+    /** Returns the sum of this loss and another one of the same result and target. */
+    default Loss plus(Loss other) {
+        return new SumOfLosses(List.of(this, other), new double[] {1, 1}, List.of());
+    }
+
+    /**
+     * Returns this loss plus {@code strength} times the sum of the absolute values of some weights, which makes many of
+     * them 0.
+     *
+     * @param paths selects weights of the model by path
+     */
+    default Loss plusL1(Layer model, Predicate<String> paths, double strength) {
+        return plusPenalty(model, paths, strength, Tensor::abs);
+    }
+
+    /** Returns this loss plus {@code strength} times the sum of the squares of some weights; see {@link #plusL1}. */
+    default Loss plusL2(Layer model, Predicate<String> paths, double strength) {
+        return plusPenalty(model, paths, strength, Tensor::square);
+    }
+
+    private Loss plusPenalty(Layer model, Predicate<String> paths, double strength, UnaryOperator<Tensor> of) {
+        List<Parameter> chosen = model.parameters().entrySet().stream().filter(e -> paths.test(e.getKey()))
+                .map(Map.Entry::getValue).toList();
+        if (chosen.isEmpty()) {
+            throw TensorException.argument("penalty", "no weight of the model has such a path",
+                    "select some of " + model.parameters().keySet());
+        }
+        return new SumOfLosses(List.of(this), new double[] {1}, List.of(new SumOfLosses.Penalty(chosen, strength, of)));
     }
 
     /** Returns the mean squared error of results and targets of one shape. */
     static Loss meanSquared() {
-        return (x, target) -> Losses.mseLoss(x, target, Reduce.MEAN);
+        return new NamedLoss("mean squared error", (x, target) -> Losses.mseLoss(x, target, Reduce.MEAN));
     }
 
     /** Returns the mean absolute error of results and targets of one shape. Its slope at 0 is 0. */
     static Loss meanAbsolute() {
-        return (x, target) -> Losses.l1Loss(x, target, Reduce.MEAN);
+        return new NamedLoss("mean absolute error", (x, target) -> Losses.l1Loss(x, target, Reduce.MEAN));
     }
 
     /**
@@ -78,6 +231,7 @@ public interface Loss {
      * {@code |d| <= delta}, {@code delta·(|d| - delta/2)} beyond.
      */
     static Loss huber(double delta) {
-        return (x, target) -> Losses.huberLoss(x, target, Reduce.MEAN, delta);
+        return new NamedLoss("Huber loss with delta " + delta, (x, target) ->
+                Losses.huberLoss(x, target, Reduce.MEAN, delta));
     }
 }

@@ -6,6 +6,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -15,7 +16,7 @@ import org.jspecify.annotations.Nullable;
  * performs its step. Frozen parameters do not count. If the norm is not finite, nothing is changed. The step then
  * throws if the host can access the device's memory; otherwise {@link #requireFinite} does. (Pascanu et al., 2012)
  */
-public final class ClipByNorm implements Optimizer {
+public final class ClipByNorm implements OptimizerAround {
     private final Optimizer inner;
     private final double bound;
     private @Nullable Parameter norm;
@@ -102,8 +103,8 @@ public final class ClipByNorm implements Optimizer {
     }
 
     @Override
-    public int notFinite(Tensor[] gradients) {
-        return inner.notFinite(gradients);
+    public Optimizer inner() {
+        return inner;
     }
 
     @Override
@@ -130,43 +131,10 @@ public final class ClipByNorm implements Optimizer {
     }
 
     @Override
-    public String path(int parameter) {
-        return inner.path(parameter);
-    }
-
-    @Override
-    public List<Parameter> parameters() {
-        return inner.parameters();
-    }
-
-    @Override
-    public long steps() {
-        return inner.steps();
-    }
-
-    @Override
-    public double rate() {
-        return inner.rate();
-    }
-
-    @Override
-    public Map<String, Parameter> state() {
-        return inner.state();
-    }
-
-    @Override
-    public void resume(long steps) {
-        inner.resume(steps);
-    }
-
-    @Override
-    public long[] missed() {
-        return inner.missed();
-    }
-
-    @Override
-    public void resume(long steps, long[] missed) {
-        inner.resume(steps, missed);
+    public Map<String, String> settings() {
+        Map<String, String> settings = new LinkedHashMap<>(inner.settings());
+        settings.put("largest norm of the gradients", Double.toString(bound));
+        return settings;
     }
 
     @Override

@@ -14,6 +14,9 @@ import org.jspecify.annotations.Nullable;
  * parameters or a multiple of them. May be used by one thread at a time.
  */
 public interface Optimizer extends AutoCloseable {
+    /** Name of a setting: how the learning rate changes, which may depend on the number of batches. */
+    String SCHEDULE = "schedule of the learning rate";
+
     /**
      * Returns the parameters that are optimised, in the order in which gradients are passed. They include frozen
      * parameters: a step does not change these or their state until they are unfrozen.
@@ -101,6 +104,19 @@ public interface Optimizer extends AutoCloseable {
 
     /** Returns the learning rate of the next step. */
     double rate();
+
+    /** Returns the learning rate of the next step of a parameter, which may be in a group with its own rate. */
+    default double rate(int parameter) {
+        return rate();
+    }
+
+    /**
+     * Returns the settings of this optimiser by name, as texts: those that must be equal on all processes that train
+     * together. The default is only the name of the class.
+     */
+    default Map<String, String> settings() {
+        return Map.of("optimiser", getClass().getName());
+    }
 
     /**
      * Returns the rule of a parameter's steps, for callers that perform them elsewhere, or {@code null} if a step is

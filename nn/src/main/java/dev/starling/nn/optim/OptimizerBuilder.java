@@ -3,7 +3,10 @@ package dev.starling.nn.optim;
 import dev.starling.nn.Layer;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Collects what all optimisers of one {@link Rule} have in common.
@@ -11,12 +14,22 @@ import java.util.function.Predicate;
  * @param <B> the builder itself
  */
 public abstract sealed class OptimizerBuilder<B extends OptimizerBuilder<B>>
-        permits Sgd.Builder, Adam.Builder, Adagrad.Builder {
+        permits Sgd.Builder, Adam.Builder, Adagrad.Builder, Rmsprop.Builder, Lion.Builder {
     final Layer model;
     Schedule schedule;
     double weightDecay;
     Predicate<String> selected = path -> true;
-    Predicate<String> exempt = path -> false;
+    /** Settings of parameters by their paths; the last that applies counts. */
+    final List<Group> groups = new ArrayList<>();
+
+    /**
+     * Settings of some parameters.
+     *
+     * @param paths which parameters
+     * @param rates their learning rates; {@code null} for those of the optimiser
+     * @param decay their weight decay; {@code null} for that of the optimiser
+     */
+    record Group(Predicate<String> paths, @Nullable Schedule rates, @Nullable Double decay) { }
 
     OptimizerBuilder(Layer model, double rate, double weightDecay) {
         this.model = model;
@@ -49,6 +62,41 @@ public abstract sealed class OptimizerBuilder<B extends OptimizerBuilder<B>>
         return self();
     }
 
+    /** Sets the learning rate of parameters by their path, for example of those that start with {@code trunk.}. */
+    public B rate(Predicate<String> paths, double rate) {
+        return rate(paths, Schedule.constant(rate));
+    }
+
+    /** Sets the schedule of the learning rate of parameters by their path. If several apply, the last counts. */
+    public B rate(Predicate<String> paths, Schedule rates) {
+        groups.add(new Group(paths, rates, null));
+        return self();
+    }
+
+    /** Sets the weight decay of parameters by their path. If several apply, the last counts. */
+    public B weightDecay(Predicate<String> paths, double value) {
+        groups.add(new Group(paths, null, requireAtLeast0("weight decay", value)));
+        return self();
+    }
+
+    /** Returns the schedule of a parameter. */
+    Schedule scheduleOf(String path) {
+        Schedule found = schedule;
+        for (Group group : groups) {
+            found = group.rates != null && group.paths.test(path) ? group.rates : found;
+        }
+        return found;
+    }
+
+    /** Returns the weight decay of a parameter. */
+    double decayOf(String path) {
+        double found = weightDecay;
+        for (Group group : groups) {
+            found = group.decay != null && group.paths.test(path) ? group.decay : found;
+        }
+        return found;
+    }
+
     /**
      * Selects parameters by their path; default all. The optimiser keeps no state for other parameters and never
      * changes them. This is meant for models of which most parameters are frozen permanently.
@@ -60,8 +108,7 @@ public abstract sealed class OptimizerBuilder<B extends OptimizerBuilder<B>>
 
     /** Exempts parameters from weight decay by their path, for example those that end in {@code bias}. */
     public B withoutDecay(Predicate<String> paths) {
-        exempt = paths;
-        return self();
+        return weightDecay(paths, 0);
     }
 
     /** Returns the optimiser, with its state on the parameters' device. */

@@ -10,10 +10,13 @@ import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.function.Function;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -23,8 +26,10 @@ import org.jspecify.annotations.Nullable;
 final class RuleOptimizer implements Optimizer {
     private final List<Parameter> parameters;
     private final List<String> paths;
-    /** By parameter: one rule, or the same without weight decay. */
+    /** By parameter: one rule, with the parameter's weight decay. */
     private final Rule[] rules;
+    /** By parameter. */
+    private final Schedule[] schedules;
     private final Schedule schedule;
     private long steps;
     /** By parameter, the number of steps that left it unchanged. */
@@ -62,8 +67,10 @@ final class RuleOptimizer implements Optimizer {
         idle = new boolean[names.size()];
         schedule = builder.schedule;
         Rule decaying = builder.rule(builder.weightDecay);
-        Rule plain = builder.rule(0);
-        rules = names.stream().map(path -> builder.exempt.test(path) ? plain : decaying).toArray(Rule[]::new);
+        Map<Double, Rule> byDecay = new HashMap<>(Map.of(builder.weightDecay, decaying));
+        rules = names.stream().map(path -> byDecay.computeIfAbsent(builder.decayOf(path), builder::rule))
+                .toArray(Rule[]::new);
+        schedules = names.stream().map(builder::scheduleOf).toArray(Schedule[]::new);
         decaying.slots().forEach(slot -> addState(slot, decaying.initial()));
     }
 
@@ -105,6 +112,32 @@ final class RuleOptimizer implements Optimizer {
     }
 
     @Override
+    public double rate(int parameter) {
+        return schedules[parameter].rate(steps);
+    }
+
+    @Override
+    public Map<String, String> settings() {
+        Map<String, String> settings = new LinkedHashMap<>();
+        settings.put("learning rate", describe(schedules, each -> Double.toString(each.rate(0))));
+        settings.put(Optimizer.SCHEDULE, describe(schedules, Rates::describe));
+        settings.put("optimiser", describe(rules, Rule::toString));
+        settings.put("selection of parameters", String.join(", ", paths));
+        return settings;
+    }
+
+    /** Returns a setting that each parameter has: its text and, if they differ, the parameters of each text. */
+    private <T> String describe(T[] values, Function<T, String> text) {
+        Map<T, List<String>> byValue = new LinkedHashMap<>();
+        for (int i = 0; i < values.length; i++) {
+            byValue.computeIfAbsent(values[i], _ -> new ArrayList<>()).add(paths.get(i));
+        }
+        return byValue.entrySet().stream().map(each -> text.apply(each.getKey())
+                + (byValue.size() > 1 ? " of " + String.join(", ", each.getValue()) : ""))
+                .collect(Collectors.joining("; "));
+    }
+
+    @Override
     public Rule rule(int parameter) {
         return rules[parameter];
     }
@@ -135,7 +168,6 @@ final class RuleOptimizer implements Optimizer {
     }
 
     private void update(@Nullable Tensor guard, Tensor[] gradients, int count) {
-        double rate = rate();
         Update[] ops = new Update[count];
         // Allocated for each step because a recorder may keep them.
         Tensor[][] operands = new Tensor[count][2 + stateTensors.size()];
@@ -143,7 +175,7 @@ final class RuleOptimizer implements Optimizer {
             if (changes(i, gradients)) {
                 convertState(i);
                 Tensor parameter = parameters.get(i).value();
-                ops[n] = rules[i].step(rate, steps + 1 - missed[i]);
+                ops[n] = rules[i].step(rate(i), steps + 1 - missed[i]);
                 Tensor[] each = operands[n++];
                 each[0] = parameter;
                 each[1] = gradients[i].to(parameter.device());

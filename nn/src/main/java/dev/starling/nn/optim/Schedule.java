@@ -1,6 +1,7 @@
 package dev.starling.nn.optim;
 
 import dev.starling.tensor.TensorException;
+import java.util.Arrays;
 
 /**
  * The learning rate as a function of the number of steps. It depends on nothing else, so resuming needs no further
@@ -44,6 +45,45 @@ public interface Schedule {
         return new NamedSchedule("one cycle up to " + max + " over " + total + " steps",
                 steps -> steps < peak ? half(max / 25, max, steps / peak)
                         : half(max, max / 250_000, Math.min(1, (steps - peak) / (total - 1 - peak))));
+    }
+
+    /**
+     * Half a cosine from {@code rate} to {@code last} over {@code period} steps, then again from {@code rate}, over a
+     * period that is {@code growth} times as long each time. (Loshchilov and Hutter, 2016)
+     */
+    static Schedule cosineRestarts(double rate, double last, long period, int growth) {
+        require(period > 0 && growth > 0, "period and growth must be > 0, got " + period + " and " + growth);
+        return new NamedSchedule("cosine from " + rate + " to " + last + " over " + period
+                + " steps, restarted with periods " + growth + " times as long", steps -> {
+                    long start = 0;
+                    long length = period;
+                    while (steps - start >= length) {
+                        start += length;
+                        length = Math.multiplyExact(length, growth);
+                    }
+                    return half(rate, last, (double) (steps - start) / length);
+                });
+    }
+
+    /** From {@code rate} to {@code last} over {@code total} steps, as {@code (1 - steps/total)} to a power. */
+    static Schedule polynomial(double rate, double last, long total, double power) {
+        require(total > 0 && power > 0, "total and power must be > 0, got " + total + " and " + power);
+        return new NamedSchedule("polynomial of degree " + power + " from " + rate + " to " + last + " over " + total
+                + " steps", steps -> last + (rate - last) * StrictMath.pow(1 - Math.min(1, (double) steps / total),
+                        power));
+    }
+
+    /** Multiplies the rate by {@code factor} after each of the given numbers of steps, which must increase. */
+    static Schedule multiStep(double rate, double factor, long... milestones) {
+        long[] after = milestones.clone();
+        for (int i = 1; i < after.length; i++) {
+            require(after[i] > after[i - 1], "milestones must increase, got " + Arrays.toString(after));
+        }
+        return new NamedSchedule("decay of " + rate + " by " + factor + " after steps " + Arrays.toString(after),
+                steps -> {
+                    int passed = Arrays.binarySearch(after, steps);
+                    return rate * StrictMath.pow(factor, passed >= 0 ? passed + 1 : -passed - 1);
+                });
     }
 
     /** This schedule, multiplied by a factor that rises linearly from 0 to 1 over the first {@code length} steps. */

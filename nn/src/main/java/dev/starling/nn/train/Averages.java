@@ -6,6 +6,7 @@ import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 
 /**
  * Running means of loss and metrics, weighted by the number of examples. The values of a step count once it is
@@ -13,6 +14,8 @@ import java.util.Map;
  */
 final class Averages {
     final List<Metric> metrics;
+    /** By metric, where its sums begin. */
+    private final int[] starts;
     /** Number of examples, sum of losses, sums of metrics: over the epoch, and over the current step. */
     private final double[] sums;
     private final double[] step;
@@ -22,9 +25,26 @@ final class Averages {
 
     Averages(List<Metric> metrics) {
         this.metrics = metrics;
-        sums = new double[2 + metrics.size()];
-        step = new double[2 + metrics.size()];
         last = new double[metrics.size()];
+        starts = new int[last.length];
+        int end = 2;
+        for (int i = 0; i < last.length; i++) {
+            starts[i] = end;
+            end += size(i);
+        }
+        sums = new double[end];
+        step = new double[end];
+    }
+
+    private int size(int metric) {
+        return metrics.get(metric) instanceof MetricOfSums several ? several.size() : 1;
+    }
+
+    /** Returns the value of a metric for the given sums. */
+    private double value(int metric, double[] of) {
+        return metrics.get(metric) instanceof MetricOfSums several
+                ? several.value(Arrays.copyOfRange(of, starts[metric], starts[metric] + several.size()))
+                : of[starts[metric]] / of[0];
     }
 
     void reset() {
@@ -38,7 +58,15 @@ final class Averages {
         boolean narrow = last.length > 0 && result.dtype().isFloating() && result.dtype().bytes() == 2;
         Tensor measured = narrow ? result.to(DType.F32) : result;
         for (int i = 0; i < last.length; i++) {
-            step[2 + i] += metrics.get(i).sumOver(measured, target);
+            if (metrics.get(i) instanceof MetricOfSums several) {
+                double[] own = new double[several.size()];
+                several.addTo(own, measured, target);
+                for (int k = 0; k < own.length; k++) {
+                    step[starts[i] + k] += own[k];
+                }
+            } else {
+                step[starts[i]] += metrics.get(i).sumOver(measured, target);
+            }
         }
     }
 
@@ -47,7 +75,7 @@ final class Averages {
         if (counts && step[0] > 0) {
             lastLoss = step[1] / step[0];
             for (int i = 0; i < last.length; i++) {
-                last[i] = step[2 + i] / step[0];
+                last[i] = value(i, step);
             }
             for (int i = 0; i < sums.length; i++) {
                 sums[i] += step[i];
@@ -71,7 +99,7 @@ final class Averages {
     }
 
     double mean(int metric) {
-        return sums[2 + metric] / sums[0];
+        return value(metric, sums);
     }
 
     /** Returns a copy of all sums, which ranks add up. */
@@ -96,7 +124,7 @@ final class Averages {
     Scores scores(double[] total) {
         double[] means = new double[last.length];
         for (int i = 0; i < means.length; i++) {
-            means[i] = total[2 + i] / total[0];
+            means[i] = value(i, total);
         }
         return Scores.of(metrics, total[1] / total[0], means, (long) total[0]);
     }
@@ -105,7 +133,8 @@ final class Averages {
         notes.put("sum.examples", Double.toString(total[0]));
         notes.put("sum.loss", Double.toString(total[1]));
         for (int i = 0; i < last.length; i++) {
-            notes.put("sum." + metrics.get(i).name(), Double.toString(total[2 + i]));
+            notes.put("sum." + metrics.get(i).name(), Arrays.stream(total, starts[i], starts[i] + size(i))
+                    .mapToObj(Double::toString).collect(Collectors.joining(" ")));
         }
     }
 
@@ -114,7 +143,10 @@ final class Averages {
         sums[0] = Double.parseDouble(notes.getOrDefault("sum.examples", "0"));
         sums[1] = Double.parseDouble(notes.getOrDefault("sum.loss", "0"));
         for (int i = 0; i < last.length; i++) {
-            sums[2 + i] = Double.parseDouble(notes.getOrDefault("sum." + metrics.get(i).name(), "0"));
+            String[] saved = notes.getOrDefault("sum." + metrics.get(i).name(), "0").split(" ");
+            for (int k = 0; k < size(i); k++) {
+                sums[starts[i] + k] = saved.length == size(i) ? Double.parseDouble(saved[k]) : 0;
+            }
         }
     }
 }

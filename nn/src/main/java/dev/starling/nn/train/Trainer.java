@@ -1,5 +1,6 @@
 package dev.starling.nn.train;
 
+import dev.starling.errors.StarlingException;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Precision;
 import dev.starling.nn.checkpoint.CheckpointWriter;
@@ -59,6 +60,7 @@ public final class Trainer {
         if (strategy.share().isOwn()) {
             state.ownData();
         }
+        state.settings(() -> CommonSettings.of(config, data));
         state.resumeFrom(config.resume ? config.directory : null, config.skipDamaged);
         writer = config.directory == null ? null : new CheckpointWriter(config.directory, config.keep);
         step = new TrainingStep(config.model, config.loss, config.optimizer, Generator.seeded(config.seed), strategy)
@@ -81,6 +83,9 @@ public final class Trainer {
     /**
      * Trains until all epochs are done or {@link Progress#stop} is called.
      *
+     * @throws RunEndedException if the strategy is that of several processes, for whatever ends the run; any other
+     *     exception of this library is its cause. What the caller's own code throws passes unchanged
+     * @throws SettingsMismatchException in that case, on all of them, if their settings differ
      * @throws dev.starling.tensor.TensorException if there is no batch, or a step fails, for example because the loss
      *     is not finite
      * @throws dev.starling.nn.data.LoadException if a batch cannot be prepared
@@ -88,10 +93,25 @@ public final class Trainer {
      *     match the run
      */
     public History run() {
+        boolean several = strategy.world() > 1;
+        try {
+            return runToEnd();
+        } catch (RunEndedException e) {
+            throw e;
+        } catch (StarlingException e) {
+            throw several ? new RunEndedException(strategy.rank(), "the run ended on rank " + strategy.rank() + ": "
+                    + e.getMessage(), e) : e;
+        }
+    }
+
+    private History runToEnd() {
         if (strategy.rank() == 0) {
             state.resume();
         }
         strategy.start(state);
+        if (!state.hasSharedSettings() && state.step() == 0 && strategy.share().isSynchronous()) {
+            CommonSettings.compare(state.settings(), strategy, collective);
+        }
         History history = new History();
         Device before = data.device();
         data.device(config.model.device());
@@ -276,25 +296,25 @@ public final class Trainer {
 
     /** Collects the settings of a trainer. */
     public static final class Builder implements Cloneable {
-        private final Layer model;
-        private final Loss loss;
-        private final Optimizer optimizer;
+        final Layer model;
+        final Loss loss;
+        final Optimizer optimizer;
         private List<TrainingListener> listeners = List.of();
         private @Nullable DataLoader data;
         /** {@code null} if epochs are not evaluated. */
-        private @Nullable DataLoader heldOut;
-        private int epochs = 1;
+        @Nullable DataLoader heldOut;
+        int epochs = 1;
         /** Batches in a step. */
-        private int accumulate = 1;
+        int accumulate = 1;
         private boolean captured;
-        private Precision precision = Precision.of(DType.F32);
-        private long seed;
-        private List<Metric> metrics = List.of();
-        private DistributionStrategy strategy = new SingleProcess();
+        Precision precision = Precision.of(DType.F32);
+        long seed;
+        List<Metric> metrics = List.of();
+        DistributionStrategy strategy = new SingleProcess();
         /** Where checkpoints are saved; {@code null} for none. */
-        private @Nullable Path directory;
+        @Nullable Path directory;
         /** Steps between checkpoints; 0 for one after each epoch. */
-        private long everySteps;
+        long everySteps;
         /** Number of checkpoints to keep. */
         private int keep = 2;
         private boolean resume;

@@ -14,6 +14,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.LongStream;
 import java.util.stream.Stream;
@@ -46,6 +47,10 @@ public final class TrainingState {
     private boolean restored;
     /** Whether no other process has the same examples. */
     private boolean ownData;
+    /** {@code null} if they are those of model and optimiser only. */
+    private @Nullable Supplier<RunSettings> settings;
+    /** {@code null} before they are first asked for. */
+    private @Nullable RunSettings known;
 
     TrainingState(Layer model, Optimizer optimizer, @Nullable DataLoader data, long seed, Progress progress,
             @Nullable LossScale scale) {
@@ -103,6 +108,28 @@ public final class TrainingState {
     /** Returns the checkpoint from which this process resumed, if it did. */
     public Optional<Checkpoint> source() {
         return Optional.ofNullable(source);
+    }
+
+    /** Sets what describes the settings that must be equal on all ranks. */
+    void settings(Supplier<RunSettings> description) {
+        settings = description;
+    }
+
+    /**
+     * Returns the settings that must be equal on all ranks. A strategy whose start asks for them adds its own and
+     * compares them; otherwise the trainer compares them by {@link Collective#sum} before the first step, if the ranks
+     * share batches.
+     */
+    public RunSettings settings() {
+        if (known == null) {
+            known = settings != null ? settings.get() : RunSettings.of(model, optimizer);
+        }
+        return known;
+    }
+
+    /** Returns whether the settings were asked for. */
+    boolean hasSharedSettings() {
+        return known != null;
     }
 
     /** Records that no other process has the same examples. */

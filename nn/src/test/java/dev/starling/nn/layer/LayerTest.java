@@ -15,6 +15,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import org.junit.jupiter.api.AfterEach;
@@ -166,6 +167,23 @@ class LayerTest {
         assertThat(w.mean().item()).isCloseTo(0, within(5 * deviation / Math.sqrt(n)));
         assertThat(Math.sqrt(w.square().mean().item())).isCloseTo(deviation, within(0.02 * deviation));
         assertThat(w.abs().max().item()).isLessThanOrEqualTo(bound);
+    }
+
+    @Test
+    void drawsTruncatedAndOrthogonalWeights() {
+        Tensor w = Initializer.truncatedNormal(1, 2, -1, 3).draw(Shape.of(100, 100), g);
+        assertThat(w.min().item()).isBetween(-1.0, -0.9);
+        assertThat(w.max().item()).isBetween(2.9, 3.0);
+        assertThat(w.mean().item()).isCloseTo(1, within(0.05));
+        // The deviation of a standard normal distribution within ±1 is 0.5396.
+        assertThat(w.sub(1).square().mean().item()).isCloseTo(4 * 0.5396 * 0.5396, within(0.05));
+        assertThatThrownBy(() -> Initializer.truncatedNormal(0, 1, 50, 51).draw(Shape.of(9), g))
+                .isInstanceOf(TensorException.class).hasMessageContaining("wider bounds");
+        for (long[] shape : new long[][] {{7, 7}, {3, 8}, {9, 2, 2}}) {
+            Tensor q = Initializer.orthogonal(2).draw(Shape.of(shape), g).reshape(shape[0], -1);
+            Tensor product = q.size(0) <= q.size(1) ? q.matmul(q.transpose(0, 1)) : q.transpose(0, 1).matmul(q);
+            assertThat(product.sub(Tensor.eye(product.size(0)).mul(4)).abs().max().item()).isLessThan(1e-5);
+        }
     }
 
     @Test

@@ -1,9 +1,13 @@
 package dev.starling.nn.loss;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.starling.autograd.Gradients;
 import dev.starling.autograd.Tape;
+import dev.starling.nn.layer.Linear;
+import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import org.junit.jupiter.api.Test;
@@ -50,5 +54,45 @@ class LossTest {
     @Test
     void computesTheHuberLoss() {
         check(Loss.huber(2), (0.5 + 4 + 0.125) / 3, 1 / 3.0, -2 / 3.0, -0.5 / 3);
+    }
+
+    /** The value is that of the loss plus the penalty, and its gradient reaches only the chosen weights. */
+    @Test
+    void addsPenaltiesOnChosenWeights() {
+        try (Scope scope = Scope.open(); Linear model = Linear.of(2, 1, Generator.seeded(1))) {
+            Tensor x = Generator.seeded(2).normal(3, 2);
+            Tensor y = Tensor.zeros(3, 1);
+            Tensor weight = model.weight().value();
+            Loss plain = Loss.meanSquared();
+            Loss penalised = plain.plusL2(model, "weight"::equals, 0.5).plusL1(model, "weight"::equals, 0.25);
+            Tape tape = new Tape().watch(weight, model.bias().value());
+            Tensor loss = tape.record(() -> penalised.of(model.forward(x), y));
+            assertThat(loss.item()).isCloseTo(plain.of(model.forward(x), y).item() + 0.5 * weight.square().sum().item()
+                    + 0.25 * weight.abs().sum().item(), within(1e-6));
+            Gradients gradients = tape.backward(loss);
+            Tape other = new Tape().watch(weight, model.bias().value());
+            Gradients without = other.backward(other.record(() -> plain.of(model.forward(x), y)));
+            assertThat(gradients.of(weight).toDoubles()).containsExactly(without.of(weight).add(weight)
+                    .add(weight.sign().mul(0.25)).toDoubles(), within(1e-6));
+            assertThat(gradients.of(model.bias().value()).toDoubles()).containsExactly(
+                    without.of(model.bias().value()).toDoubles(), within(1e-7));
+            assertThatThrownBy(() -> plain.plusL2(model, "head"::equals, 1)).hasMessageContaining("[weight, bias]");
+        }
+    }
+
+    @Test
+    void refusesWeightsAndResultsOfOtherSizes() {
+        try (Scope scope = Scope.open()) {
+            Tensor logits = Tensor.zeros(4, 3);
+            Tensor classes = Tensor.of(new long[] {0, 1, 2, 0});
+            assertThatThrownBy(() -> Loss.crossEntropy().weights(1, 2).of(logits, classes))
+                    .hasMessageContaining("2 weights for 3 classes");
+            assertThatThrownBy(() -> Loss.crossEntropy().weights(1, -2)).hasMessageContaining("at least 0");
+            assertThatThrownBy(() -> Loss.binaryCrossEntropy().positiveWeight(1, 2).of(logits, logits))
+                    .hasMessageContaining("2 positive weights");
+            assertThatThrownBy(() -> Loss.triplet(1).of(logits, classes)).hasMessageContaining("[N, 3, D]");
+            assertThatThrownBy(() -> Loss.gaussian().of(logits, logits)).hasMessageContaining("[.., 2]");
+            assertThatThrownBy(() -> Loss.hinge().of(logits, classes)).hasMessageContaining("same shape");
+        }
     }
 }

@@ -64,8 +64,8 @@ class OptimizerTest {
     private static void assertFollows(Pair pair, Optimizer optimizer, Rule weight, Rule bias) {
         double[] w = pair.weight.value().toDoubles();
         double[] b = pair.bias.value().toDoubles();
-        double[][] ws = new double[SIZE][2];
-        double[][] bs = new double[SIZE][2];
+        double[][] ws = new double[SIZE][3];
+        double[][] bs = new double[SIZE][3];
         for (int t = 1; t <= STEPS; t++) {
             try (Scope step = Scope.open()) {
                 Tensor gw = Generator.seeded(100 + t).normal(SIZE);
@@ -156,6 +156,148 @@ class OptimizerTest {
         assertFollows(other, Adagrad.over(other).build(), adagrad(0.01, 1e-10, 0, 0), adagrad(0.01, 1e-10, 0, 0));
     }
 
+    private static Rule rmsprop(double rate, double decay, double epsilon, double l2, double momentum,
+            boolean centred) {
+        return (p, g, s, t) -> {
+            double h = g + l2 * p;
+            s[0] = decay * s[0] + (1 - decay) * h * h;
+            s[1] = decay * s[1] + (1 - decay) * h;
+            s[2] = momentum * s[2] + h / (Math.sqrt(s[0] - (centred ? s[1] * s[1] : 0)) + epsilon);
+            return p - rate * s[2];
+        };
+    }
+
+    @Test
+    void followsTheFormulaOfRmsprop() {
+        for (boolean centred : new boolean[] {false, true}) {
+            for (double momentum : new double[] {0, 0.8}) {
+                Pair pair = new Pair();
+                Rmsprop.Builder builder = Rmsprop.over(pair).rate(0.02).decay(0.9).epsilon(0.1).momentum(momentum)
+                        .weightDecay(0.1).withoutDecay("bias"::equals);
+                assertFollows(pair, (centred ? builder.centred() : builder).build(),
+                        rmsprop(0.02, 0.9, 0.1, 0.1, momentum, centred),
+                        rmsprop(0.02, 0.9, 0.1, 0, momentum, centred));
+            }
+        }
+    }
+
+    @Test
+    void followsTheFormulaOfLion() {
+        Pair pair = new Pair();
+        Rule rule = (p, g, s, t) -> {
+            double direction = Math.signum(0.8 * s[0] + 0.2 * g);
+            s[0] = 0.95 * s[0] + 0.05 * g;
+            return p * (1 - 0.01 * 0.1) - 0.01 * direction;
+        };
+        assertFollows(pair, Lion.over(pair).rate(0.01).betas(0.8, 0.95).weightDecay(0.1).build(), rule, rule);
+    }
+
+    @Test
+    void clampsEachElementWhenClippingByValue() {
+        Pair pair = new Pair();
+        double[] before = pair.weight.value().toDoubles();
+        try (Optimizer sgd = ClipByValue.of(Sgd.over(pair).rate(1).build(), 0.5)) {
+            float[] gradient = new float[SIZE];
+            gradient[0] = 3;
+            gradient[1] = -0.25f;
+            gradient[2] = -7;
+            sgd.step(Tensor.of(gradient), (Tensor) null);
+            double[] after = pair.weight.value().toDoubles();
+            assertThat(new double[] {before[0] - after[0], before[1] - after[1], before[2] - after[2],
+                before[3] - after[3]}).usingComparatorWithPrecision(1e-6).containsExactly(0.5, -0.25, -0.5, 0);
+            gradient[5] = Float.POSITIVE_INFINITY;
+            assertThatThrownBy(() -> sgd.step(Tensor.of(gradient), (Tensor) null))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("infinite or NaN");
+            assertThat(pair.weight.value().toDoubles()).isEqualTo(after);
+            assertThat(sgd.steps()).isEqualTo(1);
+        }
+        pair.close();
+    }
+
+    /** The last setting that applies to a path counts. */
+    @Test
+    void givesGroupsOfParametersTheirOwnRateAndDecay() {
+        Pair pair = new Pair();
+        Optimizer sgd = Sgd.over(pair).rate(0.1).weightDecay(0.2).rate(path -> true, 5)
+                .rate("bias"::equals, Schedule.decay(1, 10, 0.5)).rate("weight"::equals, 0.01)
+                .weightDecay("bias"::equals, 0.3).build();
+        assertThat(sgd.rate()).isEqualTo(0.1);
+        assertThat(sgd.rate(0)).isEqualTo(0.01);
+        assertThat(sgd.rate(1)).isEqualTo(1);
+        assertFollows(pair, sgd, (p, g, s, t) -> p - 0.01 * (g + 0.2 * p),
+                (p, g, s, t) -> p - (t <= 10 ? 1 : 0.5) * (g + 0.3 * p));
+    }
+
+    @Test
+    void freezesParametersByPath() {
+        Pair pair = new Pair();
+        float[] bias = pair.bias.value().toFloats();
+        float[] weight = pair.weight.value().toFloats();
+        try (Optimizer sgd = Sgd.over(pair.freeze("bias"::equals)).build()) {
+            sgd.step(Tensor.ones(SIZE), Tensor.ones(SIZE - 1));
+            assertThat(pair.bias.value().toFloats()).isEqualTo(bias);
+            assertThat(pair.weight.value().toFloats()).isNotEqualTo(weight);
+            pair.unfreeze(path -> true);
+            sgd.step(Tensor.ones(SIZE), Tensor.ones(SIZE - 1));
+            assertThat(pair.bias.value().toFloats()).isNotEqualTo(bias);
+        }
+        pair.close();
+    }
+
+    @Test
+    void averagesWeightsExponentiallyAndStochastically() {
+        Pair pair = new Pair();
+        Pair other = new Pair();
+        AveragedWeights moving = AveragedWeights.exponential(Sgd.over(pair).rate(0.1).build(), 0.75);
+        AveragedWeights mean = AveragedWeights.stochastic(Sgd.over(other).rate(0.1).build(), 3, 2);
+        double expected = 0;
+        double sum = 0;
+        for (int t = 1; t <= 8; t++) {
+            Tensor[] gradients = {Tensor.full(DType.F32, t, SIZE), Tensor.ones(SIZE - 1)};
+            moving.step(gradients);
+            mean.step(gradients);
+            double p = pair.weight.value().toDoubles()[4];
+            expected = t == 1 ? p : 0.75 * expected + 0.25 * p;
+            // Steps 3, 5 and 7 count.
+            sum += t % 2 == 1 && t >= 3 ? p : 0;
+        }
+        assertThat(moving.average(0).toDoubles()[4]).isCloseTo(expected, within(1e-5));
+        assertThat(mean.average(0).toDoubles()[4]).isCloseTo(sum / 3, within(1e-5));
+        assertThat(moving.state()).containsKeys("weight.average", "bias.average");
+        float[] last = pair.weight.value().toFloats();
+        float[] average = moving.average(0).toFloats();
+        assertThat(moving.evaluate(() -> pair.weight.value().toFloats())).isEqualTo(average).isNotEqualTo(last);
+        assertThat(pair.weight.value().toFloats()).isEqualTo(last);
+        assertThat(moving.average(0).toFloats()).isEqualTo(average);
+        moving.apply();
+        assertThat(pair.weight.value().toFloats()).isEqualTo(average);
+        moving.close();
+        mean.close();
+        pair.close();
+        other.close();
+    }
+
+    @Test
+    void followsTheShapesOfRestartsPolynomialsAndMilestones() {
+        Schedule restarts = Schedule.cosineRestarts(1, 0.2, 10, 2);
+        assertThat(restarts.rate(0)).isEqualTo(1);
+        assertThat(restarts.rate(5)).isCloseTo(0.6, within(1e-12));
+        assertThat(restarts.rate(9)).isCloseTo(0.2 + 0.4 * (1 + Math.cos(0.9 * Math.PI)), within(1e-12));
+        assertThat(restarts.rate(10)).isEqualTo(1);
+        assertThat(restarts.rate(20)).isCloseTo(0.6, within(1e-12));
+        assertThat(restarts.rate(30)).isEqualTo(1);
+        assertThat(restarts.rate(50)).isCloseTo(0.6, within(1e-12));
+        Schedule polynomial = Schedule.polynomial(1, 0.1, 100, 2);
+        assertThat(polynomial.rate(50)).isCloseTo(0.1 + 0.9 * 0.25, within(1e-12));
+        assertThat(polynomial.rate(1000)).isCloseTo(0.1, within(1e-12));
+        Schedule steps = Schedule.multiStep(1, 0.1, 30, 80);
+        assertThat(steps.rate(29)).isEqualTo(1);
+        assertThat(steps.rate(30)).isCloseTo(0.1, within(1e-12));
+        assertThat(steps.rate(79)).isCloseTo(0.1, within(1e-12));
+        assertThat(steps.rate(80)).isCloseTo(0.01, within(1e-12));
+        assertThatThrownBy(() -> Schedule.multiStep(1, 0.1, 30, 30)).isInstanceOf(TensorException.class);
+    }
+
     @Test
     void scalesAllGradientsByOneFactorWhenClipping() {
         Pair pair = new Pair();
@@ -186,7 +328,10 @@ class OptimizerTest {
                 () -> Adam.over(pair).betas(value, 0.9), () -> Adam.over(pair).rate(value),
                 () -> AdamW.over(pair).weightDecay(value),
                 () -> Adagrad.over(pair).epsilon(value), () -> Adagrad.over(pair).initialSum(value),
-                () -> Sgd.over(pair).weightDecay(value),
+                () -> Sgd.over(pair).weightDecay(value), () -> Rmsprop.over(pair).decay(value),
+                () -> Rmsprop.over(pair).momentum(value), () -> Rmsprop.over(pair).epsilon(value),
+                () -> Lion.over(pair).betas(0.9, value), () -> Sgd.over(pair).weightDecay("bias"::equals, value),
+                () -> Sgd.over(pair).rate("bias"::equals, value),
                 () -> Sgd.over(pair).momentum(value), () -> Sgd.over(pair).rate(value),
                 () -> BatchNorm.of(3, value, 0.1), () -> BatchNorm.of(3, 1e-5, value),
                 () -> LayerNorm.withEpsilon(value, 3).forward(Tensor.ones(2, 3)),

@@ -2,6 +2,7 @@ package dev.starling.nn.train;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.catchThrowable;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.Sequential;
@@ -209,6 +210,50 @@ class DistributedTrainerTest {
             assertThat(each.history.epochs()).hasSize(2);
             assertEqual(each, all.getFirst(), 0);
         }
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 2})
+    void comparesSettingsByTheSumsOfAStrategy(int other) throws Exception {
+        TrainingThreads threads = new TrainingThreads(1, 1, 1);
+        List<Throwable> failures = threads.run(rank -> () -> catchThrowable(() -> train(threads.member(rank), BATCH, 0,
+                b -> b.epochs(rank == other ? 3 : 2))));
+        assertThat(failures).allSatisfy(each -> assertThat(each).isInstanceOfSatisfying(SettingsMismatchException.class,
+                e -> {
+                    assertThat(e).hasMessageContaining(other == 0 ? "epochs is 3 on rank 0, 2 on ranks 1 and 2"
+                            : "epochs is 2 on ranks 0 and 1, 3 on rank 2");
+                    assertThat(e.rank()).isEqualTo(other);
+                    assertThat(e.setting()).isEqualTo("epochs");
+                }));
+    }
+
+    @Test
+    void endsWithOneTypeOfExceptionWhateverTheReason() {
+        TensorException reason = TensorException.argument("step", "it cannot be", "stop");
+        DistributionStrategy failing = new SingleProcess() {
+            @Override
+            public int rank() {
+                return 1;
+            }
+
+            @Override
+            public int world() {
+                return 2;
+            }
+
+            @Override
+            public Share share() {
+                return Share.shard(1, 2);
+            }
+
+            @Override
+            public Step beforeStep(Tensor[] gradients) {
+                throw reason;
+            }
+        };
+        assertThatThrownBy(() -> train(failing, BATCH, 0, b -> { })).isInstanceOfSatisfying(RunEndedException.class,
+                e -> assertThat(e.rank()).isEqualTo(1)).hasMessage("the run ended on rank 1: " + reason.getMessage())
+                .hasCause(reason);
     }
 
     @Test

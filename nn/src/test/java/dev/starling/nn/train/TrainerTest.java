@@ -24,6 +24,7 @@ import dev.starling.nn.layer.MaxPool2d;
 import dev.starling.nn.layer.Relu;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.AveragedWeights;
 import dev.starling.nn.optim.ClipByNorm;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
@@ -41,6 +42,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Random;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
@@ -393,6 +395,39 @@ class TrainerTest {
             assertThat(history.last().heldOut()).isEmpty();
             assertThat(directory).isEmptyDirectory();
         }
+    }
+
+    /** The loss falls in the first two epochs only; the rate falls after two further ones. */
+    @Test
+    void reducesTheRateOnAPlateau() {
+        List<Double> rates = new ArrayList<>();
+        Plateau plateau = Plateau.of(0.5).factor(0.5).patience(1).lowest(0.2);
+        double[] losses = {3, 2, 2, 2, 1.99999, 2, 5, 1, 1};
+        for (int i = 0; i < losses.length; i++) {
+            Scores scores = new Scores(losses[i], Map.of("accuracy", -losses[i]), Map.of(), 1);
+            plateau.epochEnded(new Progress(9, new Averages(List.of())), new EpochReport(i + 1, i, scores,
+                    Optional.of(scores), 1, 1));
+            rates.add(plateau.rate(i));
+        }
+        assertThat(rates).containsExactly(0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2, 0.2, 0.2);
+        assertThat(Plateau.of(1).startingAt(0.1).rate(7)).isEqualTo(0.1);
+    }
+
+    /** The averages continue from the checkpoint as if the run had not been interrupted. */
+    @Test
+    void resumesAveragedWeights(@TempDir Path directory) {
+        List<float[]> averages = new ArrayList<>();
+        for (int epochs : new int[] {4, 2, 4}) {
+            try (Sequential net = mlp(5); AveragedWeights optimizer = AveragedWeights.exponential(
+                    Adam.over(net).rate(0.01).build(), 0.9); DataLoader data = loader(bars(100, 1), 0)) {
+                Trainer.Builder builder = Trainer.of(net, Loss.crossEntropy(), optimizer).data(data).epochs(epochs);
+                (averages.isEmpty() ? builder : builder.checkpoints(directory).resume()).build().run();
+                averages.add(optimizer.average(0).toFloats());
+                assertThat(optimizer.average(0).toFloats())
+                        .isNotEqualTo(optimizer.parameters().getFirst().value().toFloats());
+            }
+        }
+        assertThat(averages.get(2)).isEqualTo(averages.get(0)).isNotEqualTo(averages.get(1));
     }
 
     @Test

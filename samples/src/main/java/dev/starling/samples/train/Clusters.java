@@ -110,6 +110,6 @@ public final class Clusters {
     static TransportConfig config(LaunchedProcess process, TeamOptions options) {
         return TransportConfig.of(options.transport, process.secret()).at(process.host(), 0)
                 .directory(process.directory()).livenessTimeout(options.livenessTimeout())
-                .protection(options.protection);
+                .protection(options.protection());
     }
 }

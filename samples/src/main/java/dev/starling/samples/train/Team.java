@@ -95,6 +95,14 @@ final class Team {
             return "--restarts restarts processes, but --transport local runs workers as threads: omit it, or use "
                     + "--transport aeron";
         }
+        if (options.protection != null && isLocal(options)) {
+            return "--protection applies to frames between hosts, but --transport local runs workers as threads: omit "
+                    + "it, or use --transport aeron or tcp";
+        }
+        if (options.logs != null && isLocal(options)) {
+            return "--logs writes the output of processes, but --transport local runs workers as threads: omit it, or "
+                    + "use --transport aeron";
+        }
         if (options.isSynchronous() && (options.elastic || options.restarts > 0)) {
             return (options.elastic ? "--elastic" : "--restarts") + " cannot be combined with " + options.name()
                     + ", which ends when a worker or a server is lost: omit it, and resume from --checkpoints with "
@@ -109,7 +117,8 @@ final class Team {
             return options.compressionOption();
         }
         return options.elastic ? "--elastic" : options.restarts > 0 ? "--restarts"
-                : options.proportional ? "--proportional" : isLocal(options) ? "--transport local" : null;
+                : options.proportional ? "--proportional" : options.protection != null ? "--protection"
+                : options.logs != null ? "--logs" : isLocal(options) ? "--transport local" : null;
     }
 
     // ---- processes ----
@@ -121,7 +130,7 @@ final class Team {
                 .servers(options.servers()).restarts(options.restarts)
                         .tolerate(options.survives() ? options.workers() - 1 : 0)
                 .coordinator(Clusters.coordinator(options.transport, rules(), options.livenessTimeout()))
-                .output(Launcher.Output.FIRST_RANK).forwardSignals().run();
+                .output(Launcher.Output.FIRST_RANK).logs(options.logs).forwardSignals().run();
     }
 
     /** Returns the rules of a group of all workers and servers of this host. */
@@ -149,7 +158,7 @@ final class Team {
             return;
         }
         try (DistributionStrategy strategy = strategy(group, rank, workers)) {
-            run.train(split, strategy, rank == 0, out);
+            run.train(split, strategy, workers, rank == 0, out);
         }
     }
 

@@ -36,7 +36,7 @@ final class TeamOptions {
 
     @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over aeron and tcp: "
             + "encrypted, authenticated or plain, the same in all processes (default: encrypted).")
-    Protection protection = Protection.ENCRYPTED;
+    Protection protection;
 
     @Option(names = "--elastic",
             description = "ring: continue with the other workers when one fails. gossip and ps always do, except ps "
@@ -85,9 +85,18 @@ final class TeamOptions {
             description = "ps: directory where servers store their state, to resume from it (default: only in memory).")
     Path serverData;
 
+    @Option(names = "--logs", paramLabel = "DIR",
+            description = "Also write the output of each process to DIR/rank-N.log.")
+    Path logs;
+
     @Option(names = "--silence", paramLabel = "S", defaultValue = "10",
             description = "Seconds without a heartbeat until a process is lost (default: ${DEFAULT-VALUE}).")
     double silenceSeconds;
+
+    /** Returns the protection of frames between hosts. */
+    Protection protection() {
+        return protection == null ? Protection.ENCRYPTED : protection;
+    }
 
     boolean isRequested() {
         return workers != null || strategy != null;

@@ -7,6 +7,7 @@ import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.Dataset;
 import dev.starling.nn.data.ImageDataset;
 import dev.starling.nn.data.LabelledImages;
+import dev.starling.nn.data.Share;
 import dev.starling.nn.energy.GreedyTraining;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Adam;
@@ -78,7 +79,7 @@ final class TrainingRun {
         // Fails before anything is downloaded if the device is not available.
         placement.device().backend();
         threads(Threads.count());
-        train(load(directory), new SingleProcess(), true, out);
+        train(load(directory), new SingleProcess(), 1, true, out);
     }
 
     /** Sets the number of threads of kernels, unless the user has set it. */
@@ -113,9 +114,10 @@ final class TrainingRun {
     /**
      * Trains as one of several processes.
      *
+     * @param workers number of workers with which the run begins
      * @param first whether this process shows progress; the result is printed by the strategy's rank 0
      */
-    void train(Split split, DistributionStrategy strategy, boolean first, PrintWriter out) {
+    void train(Split split, DistributionStrategy strategy, int workers, boolean first, PrintWriter out) {
         Device device = placement.device();
         device.backend();
         if (first && sample.choice() != null) {
@@ -129,7 +131,7 @@ final class TrainingRun {
         try (Profiler profiler = first && options.profile != null ? Profiler.start(options.profile) : null;
                 Layer model = network.to(device);
                 DataLoader train = loader(examples(split.train(), greedy), device).batchSize(batch).shuffle()
-                        .dropLast().seed(options.seed).build().share(strategy.share());
+                        .dropLast().seed(options.seed).build().share(planned(strategy.share(), workers));
                 DataLoader test = loader(ImageDataset.of(split.test(), sample.evaluation()), device)
                         .batchSize(EVALUATION_BATCH).build();
                 Optimizer optimizer = optimizer(model, greedy, train.batches())) {
@@ -141,6 +143,11 @@ final class TrainingRun {
                 report(history, split.test().count(), (System.nanoTime() - start) / 1e9, device, strategy.world(), out);
             }
         }
+    }
+
+    /** Returns the share by which the schedule is planned: the same on a worker that joins when others are lost. */
+    private static Share planned(Share present, int workers) {
+        return present instanceof Share.Shard ? Share.shard(0, workers) : present;
     }
 
     /** Returns a builder of a loader with several workers if the processors do not compute the training. */
@@ -197,6 +204,12 @@ final class TrainingRun {
         for (EpochReport e : history.epochs()) {
             items += e.itemsPerSecond() * e.seconds();
             training += e.seconds();
+        }
+        if (history.epochs().isEmpty()) {
+            print(out, sample.name() + ": the run in " + options.checkpoints + " is complete after its " + epochs
+                    + (epochs == 1 ? " epoch" : " epochs") + "; to train further, use more --epochs");
+            out.flush();
+            return;
         }
         EpochReport last = history.last();
         Scores scores = last.heldOut().orElseThrow();

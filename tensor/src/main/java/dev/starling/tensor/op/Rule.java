@@ -5,6 +5,7 @@ import static dev.starling.tensor.op.scalar.Scalar.parameter;
 
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.scalar.Formula;
+import dev.starling.tensor.op.scalar.Opcode;
 import dev.starling.tensor.op.scalar.Scalar;
 import java.util.List;
 
@@ -15,7 +16,7 @@ import java.util.List;
  * components are part of the formats of files and messages; a component that is added later must mean by 0 what the
  * rule did before.
  */
-public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
+public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad, Rule.Rmsprop, Rule.Lion {
     /** Returns the names of the state's tensors, each of the parameter's shape. */
     List<String> slots();
 
@@ -229,6 +230,118 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad {
         @Override
         public double coefficient(int parameter, double rate, long step) {
             return parameter == 0 ? -rate : parameter == 1 ? weightDecay : epsilon;
+        }
+    }
+
+    /**
+     * {@code g += weightDecay·p; v = decay·v + (1 - decay)·g²; u = g/(√v + ε); p -= rate·u}. Centred, {@code m =
+     * decay·m + (1 - decay)·g} and the root is of {@code v - m²}. With momentum, {@code b = momentum·b + u} and
+     * {@code p -= rate·b}. (Tieleman and Hinton, 2012; Graves, 2013)
+     *
+     * @param decay of the square and the mean, in [0, 1)
+     * @param epsilon avoids division by 0; at least 0
+     * @param weightDecay L2 penalty, at least 0
+     * @param momentum in [0, 1), 0 for none
+     * @param centred whether the square is reduced by that of the mean
+     */
+    record Rmsprop(double decay, double epsilon, double weightDecay, double momentum, boolean centred)
+            implements Rule {
+        private static final Formula[] FORMULAS = {formula(false, false), formula(false, true), formula(true, false),
+            formula(true, true)};
+
+        /** Throws {@link TensorException} for a setting out of its range. */
+        public Rmsprop {
+            requireDecay("decay", decay);
+            requireNotNegative("epsilon", epsilon);
+            requireNotNegative("weightDecay", weightDecay);
+            requireDecay("momentum", momentum);
+        }
+
+        private static Formula formula(boolean momentum, boolean centred) {
+            Scalar g = operand(0).fma(parameter(1), operand(1));
+            Scalar square = g.square().fma(parameter(3), operand(2).mul(parameter(2)));
+            Scalar mean = centred ? g.fma(parameter(3), operand(3).mul(parameter(2))) : square;
+            // Rounding may make the difference slightly negative.
+            Scalar variance = centred ? Scalar.of(Opcode.MAXIMUM, square.sub(mean.square()), Scalar.constant(0))
+                    : square;
+            Scalar step = g.div(variance.sqrt().add(parameter(4)));
+            Scalar velocity = momentum ? operand(centred ? 4 : 3).fma(parameter(5), step) : step;
+            Scalar next = velocity.fma(parameter(0), operand(0));
+            return centred ? momentum ? Formula.of(next, square, mean, velocity) : Formula.of(next, square, mean)
+                    : momentum ? Formula.of(next, square, velocity) : Formula.of(next, square);
+        }
+
+        @Override
+        public List<String> slots() {
+            return centred ? momentum == 0 ? List.of("square", "mean") : List.of("square", "mean", "velocity")
+                    : momentum == 0 ? List.of("square") : List.of("square", "velocity");
+        }
+
+        @Override
+        public Formula formula() {
+            return FORMULAS[(momentum == 0 ? 0 : 2) + (centred ? 1 : 0)];
+        }
+
+        @Override
+        public double coefficient(int parameter, double rate, long step) {
+            return switch (parameter) {
+                case 0 -> -rate;
+                case 1 -> weightDecay;
+                case 2 -> decay;
+                case 3 -> 1 - decay;
+                case 4 -> epsilon;
+                default -> momentum;
+            };
+        }
+    }
+
+    /**
+     * {@code p *= 1 - rate·weightDecay; p -= rate·sign(β₁m + (1-β₁)g); m = β₂m + (1-β₂)g}. (Chen et al., Symbolic
+     * discovery of optimization algorithms, 2023)
+     *
+     * @param beta1 share of the mean in the direction of a step, in [0, 1)
+     * @param beta2 decay of the mean, in [0, 1)
+     * @param weightDecay strength of the decoupled decay, at least 0
+     */
+    record Lion(double beta1, double beta2, double weightDecay) implements Rule {
+        private static final List<String> MEAN = List.of("mean");
+        private static final Formula FORMULA = signed();
+
+        /** Throws {@link TensorException} for a setting out of its range. */
+        public Lion {
+            requireDecay("beta1", beta1);
+            requireDecay("beta2", beta2);
+            requireNotNegative("weightDecay", weightDecay);
+        }
+
+        private static Formula signed() {
+            Scalar g = operand(1);
+            Scalar m = operand(2);
+            Scalar direction = Scalar.of(Opcode.SIGN, g.fma(parameter(3), m.mul(parameter(2))));
+            return Formula.of(direction.fma(parameter(0), operand(0).mul(parameter(1))),
+                    g.fma(parameter(5), m.mul(parameter(4))));
+        }
+
+        @Override
+        public List<String> slots() {
+            return MEAN;
+        }
+
+        @Override
+        public Formula formula() {
+            return FORMULA;
+        }
+
+        @Override
+        public double coefficient(int parameter, double rate, long step) {
+            return switch (parameter) {
+                case 0 -> -rate;
+                case 1 -> 1 - rate * weightDecay;
+                case 2 -> beta1;
+                case 3 -> 1 - beta1;
+                case 4 -> beta2;
+                default -> 1 - beta2;
+            };
         }
     }
 }

@@ -293,6 +293,12 @@ final class KnownValues {
                 f64(2, -5), f64(0, 0), f64(0, 0)), 0.9, 1.1);
         known("adagrad", () -> updated(new Rule.Adagrad(1, 0, 0).step(0.5, 1), 0, f64(1), f64(3), f64(16)), 0.75);
         known("adagrad's sum", () -> updated(new Rule.Adagrad(1, 0.5, 0).step(0.5, 1), 2, f64(2), f64(3), f64(1)), 17);
+        known("rmsprop", () -> updated(new Rule.Rmsprop(0.75, 2, 0, 0, false).step(0.5, 1), 0, f64(1), f64(2), f64(4)),
+                0.75);
+        known("centred rmsprop", () -> updated(new Rule.Rmsprop(0.5, 1, 0, 0.5, true).step(0.5, 1), 0, f64(1), f64(2),
+                f64(6), f64(2), f64(1)), 0.25);
+        known("lion", () -> updated(new Rule.Lion(0.5, 0.75, 0.5).step(0.1, 1), 0, f64(2), f64(-3), f64(1)), 2);
+        known("lion's mean", () -> updated(new Rule.Lion(0.5, 0.75, 0).step(0.1, 1), 2, f64(2), f64(3), f64(1)), 1.5);
         known("adamw's first step", () -> updated(new Rule.Adam(0.9, 0.999, 0, 0.5, true).step(0.1, 1), 0, f64(1),
                 f64(2), f64(0), f64(0)), 0.85);
     }

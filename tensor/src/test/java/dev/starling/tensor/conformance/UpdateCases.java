@@ -58,6 +58,10 @@ final class UpdateCases {
         dense.add(Case.of(new Rule.Sgd(0.9, 0, 0.01, true).step(0.1, 1), tolerance, x, x, x));
         dense.add(Case.of(new Rule.Adagrad(1e-10, 0, 0).step(0.1, 1), tolerance, x, x, square));
         dense.add(Case.of(new Rule.Adagrad(1e-3, 0.1, 0.5).step(0.1, 1), tolerance, x, x, square));
+        dense.add(Case.of(new Rule.Rmsprop(0.99, 1e-8, 0.1, 0, false).step(0.1, 1), tolerance, x, x, square));
+        dense.add(Case.of(new Rule.Rmsprop(0.9, 1e-3, 0, 0.8, false).step(0.1, 1), tolerance, x, x, square, x));
+        // The gradient alone gives the sign: a sum with the mean may be so close to 0 that rounding decides.
+        dense.add(Case.of(new Rule.Lion(0, 0.99, 0.1).step(0.1, 1), tolerance, x, x, x));
         for (boolean decoupled : new boolean[] {false, true}) {
             dense.add(Case.of(new Rule.Adam(0.9, 0.99, 1e-8, 0.1, decoupled).step(1e-2, 1), tolerance, x, x, x,
                     square));

@@ -98,8 +98,11 @@ public final class ApiFuzz implements Fuzz {
         members.sort(Comparator.comparing(Executable::toString));
         makers.values().forEach(m -> m.sort(Comparator.comparing(Executable::toString)));
         for (Class<?> type : List.copyOf(makers.keySet())) {
-            makers.get(type).removeIf(m -> Arrays.asList(m.getParameterTypes()).contains(type)
-                    && makers.get(type).size() > 1);
+            List<Executable> plain = makers.get(type).stream()
+                    .filter(m -> !Arrays.asList(m.getParameterTypes()).contains(type)).toList();
+            if (!plain.isEmpty()) {
+                makers.put(type, new ArrayList<>(plain));
+            }
         }
     }
 

@@ -57,13 +57,17 @@ final class Admission extends ReceiveChannelEndpoint {
     @Override
     public void onSetupMessage(SetupFlyweight header, UnsafeBuffer buffer, int length, InetSocketAddress source,
             int transportIndex) {
+        if (header.streamId() != AeronWire.networkStream()) {
+            return;
+        }
+        // Of known senders, too: Aeron has no memory yet for one that it has not accepted, or has forgotten.
+        if (header.termLength() > maxTerm) {
+            refuse(source, "its terms have " + header.termLength() + " bytes, those of this process " + maxTerm
+                    + ": set the same option term in all processes");
+            return;
+        }
         Sender sender = senders.get(header.sessionId());
         if (sender == null) {
-            if (header.termLength() > maxTerm) {
-                refuse(source, "its terms have " + header.termLength() + " bytes, those of this process " + maxTerm
-                        + ": set the same option term in all processes");
-                return;
-            }
             if (!hasRoom(source.getAddress())) {
                 refuse(source, senders.size() + " senders are here already, most without a proof of the secret");
                 return;

@@ -23,12 +23,8 @@ import org.jspecify.annotations.Nullable;
  * once disconnected, it never reconnects, because messages may have been lost in between.
  */
 final class AeronLink implements Link {
-    /**
-     * Interval at which to look for a peer that is not there yet; the next, to check that a peer on this host still
-     * runs.
-     */
+    /** Interval at which to look for a peer that is not there yet. */
     private static final long LOOKUP_NS = TimeUnit.MILLISECONDS.toNanos(20);
-    private static final long PROBE_NS = TimeUnit.MILLISECONDS.toNanos(250);
     private static final long DRIVER_TIMEOUT_MS = TimeUnit.HOURS.toMillis(1);
 
     private final AeronWire wire;
@@ -103,6 +99,11 @@ final class AeronLink implements Link {
         return window < 0 || window >= length || !stream.isConnected();
     }
 
+    @Override
+    public boolean isBroken() {
+        return disconnected && !closed;
+    }
+
     private void disconnect() {
         disconnected = true;
         disconnectedNs = System.nanoTime();
@@ -122,7 +123,7 @@ final class AeronLink implements Link {
             }
         }
         if (now >= nextLookupNs) {
-            nextLookupNs = now + (connected ? PROBE_NS : LOOKUP_NS);
+            nextLookupNs = now + (connected ? wire.probeNs() : LOOKUP_NS);
             lookUp();
         }
         return publication == null ? register() : 0;

@@ -45,6 +45,9 @@ final class AeronWire implements Wire {
     private static final int UDP_STREAM = 1001;
     /** Interval at which the driver and the clients are driven while nothing travels over the network. */
     private static final long UPKEEP_NS = TimeUnit.MICROSECONDS.toNanos(20);
+    private static final long MIN_PROBE_NS = TimeUnit.MILLISECONDS.toNanos(50);
+    /** The checks that peers run take some 30 µs each: about 1 % of a processor in all, however many there are. */
+    private static final long PROBE_PER_LINK_NS = TimeUnit.MILLISECONDS.toNanos(3);
     private static final long MAX_STEP_NS = TimeUnit.SECONDS.toNanos(1);
     private static final long GOODBYE_NS = TimeUnit.MILLISECONDS.toNanos(25);
     private static final long START_NS = TimeUnit.SECONDS.toNanos(10);
@@ -271,6 +274,11 @@ final class AeronWire implements Wire {
         }
         drains += upkeep && received < limit ? 1 : 0;
         return work + received;
+    }
+
+    /** Returns the interval at which a link checks that a peer on this host still runs. */
+    long probeNs() {
+        return Math.max(MIN_PROBE_NS, links.size() * PROBE_PER_LINK_NS);
     }
 
     /** Returns how often a poll delivered everything that had arrived. */

@@ -1,9 +1,13 @@
 package dev.starling.transport.simulated;
 
+import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /** One thread of control of a simulated process. */
 final class Flow {
+    private static final Set<String> OWN_CODE = Set.of(Simulation.class.getName(), SimulatedWire.class.getName(),
+            Coroutine.class.getName(), "java.lang.VirtualThread");
+
     final SimulatedProcess process;
     /** In the order of their start. */
     final long number;
@@ -25,6 +29,21 @@ final class Flow {
         this.number = number;
     }
 
+    @Override
+    public String toString() {
+        StringBuilder text = new StringBuilder(process.name).append(process.pauses > 0 ? " (paused)" : "")
+                .append(" is at");
+        if (unwinding != null) {
+            for (StackTraceElement element : unwinding.getStackTrace()) {
+                if (!OWN_CODE.contains(element.getClassName())) {
+                    text.append("\n    at ").append(element);
+                }
+            }
+        }
+        return text.toString();
+    }
+
+    /** Returns when it can run again. */
     long wakeNs() {
         if (process.endReason != null) {
             return Long.MIN_VALUE;

@@ -8,6 +8,7 @@ import dev.starling.transport.spi.Wire;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
+import java.util.Optional;
 import org.agrona.concurrent.NanoClock;
 import org.jspecify.annotations.Nullable;
 
@@ -41,6 +42,11 @@ final class SimulatedWire implements Wire {
     @Override
     public String address() {
         return address;
+    }
+
+    @Override
+    public Optional<Wire> another() {
+        return Optional.of(simulation.wire(process));
     }
 
     @Override
@@ -167,7 +173,7 @@ final class SimulatedWire implements Wire {
 
     @Override
     public boolean mapsMemory() {
-        return false;
+        return simulation.mapsMemory();
     }
 
     @Override

@@ -7,7 +7,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.PriorityQueue;
-import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
@@ -38,9 +37,6 @@ import org.jspecify.annotations.Nullable;
  * <p>Used by one thread, and by the processes that it runs.
  */
 public final class Simulation implements AutoCloseable {
-    private static final Set<String> OWN_CODE = Set.of(Simulation.class.getName(), SimulatedWire.class.getName(),
-            Coroutine.class.getName(), "java.lang.VirtualThread");
-    private static final long OPERATION_NS = 50;
     private static final long MIN_IDLE_NS = 2_000;
     private static final long MAX_IDLE_NS = 10_000_000;
     private static final long MAX_SKEW_NS = TimeUnit.HOURS.toNanos(1);
@@ -55,7 +51,7 @@ public final class Simulation implements AutoCloseable {
     private final List<Flow> tasks = new ArrayList<>();
     private final RunQueue queue = new RunQueue();
     private final PriorityQueue<Event> events = new PriorityQueue<>();
-    private final Map<String, Integer> cuts = new HashMap<>();
+    private final Cuts cuts = new Cuts();
     private final MessagePool pool = new MessagePool();
     private Conditions conditions;
     /** {@code null} between turns, and where the simulation runs in the calling thread. */
@@ -65,6 +61,8 @@ public final class Simulation implements AutoCloseable {
     private long passes;
     private long flowCount;
     private long fingerprint;
+    private boolean mapsMemory;
+    private long operationNs = 50;
     private long maxRealNs = TimeUnit.MINUTES.toNanos(2);
 
     private Simulation(long seed, Conditions conditions, String description) {
@@ -93,6 +91,28 @@ public final class Simulation implements AutoCloseable {
     public Simulation realTimeLimit(Duration atMost) {
         maxRealNs = atMost.toNanos();
         return this;
+    }
+
+    /**
+     * Sets the virtual time of one use of a wire, 50 ns by default. Processes run one at a time, so that the times of
+     * all of them add up: a simulation of many processes that is to predict times needs a shorter one.
+     */
+    public Simulation operationTime(Duration time) {
+        operationNs = Math.max(1, time.toNanos());
+        return this;
+    }
+
+    /**
+     * Lets processes map each other's memory, as processes of one host do; what they write there takes no virtual time.
+     * By default all data travel over the simulated network. A group maps memory only among members of one host.
+     */
+    public Simulation mapsMemory(boolean allowed) {
+        mapsMemory = allowed;
+        return this;
+    }
+
+    boolean mapsMemory() {
+        return mapsMemory;
     }
 
     /** Code of a simulated process. */
@@ -260,15 +280,7 @@ public final class Simulation implements AutoCloseable {
         StringBuilder text = new StringBuilder(hanging.size() + " of " + processes.size() + " processes did not end by "
                 + Duration.ofNanos(deadlineNs) + "\n" + description);
         for (Flow task : hanging) {
-            text.append("\n").append(task.process.name).append(task.process.pauses > 0 ? " (paused)" : "")
-                    .append(" is at");
-            if (task.unwinding != null) {
-                for (StackTraceElement element : task.unwinding.getStackTrace()) {
-                    if (!OWN_CODE.contains(element.getClassName())) {
-                        text.append("\n    at ").append(element);
-                    }
-                }
-            }
+            text.append("\n").append(task);
         }
         return new SimulationException(text.toString(), null);
     }
@@ -352,10 +364,8 @@ public final class Simulation implements AutoCloseable {
         }
     }
 
-    /** Overlapping cuts of the same direction are counted. */
     private void cut(String from, String to, boolean begins) {
-        cuts.merge(way(from, to), begins ? 1 : -1, Integer::sum);
-        boolean nowCut = isCut(from, to);
+        boolean nowCut = cuts.change(from, to, begins);
         forLinks((link, wire) -> {
             if (link.from.equals(from) && wire.process().equals(to)) {
                 link.cut(nowCut);
@@ -394,14 +404,10 @@ public final class Simulation implements AutoCloseable {
         }
     }
 
-    private static String way(String from, String to) {
-        return from + '>' + to;
-    }
-
     // Used by wires.
 
     boolean isCut(String from, String to) {
-        return !cuts.isEmpty() && cuts.getOrDefault(way(from, to), 0) > 0;
+        return cuts.isCut(from, to);
     }
 
     @Nullable SimulatedWire wireAt(String address) {
@@ -450,7 +456,7 @@ public final class Simulation implements AutoCloseable {
 
     /** Counts a use of a wire, at which the process may crash. */
     void operate() {
-        now += OPERATION_NS;
+        now += operationNs;
         if (current != null && current.process.endReason == null && current.process.operationsLeft >= 0
                 && current.process.operationsLeft-- == 0) {
             crash(current.process);

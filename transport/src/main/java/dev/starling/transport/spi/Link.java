@@ -36,6 +36,15 @@ public interface Link extends AutoCloseable {
         return code;
     }
 
+    /**
+     * Returns whether the link knows, without an attempt, that {@link #offer} will return {@link Wire#CLOSED}, now or
+     * once the peer's last messages are delivered. Cheap: it is asked often, so that the loss of a peer is noticed even
+     * if nothing is sent to it.
+     */
+    default boolean isBroken() {
+        return false;
+    }
+
     /** Ends the link; messages already sent are still delivered if the wire can. */
     @Override
     void close();

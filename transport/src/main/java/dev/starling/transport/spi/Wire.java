@@ -1,5 +1,6 @@
 package dev.starling.transport.spi;
 
+import java.util.Optional;
 import org.agrona.concurrent.NanoClock;
 import org.jspecify.annotations.Nullable;
 
@@ -31,6 +32,14 @@ public interface Wire extends AutoCloseable {
      * 512 characters.
      */
     String address();
+
+    /**
+     * Opens another wire of this process, with another address, if its provider cannot do that by {@link
+     * WireProvider#open}.
+     */
+    default Optional<Wire> another() {
+        return Optional.empty();
+    }
 
     /** Returns the maximum length in bytes of a message for {@link Link#offer}; at least 32 KiB. */
     int maxMessageLength();

@@ -128,6 +128,11 @@ final class TcpLink implements Link {
         return Wire.SENT;
     }
 
+    @Override
+    public boolean isBroken() {
+        return state == State.BROKEN;
+    }
+
     private static void checkLength(int length) {
         if (length > TcpWire.MAX_MESSAGE) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "a message must have at most "

@@ -247,6 +247,11 @@ final class UcxLink implements Link {
         return ring.isEmpty() && (puts == null || puts.isEmpty());
     }
 
+    @Override
+    public boolean isBroken() {
+        return state == State.OVER || failed && state == State.CONNECTED;
+    }
+
     /** Frees the send ring; the link is over or the worker is closed. */
     void free() {
         ring.close();

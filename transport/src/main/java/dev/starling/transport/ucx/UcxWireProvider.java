@@ -41,6 +41,10 @@ public final class UcxWireProvider implements WireProvider {
 
     @Override
     public Availability availability() {
+        Availability flag = Availability.readyWithFlag("UCX through jucx");
+        if (flag instanceof Availability.Missing) {
+            return flag;
+        }
         try {
             // This loads the native library, which extracts itself into a directory; afterwards the directory is not
             // needed any more.
@@ -49,7 +53,7 @@ public final class UcxWireProvider implements WireProvider {
                         REMEDY);
             }
             deleteExtracted();
-            return Availability.readyWithFlag("UCX through jucx");
+            return flag;
         } catch (LinkageError e) {
             String reason = e.getMessage();
             return new Availability.Missing("UCX's native library cannot be loaded: "

@@ -46,8 +46,12 @@ class AeronStrangerTest {
 
     /** Returns the datagram that announces a sender to a wire. */
     private static DatagramPacket announcement(Wire to, int session, int term) {
+        return announcement(to, session, AeronWire.networkStream(), term);
+    }
+
+    private static DatagramPacket announcement(Wire to, int session, int stream, int term) {
         ByteBuffer frame = ByteBuffer.allocate(SETUP_BYTES).order(ByteOrder.LITTLE_ENDIAN).putInt(SETUP_BYTES)
-                .putShort((short) 0).putShort(SETUP).putInt(0).putInt(session).putInt(AeronWire.networkStream())
+                .putShort((short) 0).putShort(SETUP).putInt(0).putInt(session).putInt(stream)
                 .putInt(0).putInt(0).putInt(term).putInt(1408).putInt(0);
         String address = to.address();
         int colon = address.lastIndexOf(':');
@@ -71,7 +75,10 @@ class AeronStrangerTest {
         try (Wire wire = open(threads); Wire honest = open(0); DatagramSocket stranger = new DatagramSocket()) {
             stranger.send(announcement(wire, 4711, 64 << 20));
             stranger.send(announcement(wire, 4712, TERM));
-            // The last of the three arrives last.
+            // A sender that was admitted does not announce longer terms later.
+            stranger.send(announcement(wire, 4713, AeronWire.networkStream() + 1, TERM));
+            stranger.send(announcement(wire, 4713, 64 << 20));
+            // The last of all arrives last.
             Link link = honest.open(wire.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, honest, wire);
             await(() -> images().size() >= 2, honest, wire);

@@ -269,6 +269,24 @@ class SecurityContractTest {
         }
     }
 
+    /** Over some wires a link costs megabytes, so that refusals could be what an attacker wants. */
+    @Test
+    void refusesAFloodOfStrangersWithoutALinkForEach() {
+        try (Attack attack = new Attack()) {
+            Secret wrong = Secret.random();
+            int before = attack.tap.linksOpened;
+            long begin = attack.tap.clock().nanoTime();
+            for (int i = 0; i < 200; i++) {
+                attack.inject(FrameForge.hello(wrong, i + 1, attack.stranger.address()));
+                attack.cluster.work();
+            }
+            attack.awaitRefusals(200);
+            long seconds = Duration.ofNanos(attack.tap.clock().nanoTime() - begin).toSeconds();
+            assertThat((long) attack.tap.linksOpened - before).isBetween(1L, 2 + seconds);
+            attack.checkUndisturbed();
+        }
+    }
+
     @Test
     void opensNoLinkForAStrangersMalformedAddress() {
         try (Attack attack = new Attack()) {

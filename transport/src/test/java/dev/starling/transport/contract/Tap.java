@@ -14,6 +14,7 @@ import org.agrona.concurrent.UnsafeBuffer;
 final class Tap implements Wire {
     final List<byte[]> recorded = new ArrayList<>();
     int linksOpen;
+    int linksOpened;
     int maxLinksOpen;
 
     private final Wire wire;
@@ -44,6 +45,7 @@ final class Tap implements Wire {
     @Override
     public Link open(String peer) {
         Link link = wire.open(peer);
+        linksOpened++;
         maxLinksOpen = Math.max(maxLinksOpen, ++linksOpen);
         return new Link() {
             @Override

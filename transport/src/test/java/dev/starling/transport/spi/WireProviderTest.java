@@ -17,7 +17,7 @@ class WireProviderTest {
         private Program() { }
 
         public static void main(String[] args) {
-            for (String provider : List.of("aeron", "local", "tcp")) {
+            for (String provider : List.of("aeron", "local", "tcp", "ucx")) {
                 try {
                     Transport.open(TransportConfig.of(provider, Secret.random())).close();
                     System.out.println("opened");
@@ -32,7 +32,7 @@ class WireProviderTest {
     void namesTheFlagThatIsMissing() throws Exception {
         Process process = new ProcessBuilder(ProcessHandle.current().info().command().orElseThrow(), "-Xmx64m", "-cp",
                 System.getProperty("java.class.path"), Program.class.getName()).start();
-        assertThat(process.inputReader().lines().toList()).hasSize(3).allSatisfy(line -> assertThat(line)
+        assertThat(process.inputReader().lines().toList()).hasSize(4).allSatisfy(line -> assertThat(line)
                 .startsWith("UNAVAILABLE").contains("--add-exports java.base/jdk.internal.misc=ALL-UNNAMED"));
         assertThat(process.waitFor()).isZero();
     }

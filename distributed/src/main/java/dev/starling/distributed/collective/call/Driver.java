@@ -11,6 +11,9 @@ public interface Driver {
     /** Wakes the background thread because there is work. */
     void wake();
 
+    /** Returns what warns of waits that last. */
+    Patience patience();
+
     /** Does the group's work until a condition holds or the time has passed; returns whether the condition holds. */
     boolean await(BooleanSupplier condition, Duration atMost);
 }

@@ -16,6 +16,8 @@ public final class EpochMessages {
     public static final int NETWORK = 3;
     /** Transfers between two ranks. */
     public static final int POINT_TO_POINT = 4;
+    /** Blobs of several ranks, in an exchange in which they pass them on. */
+    public static final int GATHERED = 5;
 
     /** Byte order of all fields. */
     public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
@@ -47,7 +49,8 @@ public final class EpochMessages {
 
     /** Sends the first bytes of a message to a rank; returns whether the link had room for it. */
     public boolean send(int rank, DirectBuffer message, int length) {
-        return fabric.endpoint(rank).send(message, 0, length) == Endpoint.OK;
+        Endpoint endpoint = fabric.endpoint(rank);
+        return endpoint != null && endpoint.send(message, 0, length) == Endpoint.OK;
     }
 
     /** Writes the header of a message of the given kind. */

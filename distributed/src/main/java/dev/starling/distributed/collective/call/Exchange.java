@@ -31,6 +31,11 @@ public final class Exchange extends Task {
         blobs = ofAll;
     }
 
+    /** Forgets the bytes of all ranks. */
+    public void release() {
+        blobs = null;
+    }
+
     @Override
     public String toString() {
         return what;

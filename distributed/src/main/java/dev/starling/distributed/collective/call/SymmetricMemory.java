@@ -2,11 +2,13 @@ package dev.starling.distributed.collective.call;
 
 import dev.starling.distributed.CollectiveMismatchException;
 import dev.starling.distributed.SymmetricBuffer;
+import dev.starling.transport.Endpoint;
 import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RegionKey;
 import dev.starling.transport.RemoteRegion;
 import java.lang.foreign.MemorySegment;
 import java.util.function.BiFunction;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Registered memory of the same size on every rank. It is set up in three steps, so that the group's thread never
@@ -14,6 +16,10 @@ import java.util.function.BiFunction;
  * it could map; and decides from all ranks' answers whether the memory is used directly ({@link #settle}).
  */
 public final class SymmetricMemory implements SymmetricBuffer {
+    /** What a rank sends the others about the memory that it could map. */
+    private static final int MAPS_ALL = 1;
+    private static final int MAPS_HOST = 2;
+
     private final Fabric fabric;
     private final Driver driver;
     private final BiFunction<byte[], String, Exchange> exchange;
@@ -21,28 +27,31 @@ public final class SymmetricMemory implements SymmetricBuffer {
     private final MemoryRegion own;
     private final RemoteRegion[] remotes;
     private final MemorySegment[] mapped;
+    /** By rank, the keys of partners; {@code null} before {@link #open}. */
+    private @Nullable RegionKey @Nullable [] partnerKeys;
     private final Exchange keys;
     private Exchange maps;
     private boolean direct;
     private boolean hosted;
 
     /**
-     * Registers this rank's memory.
+     * Begins to set up memory.
      *
      * @param exchange starts an exchange of bytes between all ranks, with a description
      * @param number counts the memories of an epoch; ranks register in the same order, so it is equal on all
+     * @param own this rank's memory
      */
     public SymmetricMemory(Fabric fabric, Driver driver, BiFunction<byte[], String, Exchange> exchange, long number,
-            long bytes) {
+            MemoryRegion own) {
         this.fabric = fabric;
         this.driver = driver;
         this.exchange = exchange;
         this.number = number;
         int world = fabric.world();
-        own = fabric.transport().register(bytes);
+        this.own = own;
         remotes = new RemoteRegion[world];
         mapped = new MemorySegment[world];
-        keys = exchange.apply(own.key().encode(), "the keys of a buffer of " + bytes + " bytes");
+        keys = exchange.apply(own.key().encode(), "the keys of a buffer of " + own.bytes() + " bytes");
     }
 
     /** Returns the exchange of keys. */
@@ -51,25 +60,32 @@ public final class SymmetricMemory implements SymmetricBuffer {
     }
 
     /**
-     * Opens the regions of the other ranks, and sends them which of these this rank could map.
+     * Opens the regions of the partners, and sends all ranks whether this rank could map those of all ranks, and of all
+     * on its host.
      *
      * @throws CollectiveMismatchException on every rank, if the sizes differ; no region is opened then
      */
     public void open() {
         RegionKey[] received = keysOfOneSize();
-        byte[] answer = new byte[mapped.length];
-        for (int rank = 0; rank < mapped.length; rank++) {
-            if (rank == fabric.rank()) {
-                mapped[rank] = own.memory();
-                answer[rank] = 1;
-                continue;
-            }
-            boolean near = fabric.host(rank).equals(fabric.host(fabric.rank()));
-            remotes[rank] = fabric.endpoint(rank).open(received[rank], near);
-            mapped[rank] = remotes[rank].memory();
-            answer[rank] = (byte) (mapped[rank] != null ? 1 : 0);
+        partnerKeys = new RegionKey[mapped.length];
+        mapped[fabric.rank()] = own.memory();
+        for (int partner : fabric.partners()) {
+            partnerKeys[partner] = received[partner];
+            remote(partner);
         }
-        maps = exchange.apply(answer, "a buffer of " + bytes() + " bytes to be mapped");
+        keys.release();
+        boolean all = true;
+        boolean near = true;
+        for (int rank = 0; rank < mapped.length; rank++) {
+            all &= mapped[rank] != null;
+            near &= mapped[rank] != null || !isNear(rank);
+        }
+        maps = exchange.apply(new byte[] {(byte) ((all ? MAPS_ALL : 0) | (near ? MAPS_HOST : 0))},
+                "a buffer of " + bytes() + " bytes to be mapped");
+    }
+
+    private boolean isNear(int rank) {
+        return fabric.host(rank).equals(fabric.host(fabric.rank()));
     }
 
     private RegionKey[] keysOfOneSize() {
@@ -86,7 +102,7 @@ public final class SymmetricMemory implements SymmetricBuffer {
         return received;
     }
 
-    /** Returns the exchange of which ranks map which memory; {@code null} before {@link #open}. */
+    /** Returns the exchange of whether ranks map memory; {@code null} before {@link #open}. */
     public Exchange maps() {
         return maps;
     }
@@ -95,14 +111,11 @@ public final class SymmetricMemory implements SymmetricBuffer {
     public void settle() {
         direct = true;
         hosted = true;
-        byte[][] answers = maps.blobs();
-        for (int from = 0; from < mapped.length; from++) {
-            for (int to = 0; to < mapped.length; to++) {
-                boolean maps = answers[from].length == mapped.length && answers[from][to] == 1;
-                direct &= maps;
-                hosted &= maps || !fabric.host(from).equals(fabric.host(to));
-            }
+        for (byte[] answer : maps.blobs()) {
+            direct &= answer.length == 1 && (answer[0] & MAPS_ALL) != 0;
+            hosted &= answer.length == 1 && (answer[0] & MAPS_HOST) != 0;
         }
+        maps.release();
     }
 
     /** Returns whether every rank maps the memory of every other. */
@@ -140,9 +153,17 @@ public final class SymmetricMemory implements SymmetricBuffer {
         return own;
     }
 
-    /** Returns a rank's region as seen by this process. */
-    public RemoteRegion remote(int rank) {
-        return remotes[rank];
+    /** Returns a partner's region as seen by this process; {@code null} while the connection to it is being opened. */
+    public @Nullable RemoteRegion remote(int rank) {
+        RemoteRegion remote = remotes[rank];
+        RegionKey key = remote == null && partnerKeys != null ? partnerKeys[rank] : null;
+        Endpoint endpoint = key == null ? null : fabric.endpoint(rank);
+        if (endpoint != null && key != null) {
+            remote = endpoint.open(key, isNear(rank));
+            remotes[rank] = remote;
+            mapped[rank] = remote.memory();
+        }
+        return remote;
     }
 
     /** Returns each rank's memory, {@code null} where it is not mapped. */

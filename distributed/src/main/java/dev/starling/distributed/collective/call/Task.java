@@ -27,6 +27,7 @@ public abstract sealed class Task implements Work permits CollectiveTask, Exchan
     /** Allocated here, so that a start allocates nothing. */
     private final Runnable starting;
     private final BooleanSupplier done = this::isDone;
+    private final Duration patience;
     private volatile boolean inProgress;
     private volatile RuntimeException failure;
 
@@ -34,6 +35,7 @@ public abstract sealed class Task implements Work permits CollectiveTask, Exchan
         this.runner = runner;
         driver = runner.driver();
         starting = () -> runner.start(this);
+        patience = driver.patience().first();
     }
 
     // ---- for users ----
@@ -57,7 +59,8 @@ public abstract sealed class Task implements Work permits CollectiveTask, Exchan
 
     @Override
     public final void await(Duration atMost) {
-        if (!driver.await(done, atMost)) {
+        boolean patient = atMost.compareTo(patience) > 0;
+        if (!driver.await(done, patient ? patience : atMost) && !(patient && awaitLonger(atMost))) {
             driver.locked(() -> {
                 if (inProgress) {
                     runner.abort(new DistributedException("waited " + atMost + " for " + this + "; "
@@ -69,6 +72,14 @@ public abstract sealed class Task implements Work permits CollectiveTask, Exchan
         if (why != null) {
             throw why;
         }
+    }
+
+    private boolean awaitLonger(Duration atMost) {
+        return driver.patience().awaitLonger(time -> driver.await(done, time), patience, atMost, () -> {
+            String[] awaited = new String[1];
+            driver.locked(() -> awaited[0] = this + "; " + runner.describeAwaited(this));
+            return awaited[0];
+        });
     }
 
     // ---- for the engine ----

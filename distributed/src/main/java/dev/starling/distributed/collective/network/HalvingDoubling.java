@@ -5,6 +5,7 @@ import dev.starling.distributed.collective.call.Algorithm;
 import dev.starling.distributed.collective.call.CollectiveCall.Kind;
 import dev.starling.distributed.collective.call.CollectiveCall;
 import dev.starling.distributed.collective.call.Fabric;
+import dev.starling.distributed.collective.call.Partners;
 import dev.starling.distributed.collective.call.SymmetricMemory;
 import dev.starling.distributed.collective.reduce.ReduceKernels;
 import dev.starling.transport.Completion;
@@ -29,7 +30,7 @@ final class HalvingDoubling implements Algorithm {
     /** Maximum size of a collective of this algorithm, in bytes. */
     static final int MAX_BYTES = 256 << 10;
 
-    private static final int MAX_RANKS = 64;
+    private static final int MAX_RANKS = 4096;
     private static final int LINE = 64;
     private static final long AREA = 2 * MAX_BYTES + 64 * LINE;
     static final long SCRATCH_BYTES = 2 * AREA;
@@ -76,7 +77,7 @@ final class HalvingDoubling implements Algorithm {
         world = fabric.world();
         powers = 31 - Integer.numberOfLeadingZeros(world);
         folded = world - (1 << powers);
-        index = rank >= 2 * folded ? rank - folded : rank % 2 == 1 ? rank / 2 : -1;
+        index = Partners.halvingIndex(rank, world);
         rounds = 2 * powers + 2;
         arrived = new long[2][rounds];
         begins = new int[powers + 1];
@@ -180,8 +181,7 @@ final class HalvingDoubling implements Algorithm {
         if (isFolding() || isUnfolding()) {
             return rank ^ 1;
         }
-        int other = index ^ distance(halving());
-        return other < folded ? 2 * other + 1 : other + folded;
+        return Partners.halvingRank(index ^ distance(halving()), world);
     }
 
     private boolean hasArrived() {
@@ -199,7 +199,11 @@ final class HalvingDoubling implements Algorithm {
             end = ends[halving() + 1];
         }
         boolean partial = isFolding() || isHalving();
+        Endpoint partner = fabric.endpoint(partner());
         RemoteRegion to = partial ? scratch.remote(partner()) : memory.remote(partner());
+        if (partner == null || to == null) {
+            return false;
+        }
         MemoryRegion source = memory.region();
         long from = offset + (long) begin * LINE;
         long immediate = Long.MIN_VALUE | (fabric.epoch() & EPOCH_MASK) << EPOCH_SHIFT | sequence << SEQUENCE_SHIFT
@@ -207,7 +211,7 @@ final class HalvingDoubling implements Algorithm {
         // Partial results need no completion: the partner can send its result only after they have arrived.
         Completion completion = partial ? null : arrivedThere;
         inFlight += partial ? 0 : 1;
-        int code = fabric.endpoint(partner()).putAndNotify(source, from, to, partial ? slot() : from,
+        int code = partner.putAndNotify(source, from, to, partial ? slot() : from,
                 Math.min(call.bytes(), (long) end * LINE) - (long) begin * LINE, immediate, completion);
         sent = code == Endpoint.OK;
         inFlight -= sent || partial ? 0 : 1;

@@ -11,6 +11,7 @@ import org.agrona.DirectBuffer;
 import org.agrona.collections.IntArrayList;
 import org.agrona.collections.LongArrayList;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Transfers of bytes between two ranks. The receiver first sends a WANT, and the sender sends data only after that, so
@@ -28,7 +29,8 @@ public final class PointToPoint {
     private static final int MAX_PAYLOAD = 24 << 10;
 
     private final EpochMessages messages;
-    private final Peer[] peers;
+    /** By rank; {@code null} for those without a transfer so far. */
+    private final @Nullable Peer[] peers;
     private int pending;
     private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(EpochMessages.HEADER + PAYLOAD
             + MAX_PAYLOAD));
@@ -55,16 +57,22 @@ public final class PointToPoint {
     public PointToPoint(EpochMessages messages) {
         this.messages = messages;
         peers = new Peer[messages.fabric().world()];
-        for (int rank = 0; rank < peers.length; rank++) {
-            peers[rank] = new Peer();
-        }
     }
 
     public void start(Transfer transfer) {
         transfer.restart();
-        Peer peer = peers[transfer.peer];
+        Peer peer = peer(transfer.peer);
         (transfer.sending ? peer.sends : peer.receives).add(transfer);
         pending++;
+    }
+
+    private Peer peer(int rank) {
+        Peer known = peers[rank];
+        if (known == null) {
+            known = new Peer();
+            peers[rank] = known;
+        }
+        return known;
     }
 
     public boolean isBusy() {
@@ -73,14 +81,16 @@ public final class PointToPoint {
 
     /** Returns whether a transfer to or from a rank is pending. */
     public boolean awaits(int rank) {
-        return !peers[rank].sends.isEmpty() || !peers[rank].receives.isEmpty();
+        Peer peer = peers[rank];
+        return peer != null && !(peer.sends.isEmpty() && peer.receives.isEmpty());
     }
 
     /** Advances the transfers; returns the amount of work done. */
     public int doWork() {
         int work = 0;
         for (int rank = 0; pending > 0 && rank < peers.length; rank++) {
-            work += announce(peers[rank].receives) + push(peers[rank]);
+            Peer peer = peers[rank];
+            work += peer == null ? 0 : announce(peer.receives) + push(peer);
         }
         return work;
     }
@@ -160,10 +170,10 @@ public final class PointToPoint {
         int tag = buffer.getInt(offset + TAG, EpochMessages.ORDER);
         switch (buffer.getInt(offset + TYPE, EpochMessages.ORDER)) {
             case WANT -> {
-                peers[from].wantedTags.addInt(tag);
-                peers[from].wantedSizes.addLong(buffer.getLong(offset + SIZE, EpochMessages.ORDER));
+                peer(from).wantedTags.addInt(tag);
+                peer(from).wantedSizes.addLong(buffer.getLong(offset + SIZE, EpochMessages.ORDER));
             }
-            case DATA -> onData(peers[from], tag, buffer, offset + PAYLOAD, length - PAYLOAD);
+            case DATA -> onData(peer(from), tag, buffer, offset + PAYLOAD, length - PAYLOAD);
             default -> { }
         }
     }
@@ -184,10 +194,12 @@ public final class PointToPoint {
 
     public void fail(RuntimeException why) {
         for (Peer peer : peers) {
-            peer.sends.forEach(t -> t.fail(why));
-            peer.receives.forEach(t -> t.fail(why));
-            peer.sends.clear();
-            peer.receives.clear();
+            if (peer != null) {
+                peer.sends.forEach(t -> t.fail(why));
+                peer.receives.forEach(t -> t.fail(why));
+                peer.sends.clear();
+                peer.receives.clear();
+            }
         }
         pending = 0;
     }

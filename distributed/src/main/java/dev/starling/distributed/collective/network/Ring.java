@@ -71,7 +71,7 @@ final class Ring implements Algorithm {
     private final Completion arrivedThere;
     private final Completion leftSlot;
     private MemoryRegion scratch;
-    private RemoteRegion scratchThere;
+    private SymmetricMemory control;
     private long scratchOffset;
 
     /** Numbers that only grow: pieces that arrived, and of them those processed. */
@@ -125,9 +125,9 @@ final class Ring implements Algorithm {
     }
 
     /** Sets the scratch memory, which starts at {@code at}. */
-    void open(SymmetricMemory control, long at) {
+    void open(SymmetricMemory newControl, long at) {
+        control = newControl;
         scratch = control.region();
-        scratchThere = control.remote(successor);
         scratchOffset = at;
     }
 
@@ -307,12 +307,16 @@ final class Ring implements Algorithm {
         long bytes = apart && wide ? sending.length() * (Float.BYTES / call.dtype().bytes()) : sending.length();
         MemoryRegion source = apart ? scratch : memory.region();
         long from = apart ? outgoing(drained) : offset + sending.offset();
-        RemoteRegion to = partial ? scratchThere : memory.remote(successor);
+        RemoteRegion to = (partial ? control : memory).remote(successor);
+        Endpoint endpoint = fabric.endpoint(successor);
+        if (endpoint == null || to == null) {
+            return false;
+        }
         long at = partial ? slot(slotsSent) : from;
         // Puts arrive in order, so the completion of the last one covers all before it.
         Completion completion = apart ? leftSlot : sending.isLast() ? arrivedThere : null;
         inFlight += completion == null ? 0 : 1;
-        int code = fabric.endpoint(successor).putAndNotify(source, from, to, at, bytes, mark, completion);
+        int code = endpoint.putAndNotify(source, from, to, at, bytes, mark, completion);
         if (code != Endpoint.OK) {
             inFlight -= completion == null ? 0 : 1;
             return false;

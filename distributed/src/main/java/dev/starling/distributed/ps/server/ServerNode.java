@@ -12,9 +12,13 @@ import dev.starling.distributed.ps.config.ServerException;
 import dev.starling.distributed.ps.server.WorkerSession.Due;
 import dev.starling.distributed.ps.store.RowState;
 import dev.starling.distributed.ps.wire.Message;
+import dev.starling.distributed.ps.wire.Opening;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
 import dev.starling.distributed.ps.wire.SessionMessage;
+import dev.starling.nn.train.RunEndedException;
+import dev.starling.nn.train.RunSettings;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.transport.Endpoint;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
@@ -57,6 +61,10 @@ public final class ServerNode {
     /** Random number by which workers recognise a restart of the server. */
     private final long process = new SecureRandom().nextLong();
     private Plan plan;
+    /** {@code null} before the first worker joins. */
+    private Admission admission;
+    /** The difference between workers that ends the run, or {@code null}. */
+    private SettingsMismatchException mismatch;
     /** {@code null} before the first worker joins, and unless training is synchronous. */
     private RunMembership membership;
     /** Peers that have been sent the reason why synchronous training ends. */
@@ -170,7 +178,7 @@ public final class ServerNode {
 
     private void doWork() {
         if (isOver()) {
-            end(membership.failure());
+            end(mismatch != null ? mismatch : membership.failure());
             return;
         }
         if (core == null) {
@@ -224,10 +232,10 @@ public final class ServerNode {
                         || Arrays.stream(workers).anyMatch(worker -> worker.endpoint() == each && state.test(worker)));
     }
 
-    /** Returns whether a member of a synchronous run was lost before the first worker was done. */
+    /** Returns whether the settings of workers differ, or a synchronous run lost a member before a worker was done. */
     private boolean isOver() {
-        if (membership == null) {
-            return false;
+        if (membership == null || mismatch != null) {
+            return mismatch != null;
         }
         for (WorkerSession worker : workers) {
             if (worker.isFinished()) {
@@ -238,12 +246,12 @@ public final class ServerNode {
         return membership.failure() != null;
     }
 
-    /** Sends the workers the reason why training ends; ends this server when all have it, or after a timeout. */
-    private void end(DistributedException why) {
+    /** Sends workers the reason why training ends; ends this server when all have it, or after a timeout. */
+    private void end(RunEndedException why) {
         long now = group.transport().nanoTime();
         endingNs = endingNs == 0 ? now : endingNs;
         boolean complete = true;
-        for (Endpoint each : membership.workerEndpoints()) {
+        for (Endpoint each : membership != null ? membership.workerEndpoints() : admission.endpoints(group)) {
             if (each.isConnected() && !notified.contains(each)) {
                 complete &= sendFailure(each, why);
             }
@@ -253,9 +261,12 @@ public final class ServerNode {
         }
     }
 
-    private boolean sendFailure(Endpoint to, DistributedException why) {
-        boolean sent = why instanceof PeerLostException loss ? send(to, membership.message(loss))
-                : refuse(to, why.getMessage());
+    private boolean sendFailure(Endpoint to, RunEndedException why) {
+        boolean sent = switch (why) {
+            case PeerLostException loss -> send(to, membership.message(loss));
+            case SettingsMismatchException difference -> send(to, SessionMessage.Differs.of(difference));
+            default -> refuse(to, why.getMessage());
+        };
         if (sent) {
             notified.add(to);
         }
@@ -365,9 +376,10 @@ public final class ServerNode {
             case SessionMessage.Task m -> onTask(worker, m.request());
             case SessionMessage.Goodbye _ -> send(session, Due.FAREWELL);
             case SessionMessage.FarewellConfirmed _ -> session.confirmFarewell();
-            case SessionMessage.Hello _, SessionMessage.Welcome _, SessionMessage.Refused _, SessionMessage.Begun _,
-                    SessionMessage.Farewell _, SessionMessage.TaskState _, SessionMessage.Working _ -> LOG.log(
-                    Level.WARNING, "server {0} refused a message of a server from worker {1}", number, worker);
+            case SessionMessage.Hello _, SessionMessage.Welcome _, SessionMessage.Refused _, SessionMessage.Differs _,
+                    SessionMessage.Begun _, SessionMessage.Farewell _, SessionMessage.TaskState _,
+                    SessionMessage.Working _ -> LOG.log(Level.WARNING,
+                    "server {0} refused a message of a server from worker {1}", number, worker);
         }
     }
 
@@ -438,8 +450,11 @@ public final class ServerNode {
 
     private void admit(Endpoint from, int worker, byte[] bytes) {
         Plan decoded;
+        RunSettings settings;
         try {
-            decoded = Plan.decode(bytes);
+            Opening opening = Opening.CODEC.decode(bytes);
+            settings = opening.settings();
+            decoded = Plan.decode(opening.plan());
         } catch (IOException | RuntimeException e) {
             refuse(from, "the plan is malformed: " + e.getMessage());
             return;
@@ -452,16 +467,20 @@ public final class ServerNode {
             }
             workers = Stream.generate(WorkerSession::new).limit(decoded.workers()).toArray(WorkerSession[]::new);
             plan = decoded;
+            admission = new Admission(plan, worker, settings, group.view());
             if (plan.consistency() instanceof Consistency.Synchronous) {
                 // A worker that leaves early, even with a goodbye, is missed by the others.
                 membership = new RunMembership(group, plan.workers(), plan.servers(), Member::isServer);
             }
         }
-        String difference = plan.difference(decoded);
-        if (!difference.isEmpty() || worker < 0 || worker >= workers.length) {
-            refuse(from, difference.isEmpty() ? "the number of worker " + worker + " is not below the number of "
-                    + "workers, " + workers.length + "; number workers from 0" : "the settings of worker " + worker
-                    + " differ from the first worker's: it has " + difference + "; give all workers the same settings");
+        RunEndedException refusal = admission.refusal(worker, settings, decoded);
+        if (refusal != null) {
+            if (refusal instanceof SettingsMismatchException differs
+                    && (membership != null || admission.isFounder(from))) {
+                // A process that joined later ends alone, unless all workers have to wait for it.
+                mismatch = mismatch == null ? differs : mismatch;
+            }
+            sendFailure(from, refusal);
             return;
         }
         if (membership != null && membership.failure() != null) {

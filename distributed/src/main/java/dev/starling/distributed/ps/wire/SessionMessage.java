@@ -3,6 +3,7 @@ package dev.starling.distributed.ps.wire;
 import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.encoding.RecordCodec;
 import dev.starling.distributed.group.Channels;
+import dev.starling.nn.train.SettingsMismatchException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.Map;
@@ -27,6 +28,19 @@ public sealed interface SessionMessage {
 
     /** The server refuses the worker. */
     record Refused(String reason) implements SessionMessage { }
+
+    /** The settings of two workers differ; the fields are those of the exception that workers and servers throw. */
+    record Differs(String setting, int worker, String reason) implements SessionMessage {
+        /** Returns the message of an exception. */
+        public static Differs of(SettingsMismatchException e) {
+            return new Differs(e.setting(), e.rank(), e.getMessage());
+        }
+
+        /** Returns the exception. */
+        public SettingsMismatchException exception() {
+            return new SettingsMismatchException(setting, worker, reason);
+        }
+    }
 
     /** The notes of a worker's position in the run, after a step. */
     record Notes(long step, Map<String, String> notes) implements SessionMessage { }

@@ -3,8 +3,10 @@ package dev.starling.distributed.ps.worker;
 import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.SymmetricBuffer;
+import dev.starling.distributed.WeightsDivergedException;
 import dev.starling.distributed.Work;
 import dev.starling.distributed.encoding.RecordCodec;
+import dev.starling.distributed.state.Fingerprint;
 import dev.starling.distributed.state.OwnRows;
 import dev.starling.distributed.state.Throughput;
 import dev.starling.nn.Layer;
@@ -21,7 +23,6 @@ import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
-import java.util.function.Predicate;
 import java.util.function.Supplier;
 
 /**
@@ -56,16 +57,15 @@ public final class Agreement implements AutoCloseable {
      *
      * @param notes of its position in the run
      */
-    private record Start(int number, boolean proportional, boolean ownData, int rows, Map<String, String> notes) {
+    private record Start(int number, int rows, Map<String, String> notes) {
         static final RecordCodec<Start> CODEC = RecordCodec.of(Start.class);
     }
 
     /**
-     * Waits for all workers, and checks that they divide batches in the same way; otherwise rows would be used twice or
-     * not at all.
+     * Waits for all workers. The servers have compared their settings.
      *
      * @param ownData whether each worker has rows of its own; batches are then divided in proportion to their number
-     * @throws DistributedException if the settings of the workers differ
+     * @throws DistributedException if two workers have the same number
      */
     public Agreement(Client client, int worker, boolean proportional, boolean ownData, TrainingState state) {
         this.client = client;
@@ -73,7 +73,7 @@ public final class Agreement implements AutoCloseable {
         collectives = client.peers().collectives();
         workers = client.peers().world();
         ranks = new int[workers];
-        Start own = new Start(worker, proportional, ownData, ownData ? state.rows() : 0, state.notes());
+        Start own = new Start(worker, ownData ? state.rows() : 0, state.notes());
         List<Start> starts = explained("for all workers to start", () -> Start.CODEC.exchange(collectives, own));
         Start[] byNumber = new Start[workers];
         for (int rank = 0; rank < workers; rank++) {
@@ -85,23 +85,12 @@ public final class Agreement implements AutoCloseable {
             byNumber[number] = starts.get(rank);
             ranks[number] = rank;
         }
-        requireSameSetting(starts, Start::proportional, "proportional()");
-        requireSameSetting(starts, Start::ownData, "ownData()");
         throughput = proportional && workers > 1 ? new Throughput(workers) : null;
         share = ownData ? OwnRows.share(worker, Arrays.stream(byNumber).map(Start::rows).toList())
                 : Share.part(worker, workers);
         beginning = byNumber[0].notes;
         values = explained("for all workers to start", () -> collectives.symmetric((long) Double.BYTES * MAX_SUMMED
                 * workers));
-    }
-
-    private void requireSameSetting(List<Start> starts, Predicate<Start> isUsed, String setting) {
-        long count = starts.stream().filter(isUsed).count();
-        if (count > 0 && count < workers) {
-            boolean own = isUsed.test(starts.get(ranks[worker]));
-            throw new DistributedException(count + " of " + workers + " workers use " + setting + ", worker " + worker
-                    + (own ? " does" : " does not") + "; give all workers the same settings");
-        }
     }
 
     private <T> T explained(String what, Supplier<T> call) {
@@ -136,6 +125,20 @@ public final class Agreement implements AutoCloseable {
     public void pause() {
         if (throughput != null) {
             throughput.pause(client.nanoTime());
+        }
+    }
+
+    // ---- weights ----
+
+    /** After every {@code interval} steps, requires that all workers have the same weights. */
+    public void compareWeights(TrainingState state, int interval) {
+        if (workers == 1 || interval == 0 || state.step() % interval != 0) {
+            return;
+        }
+        WeightsDivergedException difference = explained("for the checksums of all workers' weights",
+                () -> Fingerprint.compare(collectives, state, client.timeout()));
+        if (difference != null) {
+            throw difference;
         }
     }
 

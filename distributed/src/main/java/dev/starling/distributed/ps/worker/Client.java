@@ -9,9 +9,13 @@ import dev.starling.distributed.View;
 import dev.starling.distributed.Work;
 import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.wire.Message;
+import dev.starling.distributed.ps.wire.Opening;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
 import dev.starling.distributed.ps.wire.SessionMessage;
+import dev.starling.nn.train.RunEndedException;
+import dev.starling.nn.train.RunSettings;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.transport.Endpoint;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
@@ -46,20 +50,21 @@ public final class Client {
     /** The view in which the servers were looked up, if all were connected then. */
     private View connected;
     private volatile int awaited;
-    private volatile DistributedException failure;
+    private volatile RunEndedException failure;
     private volatile Map<String, String> furthest;
     private volatile RowJob job;
     /** When a server last reported progress of a task with rows, during which it may not reply. */
     private volatile long workingNs = Long.MIN_VALUE;
 
     /** Creates a link for each server of a plan; the client sends nothing before {@link #open}. */
-    public Client(Membership group, int worker, Plan plan, boolean synchronous, SecureRandom random) {
+    public Client(Membership group, int worker, Plan plan, RunSettings settings, boolean synchronous,
+            SecureRandom random) {
         this.group = group;
         this.worker = worker;
         this.workers = plan.workers();
         this.synchronous = synchronous;
         this.random = random;
-        byte[] encoded = plan.encode();
+        byte[] encoded = Opening.CODEC.encode(new Opening(plan.encode(), settings));
         servers = new ServerLink[plan.servers()];
         for (int s = 0; s < servers.length; s++) {
             servers[s] = new ServerLink(s, worker, encoded, group.transport()::nanoTime);
@@ -187,6 +192,11 @@ public final class Client {
         return nanoTime() - sinceNs > group.config().timeout().toNanos();
     }
 
+    /** Returns how long the group waits. */
+    Duration timeout() {
+        return group.config().timeout();
+    }
+
     /** Returns the workers of a synchronous run. */
     Group peers() {
         return membership.workers();
@@ -194,10 +204,10 @@ public final class Client {
 
     /** Works until a collective of the workers is done; {@code what} completes "waited ..." in the error message. */
     void await(Work work, String what) {
-        group.awaitLocked(() -> {
+        group.patience().await(time -> group.awaitLocked(() -> {
             pump();
             return work.isDone() || isOver();
-        }, group.config().timeout());
+        }, time), group.config().timeout(), () -> "the other workers, " + what);
         throwIfOver();
         try {
             work.await(Duration.ZERO);
@@ -214,6 +224,10 @@ public final class Client {
     }
 
     private void throwIfOver() {
+        // Members leave because of a difference of settings, which therefore precedes their loss.
+        if (failure instanceof SettingsMismatchException) {
+            throw failure;
+        }
         RunMembership present = membership;
         if (present != null && present.failure() != null) {
             throw present.failure();
@@ -269,6 +283,7 @@ public final class Client {
     /** Works until servers have answered all requests; {@code what} completes "waited ..." in the error message. */
     public void await(String what) {
         long begin = nanoTime();
+        long warnNs = group.patience().first().toNanos();
         while (!isComplete()) {
             group.awaitLocked(() -> {
                 // Sends what a link has refused because of back-pressure.
@@ -277,8 +292,14 @@ public final class Client {
             }, CHECK_INTERVAL);
             throwIfOver();
             rejoinIfExcluded();
-            if (isTimedOut(Math.max(begin, workingNs)) && !isComplete()) {
+            long since = Math.max(begin, workingNs);
+            if (isTimedOut(since) && !isComplete()) {
                 throw timeout(what);
+            }
+            if (nanoTime() - since > warnNs) {
+                group.patience().warn(Duration.ofNanos(nanoTime() - since), group.config().timeout(),
+                        "servers, " + what + ":" + describeServers());
+                warnNs *= 2;
             }
         }
     }
@@ -299,8 +320,6 @@ public final class Client {
     }
 
     private DistributedException timeout(String what) {
-        StringBuilder message = new StringBuilder("worker " + worker + " waited " + group.config().timeout() + " "
-                + what + ":");
         for (ServerLink server : servers) {
             Endpoint endpoint = server.endpoint;
             if (server.isMissed()) {
@@ -308,9 +327,17 @@ public final class Client {
                 return new PeerLostException(workers + server.number, silent, "it is " + server
                         + ", and did not return within " + group.config().timeout());
             }
-            message.append(' ').append(server);
         }
-        return new DistributedException(message.toString());
+        return new DistributedException("worker " + worker + " waited " + group.config().timeout() + " " + what + ":"
+                + describeServers());
+    }
+
+    private String describeServers() {
+        StringBuilder text = new StringBuilder();
+        for (ServerLink server : servers) {
+            text.append(' ').append(server);
+        }
+        return text.toString();
     }
 
     // ---- under the group's lock ----
@@ -351,6 +378,7 @@ public final class Client {
             }
             case SessionMessage.Refused m -> failure = new DistributedException("server " + server.number
                     + " refused worker " + worker + ": " + m.reason());
+            case SessionMessage.Differs m -> failure = m.exception();
             case SessionMessage.TaskState m -> {
                 RowJob present = job;
                 if (present != null) {

@@ -7,7 +7,9 @@ import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Adagrad;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.AdamW;
+import dev.starling.nn.optim.Lion;
 import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Rmsprop;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -43,7 +45,10 @@ public class TrainedWeightsTest {
                 m -> Sgd.over(m).rate(0.1).momentum(0.9).weightDecay(0.01).build(),
                 m -> Sgd.over(m).rate(0.1).momentum(0.9).nesterov().build(),
                 m -> Adam.over(m).rate(0.1).weightDecay(0.01).build(), m -> AdamW.over(m).rate(0.1).build(),
-                m -> Adagrad.over(m).rate(0.1).initialSum(0.5).weightDecay(0.01).build())
+                m -> Adagrad.over(m).rate(0.1).initialSum(0.5).weightDecay(0.01).build(),
+                m -> Rmsprop.over(m).rate(0.1).weightDecay(0.01).build(),
+                m -> Rmsprop.over(m).rate(0.1).momentum(0.9).centred().build(),
+                m -> Lion.over(m).rate(0.1).weightDecay(0.01).build())
                 .flatMap(optimizer -> Stream.of(1, 133, 5000).map(n -> Arguments.of(optimizer, n)));
     }
 

@@ -30,7 +30,8 @@ class RuleFormatTest {
 
     @Test
     void readsWhatItWrites() throws IOException {
-        for (Rule rule : List.of(SGD, ADAM, new Rule.Adagrad(1e-9, 0.4, 0.1))) {
+        for (Rule rule : List.of(SGD, ADAM, new Rule.Adagrad(1e-9, 0.4, 0.1),
+                new Rule.Rmsprop(0.9, 1e-3, 0.1, 0.8, true), new Rule.Lion(0.9, 0.99, 0.1))) {
             DataInput in = written(out -> RuleFormat.write(rule, out));
             assertThat(RuleFormat.read(in, 3)).isEqualTo(rule);
             assertThatThrownBy(in::readByte).isInstanceOf(IOException.class);

@@ -1,0 +1,349 @@
+package dev.starling.distributed.group;
+
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Member;
+import dev.starling.distributed.Quorum;
+import dev.starling.distributed.QuorumLostException;
+import dev.starling.distributed.View;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.Transport;
+import java.lang.System.Logger.Level;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.ServiceLoader;
+import java.util.function.BooleanSupplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Finds another coordinator when that of the group is lost, or has lost the quorum: the reachable member of the lowest
+ * rank opens one and announces it to the others, which follow it. Meanwhile the member also tries the address of the
+ * former coordinator, and those of the other members, which know the present one. The present epoch continues.
+ *
+ * <p>A member without a reachable majority opens none, and no coordinator begins an epoch without a quorum, so two
+ * coordinators at a time do no harm. Used under the group's lock, except for the methods that any thread may call.
+ */
+final class Succession implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+    private static final long NEVER = Long.MAX_VALUE;
+    private static final int TICKS_PER_TIMEOUT = 16;
+
+    private final Transport transport;
+    private final CoordinatorLink coordinator;
+    private final Links links;
+    private final GroupConfig config;
+    private final Herald herald;
+    private final BooleanSupplier isRunning;
+    private final long livenessNs;
+    private View started = new View(0, List.of());
+    private volatile View seen = started;
+    private long ownId;
+    /** This member's coordinator; {@code null} if it has none. */
+    private SuccessorProvider.@Nullable Successor candidate;
+    /** The best announcement of another member, its rank, and when it arrived last. */
+    private Control.@Nullable Successor announced;
+    private int announcer;
+    private long announcedNs;
+    /** A connection to a process that may know the coordinator, or be it; {@code null} for none. */
+    private @Nullable Endpoint probe;
+    private long probedNs;
+    private int probes;
+    /** The address of the last coordinator that has confirmed this member. */
+    private String former = "";
+    /** When this member lost its coordinator; {@link #NEVER} if it has one. */
+    private volatile long lostNs = NEVER;
+    private long tickNs;
+    /** When this member could not open a coordinator; {@link #NEVER} if that has not happened. */
+    private long failedNs = NEVER;
+
+    /** Creates the search; {@code isRunning} returns whether this member is in a running epoch. */
+    Succession(Transport transport, CoordinatorLink coordinator, Links links, GroupConfig config,
+            BooleanSupplier isRunning) {
+        this.transport = transport;
+        this.coordinator = coordinator;
+        this.links = links;
+        this.config = config;
+        this.isRunning = isRunning;
+        herald = new Herald(transport);
+        livenessNs = transport.config().livenessTimeout().toNanos();
+    }
+
+    /** The coordinator has proposed an epoch. */
+    void onNewView(View next, long id) {
+        seen = next;
+        ownId = id;
+        onConfirmed();
+    }
+
+    /** An epoch has started, or continues with another coordinator. */
+    void onStarted(View view) {
+        started = view;
+        onConfirmed();
+    }
+
+    private void onConfirmed() {
+        former = coordinator.endpoint().address();
+        herald.add(former);
+        lostNs = NEVER;
+        announced = null;
+        closeProbe();
+        if (candidate != null && !candidate.address().equals(former)) {
+            closeCandidate();
+        } else if (candidate != null) {
+            CoordinatorAddress.publish(config.coordinator(), former);
+        }
+    }
+
+    /**
+     * Returns whether another coordinator takes the place of a lost one: not in a group whose members are not all
+     * connected to each other. Any thread may call this.
+     */
+    boolean isEnabled() {
+        Control.Rules rules = coordinator.rules();
+        return rules.reforms() && !(rules.quorum() instanceof Quorum.None) && seen.world() <= config.maxMesh();
+    }
+
+    /** Returns whether this member looks for a coordinator. */
+    private boolean isActive() {
+        return isEnabled() && (!coordinator.isJoined() || coordinator.noQuorum() != null);
+    }
+
+    /**
+     * Returns whether the coordinator is lost or has no quorum, and no other one has taken its place within two liveness
+     * timeouts. Any thread may call this.
+     */
+    boolean isStranded() {
+        long since = lostNs;
+        return isEnabled() ? since != NEVER && transport.nanoTime() - since > 2 * livenessNs 
+                : coordinator.isLost() || coordinator.hasLostQuorum();
+    }
+
+    /**
+     * Returns why this process waits in vain for the coordinator, or {@code null} if it does not.
+     *
+     * @param rank of this process, or -1
+     * @param cause that ended the present epoch, or {@code null}
+     */
+    @Nullable DistributedException failure(int rank, @Nullable DistributedException cause) {
+        DistributedException why = coordinator.failure(rank, cause);
+        return why != null && isEnabled() && isStranded() && !links.areMostReached()
+                ? new QuorumLostException(rank, links.reachedCount(), seen.world()) : why;
+    }
+
+    /** Returns whether this member reaches a coordinator with a quorum, or the greater part of the members. */
+    boolean hasQuorum() {
+        return coordinator.rules().quorum() instanceof Quorum.None || coordinator.noQuorum() == null
+                && (coordinator.isJoined() || links.areMostReached());
+    }
+
+    /** Handles the announcement of another member. */
+    void onAnnouncement(@Nullable Member from, Control.Successor message) {
+        if (from == null || !isEnabled()) {
+            return;
+        }
+        Control.Successor known = announced;
+        boolean fresh = known != null && transport.nanoTime() - announcedNs < livenessNs;
+        if (known == null || !fresh || from.rank() == announcer || isBefore(message, from.rank(), known, announcer)) {
+            announced = message;
+            announcer = from.rank();
+            announcedNs = transport.nanoTime();
+            tickNs = 0;
+        }
+    }
+
+    /** Returns whether one announcement precedes another: that of the later epoch, and then of the lower rank. */
+    private static boolean isBefore(Control.Successor one, int rank, Control.Successor other, int otherRank) {
+        int order = Long.compare(other.seen(), one.seen());
+        return order != 0 ? order < 0 : rank < otherRank;
+    }
+
+    /** Handles the answer of a process that knows the coordinator. */
+    void onMoved(Endpoint from, String address) {
+        if (address.equals(coordinator.endpoint().address())) {
+            return;
+        }
+        if (from == coordinator.endpoint()) {
+            if (coordinator.release()) {
+                coordinator.follow(address, ownId == 0 ? null : rejoin(address));
+            }
+        } else if (from == probe) {
+            closeProbe();
+            if (isActive() && !coordinator.isPending() && coordinator.release()) {
+                coordinator.follow(address, rejoin(address));
+            }
+        }
+    }
+
+    /** Answers a process that looks for the coordinator: it has connected to this member without an id. */
+    void redirect(Endpoint from) {
+        if (seen.epoch() > 0 && coordinator.isJoined()) {
+            new Outbox(from).send(new Control.Moved(coordinator.endpoint().address()));
+        } else {
+            from.close();
+        }
+    }
+
+    int doWork(boolean isEnded) {
+        SuccessorProvider.Successor own = candidate;
+        int work = own == null ? 0 : own.doWork();
+        if (isEnded || !isActive()) {
+            return work + (own == null || isEnded ? 0 : herald.doWork(own.address()));
+        }
+        long now = transport.nanoTime();
+        if (lostNs == NEVER) {
+            lostNs = now;
+            tickNs = 0;
+        }
+        if (tickNs != 0 && now - tickNs < livenessNs / TICKS_PER_TIMEOUT) {
+            return work;
+        }
+        tickNs = now;
+        if (candidate == null && isCandidate(now)) {
+            open();
+        }
+        if (candidate != null) {
+            links.sendToAll(announcement(candidate));
+        }
+        follow(now);
+        probe(now);
+        return work + 1;
+    }
+
+    /** Returns whether this member should open a coordinator: it is the first that can, or the first ones did not. */
+    private boolean isCandidate(long now) {
+        Control.NoQuorum vote = coordinator.noQuorum();
+        if (!links.areMostReached() || vote != null && coordinator.isJoined()
+                && vote.present() >= links.reachedCount()) {
+            return false;
+        }
+        int before = 0;
+        for (Member member : seen.members()) {
+            if (member.id() == ownId) {
+                break;
+            }
+            before += links.isReached(member) ? 1 : 0;
+        }
+        return (failedNs == NEVER || now - failedNs > livenessNs) && now - lostNs >= before * livenessNs
+                && (announced == null || now - announcedNs > livenessNs);
+    }
+
+    private void open() {
+        try {
+            SuccessorProvider provider = ServiceLoader.load(SuccessorProvider.class,
+                    SuccessorProvider.class.getClassLoader()).findFirst().orElseThrow(() -> new DistributedException(
+                    "no " + SuccessorProvider.class.getName() + " is registered; keep META-INF/services when you merge "
+                            + "jars"));
+            Member self = seen.byId(ownId);
+            int rank = self == null ? 0 : self.rank();
+            candidate = provider.open(transport.another(), coordinator.rules(), started, seen, rank, id -> {
+                Member member = seen.byId(id);
+                return member != null && links.isReached(member);
+            });
+            LOG.log(Level.INFO, "rank {0} takes the place of the lost coordinator, at {1}", rank, candidate.address());
+        } catch (RuntimeException e) {
+            LOG.log(Level.WARNING, "this process cannot take the place of the lost coordinator: " + e.getMessage(), e);
+            failedNs = transport.nanoTime();
+        }
+    }
+
+    private Control.Successor announcement(SuccessorProvider.Successor of) {
+        return new Control.Successor(of.address(), started.epoch(), seen.epoch());
+    }
+
+    /** Follows the best coordinator that is known, unless this member waits for the answer of another one. */
+    private void follow(long now) {
+        coordinator.giveUpAfter(livenessNs);
+        SuccessorProvider.Successor own = candidate;
+        Control.Successor best = announced != null && now - announcedNs < livenessNs ? announced : null;
+        Member self = seen.byId(ownId);
+        if (own != null && (best == null || self != null && isBefore(announcement(own), self.rank(), best,
+                announcer))) {
+            best = announcement(own);
+        }
+        if (best == null || best.address().equals(coordinator.endpoint().address())
+                && coordinator.endpoint().state() != Endpoint.State.LOST) {
+            return;
+        }
+        if (!coordinator.isPending() && coordinator.release()) {
+            coordinator.follow(best.address(), rejoin(best));
+        }
+    }
+
+    private Control.Rejoin rejoin(String address) {
+        return rejoin(new Control.Successor(address, 0, 0));
+    }
+
+    private Control.Rejoin rejoin(Control.Successor to) {
+        List<View> newer = new ArrayList<>();
+        if (started.epoch() > to.started()) {
+            newer.add(started);
+        }
+        if (seen.epoch() > Math.max(to.seen(), started.epoch())) {
+            newer.add(seen);
+        }
+        return new Control.Rejoin(ownId, started.epoch(), seen.epoch(), isRunning.getAsBoolean() && links.isWhole(),
+                newer, coordinator.request());
+    }
+
+    /** Asks the former coordinator and the members of the last epoch, one after the other, for the coordinator. */
+    private void probe(long now) {
+        Endpoint current = probe;
+        if (current != null && current.isConnected() && current.address().equals(former) && !coordinator.isPending()
+                && !coordinator.isJoined()) {
+            probe = null;
+            coordinator.follow(current, rejoin(former));
+            return;
+        }
+        if (coordinator.isPending() || current != null && now - probedNs < livenessNs / 2) {
+            return;
+        }
+        closeProbe();
+        List<String> addresses = new ArrayList<>();
+        if (!coordinator.isJoined()) {
+            addresses.add(former);
+        }
+        for (Member member : seen.members()) {
+            if (!links.isReached(member)) {
+                addresses.add(member.address());
+            }
+        }
+        if (!addresses.isEmpty()) {
+            probedNs = now;
+            probe = transport.connect(addresses.get(probes++ % addresses.size()), new byte[0]);
+        }
+    }
+
+    /** Releases a connection to no member that has ended. */
+    void onLost(Endpoint endpoint) {
+        if (endpoint == probe) {
+            closeProbe();
+        } else if (endpoint.greeting().length == 0) {
+            endpoint.close();
+        }
+    }
+
+    private void closeProbe() {
+        if (probe != null) {
+            probe.close();
+            probe = null;
+        }
+    }
+
+    private void closeCandidate() {
+        herald.close();
+        if (candidate != null) {
+            candidate.close();
+            candidate = null;
+        }
+    }
+
+    /** Returns whether this member's coordinator, if it has one, is needed no more. */
+    boolean isDone() {
+        return candidate == null || candidate.isDone();
+    }
+
+    @Override
+    public void close() {
+        closeCandidate();
+    }
+}

@@ -1,0 +1,196 @@
+package dev.starling.distributed.chaos;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Path;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/** A process of a cluster, and what its output says; all times are {@link System#nanoTime}, one clock for a machine. */
+final class ChaosProcess {
+    private static final int KEPT_LINES = 40;
+    private static final long END_S = 20;
+
+    final String name;
+    private final Process process;
+    private final Thread reader;
+    private final Deque<String> last = new ArrayDeque<>();
+    private String address;
+    private boolean joined;
+    private long lastStepNs;
+    private long lastStep;
+    private long firstStep = -1;
+    private int world;
+    private long saved = -1;
+    private Failure failure;
+    private long sinceNs = Long.MAX_VALUE;
+    private int stepsSince;
+    private long pauseNs;
+    private long firstStepSinceNs;
+
+    /** The end of a process with an exception. */
+    record Failure(long timeNs, String type, int rank, String message) { }
+
+    private ChaosProcess(String name, Process process) {
+        this.name = name;
+        this.process = process;
+        reader = Thread.ofPlatform().daemon().name("reader-" + name).start(this::read);
+    }
+
+    static ChaosProcess start(String name, List<String> prefix, List<String> arguments) {
+        List<String> command = new ArrayList<>(prefix);
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        ManagementFactory.getRuntimeMXBean().getInputArguments().stream().filter(flag -> flag.startsWith("--"))
+                .forEach(command::add);
+        command.addAll(List.of("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+                "-cp", System.getProperty("java.class.path"), ChaosProgram.class.getName()));
+        command.addAll(arguments);
+        try {
+            return new ChaosProcess(name, new ProcessBuilder(command).redirectErrorStream(true).start());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private void read() {
+        try (BufferedReader lines = process.inputReader()) {
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                onLine(line);
+            }
+        } catch (IOException e) {
+            // The process was killed while it wrote.
+        }
+    }
+
+    private synchronized void onLine(String line) {
+        last.addLast(line);
+        if (last.size() > KEPT_LINES) {
+            last.removeFirst();
+        }
+        String[] words = line.split(" ", 5);
+        switch (words[0]) {
+            case "coordinator" -> address = words[1];
+            case "joined" -> joined = true;
+            case "saved" -> saved = Long.parseLong(words[1]);
+            case "failed" -> failure = new Failure(Long.parseLong(words[1]), words[2], Integer.parseInt(words[3]),
+                    words[4]);
+            case "step" -> onStep(Long.parseLong(words[1]), Long.parseLong(words[2]), Integer.parseInt(words[3]));
+            default -> { }
+        }
+    }
+
+    private void onStep(long timeNs, long step, int newWorld) {
+        if (timeNs > sinceNs) {
+            pauseNs = Math.max(pauseNs, timeNs - Math.max(lastStepNs, sinceNs));
+            if (stepsSince++ == 0) {
+                firstStepSinceNs = timeNs;
+            }
+        }
+        lastStepNs = timeNs;
+        lastStep = step;
+        firstStep = firstStep < 0 ? step : firstStep;
+        world = newWorld;
+    }
+
+    /** Begins to count steps and to measure pauses anew. */
+    synchronized void watch(long newSinceNs) {
+        sinceNs = newSinceNs;
+        stepsSince = 0;
+        pauseNs = 0;
+    }
+
+    /** Returns the number of steps since {@link #watch}. */
+    synchronized int stepsSince() {
+        return stepsSince;
+    }
+
+    /** Returns the longest time between two steps since {@link #watch}. */
+    synchronized long pauseNs() {
+        return pauseNs;
+    }
+
+    /** Returns the time of the first step since {@link #watch}. */
+    synchronized long firstStepSinceNs() {
+        return firstStepSinceNs;
+    }
+
+    synchronized String address() {
+        return address;
+    }
+
+    synchronized boolean hasJoined() {
+        return joined;
+    }
+
+    synchronized int world() {
+        return world;
+    }
+
+    /** Returns the first step that this process took. */
+    synchronized long firstStep() {
+        return firstStep;
+    }
+
+    synchronized long lastStep() {
+        return lastStep;
+    }
+
+    /** Returns the step of the last checkpoint, -1 if there is none. */
+    synchronized long saved() {
+        return saved;
+    }
+
+    synchronized Failure failure() {
+        return failure;
+    }
+
+    boolean isAlive() {
+        return process.isAlive();
+    }
+
+    /** Returns whether the process has ended and its output is complete. */
+    boolean hasEnded() {
+        return !process.isAlive() && !reader.isAlive();
+    }
+
+    /** Sends a signal, {@code KILL}, {@code STOP} or {@code CONT}; returns the time just before. */
+    long signal(String signal) {
+        long now = System.nanoTime();
+        if (signal.equals("KILL")) {
+            process.destroyForcibly();
+            return now;
+        }
+        try {
+            new ProcessBuilder("kill", "-s", signal, Long.toString(process.pid())).start().waitFor();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        return now;
+    }
+
+    /** Kills the process if it runs, and waits for its end. */
+    void end() {
+        process.destroyForcibly();
+        try {
+            if (!process.waitFor(END_S, TimeUnit.SECONDS)) {
+                throw new AssertionError(name + " survives SIGKILL");
+            }
+            reader.join(TimeUnit.SECONDS.toMillis(END_S));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** Returns the last lines of the output, without most steps. */
+    synchronized String report() {
+        return "---- " + name + (isAlive() ? " (runs)" : " (ended)") + ", step " + lastStep + " of " + world + "\n"
+                + String.join("\n", last.stream().filter(line -> !line.startsWith("step ")).toList());
+    }
+}

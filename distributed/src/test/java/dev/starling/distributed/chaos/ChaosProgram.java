@@ -1,0 +1,178 @@
+package dev.starling.distributed.chaos;
+
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.Role;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.ps.ParameterServer;
+import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ring.RingAllReduce;
+import dev.starling.nn.Layer;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.TensorDataset;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.loss.Loss;
+import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.DistributionStrategy;
+import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.Trainer;
+import dev.starling.nn.train.TrainingListener;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.Threads;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * A member of a cluster in which faults happen, or its coordinator. Prints each step with its time, each checkpoint
+ * that was saved, and a failure with its time, one line each.
+ */
+final class ChaosProgram implements TrainingListener {
+    private static final Duration TIMEOUT = Duration.ofSeconds(40);
+    private static final Duration RUN = Duration.ofHours(1);
+    private static final long PACE_NS = 2_000_000;
+    private static final int BATCHES = 16;
+    private static final int BATCH = 24;
+    private static final int INPUTS = 8;
+    private static final int HIDDEN = 16;
+    private static final long STEPS_PER_CHECKPOINT = 25;
+
+    private final Map<String, String> arguments = new HashMap<>();
+    private Group group;
+
+    private ChaosProgram(String[] pairs) {
+        for (String each : pairs) {
+            arguments.put(each.substring(0, each.indexOf('=')), each.substring(each.indexOf('=') + 1));
+        }
+    }
+
+    /**
+     * Arguments, {@code name=value}: strategy (ring, elastic, gossip, ps or ps-sync), provider, secret, host, silence
+     * (ms), directory (of the transport), data (for checkpoints and journals), workers, servers, and either rank and
+     * coordinator (an address), or coordinate=true.
+     */
+    public static void main(String[] arguments) {
+        Threads.set(1);
+        ChaosProgram program = new ChaosProgram(arguments);
+        Thread.ofPlatform().daemon().name("parent").start(ChaosProgram::endWithTheParent);
+        try {
+            program.run();
+        } catch (RuntimeException e) {
+            print("failed " + System.nanoTime() + ' ' + e.getClass().getSimpleName() + ' '
+                    + (e instanceof PeerLostException lost ? lost.rank() : -1) + ' ' + e.getMessage());
+            System.exit(1);
+        }
+        System.exit(0);
+    }
+
+    /** Halts when the process ends that started this one. */
+    private static void endWithTheParent() {
+        try {
+            while (System.in.read() >= 0) {
+                continue;
+            }
+        } catch (IOException e) {
+            print("cannot read the input: " + e);
+        }
+        Runtime.getRuntime().halt(2);
+    }
+
+    private static void print(String line) {
+        System.out.println(line);
+    }
+
+    private int number(String name) {
+        return Integer.parseInt(arguments.get(name));
+    }
+
+    private void run() {
+        String host = arguments.get("host");
+        boolean onHosts = !host.startsWith("127.");
+        TransportConfig transport = TransportConfig.of(arguments.get("provider"),
+                Secret.ofHex(arguments.get("secret"))).at(host, 0).sharedMemory(!onHosts)
+                .livenessTimeout(Duration.ofMillis(number("silence"))).directory(Path.of(arguments.get("directory")));
+        int world = number("workers") + number("servers");
+        String strategy = arguments.get("strategy");
+        if (arguments.containsKey("coordinate")) {
+            Coordinator.OnLoss onLoss = strategy.equals("ring") || strategy.equals("ps-sync") ? Coordinator.OnLoss.END
+                    : Coordinator.OnLoss.REFORM;
+            try (CoordinatorThread thread = CoordinatorThread.start(Coordinator.open(transport, world, onLoss, 1,
+                    TIMEOUT))) {
+                print("coordinator " + thread.address());
+                thread.awaitDone(RUN);
+            }
+            return;
+        }
+        int rank = number("rank");
+        Path data = Path.of(arguments.get("data"));
+        GroupConfig config = GroupConfig.of(transport, arguments.get("coordinator")).place(rank, number("workers"))
+                .host(host).joinTimeout(TIMEOUT).timeout(TIMEOUT);
+        try (Group joined = Group.join(config)) {
+            group = joined;
+            print("joined " + joined.rank());
+            if (config.role() instanceof Role.Server) {
+                ParameterServer.serve(joined, ServerConfig.in(data.resolve("server-" + rank)));
+            } else {
+                train(strategy, rank, data.resolve("checkpoints"));
+            }
+        }
+    }
+
+    private DistributionStrategy strategy(String name, int rank) {
+        return switch (name) {
+            case "ring" -> RingAllReduce.over(group).build();
+            case "elastic" -> RingAllReduce.over(group).elastic().build();
+            case "gossip" -> Gossip.of(group);
+            case "ps" -> servers(rank, new Consistency.Asynchronous());
+            case "ps-sync" -> servers(rank, new Consistency.Synchronous());
+            default -> throw new IllegalArgumentException(name);
+        };
+    }
+
+    private DistributionStrategy servers(int rank, Consistency consistency) {
+        return ParameterServer.worker(group, rank).workers(number("workers")).servers(number("servers"))
+                .consistency(consistency).build();
+    }
+
+    private void train(String strategy, int rank, Path checkpoints) {
+        Generator same = Generator.seeded(1);
+        Tensor x = same.normal(BATCHES * BATCH, INPUTS);
+        Tensor y = x.sum(1).gt(0).to(DType.I64);
+        try (Layer model = Sequential.of(Linear.of(INPUTS, HIDDEN, same), new Relu(), Linear.of(HIDDEN, 2, same));
+                Optimizer sgd = Sgd.over(model).rate(0.01).momentum(0.9).build();
+                DataLoader data = DataLoader.of(TensorDataset.of(x, y)).batchSize(BATCH).workers(0).shuffle().build();
+                DistributionStrategy distribution = strategy(strategy, rank)) {
+            Trainer.Builder trainer = Trainer.of(model, Loss.crossEntropy(), sgd).data(data).strategy(distribution)
+                    .epochs(Integer.MAX_VALUE).listeners(this);
+            if (strategy.equals("ring")) {
+                trainer.checkpoints(checkpoints, STEPS_PER_CHECKPOINT).resume();
+            }
+            trainer.build().run();
+        }
+    }
+
+    @Override
+    public void stepEnded(Progress progress) {
+        print("step " + System.nanoTime() + ' ' + progress.step() + ' ' + group.world());
+        LockSupport.parkNanos(PACE_NS);
+    }
+
+    @Override
+    public void checkpointSaved(Progress progress, Path manifest) {
+        print("saved " + progress.step());
+    }
+}

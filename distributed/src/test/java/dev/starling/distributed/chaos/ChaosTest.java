@@ -1,0 +1,78 @@
+package dev.starling.distributed.chaos;
+
+import dev.starling.distributed.network.HostNetwork;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/**
+ * Real processes are killed, stopped and cut off: no process hangs, each error names the rank that was lost, the others
+ * continue where the strategy promises it, and nothing is left behind.
+ */
+class ChaosTest {
+    private static final long SEED = Long.getLong("chaos.seed", 4711);
+    private static final int FAULTS_PER_CLUSTER = 8;
+
+    @ParameterizedTest
+    @CsvSource({"ring, tcp, FIRST_KILLED", "elastic, aeron, WORKER_KILLED"})
+    @Timeout(120)
+    void keepsItsPromise(String strategy, String provider, Fault fault) {
+        Chaos chaos = new Chaos();
+        try (ChaosCluster cluster = new ChaosCluster(strategy, provider, null)) {
+            begin(cluster);
+            chaos.happen(fault, cluster, new SplittableRandom(SEED));
+        }
+    }
+
+    /** Lets {@code chaos.faults} happen, over all or {@code chaos.strategies}, and prints how long each took. */
+    @Test
+    @Tag("stress")
+    void keepsItsPromisesForLong() {
+        Chaos chaos = new Chaos();
+        int faults = Integer.getInteger("chaos.faults", 100);
+        List<String> failures = new ArrayList<>();
+        List<String> strategies = Optional.ofNullable(System.getProperty("chaos.strategies"))
+                .map(all -> List.of(all.split(","))).orElse(Fault.STRATEGIES);
+        for (int round = 0; chaos.faults() < faults; round++) {
+            SplittableRandom random = new SplittableRandom(SEED + round);
+            String strategy = strategies.get(round % strategies.size());
+            String provider = random.nextInt(2) == 0 ? "aeron" : "tcp";
+            boolean onHosts = round % 4 == 3 || Boolean.getBoolean("chaos.hosts");
+            System.out.println("chaos.seed=" + (SEED + round) + ' ' + strategy + ' ' + provider
+                    + (onHosts ? " on hosts" : ""));
+            try {
+                run(chaos, strategy, provider, onHosts, random);
+            } catch (AssertionError | RuntimeException e) {
+                failures.add("seed " + (SEED + round) + ": " + e.getMessage());
+                System.out.println(failures.getLast());
+            }
+        }
+        System.out.println(chaos.table());
+        if (!failures.isEmpty()) {
+            throw new AssertionError(failures.size() + " clusters failed:\n" + String.join("\n\n", failures));
+        }
+    }
+
+    private static void run(Chaos chaos, String strategy, String provider, boolean onHosts, SplittableRandom random) {
+        try (HostNetwork network = onHosts ? HostNetwork.of(ChaosCluster.WORKERS + 2) : null;
+                ChaosCluster cluster = new ChaosCluster(strategy, provider, network)) {
+            begin(cluster);
+            List<Fault> possible = Fault.of(strategy, onHosts);
+            for (int i = 0; i < FAULTS_PER_CLUSTER; i++) {
+                chaos.happen(possible.get(random.nextInt(possible.size())), cluster, random);
+            }
+        }
+    }
+
+    private static void begin(ChaosCluster cluster) {
+        long nowNs = System.nanoTime();
+        cluster.start();
+        cluster.awaitTogether(nowNs);
+    }
+}

@@ -1,0 +1,67 @@
+package dev.starling.distributed.chaos;
+
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+
+/** What happens to a process of a cluster, and what has to come of it: the table of expectations. */
+enum Fault {
+    /** A worker other than the first is killed. */
+    WORKER_KILLED,
+    /** The first worker is killed. */
+    FIRST_KILLED,
+    /** A server is killed. */
+    SERVER_KILLED,
+    /** The coordinator is killed. */
+    COORDINATOR_KILLED,
+    /** A worker is killed before the group is complete; another process replaces it. */
+    KILLED_BEFORE_START,
+    /** A worker or server stops for less than the liveness timeout. */
+    STOPPED_BRIEFLY,
+    /** A worker or server stops for longer than the liveness timeout. */
+    STOPPED,
+    /** A worker or server is disconnected for less than the liveness timeout. */
+    CUT_BRIEFLY,
+    /** A worker or server is disconnected for longer than the liveness timeout. */
+    CUT;
+
+    static final List<String> STRATEGIES = List.of("ring", "elastic", "gossip", "ps", "ps-sync");
+
+    private static final Set<String> FAIL_STOP = Set.of("ring", "ps-sync");
+
+    /** What has to come of a fault. */
+    enum Outcome {
+        /** All other workers end with an exception that names the victim. */
+        ERROR,
+        /** The others continue without the victim, which is replaced or returns. */
+        CONTINUES,
+        /** Workers continue at the latest when the victim is replaced or returns. */
+        WAITS,
+        /** All continue, the victim too, and none is lost. */
+        UNDISTURBED
+    }
+
+    /** Returns whether the members of a group of this strategy end together. */
+    static boolean isFailStop(String strategy) {
+        return FAIL_STOP.contains(strategy);
+    }
+
+    boolean needsNetwork() {
+        return this == CUT || this == CUT_BRIEFLY;
+    }
+
+    /** Returns the faults of clusters of a strategy, on one host or on several. */
+    static List<Fault> of(String strategy, boolean onHosts) {
+        return Arrays.stream(values()).filter(each -> each.needsNetwork() == onHosts)
+                .filter(each -> each != SERVER_KILLED || strategy.startsWith("ps")).toList();
+    }
+
+    Outcome outcome(String strategy, boolean serverIsVictim) {
+        return switch (this) {
+            case KILLED_BEFORE_START -> Outcome.WAITS;
+            case COORDINATOR_KILLED, STOPPED_BRIEFLY, CUT_BRIEFLY -> Outcome.UNDISTURBED;
+            case WORKER_KILLED, FIRST_KILLED, SERVER_KILLED, STOPPED, CUT -> isFailStop(strategy) ? Outcome.ERROR
+                    : serverIsVictim ? Outcome.WAITS : Outcome.CONTINUES;
+        };
+    }
+}

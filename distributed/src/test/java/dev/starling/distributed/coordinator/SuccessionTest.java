@@ -1,0 +1,121 @@
+package dev.starling.distributed.coordinator;
+
+import static dev.starling.distributed.coordinator.SimulatedGroup.COORDINATOR;
+import static dev.starling.distributed.coordinator.SimulatedGroup.SILENCE;
+import static dev.starling.distributed.coordinator.SimulatedGroup.cut;
+import static org.assertj.core.api.Assertions.assertThat;
+
+import dev.starling.distributed.QuorumLostException;
+import dev.starling.distributed.coordinator.SimulatedGroup.Life;
+import dev.starling.transport.simulated.Fault;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+
+/** A member takes the place of a lost coordinator. */
+class SuccessionTest {
+    private static final Duration AT = Duration.ofMillis(200);
+    private static final Duration LONG = Duration.ofSeconds(10);
+
+    private static Map<String, Life> run(int world, Fault... faults) {
+        return SimulatedGroup.run(CoordinatorConfig.of(world, Coordinator.OnLoss.REFORM), faults);
+    }
+
+    private static void assertLastEpoch(Map<String, Life> lives, int epochs, String... members) {
+        for (String name : members) {
+            Life life = lives.get(name);
+            assertThat(life.failure).as(name).isNull();
+            assertThat(life.epochs).as(name).hasSize(epochs);
+            assertThat(life.lastMembers()).as(name).containsExactly(members);
+        }
+    }
+
+    @Test
+    void noEpochEndsWithTheCoordinator() {
+        assertLastEpoch(run(3, new Fault.Crash(AT, 0, COORDINATOR)), 1, "rank0", "rank1", "rank2");
+    }
+
+    @Test
+    void theGroupSurvivesLossesAfterThatOfTheCoordinator() {
+        Map<String, Life> lives = run(4, new Fault.Crash(AT, 0, COORDINATOR), new Fault.Crash(AT.multipliedBy(4), 0,
+                "rank1"), new Fault.Crash(AT.multipliedBy(7), 0, "rank0"));
+        assertLastEpoch(Map.of("rank2", lives.get("rank2"), "rank3", lives.get("rank3")), 3, "rank2", "rank3");
+    }
+
+    /** As where the coordinator runs in the process of rank 0. */
+    @Test
+    void theGroupSurvivesTheLossOfCoordinatorAndRankZeroWithinTwoLivenessTimeouts() {
+        Map<String, Life> lives = run(3, new Fault.Crash(AT, 0, COORDINATOR), new Fault.Crash(AT, 0, "rank0"));
+        assertLastEpoch(lives, 2, "rank1", "rank2");
+        for (String name : List.of("rank1", "rank2")) {
+            assertThat(lives.get(name).begins.get(lives.get(name).lastEpoch()).minus(AT))
+                    .isBetween(Duration.ZERO, SILENCE.multipliedBy(2));
+        }
+    }
+
+    @Test
+    void theMajorityContinuesWithoutTheSideOfTheCoordinator() {
+        Map<String, Life> lives = run(3, cut(AT, LONG, 3, COORDINATOR, "rank0"));
+        assertLastEpoch(lives, 2, "rank1", "rank2");
+        assertThat(lives.get("rank1").begins.get(lives.get("rank1").lastEpoch()).minus(AT))
+                .isLessThanOrEqualTo(SILENCE.multipliedBy(2));
+        assertThat(lives.get("rank0").failure).isInstanceOf(QuorumLostException.class);
+    }
+
+    @Test
+    void nothingChangesForMembersIfOnlyTheCoordinatorIsCutOff() {
+        assertLastEpoch(run(3, cut(AT, LONG, 3, COORDINATOR)), 1, "rank0", "rank1", "rank2");
+        assertLastEpoch(run(3, cut(AT, SILENCE.multipliedBy(3), 3, COORDINATOR)), 1, "rank0", "rank1", "rank2");
+        assertLastEpoch(run(3, new Fault.Pause(AT, SILENCE.multipliedBy(3), COORDINATOR)), 1, "rank0", "rank1",
+                "rank2");
+    }
+
+    @Test
+    void aCoordinatorThatIsStartedAgainSendsProcessesToTheGroup() {
+        Duration late = AT.multipliedBy(5);
+        Map<String, Life> lives = SimulatedGroup.of(CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM),
+                new Fault.Crash(AT, 0, COORDINATOR)).coordinatorAt(AT.multipliedBy(3))
+                .processAt(late, "newcomer", COORDINATOR).run();
+        assertJoined(lives, late);
+    }
+
+    private static void assertJoined(Map<String, Life> lives, Duration at) {
+        Life newcomer = lives.get("newcomer");
+        assertThat(newcomer.failure).isNull();
+        assertThat(newcomer.lastMembers()).containsExactly("rank0", "rank1", "newcomer");
+        assertThat(newcomer.begins.get(newcomer.lastEpoch()).minus(at)).isLessThan(SILENCE);
+    }
+
+    @Test
+    void aMemberSendsProcessesToTheCoordinator() {
+        Duration late = AT.multipliedBy(5);
+        assertJoined(SimulatedGroup.of(CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM)).processAt(late, "newcomer",
+                "rank1").run(), late);
+        assertJoined(SimulatedGroup.of(CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM), new Fault.Crash(AT, 0,
+                COORDINATOR)).processAt(late, "newcomer", "rank1").run(), late);
+    }
+
+    @Test
+    void aProcessTriesAddressesInTurn() {
+        Duration late = AT.multipliedBy(5);
+        assertJoined(SimulatedGroup.of(CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM), new Fault.Crash(AT, 0,
+                COORDINATOR)).processAt(late, "newcomer", COORDINATOR + ",rank0").run(), late);
+    }
+
+    @Test
+    void noSideOfThreeContinues() {
+        Map<String, Life> lives = run(3, cut(AT, LONG, 3, COORDINATOR, "rank0"), cut(AT, LONG, 3, "rank1"),
+                cut(AT, LONG, 3, "rank2"));
+        lives.forEach((name, life) -> assertThat(life.failure).as(name).isInstanceOf(QuorumLostException.class));
+    }
+
+    @Test
+    void aMemberReturnsThatHasLostTheCoordinatorOnly() {
+        Map<String, Life> lives = run(3, new Fault.Break(AT, COORDINATOR, "rank1"));
+        lives.forEach((name, life) -> {
+            assertThat(life.failure).as(name).isNull();
+            assertThat(life.lastMembers()).as(name).containsExactlyInAnyOrder("rank0", "rank1", "rank2");
+        });
+    }
+}

@@ -1,0 +1,85 @@
+package dev.starling.jmh.cluster;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.SymmetricBuffer;
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.tensor.DType;
+import dev.starling.transport.Secret;
+import dev.starling.transport.Transport;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.simulated.Simulation;
+import java.time.Duration;
+import java.util.Arrays;
+import org.junit.jupiter.api.Test;
+
+class AllReduceModelTest {
+    private static final Duration TIMEOUT = Duration.ofSeconds(20);
+    private static final TransportConfig CONFIG = TransportConfig.of("simulated", Secret.random());
+    /** Of a simulated network: 20 µs and half of 2 µs of jitter, and 2 GB/s. */
+    private static final AllReduceModel SIMULATED = new AllReduceModel(AllReduceModel.link(21_000, 2));
+
+    /** Returns the virtual nanoseconds of all-reduces of some sizes among simulated ranks. */
+    private static double[] simulate(int ranks, int... sizes) {
+        long[] begins = new long[sizes.length];
+        long[] ends = new long[sizes.length];
+        try (Simulation simulation = Simulation.of(ranks).operationTime(Duration.ofNanos(1))) {
+            simulation.start("coordinator", () -> {
+                try (Coordinator coordinator = Coordinator.over(Transport.over(simulation.wire("coordinator"), CONFIG),
+                        ranks, Coordinator.OnLoss.END, 1, TIMEOUT)) {
+                    coordinator.run(TIMEOUT);
+                }
+            });
+            for (int rank = 0; rank < ranks; rank++) {
+                String name = "rank" + rank;
+                GroupConfig membership = GroupConfig.of(null, "coordinator").preferredRank(rank).host(name);
+                simulation.start(name, () -> {
+                    try (Group group = Group.join(Transport.over(simulation.wire(name), CONFIG), membership, false);
+                            SymmetricBuffer buffer = group.collectives().symmetric(Arrays.stream(sizes).max()
+                                    .orElseThrow())) {
+                        for (int i = 0; i < sizes.length; i++) {
+                            group.collectives().barrier().await(TIMEOUT);
+                            begins[i] = Math.max(begins[i], simulation.nanoTime());
+                            group.collectives().allReduce(buffer, 0, sizes[i] / 4, DType.F32, ReduceOp.SUM)
+                                    .await(TIMEOUT);
+                            ends[i] = Math.max(ends[i], simulation.nanoTime());
+                        }
+                        group.collectives().barrier().await(TIMEOUT);
+                    }
+                });
+            }
+            simulation.run(TIMEOUT);
+        }
+        double[] nanos = new double[sizes.length];
+        Arrays.setAll(nanos, i -> ends[i] - begins[i]);
+        return nanos;
+    }
+
+    @Test
+    void predictsTheTimesOfASimulatedNetwork() {
+        int[] sizes = {1 << 10, 64 << 10, 1 << 20, 8 << 20};
+        for (int ranks : new int[] {2, 4, 6, 16, 40}) {
+            double[] nanos = simulate(ranks, sizes);
+            for (int i = 0; i < sizes.length; i++) {
+                double predicted = SIMULATED.nanos(ranks, sizes[i]);
+                assertThat(predicted / nanos[i]).as("%s ranks, %s bytes: predicted %s ns instead of %s", ranks,
+                        sizes[i], predicted, nanos[i]).isCloseTo(1, within(0.05));
+            }
+        }
+    }
+
+    @Test
+    void interpolatesMeasurements() {
+        AllReduceModel.Hop hop = AllReduceModel.measured(new double[] {100, 200, 400}, new double[] {10, 20, 80});
+        assertThat(hop.nanos(1)).isEqualTo(10);
+        assertThat(hop.nanos(150)).isEqualTo(15);
+        assertThat(hop.nanos(300)).isEqualTo(50);
+        assertThat(hop.nanos(500)).isEqualTo(110);
+        assertThat(new AllReduceModel(hop).sharedBy(2).hop().nanos(300)).isEqualTo(100);
+        assertThat(new AllReduceModel(hop).sharedBy(0.5).hop().nanos(300)).isEqualTo(50);
+    }
+}

@@ -1,0 +1,32 @@
+package dev.starling.nn.loss;
+
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.List;
+import java.util.function.BinaryOperator;
+
+/**
+ * The mean of a function of each element of result and target.
+ *
+ * @param name name of the loss
+ * @param function the losses of the elements
+ */
+record Elementwise(String name, BinaryOperator<Tensor> function) implements Loss {
+    @Override
+    public Tensor of(Tensor result, Tensor target) {
+        requireSame(name, result, target);
+        return function.apply(result, target.to(result.dtype())).mean();
+    }
+
+    static void requireSame(String loss, Tensor result, Tensor target) {
+        if (!result.shape().equals(target.shape())) {
+            throw new TensorException(TensorException.Problem.SHAPE, loss, List.of(result.spec(), target.spec()),
+                    "result and target must have the same shape", "reshape or expand one; losses do not broadcast");
+        }
+    }
+
+    @Override
+    public String toString() {
+        return name;
+    }
+}

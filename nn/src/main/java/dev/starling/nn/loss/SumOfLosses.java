@@ -1,0 +1,51 @@
+package dev.starling.nn.loss;
+
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Tensor;
+import java.util.List;
+import java.util.function.UnaryOperator;
+
+/**
+ * A weighted sum of losses and of penalties on weights.
+ *
+ * @param losses the losses
+ * @param factors one for each loss
+ * @param penalties the penalties
+ */
+record SumOfLosses(List<Loss> losses, double[] factors, List<Penalty> penalties) implements Loss {
+    /**
+     * A penalty on weights.
+     *
+     * @param weights the weights
+     * @param strength its factor
+     * @param of function of each element
+     */
+    record Penalty(List<Parameter> weights, double strength, UnaryOperator<Tensor> of) { }
+
+    @Override
+    public Tensor of(Tensor result, Tensor target) {
+        Tensor sum = losses.getFirst().of(result, target);
+        sum = factors[0] == 1 ? sum : sum.mul(factors[0]);
+        for (int i = 1; i < factors.length; i++) {
+            Tensor next = losses.get(i).of(result, target);
+            sum = sum.add(factors[i] == 1 ? next : next.mul(factors[i]));
+        }
+        for (Penalty penalty : penalties) {
+            for (Parameter p : penalty.weights) {
+                Tensor all = penalty.of.apply(p.master()).sum().mul(penalty.strength);
+                sum = sum.add(all.to(sum.device()).to(sum.dtype()));
+            }
+        }
+        return sum;
+    }
+
+    @Override
+    public boolean expectsLogits() {
+        return losses.stream().anyMatch(Loss::expectsLogits);
+    }
+
+    @Override
+    public boolean widens() {
+        return losses.stream().allMatch(Loss::widens);
+    }
+}

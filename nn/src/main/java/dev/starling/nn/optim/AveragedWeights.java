@@ -1,0 +1,173 @@
+package dev.starling.nn.optim;
+
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Update;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Keeps an average of the weights that another optimiser steps through, which often generalises better than the last
+ * weights. The averages are saved in checkpoints. {@link #evaluate} computes with them:
+ *
+ * <pre>{@code
+ * AveragedWeights optimizer = AveragedWeights.exponential(Adam.over(model).build(), 0.999);
+ * ...
+ * Scores scores = optimizer.evaluate(() -> Scores.evaluate(model, loss, test));
+ * }</pre>
+ *
+ * <p>Frozen parameters are averaged too; running statistics are not. If steps are performed in other processes, there
+ * is no average.
+ */
+public final class AveragedWeights implements OptimizerAround {
+    private static final String SUFFIX = ".average";
+
+    private final Optimizer inner;
+    /** Weight of the weights after each step in the average; 0 for an equal weight of each. */
+    private final double share;
+    /** The number of the first step whose weights count, and the distance to the next. */
+    private final long from;
+    private final long every;
+    private final Parameter[] averages;
+
+    private AveragedWeights(Optimizer inner, double share, long from, long every) {
+        this.inner = inner;
+        this.share = share;
+        this.from = from;
+        this.every = every;
+        averages = new Parameter[inner.parameters().size()];
+        for (int i = 0; i < averages.length; i++) {
+            averages[i] = Parameter.filledLike(inner.parameters().get(i), 0);
+            averages[i].set(inner.parameters().get(i).master());
+        }
+    }
+
+    /**
+     * Returns an optimiser with an exponential moving average: {@code average = decay·average + (1 - decay)·weights}
+     * after each step, starting with the weights after the first. Closing it closes {@code inner}.
+     *
+     * @param decay in [0, 1), usually 0.999 or more
+     */
+    public static AveragedWeights exponential(Optimizer inner, double decay) {
+        if (!(decay >= 0 && decay < 1)) {
+            throw TensorException.argument("average", "0 <= decay < 1 must hold, got " + decay,
+                    "use for example 0.999");
+        }
+        return new AveragedWeights(inner, 1 - decay, 1, 1);
+    }
+
+    /**
+     * Returns an optimiser with stochastic weight averaging: the mean of the weights after step {@code from} and after
+     * each {@code every} steps from there on. Closing it closes {@code inner}. (Izmailov et al., 2018)
+     */
+    public static AveragedWeights stochastic(Optimizer inner, long from, long every) {
+        if (from < 1 || every < 1) {
+            throw TensorException.argument("average", "the first step and the distance must be >= 1, got " + from
+                    + " and " + every, "count steps from 1");
+        }
+        return new AveragedWeights(inner, 0, from, every);
+    }
+
+    @Override
+    public Optimizer inner() {
+        return inner;
+    }
+
+    @Override
+    public void step(@Nullable Tensor guard, Tensor[] gradients) {
+        inner.step(guard, gradients);
+        long number = inner.steps();
+        if (number >= from && (number - from) % every == 0) {
+            long count = (number - from) / every + 1;
+            double weight = count == 1 ? 1 : share == 0 ? 1.0 / count : share;
+            add(weight);
+        }
+    }
+
+    private void add(double weight) {
+        Update.Blend blend = new Update.Blend(1 - weight, weight);
+        try (Scope scope = Scope.open("average")) {
+            for (int i = 0; i < averages.length; i++) {
+                Tensor weights = inner.parameters().get(i).master();
+                convert(i);
+                Tensor.apply(weight == 1 ? new Update.Assign() : blend, averages[i].master(), weights);
+            }
+        }
+    }
+
+    /** Converts an average to the type and device of its parameter if those have changed. */
+    private void convert(int i) {
+        Tensor weights = inner.parameters().get(i).master();
+        averages[i].to(weights.device());
+        averages[i].to(weights.dtype());
+    }
+
+    /**
+     * Runs {@code body} with the averages in place of the weights, and then puts the weights back. {@code body} must
+     * not train.
+     */
+    public <T> T evaluate(Supplier<T> body) {
+        exchange();
+        try {
+            return body.get();
+        } finally {
+            exchange();
+        }
+    }
+
+    /** Replaces the weights by their averages, for example before the model is saved at the end of a training. */
+    public void apply() {
+        for (int i = 0; i < averages.length; i++) {
+            inner.parameters().get(i).set(averages[i].master());
+        }
+    }
+
+    private void exchange() {
+        try (Scope scope = Scope.open("average")) {
+            Recorder.with(Recorder.NONE, () -> {
+                for (int i = 0; i < averages.length; i++) {
+                    Parameter parameter = inner.parameters().get(i);
+                    convert(i);
+                    Tensor weights = parameter.master().copy();
+                    parameter.set(averages[i].master());
+                    averages[i].set(weights);
+                }
+                return averages;
+            });
+        }
+    }
+
+    /** Returns the average of a parameter. The caller must not close it. */
+    public Tensor average(int parameter) {
+        return averages[parameter].master();
+    }
+
+    @Override
+    public Map<String, Parameter> state() {
+        Map<String, Parameter> state = new LinkedHashMap<>(inner.state());
+        for (int i = 0; i < averages.length; i++) {
+            convert(i);
+            state.put(inner.path(i) + SUFFIX, averages[i]);
+        }
+        return state;
+    }
+
+    @Override
+    public String toString() {
+        return inner + (share == 0 ? ", mean of the weights of every " + every + " steps from step " + from
+                : ", moving average of the weights with decay " + (1 - share));
+    }
+
+    @Override
+    public void close() {
+        inner.close();
+        for (Parameter average : averages) {
+            average.close();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+package dev.starling.nn.train;
+
+import dev.starling.nn.loss.Loss;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Losses;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.List;
+import java.util.function.ToDoubleFunction;
+
+/**
+ * Metrics that need more than one sum over the examples. Each is computed from sums over all examples of the epoch and
+ * all ranks, not as the mean of values of batches.
+ */
+public final class Metrics {
+    /** Number of intervals of the probability in which the curves of {@link #rocAuc} and {@link #prAuc} count. */
+    private static final int BINS = 4096;
+
+    private Metrics() {
+    }
+
+    // ---- two classes ----
+
+    /**
+     * The share of examples with a positive logit whose target is 1. Logits and targets (0 or 1) have one shape.
+     *
+     * <p>Undefined (NaN) if no logit is positive.
+     */
+    public static MetricOfSums precision() {
+        return binary("precision", s -> s[0] / (s[0] + s[1]));
+    }
+
+    /** The share of examples with target 1 whose logit is positive; see {@link #precision()}. */
+    public static MetricOfSums recall() {
+        return binary("recall", s -> s[0] / (s[0] + s[2]));
+    }
+
+    /** The harmonic mean of precision and recall; see {@link #precision()}. */
+    public static MetricOfSums f1() {
+        return binary("F1", s -> 2 * s[0] / (2 * s[0] + s[1] + s[2]));
+    }
+
+    /** Returns a metric of the numbers of true positives, false positives and false negatives. */
+    private static MetricOfSums binary(String name, ToDoubleFunction<double[]> value) {
+        return new NamedSums(name, 3, (sums, logits, target) -> {
+            requireSame(name, logits, target);
+            Tensor predicted = logits.gt(0);
+            Tensor actual = target.gt(0.5);
+            double both = predicted.and(actual).sum().item();
+            sums[0] += both;
+            sums[1] += predicted.sum().item() - both;
+            sums[2] += actual.sum().item() - both;
+        }, value, true);
+    }
+
+    /**
+     * The area under the curve of true positive rate over false positive rate, for all thresholds: the probability that
+     * a random example with target 1 has a larger logit than one with target 0. Logits and targets (0 or 1) have one
+     * shape. The curve counts in 4,096 intervals of the probability {@code sigmoid(logit)}, in which order is unknown
+     * and counts half: the error is at most half the probability that two such examples fall into one interval.
+     */
+    public static MetricOfSums rocAuc() {
+        return new NamedSums("ROC AUC", 2 * BINS, (sums, logits, target) -> count("ROC AUC", sums, logits, target),
+                Metrics::areaUnderRoc, false);
+    }
+
+    /**
+     * The area under the curve of precision over recall as a sum of steps (average precision). It counts as
+     * {@link #rocAuc} does.
+     */
+    public static MetricOfSums prAuc() {
+        return new NamedSums("PR AUC", 2 * BINS, (sums, logits, target) -> count("PR AUC", sums, logits, target),
+                Metrics::averagePrecision, false);
+    }
+
+    private static void count(String name, double[] sums, Tensor logits, Tensor target) {
+        requireSame(name, logits, target);
+        float[] p = logits.to(DType.F32).sigmoid().toFloats();
+        float[] y = target.to(DType.F32).toFloats();
+        for (int i = 0; i < p.length; i++) {
+            int bin = (int) Math.min(BINS - 1, p[i] * BINS);
+            sums[2 * bin + (y[i] > 0.5 ? 1 : 0)]++;
+        }
+    }
+
+    private static double areaUnderRoc(double[] sums) {
+        double negatives = 0;
+        double positives = 0;
+        double ordered = 0;
+        for (int bin = 0; bin < BINS; bin++) {
+            ordered += sums[2 * bin + 1] * (negatives + sums[2 * bin] / 2);
+            negatives += sums[2 * bin];
+            positives += sums[2 * bin + 1];
+        }
+        return ordered / (negatives * positives);
+    }
+
+    private static double averagePrecision(double[] sums) {
+        double area = 0;
+        double found = 0;
+        double predicted = 0;
+        for (int bin = BINS - 1; bin >= 0; bin--) {
+            found += sums[2 * bin + 1];
+            predicted += sums[2 * bin] + sums[2 * bin + 1];
+            area += predicted == 0 ? 0 : sums[2 * bin + 1] * found / predicted;
+        }
+        return area / found;
+    }
+
+    // ---- many classes ----
+
+    /** The mean over classes of the precision of each; classes that neither occur nor are predicted do not count. */
+    public static MetricOfSums precision(int classes) {
+        return confusion("precision", classes, ConfusionMatrix::meanPrecision);
+    }
+
+    /** The mean over classes of the recall of each; classes that neither occur nor are predicted do not count. */
+    public static MetricOfSums recall(int classes) {
+        return confusion("recall", classes, ConfusionMatrix::meanRecall);
+    }
+
+    /** The mean over classes of the F1 of each; classes that neither occur nor are predicted do not count. */
+    public static MetricOfSums f1(int classes) {
+        return confusion("F1", classes, ConfusionMatrix::meanF1);
+    }
+
+    /**
+     * The mean over classes of the intersection of predicted and actual positions over their union, for segmentation.
+     * Logits and targets have the shapes of {@link Loss#classAxis}.
+     */
+    public static MetricOfSums meanIou(int classes) {
+        return confusion("mean IoU", classes, ConfusionMatrix::meanIou);
+    }
+
+    private static MetricOfSums confusion(String name, int classes, ToDoubleFunction<ConfusionMatrix> value) {
+        return new NamedSums(name, classes * classes,
+                (sums, logits, target) -> ConfusionMatrix.count(sums, classes, logits, target),
+                sums -> value.applyAsDouble(ConfusionMatrix.of(classes, sums)), true);
+    }
+
+    // ---- numbers ----
+
+    /** The root of the mean squared error of results and targets of one shape. */
+    public static MetricOfSums rootMeanSquaredError() {
+        return new NamedSums("RMSE", 2, (sums, result, target) -> {
+            requireSame("RMSE", result, target);
+            sums[0] += wide(result.sub(target)).square().sum().item();
+            sums[1] += result.count();
+        }, s -> Math.sqrt(s[0] / s[1]), false);
+    }
+
+    /**
+     * The coefficient of determination of results and targets of one shape: 1 - (squared error)/(squared deviation of
+     * the targets from their mean), over all elements.
+     */
+    public static MetricOfSums rSquared() {
+        return new NamedSums("R²", 4, (sums, result, target) -> {
+            requireSame("R²", result, target);
+            Tensor y = wide(target);
+            sums[0] += wide(result.sub(target)).square().sum().item();
+            sums[1] += y.sum().item();
+            sums[2] += y.square().sum().item();
+            sums[3] += target.count();
+        }, s -> 1 - s[0] / (s[2] - s[1] * s[1] / s[3]), false);
+    }
+
+    /**
+     * The exponential of the mean cross-entropy of the positions. Logits and targets have the shapes of
+     * {@link Loss#classAxis}.
+     */
+    public static MetricOfSums perplexity() {
+        return perplexity(Losses.NONE_IGNORED);
+    }
+
+    /** As {@link #perplexity()}, without the positions whose target is {@code ignored}. */
+    public static MetricOfSums perplexity(long ignored) {
+        return new NamedSums("perplexity", 2, (sums, logits, target) -> {
+            int axis = Loss.classAxis(logits, target);
+            Tensor rows = logits.movedim(axis, -1).reshape(-1, logits.size(axis));
+            sums[0] += Losses.crossEntropy(rows, target.reshape(-1), Losses.Reduce.SUM, 0, ignored).item();
+            sums[1] += target.ne(ignored).sum().item();
+        }, s -> Math.exp(s[0] / s[1]), false);
+    }
+
+    private static Tensor wide(Tensor x) {
+        return x.to(DType.F64);
+    }
+
+    private static void requireSame(String metric, Tensor result, Tensor target) {
+        if (!result.shape().equals(target.shape())) {
+            throw new TensorException(TensorException.Problem.SHAPE, metric, List.of(result.spec(), target.spec()),
+                    "result and target must have the same shape", "reshape one of them, for example with squeeze(-1)");
+        }
+    }
+}
