@@ -3,6 +3,7 @@ package dev.starling.distributed.conformance;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.View;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -13,6 +14,8 @@ final class Outcome {
     /** Name of the process, followed by {@link Schedule#RESTARTED} if it was restarted. */
     final String name;
     final Map<Long, float[]> weightsByStep = new TreeMap<>();
+    /** As {@link #weightsByStep}, by epoch of the group and step. */
+    final Map<List<Long>, float[]> weightsByEpochAndStep = new HashMap<>();
     /** By epoch of the group, its members, and when this process ended steps in it. */
     final Map<Long, List<String>> membersByEpoch = new TreeMap<>();
     final Map<Long, List<Long>> stepTimesByEpoch = new TreeMap<>();
@@ -52,7 +55,8 @@ final class Outcome {
         return !ended && endedNs <= nowNs;
     }
 
-    void stepEnded(View members, long nowNs) {
+    void stepEnded(View members, long step, float[] weights, long nowNs) {
+        weightsByEpochAndStep.put(List.of(members.epoch(), step), weights);
         membersByEpoch.put(members.epoch(), members.members().stream().map(Member::host).toList());
         stepTimesByEpoch.computeIfAbsent(members.epoch(), _ -> new ArrayList<>()).add(nowNs);
     }

@@ -260,9 +260,10 @@ final class Schedule {
                         @Override
                         public void stepEnded(Progress progress) {
                             outcome.firstStepNs = Math.min(outcome.firstStepNs, simulation.nanoTime());
-                            outcome.weightsByStep.put(progress.step(), weights(model));
+                            float[] weights = weights(model);
+                            outcome.weightsByStep.put(progress.step(), weights);
                             if (group != null) {
-                                outcome.stepEnded(group.view(), simulation.nanoTime());
+                                outcome.stepEnded(group.view(), progress.step(), weights, simulation.nanoTime());
                             }
                             simulation.sleep(servers == 0 ? STEP : STEP.multipliedBy(1 + worker).dividedBy(2));
                         }

@@ -71,8 +71,8 @@ class FaultSchedulesTest {
 
     /**
      * Checks that no two groups trained at a time: an epoch has the same members for all, and after the first step of
-     * an epoch no process takes more than the step of an earlier epoch that it had all data for. All survivors have the
-     * same weights.
+     * an epoch no process takes more than the step of an earlier epoch that it had all data for. All
+     * processes have the same weights after a step of an epoch.
      */
     private static void assertOneGroup(Map<String, Outcome> outcomes) {
         Map<Long, List<String>> members = new HashMap<>();
@@ -90,14 +90,17 @@ class FaultSchedulesTest {
                                 .isLessThanOrEqualTo(1);
                     }
                 })));
-        Map<String, Outcome> survivors = new HashMap<>(outcomes);
-        survivors.values().removeIf(o -> !o.ended);
-        Invariants.requireSameWeights(survivors);
+        // A process that returns drops the step that it took when the others had begun another epoch, where the sum of
+        // the gradients is rounded differently.
+        Map<List<Long>, float[]> first = new HashMap<>();
+        outcomes.forEach((name, outcome) -> outcome.weightsByEpochAndStep.forEach((step, weights) ->
+                assertThat(weights).as(() -> name + " in epoch and after step " + step)
+                        .isEqualTo(first.computeIfAbsent(step, _ -> weights))));
     }
 
     @Test
     void reducesByMajority() {
-        runByMajority(Sweep.fifth(153, 225), group -> RingAllReduce.over(group).elastic().build(),
+        runByMajority(Sweep.fifth(114, 153, 225), group -> RingAllReduce.over(group).elastic().build(),
                 FaultSchedulesTest::assertOneGroup);
     }
 
