@@ -2,7 +2,6 @@ package dev.starling.distributed.conformance;
 
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
-import dev.starling.distributed.Member;
 import dev.starling.distributed.Quorum;
 import dev.starling.distributed.View;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
