@@ -1,6 +1,6 @@
 // The project must have learned, on a JVM without flags: nothing but the JVM's own warnings, and the advice of the CPU.
 def log = new File(basedir, 'build.log').text
-def accuracies = (log =~ /accuracy ([\d.]+) %/).collect { it[1] as double }
+def accuracies = (log =~ /held-out.*accuracy ([\d.]+) %/).collect { it[1] as double }
 assert accuracies.size() == 15 && accuracies.last() > 98
 assert log.count('--add-modules=jdk.incubator.vector adds it') == 1
 // What the README shows is this very program.

@@ -10,6 +10,7 @@ module dev.starling.distributed {
     exports dev.starling.distributed;
     exports dev.starling.distributed.bucket;
     exports dev.starling.distributed.codec;
+    exports dev.starling.distributed.conformance;
     exports dev.starling.distributed.coordinator;
     exports dev.starling.distributed.epoch;
     exports dev.starling.distributed.ring;

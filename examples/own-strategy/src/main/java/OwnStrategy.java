@@ -1,3 +1,4 @@
+import dev.starling.distributed.conformance.*;
 import dev.starling.nn.*;
 import dev.starling.nn.data.*;
 import dev.starling.nn.layer.*;
@@ -5,6 +6,9 @@ import dev.starling.nn.loss.*;
 import dev.starling.nn.optim.*;
 import dev.starling.nn.train.*;
 import dev.starling.tensor.*;
+import java.lang.ref.Reference;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 
 /** Data-parallel training by two threads: each computes the gradient of one half of every batch, and adds the other. */
 static final class Pair implements DistributionStrategy, Collective {
@@ -107,4 +111,10 @@ void main() throws Exception {
         IO.println("both workers' weights differ by " + difference(first.get(), second.get()));
         IO.println("those of a single process differ by " + difference(first.get(), train(new SingleProcess(), false)));
     }
+    // Simulated processes report their losses; what is wrong would be in the exception.
+    Logger log = Logger.getLogger("dev.starling");
+    log.setLevel(Level.OFF);
+    IO.println("20 times under simulated faults: "
+            + StrategyConformance.of(ElasticStrategy::new).elastic().run(LongStream.range(0, 20)));
+    Reference.reachabilityFence(log);
 }

@@ -69,10 +69,10 @@ public final class Buckets implements AutoCloseable {
     /** Whether buckets are in the order in which gradients arrive. */
     private boolean ordered;
     private BucketPlan plan;
-    private Tensor[] slots;
-    private MemorySegment vector;
+    private Tensor[] slots = {};
+    private MemorySegment vector = MemorySegment.NULL;
     /** For each bucket the number of missing entries. */
-    private int[] missing;
+    private int[] missing = {};
     private int started;
     /** A failure during the backward pass, which is thrown after it. */
     private @Nullable DistributedException pendingFailure;
@@ -102,7 +102,12 @@ public final class Buckets implements AutoCloseable {
         plan = BucketPlan.of(entries, complete(new int[0], parameters.size()), limit);
         // The total size does not depend on the order of entries.
         reducer = memory.apply(plan.bytes());
-        prepare();
+        try {
+            prepare();
+        } catch (RuntimeException e) {
+            reducer.close();
+            throw e;
+        }
     }
 
     /**

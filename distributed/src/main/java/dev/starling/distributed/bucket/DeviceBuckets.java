@@ -10,6 +10,8 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /** Buckets in the memory of a device; subclasses sum them. */
 abstract class DeviceBuckets implements Reducer {
@@ -18,7 +20,9 @@ abstract class DeviceBuckets implements Reducer {
     private final Device device;
     private final List<Tensor> memory = new ArrayList<>();
     /** {@code null} before the first plan. */
-    private Tensor zero;
+    private @Nullable Tensor zero;
+    /** Set by {@link #prepare}. */
+    @SuppressWarnings("NullAway.Init")
     private BucketPlan plan;
 
     DeviceBuckets(Device device) {
@@ -48,7 +52,7 @@ abstract class DeviceBuckets implements Reducer {
 
     private void set(Tensor toZero) {
         try (Scope scope = Scope.open()) {
-            Tensor.apply(ASSIGN, toZero, zero.to(toZero.dtype()).expand(toZero.shape()));
+            Tensor.apply(ASSIGN, toZero, Objects.requireNonNull(zero).to(toZero.dtype()).expand(toZero.shape()));
         }
     }
 

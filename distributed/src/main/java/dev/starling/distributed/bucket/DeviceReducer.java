@@ -22,6 +22,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Buckets in the memory of devices, which sum them among themselves during the backward pass; only the vector, by which
@@ -110,14 +111,15 @@ final class DeviceReducer extends DeviceBuckets {
      *
      * @return the reducer, or {@code null} if that is not possible
      */
-    static DeviceReducer join(Membership group, Collectives collectives, Device device, boolean allowed,
-            int vectorSize, Duration timeout) {
+    static @Nullable DeviceReducer join(Membership group, Collectives collectives, Device device,
+            boolean allowed, int vectorSize, Duration timeout) {
         View view = group.view();
         DeviceCollectives library = allowed ? device.backend().collectives() : null;
         byte[] own = library == null ? new byte[0] : library.device().getBytes(StandardCharsets.UTF_8);
         byte[][] devices = collectives.exchange(own);
         List<Member> members = view.members();
-        if (!haveOwnDevices(members, devices, group.rank())
+        // Without a library on one rank, none has one: its device has no name.
+        if (library == null || !haveOwnDevices(members, devices, group.rank())
                 || members.stream().map(Member::host).distinct().count() > 1) {
             return null;
         }

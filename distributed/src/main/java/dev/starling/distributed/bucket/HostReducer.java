@@ -13,6 +13,7 @@ import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,6 +29,8 @@ final class HostReducer implements Reducer {
     private final SymmetricBuffer buffer;
     /** By gradient, what a codec has not sent yet; {@code null} where no codec has asked for it. */
     private final float[] @Nullable [] residuals;
+    /** Set by {@link #prepare}. */
+    @SuppressWarnings("NullAway.Init")
     private BucketPlan plan;
     private BucketReduction[] reductions = {};
     /** For each bucket whether it was started and is not complete. */
@@ -108,7 +111,7 @@ final class HostReducer implements Reducer {
             }
         }
         if (gradients.isEmpty()) {
-            return new Sum(statusSum);
+            return new Sum(Objects.requireNonNull(statusSum));
         }
         gradients.sort((a, b) -> Long.compare(a.offset(), b.offset()));
         vectorWork = statusSum;

@@ -21,6 +21,8 @@ final class StagedReducer extends DeviceBuckets {
     private final Collectives collectives;
     private final SymmetricBuffer buffer;
     private final DeviceCopies copies;
+    /** Set by {@link #prepare}. */
+    @SuppressWarnings("NullAway.Init")
     private BucketPlan plan;
     private PinnedMemory.Part[] parts = {};
     private Work[] works = {};
@@ -80,7 +82,8 @@ final class StagedReducer extends DeviceBuckets {
 
     @Override
     public void close() {
-        if (Arrays.stream(works).anyMatch(work -> !work.isDone())) {
+        // A work is missing where preparing them has failed.
+        if (Arrays.stream(works).anyMatch(work -> work != null && !work.isDone())) {
             collectives.stop();
         }
         if (copies.awaitLast()) {

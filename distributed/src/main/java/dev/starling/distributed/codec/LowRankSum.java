@@ -25,8 +25,8 @@ final class LowRankSum implements BucketReduction {
     private final List<Gradient> exact = new ArrayList<>();
     private final List<LowRankMatrix> matrices = new ArrayList<>();
     private final SymmetricBuffer buffer;
-    private final MemorySegment first;
-    private final MemorySegment second;
+    private final MemorySegment firstPart;
+    private final MemorySegment secondPart;
     private final Work firstSum;
     /** {@code null} if nothing is compressed. */
     private final @Nullable Work secondSum;
@@ -51,8 +51,8 @@ final class LowRankSum implements BucketReduction {
         long firstBytes = (exactCount + ps) * Float.BYTES;
         long secondAt = Math.ceilDiv(firstBytes, LINE) * LINE;
         buffer = bucket.collectives().symmetric(Math.max(LINE, secondAt + qs * Float.BYTES));
-        first = buffer.memory().asSlice(0, firstBytes);
-        second = buffer.memory().asSlice(secondAt, qs * Float.BYTES);
+        firstPart = buffer.memory().asSlice(0, firstBytes);
+        secondPart = buffer.memory().asSlice(secondAt, qs * Float.BYTES);
         firstSum = bucket.collectives().prepareAllReduce(buffer, 0, exactCount + ps, DType.F32, ReduceOp.SUM,
                 "factors of rank " + rank + " of " + bucket.label());
         secondSum = matrices.isEmpty() ? null : bucket.collectives().prepareAllReduce(buffer, secondAt, qs, DType.F32,
@@ -66,7 +66,7 @@ final class LowRankSum implements BucketReduction {
         for (int i = 0; i < matrices.size(); i++) {
             LowRankMatrix matrix = matrices.get(i);
             matrix.project(bucket.memory());
-            MemorySegment.copy(matrix.p(), 0, first, ValueLayout.JAVA_FLOAT, at * Float.BYTES, matrix.pCount());
+            MemorySegment.copy(matrix.p(), 0, firstPart, ValueLayout.JAVA_FLOAT, at * Float.BYTES, matrix.pCount());
             at += matrix.pCount();
         }
         firstSum.start();
@@ -78,8 +78,8 @@ final class LowRankSum implements BucketReduction {
         for (int i = 0; i < exact.size(); i++) {
             long own = exact.get(i).offset() * Float.BYTES;
             long bytes = (long) exact.get(i).count() * Float.BYTES;
-            MemorySegment.copy(toExchange ? memory : first, toExchange ? own : at, toExchange ? first : memory,
-                    toExchange ? at : own, bytes);
+            MemorySegment.copy(toExchange ? memory : firstPart, toExchange ? own : at,
+                    toExchange ? firstPart : memory, toExchange ? at : own, bytes);
             at += bytes;
         }
         return at / Float.BYTES;
@@ -87,20 +87,21 @@ final class LowRankSum implements BucketReduction {
 
     @Override
     public boolean proceed(Duration timeout) {
-        if (secondSum == null) {
+        Work second = secondSum;
+        if (second == null) {
             firstSum.await(timeout);
             copyExact(bucket.memory(), false);
             return false;
         }
         if (inSecond) {
-            secondSum.await(timeout);
+            second.await(timeout);
             readSecond();
             return false;
         }
         firstSum.await(timeout);
         readFirst();
         inSecond = true;
-        secondSum.start();
+        second.start();
         return true;
     }
 
@@ -109,9 +110,9 @@ final class LowRankSum implements BucketReduction {
         long qAt = 0;
         for (int i = 0; i < matrices.size(); i++) {
             LowRankMatrix matrix = matrices.get(i);
-            MemorySegment.copy(first, ValueLayout.JAVA_FLOAT, at * Float.BYTES, matrix.p(), 0, matrix.pCount());
+            MemorySegment.copy(firstPart, ValueLayout.JAVA_FLOAT, at * Float.BYTES, matrix.p(), 0, matrix.pCount());
             matrix.projectBack();
-            MemorySegment.copy(matrix.q(), 0, second, ValueLayout.JAVA_FLOAT, qAt * Float.BYTES, matrix.qCount());
+            MemorySegment.copy(matrix.q(), 0, secondPart, ValueLayout.JAVA_FLOAT, qAt * Float.BYTES, matrix.qCount());
             at += matrix.pCount();
             qAt += matrix.qCount();
         }
@@ -121,7 +122,7 @@ final class LowRankSum implements BucketReduction {
         long at = 0;
         for (int i = 0; i < matrices.size(); i++) {
             LowRankMatrix matrix = matrices.get(i);
-            MemorySegment.copy(second, ValueLayout.JAVA_FLOAT, at * Float.BYTES, matrix.q(), 0, matrix.qCount());
+            MemorySegment.copy(secondPart, ValueLayout.JAVA_FLOAT, at * Float.BYTES, matrix.q(), 0, matrix.qCount());
             matrix.write(bucket.memory());
             at += matrix.qCount();
         }

@@ -8,9 +8,9 @@ import dev.starling.tensor.TensorException;
 /**
  * Sends only the largest elements of each bucket, as pairs of position and value, and adds what is left to the next
  * step's gradients (error feedback), so that each element is sent sooner or later: Aji and Heafield, Sparse
- * Communication for Distributed Gradient Descent (EMNLP 2017); Lin et al., Deep Gradient Compression (ICLR 2018). A
- * bucket of n elements takes 8 × {@code fraction} × n bytes of each rank, which all ranks gather, instead of an
- * all-reduce of 4 × n bytes: it pays off below about 1/(2 × ranks).
+ * Communication for Distributed Gradient Descent (EMNLP 2017); Lin et al., Deep Gradient Compression (ICLR 2018). All
+ * ranks gather 8 bytes for each element sent, so fewer bytes travel than in an all-reduce if {@code fraction} is less
+ * than 1/ranks.
  *
  * <p>Elements that are infinite or NaN count as the largest and are not kept, so all ranks refuse the step. Each rank
  * keeps as many f32 elements on the heap as there are gradients.

@@ -45,7 +45,11 @@ public final class MembershipEpochs {
     private final boolean elastic;
     private final Consumer<Collectives> begin;
     private final Runnable end;
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
     private TrainingState state;
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
     private RunSettings settings;
     private int rank;
     private int world;

@@ -1,5 +1,6 @@
 package dev.starling.distributed.group;
 
+import dev.starling.tensor.TensorException;
 import java.nio.ByteOrder;
 
 /**
@@ -22,14 +23,30 @@ public final class Channels {
     /** Pieces of messages of {@link #CONTROL} that are too long for one message of the transport. */
     public static final int CONTROL_PIECES = 3;
 
-    /** The first number that strategies use. */
+    /** The first number that strategies of this library use. */
     public static final int FIRST_OF_STRATEGIES = 4;
 
+    /** The first number that strategies of a user's own use. */
+    public static final int FIRST_OF_USERS = 8;
+
     /** Number of channels. */
-    public static final int COUNT = 17;
+    public static final int COUNT = 16;
 
     /** Byte order of the channel number. */
     public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 
     private Channels() { }
+
+    /**
+     * Returns the number of a channel of a user's own.
+     *
+     * @param i from 0 to 7
+     */
+    public static int ofUser(int i) {
+        if (i < 0 || i >= COUNT - FIRST_OF_USERS) {
+            throw TensorException.argument("channels", "0 <= i < " + (COUNT - FIRST_OF_USERS) + " must hold, got " + i,
+                    "send several kinds of messages on one channel");
+        }
+        return FIRST_OF_USERS + i;
+    }
 }

@@ -67,14 +67,20 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
     private final RingConfig config;
     private final Duration timeout;
     private final MembershipEpochs epochs;
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
     private TrainingState state;
     private int rank;
     private int world;
     private Share share;
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
     private Collectives collectives;
+    /** Set by {@link #start}, cleared by {@link #close}. */
+    @SuppressWarnings("NullAway.Init")
     private Buckets buckets;
     /** {@code null} if shares are equal. */
-    private Throughput throughput;
+    private @Nullable Throughput throughput;
     private boolean wantsToStop;
     private boolean stops;
 
@@ -266,6 +272,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
 
     /** Releases the buckets' memory. */
     @Override
+    @SuppressWarnings("NullAway") // There are no buckets between the end and another start.
     public void close() {
         if (buckets != null) {
             buckets.close();

@@ -165,7 +165,7 @@ class FlatRingTest {
     @ParameterizedTest
     @MethodSource("dev.starling.distributed.ring.CompressedRingTest#codecs")
     void allocatesNoMemoryPerCompressedStep(GradientCodec codec) {
-        assertFlat(300, codec);
+        assertFlat(200, codec);
     }
 
     @Test

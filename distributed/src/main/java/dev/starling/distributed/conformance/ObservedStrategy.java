@@ -1,4 +1,4 @@
-package dev.starling.distributed.schedule;
+package dev.starling.distributed.conformance;
 
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.Collective;

@@ -1,17 +1,22 @@
-package dev.starling.distributed.schedule;
+package dev.starling.distributed.conformance;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.distributed.Group;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.config.Consistency;
-import dev.starling.distributed.schedule.Schedule.Outcome;
+import dev.starling.distributed.ps.config.ServerConfig;
 import java.util.Map;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** Parameter servers under fault plans drawn from seeds; see {@link FaultSchedulesTest}. */
 class ParameterServerSchedulesTest {
+    private static final Consumer<Group> SERVER = group -> ParameterServer.serve(group,
+            ServerConfig.inMemory().ringSize(0));
+
     private static int workers(long seed) {
         return 1 + (int) (seed % 3);
     }
@@ -26,24 +31,25 @@ class ParameterServerSchedulesTest {
             int workers = workers(plan.seed());
             int servers = servers(plan.seed());
             boolean proportional = synchronous && plan.seed() % 2 == 1;
-            Schedule schedule = Schedule.run(plan, synchronous ? OnLoss.END : OnLoss.REFORM, servers, group -> {
+            Schedule schedule = Schedule.run(plan, synchronous ? OnLoss.END : OnLoss.REFORM, servers, SERVER,
+                    group -> {
                 ParameterServer.Builder builder = ParameterServer.worker(group, group.config().preferredRank())
                         .workers(workers).servers(servers).consistency(consistency);
                 return (proportional ? builder.proportional() : builder).build();
             });
             Map<String, Outcome> outcomes = schedule.outcomes();
-            Sweep.assertExplained(schedule);
-            Sweep.assertJustified(schedule);
-            Sweep.assertFinite(outcomes);
+            Invariants.requireExplained(schedule);
+            Invariants.requireJustified(schedule);
+            Invariants.requireFinite(outcomes);
             if (synchronous) {
-                Sweep.assertSameWeights(outcomes);
+                Invariants.requireSameWeights(outcomes);
             }
             assertServed(schedule, consistency);
             // All workers wait for the initial weights of worker 0.
             boolean complete = outcomes.get("rank0").started || schedule.effects().isUnharmed("rank0");
             boolean served = outcomes.values().stream().filter(o -> isServer(o, workers)).allMatch(
                     o -> schedule.effects().isUnharmed(o.name));
-            return Sweep.assertFinished(schedule, !synchronous && complete && served,
+            return Invariants.requireFinished(schedule, !synchronous && complete && served,
                     o -> o.joined && !o.isRestarted() && !isServer(o, workers));
         });
         assertThat(ended).as("workers that had to finish").isGreaterThanOrEqualTo(sweep.count() / 3);

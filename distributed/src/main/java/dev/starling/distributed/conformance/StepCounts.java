@@ -1,8 +1,10 @@
-package dev.starling.distributed.schedule;
+package dev.starling.distributed.conformance;
 
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Counts the steps of workers as they begin and as servers acknowledge them. If each gradient is 1, the weights show
@@ -21,7 +23,7 @@ final class StepCounts {
     /** Number of steps of all workers that were acknowledged when a worker's present step began. */
     private final int[] minAcknowledged;
     /** The initial weights; {@code null} before they are known. */
-    private float[] first;
+    private float @Nullable [] first;
     private int furthestAhead;
     private String wrong = "";
 
@@ -52,7 +54,7 @@ final class StepCounts {
     }
 
     /** Checks a worker's weights after a step; {@code null} if weights do not show the number of steps. */
-    void acknowledged(int worker, float[] weights, boolean synchronous) {
+    void acknowledged(int worker, float @Nullable [] weights, boolean synchronous) {
         acknowledged[worker]++;
         for (int v = 0; v < begun.length; v++) {
             // A server that has rejoined the group waits for no worker before the worker has rejoined, too.
@@ -61,7 +63,7 @@ final class StepCounts {
             }
         }
         for (int i = 0; weights != null && i < weights.length; i++) {
-            double count = (first[i] - weights[i]) / Schedule.RATE;
+            double count = (Objects.requireNonNull(first)[i] - weights[i]) / Schedule.RATE;
             // In the step in which a worker is lost, the sum may lack its gradient.
             double low = synchronous ? acknowledged[worker] - (fair ? 0 : 1) : minAcknowledged[worker] + 1;
             double high = synchronous ? acknowledged[worker] : IntStream.of(begun).sum();

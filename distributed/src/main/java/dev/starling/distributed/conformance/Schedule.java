@@ -1,26 +1,26 @@
-package dev.starling.distributed.schedule;
+package dev.starling.distributed.conformance;
 
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
-import dev.starling.distributed.Member;
 import dev.starling.distributed.Quorum;
 import dev.starling.distributed.View;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.coordinator.CoordinatorConfig;
-import dev.starling.distributed.ps.ParameterServer;
-import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.Sequential;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Tanh;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.RunEndedException;
+import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Generator;
@@ -35,11 +35,12 @@ import dev.starling.transport.simulated.Simulation;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.function.Consumer;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One training run of a few simulated processes under one fault plan, with the outcome of each process. The trainer,
@@ -60,7 +61,8 @@ final class Schedule {
     private static final int EXAMPLES = 48;
     private static final int BATCH = 12;
     private static final int EPOCHS = 8;
-    private static final int MAX_KEPT = 16;
+    private static final int MAX_KEPT = 512;
+    private static final int HIDDEN = 16;
     private static final Secret SECRET = Secret.ofText("a secret of simulated processes");
 
     private final FaultPlan plan;
@@ -68,6 +70,7 @@ final class Schedule {
     private final OnLoss onLoss;
     private final CoordinatorConfig rules;
     private final int servers;
+    private final Consumer<Group> server;
     private final int epochs;
     private final Function<Group, DistributionStrategy> strategy;
     private final int ranks;
@@ -75,65 +78,13 @@ final class Schedule {
     private final Outcome coordinator = new Outcome(ExpectedEffects.COORDINATOR);
     private final StepCounts counts;
 
-    /** What happened to a process before or after a restart; {@code failure} is {@code null} if it finished. */
-    static final class Outcome {
-        /** Name of the process, followed by {@link #RESTARTED} if it was restarted. */
-        final String name;
-        final Map<Long, float[]> weightsByStep = new TreeMap<>();
-        /** As {@link #weightsByStep}, by epoch of the group and step. */
-        final Map<List<Long>, float[]> weightsByEpochAndStep = new HashMap<>();
-        /** By epoch of the group, its members, and when this process ended steps in it. */
-        final Map<Long, List<String>> membersByEpoch = new TreeMap<>();
-        final Map<Long, List<Long>> stepTimesByEpoch = new TreeMap<>();
-        /** When its first step was done. */
-        long firstStepNs = Long.MAX_VALUE;
-        RuntimeException failure;
-        /** The group's view at the time of the failure. */
-        View view;
-        boolean joined;
-        /** Whether training started. */
-        boolean started;
-        /** Whether it finished its run. */
-        boolean ended;
-        boolean crashed;
-        /** When the failure was thrown, and when the process ended, in nanoseconds of virtual time. */
-        long failedNs;
-        long endedNs = Long.MAX_VALUE;
-
-        Outcome(String name) {
-            this.name = name;
-        }
-
-        /** Returns whether the process was restarted after a crash. */
-        boolean isRestarted() {
-            return name.endsWith(RESTARTED);
-        }
-
-        /** Returns the name of the process without the suffix of a restart. */
-        String process() {
-            return isRestarted() ? name.substring(0, name.length() - RESTARTED.length()) : name;
-        }
-
-        /** Returns whether the process had crashed or failed by a time. */
-        boolean isLostBy(long nowNs) {
-            return !ended && endedNs <= nowNs;
-        }
-
-        private void failed(RuntimeException e, long nowNs, View members) {
-            if (failure == null) {
-                failure = e;
-                failedNs = nowNs;
-                view = members;
-            }
-        }
-    }
-
-    private Schedule(FaultPlan plan, OnLoss onLoss, Quorum quorum, int servers, int epochs,
+    private Schedule(FaultPlan plan, OnLoss onLoss, Quorum quorum, int servers, Consumer<Group> server, int epochs,
             Function<Group, DistributionStrategy> strategy) {
         this.plan = plan;
         effects = new ExpectedEffects(plan);
         this.onLoss = onLoss;
         this.servers = servers;
+        this.server = server;
         this.epochs = epochs;
         this.strategy = strategy;
         ranks = plan.ranks().size() - 1;
@@ -157,32 +108,45 @@ final class Schedule {
 
     /** Runs a schedule; throws if it hangs or fails with an unexpected exception. */
     static Schedule run(FaultPlan plan, OnLoss onLoss, Function<Group, DistributionStrategy> strategy) {
-        return run(plan, onLoss, 0, EPOCHS, strategy);
+        return run(plan, onLoss, EPOCHS, strategy);
+    }
+
+    /** Runs a schedule with another number of training epochs. */
+    static Schedule run(FaultPlan plan, OnLoss onLoss, int epochs, Function<Group, DistributionStrategy> strategy) {
+        // Every process that no fault harms continues, however few there are.
+        return run(new Schedule(plan, onLoss, new Quorum.None(), 0, _ -> { }, epochs, strategy));
     }
 
     /** Runs a schedule in which only a majority continues after losses. */
     static Schedule runByMajority(FaultPlan plan, Function<Group, DistributionStrategy> strategy) {
-        return run(new Schedule(plan, OnLoss.REFORM, new Quorum.Majority(), 0, EPOCHS, strategy));
+        return run(new Schedule(plan, OnLoss.REFORM, new Quorum.Majority(), 0, _ -> { }, EPOCHS, strategy));
     }
 
-    /** Runs a schedule whose last ranks are parameter servers. */
-    static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, Function<Group, DistributionStrategy> strategy) {
-        return run(plan, onLoss, servers, EPOCHS, strategy);
-    }
-
-    /** Runs a schedule with another number of training epochs. */
-    static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, int epochs,
+    /** Runs a schedule whose last ranks are servers, with a program of their own. */
+    static Schedule run(FaultPlan plan, OnLoss onLoss, int servers, Consumer<Group> server,
             Function<Group, DistributionStrategy> strategy) {
-        // Every process that no fault harms continues, however few there are.
-        return run(new Schedule(plan, onLoss, new Quorum.None(), servers, epochs, strategy));
+        return run(new Schedule(plan, onLoss, new Quorum.None(), servers, server, EPOCHS, strategy));
     }
 
     private static Schedule run(Schedule schedule) {
-        try (Simulation simulation = Simulation.of(schedule.plan)) {
+        FaultPlan plan = schedule.plan;
+        try (Simulation simulation = Simulation.of(plan)) {
             schedule.start(simulation);
             simulation.run(LIMIT);
         }
         return schedule;
+    }
+
+    /** Returns the weights after each step of one process that trains without a strategy. */
+    static Map<Long, float[]> alone(FaultPlan plan) {
+        Outcome outcome = new Outcome("alone");
+        Schedule schedule = new Schedule(plan, OnLoss.END, new Quorum.None(), 0, _ -> { }, EPOCHS,
+                _ -> new SingleProcess());
+        try (Simulation simulation = Simulation.of(plan)) {
+            simulation.start(outcome.name, () -> schedule.train(simulation, null, new SingleProcess(), 0, outcome));
+            simulation.run(LIMIT);
+        }
+        return outcome.weightsByStep;
     }
 
     private void start(Simulation simulation) {
@@ -227,16 +191,16 @@ final class Schedule {
 
     private void takePart(Simulation simulation, int rank, Outcome outcome) {
         String name = "rank" + rank;
-        GroupConfig config = GroupConfig.of(null, ExpectedEffects.COORDINATOR).place(rank, ranks - servers).host(name)
-                .joinTimeout(TIMEOUT).timeout(TIMEOUT)
+        GroupConfig config = GroupConfig.of(config(), ExpectedEffects.COORDINATOR).place(rank, ranks - servers)
+                .host(name).joinTimeout(TIMEOUT).timeout(TIMEOUT)
                 .maxMesh(Integer.getInteger("schedules.mesh", GroupConfig.DEFAULT_MAX_MESH));
         try (Group group = Group.join(Transport.over(simulation.wire(name), config()), config, false)) {
             outcome.joined = true;
             try {
                 if (rank >= ranks - servers) {
-                    ParameterServer.serve(group, ServerConfig.inMemory().ringSize(0));
+                    server.accept(group);
                 } else {
-                    train(simulation, group, rank, outcome);
+                    train(simulation, group, strategy.apply(group), rank, outcome);
                 }
             } catch (RunEndedException | TransportException e) {
                 outcome.failed(e, simulation.nanoTime(), group.view());
@@ -266,7 +230,9 @@ final class Schedule {
         return outputs() == 1 && plan.seed() % 2 == 1;
     }
 
-    private void train(Simulation simulation, Group group, int worker, Outcome outcome) {
+    /** Trains in a group, or without one. */
+    private void train(Simulation simulation, @Nullable Group group, DistributionStrategy plain, int worker,
+            Outcome outcome) {
         int outputs = outputs();
         boolean counting = isCounting();
         float[] x = new float[EXAMPLES];
@@ -277,9 +243,9 @@ final class Schedule {
         }
         Loss loss = counting ? (result, target) -> result.mean() : Loss.meanSquared();
         try (Scope scope = Scope.open("schedule");
-                Layer model = Linear.of(1, outputs, Generator.seeded(group.rank()));
+                Layer model = model(outputs, Generator.seeded(group == null ? 0 : group.rank()));
                 Optimizer optimizer = Sgd.over(model).rate(counting ? RATE : 0.1).momentum(counting ? 0 : 0.9).build();
-                DistributionStrategy distribution = observed(strategy.apply(group), worker, model);
+                DistributionStrategy distribution = observed(plain, worker, model);
                 DataLoader loader = DataLoader.of(TensorDataset.of(Tensor.of(x, EXAMPLES, 1),
                         Tensor.of(y, EXAMPLES, outputs))).batchSize(BATCH).workers(0).shuffle().build()) {
             Trainer.of(model, loss, optimizer).data(loader).epochs(epochs).strategy(distribution)
@@ -287,23 +253,27 @@ final class Schedule {
                         @Override
                         public void started(Progress progress) {
                             outcome.started = true;
+                            outcome.synchronous = distribution.share().isSynchronous();
                         }
 
                         @Override
                         public void stepEnded(Progress progress) {
                             outcome.firstStepNs = Math.min(outcome.firstStepNs, simulation.nanoTime());
-                            outcome.weightsByStep.put(progress.step(), weights(model));
-                            View view = group.view();
-                            outcome.weightsByEpochAndStep.put(List.of(view.epoch(), progress.step()),
-                                    weights(model));
-                            outcome.membersByEpoch.put(view.epoch(), view.members().stream().map(Member::host)
-                                    .toList());
-                            outcome.stepTimesByEpoch.computeIfAbsent(view.epoch(), _ -> new ArrayList<>())
-                                    .add(simulation.nanoTime());
+                            float[] weights = weights(model);
+                            outcome.weightsByStep.put(progress.step(), weights);
+                            if (group != null) {
+                                outcome.stepEnded(group.view(), progress.step(), weights, simulation.nanoTime());
+                            }
                             simulation.sleep(servers == 0 ? STEP : STEP.multipliedBy(1 + worker).dividedBy(2));
                         }
                     }).build().run();
         }
+    }
+
+    /** Returns a layer, or for some seeds one with hidden ones, whose gradients are larger matrices. */
+    private Layer model(int outputs, Generator random) {
+        return plan.seed() % 20 != 8 ? Linear.of(1, outputs, random) : Sequential.of(Linear.of(1, HIDDEN, random),
+                Linear.of(HIDDEN, HIDDEN, random), new Tanh(), Linear.of(HIDDEN, outputs, random));
     }
 
     private DistributionStrategy observed(DistributionStrategy plain, int worker, Layer model) {

@@ -1,8 +1,7 @@
-package dev.starling.distributed.schedule;
+package dev.starling.distributed.conformance;
 
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
-import dev.starling.distributed.schedule.Schedule.Outcome;
 import java.util.List;
 
 /**
@@ -41,7 +40,7 @@ record ReportedLoss(String process, boolean explained, long sinceNs) {
     private static String name(Outcome reporter, PeerLostException loss) {
         List<Member> members = reporter.view.members();
         return loss.rank() < 0 ? ExpectedEffects.COORDINATOR
-                : members.isEmpty() || loss.getMessage().contains("it is server")
+                : members.isEmpty() || String.valueOf(loss.getMessage()).contains("it is server")
                         ? "rank" + loss.rank() : members.get(loss.rank()).host();
     }
 }

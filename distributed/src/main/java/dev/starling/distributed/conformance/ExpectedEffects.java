@@ -1,4 +1,4 @@
-package dev.starling.distributed.schedule;
+package dev.starling.distributed.conformance;
 
 import dev.starling.transport.simulated.Fault;
 import dev.starling.transport.simulated.FaultPlan;

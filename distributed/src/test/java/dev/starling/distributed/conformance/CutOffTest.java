@@ -1,10 +1,9 @@
-package dev.starling.distributed.schedule;
+package dev.starling.distributed.conformance;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.gossip.Gossip;
-import dev.starling.distributed.schedule.Schedule.Outcome;
 import dev.starling.transport.simulated.Conditions;
 import dev.starling.transport.simulated.Fault;
 import dev.starling.transport.simulated.FaultPlan;
@@ -81,7 +80,7 @@ class CutOffTest {
         LOG.addHandler(log);
         LOG.setUseParentHandlers(false);
         try {
-            Map<String, Outcome> outcomes = Schedule.run(plan, OnLoss.REFORM, 0, EPOCHS, group -> {
+            Map<String, Outcome> outcomes = Schedule.run(plan, OnLoss.REFORM, EPOCHS, group -> {
                 Gossip gossip = Gossip.of(group, 1);
                 all.put(group.config().host(), gossip);
                 return gossip;
