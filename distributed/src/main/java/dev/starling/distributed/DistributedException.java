@@ -1,6 +1,7 @@
 package dev.starling.distributed;
 
 import dev.starling.nn.train.RunEndedException;
+import org.jspecify.annotations.Nullable;
 
 /** A group of processes cannot continue. The message names the rank and the cause. */
 public class DistributedException extends RunEndedException {
@@ -17,7 +18,7 @@ public class DistributedException extends RunEndedException {
     }
 
     /** Creates an exception whose reason lies at a rank, or at none if it is -1; {@code cause} may be {@code null}. */
-    public DistributedException(int rank, String message, Throwable cause) {
+    public DistributedException(int rank, String message, @Nullable Throwable cause) {
         super(rank, message, cause);
     }
 }

@@ -47,8 +47,9 @@ public final class Coordinate implements Callable<Integer> {
             + "last epoch an elastic group needs to continue: majority, none or a number (default: ${DEFAULT-VALUE}).")
     private String quorum;
 
-    @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
-            description = "Transport of the members: aeron, tcp or ucx (default: ${DEFAULT-VALUE}).")
+    @Option(names = "--transport", paramLabel = "T", defaultValue = TransportConfig.AUTOMATIC,
+            description = "Transport of the members: aeron, tcp, ucx, or auto, which is aeron within a host and tcp "
+                    + "between hosts (default: ${DEFAULT-VALUE}).")
     private String transport;
 
     @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over aeron and tcp: "

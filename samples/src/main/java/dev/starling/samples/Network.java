@@ -14,6 +14,7 @@ import java.net.InetSocketAddress;
 import java.net.NetworkInterface;
 import java.net.SocketAddress;
 import java.net.StandardSocketOptions;
+import java.net.UnknownHostException;
 import java.nio.ByteBuffer;
 import java.nio.channels.DatagramChannel;
 import java.nio.channels.ServerSocketChannel;
@@ -60,6 +61,7 @@ final class Network {
         diagnosis.start("/dev/shm", timeout, BUSY, () -> List.of(sharedMemory()));
         diagnosis.start("Locked memory", timeout, BUSY, () -> List.of(lockedMemory()));
         diagnosis.start("Clock", timeout, BUSY, () -> List.of(clock()));
+        diagnosis.start("Transport auto", timeout, BUSY, () -> List.of(choice()));
         Transport.providers().forEach((name, provider) -> {
             if (!name.equals("simulated")) {
                 diagnosis.start("Transport " + name, timeout, BUSY, () -> List.of(transport(name, provider)));
@@ -137,7 +139,8 @@ final class Network {
 
     /** Congestion control that paces segments suits the internet. Within one network it only costs processor time. */
     private static Finding congestionControl() {
-        String remedy = "within one network, ucx over TCP needs less processor time with another one: "
+        String remedy = "within one network, TCP needs less processor time with another one, which tcp chooses by "
+                + "itself and ucx between hosts does not: "
                 + "sysctl -w net.ipv4.tcp_congestion_control=cubic";
         try {
             String name = Files.readString(Path.of("/proc/sys/net/ipv4/tcp_congestion_control")).strip();
@@ -197,6 +200,20 @@ final class Network {
         return note("Clock", step < SLOW_CLOCK_NS, "steps of " + step + " ns, source " + source,
                 "a slow clock source makes waits imprecise: see "
                 + "/sys/devices/system/clocksource/clocksource0/available_clocksource");
+    }
+
+    /** Says what the default transport is, within this host and to others. */
+    private static Finding choice() {
+        TransportConfig here = TransportConfig.of(TransportConfig.AUTOMATIC, Secret.random());
+        try {
+            String host = InetAddress.getLocalHost().getHostAddress();
+            return new Finding("Transport auto", Verdict.OK, here.wireName() + " at " + here.host()
+                    + ", within this host; tcp between hosts, " + here.at(host, 0).wireName() + " at " + host
+                    + "; --transport names another", "");
+        } catch (UnknownHostException e) {
+            return new Finding("Transport auto", Verdict.OK, here.wireName() + " within this host, tcp between hosts; "
+                    + "--transport names another", "");
+        }
     }
 
     private static Finding transport(String name, WireProvider provider) {

@@ -6,6 +6,7 @@ import dev.starling.distributed.launch.LaunchException;
 import dev.starling.distributed.launch.Launcher;
 import dev.starling.errors.StarlingException;
 import dev.starling.samples.train.Clusters;
+import dev.starling.transport.TransportConfig;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -36,8 +37,9 @@ public final class Run implements Callable<Integer> {
     @Option(names = "--elastic", description = "Continue with fewer processes when some fail, down to one worker.")
     private boolean elastic;
 
-    @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
-            description = "Transport to the coordinator: aeron, tcp or ucx (default: ${DEFAULT-VALUE}).")
+    @Option(names = "--transport", paramLabel = "T", defaultValue = TransportConfig.AUTOMATIC,
+            description = "Transport to the coordinator: aeron, tcp, ucx, or auto, which is aeron within a host and "
+                    + "tcp between hosts (default: ${DEFAULT-VALUE}).")
     private String transport;
 
     @Option(names = "--grace", paramLabel = "S", defaultValue = "5",

@@ -174,7 +174,7 @@ class CommandLineTest {
     void namesTheAvailableTransports() throws Exception {
         Program program = Program.run("train", "digits", "--workers", "2", "--transport", "pigeon");
         assertThat(program.status()).isEqualTo(1);
-        assertThat(program.errors()).contains("starling: unknown transport 'pigeon'; available: aeron, local")
+        assertThat(program.errors()).contains("starling: unknown transport 'pigeon'; available: auto, aeron, local")
                 .contains("ucx");
         assertThat(program.ranks()).isEmpty();
     }

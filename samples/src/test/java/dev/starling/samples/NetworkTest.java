@@ -15,8 +15,8 @@ class NetworkTest {
         Network.inspect(diagnosis, Duration.ofSeconds(30));
         List<Finding> findings = diagnosis.findings();
         assertThat(findings).extracting(Finding::subject).contains("Loopback ports", "Host's ports", "MTU",
-                "Socket buffers", "TCP", "/dev/shm", "Locked memory", "Clock", "Transport aeron", "Transport local",
-                "Transport ucx").doesNotContain("Transport simulated");
+                "Socket buffers", "TCP", "/dev/shm", "Locked memory", "Clock", "Transport auto", "Transport aeron",
+                "Transport local", "Transport tcp", "Transport ucx").doesNotContain("Transport simulated");
         assertThat(findings).allMatch(f -> f.verdict() == Verdict.OK || !f.remedy().isBlank());
         assertThat(findings).filteredOn(f -> f.subject().equals("Loopback ports")
                 || f.subject().equals("Transport aeron")).hasSize(2).allMatch(f -> f.verdict() == Verdict.OK);

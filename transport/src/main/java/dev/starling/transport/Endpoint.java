@@ -1,6 +1,7 @@
 package dev.starling.transport;
 
 import dev.starling.transport.frame.Frame;
+import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
@@ -31,6 +32,8 @@ public final class Endpoint implements AutoCloseable {
     public static final int CLOSED = Wire.CLOSED;
 
     private static final int HEARTBEATS_PER_TIMEOUT = 8;
+    /** A longer piece, its protected form and their copies do not stay in a processor's cache. */
+    private static final int MAX_PROTECTED_PIECE = 64 << 10;
 
     final PutQueue puts;
     final Handshake handshake;
@@ -259,6 +262,11 @@ public final class Endpoint implements AutoCloseable {
         return context.wire().sendsInPlace() && !session.isProtected();
     }
 
+    /** Returns how many bytes of a put one frame carries. */
+    int pieceLength() {
+        return session.isProtected() ? Math.min(MAX_PROTECTED_PIECE, context.pieceLength()) : context.pieceLength();
+    }
+
     UnsafeBuffer head() {
         return session.head();
     }
@@ -342,6 +350,14 @@ public final class Endpoint implements AutoCloseable {
         }
         int headLength = Frame.headLength(Frame.type(opened, 0));
         return accept(opened, 0, opened, headLength, opened.capacity() - headLength);
+    }
+
+    /** Returns where the data of a put, whose head has arrived, may be received, or {@code null}. */
+    Inbox.@Nullable Place place(DirectBuffer head, int at, int bodyLength) {
+        boolean genuine = state == State.CONNECTED && !session.isProtected() && Frame.isBare(head, at)
+                && Frame.sequence(head, at) == session.expected()
+                && session.isSealed(head, at, head, at, bodyLength);
+        return genuine ? puts.place(head, at, bodyLength) : null;
     }
 
     /** Processes a frame of the peer. */

@@ -3,6 +3,7 @@ package dev.starling.transport;
 import dev.starling.transport.spi.RemoteWrites;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import org.agrona.BufferUtil;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.jspecify.annotations.Nullable;
@@ -14,6 +15,7 @@ import org.jspecify.annotations.Nullable;
 public final class MemoryRegion implements AutoCloseable {
     /** Small regions stay in small pages: moving memory into large pages takes a millisecond per mebibyte. */
     private static final long MIN_LARGE_PAGE_BYTES = 16 << 20;
+    private static final int COPY_ALIGNMENT = 64;
 
     private final Regions owner;
     private final RegionKey key;
@@ -22,7 +24,9 @@ public final class MemoryRegion implements AutoCloseable {
     private final Runnable storage;
     private final RemoteWrites.@Nullable Registration registration;
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
-    private Interceptor interceptor = (_, _, _) -> false;
+    private final UnsafeBuffer copy = new UnsafeBuffer(0, 0);
+    /** {@code null} for none. */
+    private @Nullable Interceptor interceptor;
     private final Runnable release = this::drop;
     /** Number of writes by the wire that still read from this region. */
     private int inFlight;
@@ -108,11 +112,28 @@ public final class MemoryRegion implements AutoCloseable {
 
     /** Copies received bytes into the region; the caller has checked that they fit. */
     void write(long offset, DirectBuffer from, int at, int length) {
-        // Bytes in an array have no native address.
-        if (from.byteArray() != null || !interceptor.consume(offset, from.addressOffset() + at, length)) {
+        Interceptor first = interceptor;
+        if (first == null || !first.consume(offset, nativeAddress(from, at, length), length)) {
             view.wrap(memory.address() + offset, length);
             from.getBytes(at, view, 0, length);
         }
+    }
+
+    /** Returns the address of bytes, which are copied if they are in an array: those have none. */
+    private long nativeAddress(DirectBuffer from, int at, int length) {
+        if (from.byteArray() == null) {
+            return from.addressOffset() + at;
+        }
+        if (copy.capacity() < length) {
+            copy.wrap(BufferUtil.allocateDirectAligned(length, COPY_ALIGNMENT));
+        }
+        copy.putBytes(0, from, at, length);
+        return copy.addressOffset();
+    }
+
+    /** Returns whether an interceptor is offered what arrives. */
+    boolean isIntercepted() {
+        return interceptor != null;
     }
 
     boolean isClosed() {

@@ -1,6 +1,7 @@
 package dev.starling.transport;
 
 import dev.starling.transport.frame.Frame;
+import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import java.lang.foreign.MemorySegment;
@@ -28,6 +29,7 @@ final class PutQueue {
     private final Put[] ring = new Put[SLOTS];
     private final UnsafeBuffer piece = new UnsafeBuffer(0, 0);
     private final RemoteWrites.Completion written = this::written;
+    private final Placed placed = new Placed();
     private final UnsafeBuffer answer = new UnsafeBuffer(new byte[Long.BYTES]);
     /**
      * Numbers of outgoing puts: those below {@code arrived} are acknowledged, those below {@code sent} completely sent.
@@ -146,7 +148,7 @@ final class PutQueue {
         if (put.held != null) {
             return false;
         }
-        int length = (int) Math.min(put.bytes - put.done, context.pieceLength());
+        int length = (int) Math.min(put.bytes - put.done, endpoint.pieceLength());
         boolean last = put.done + length == put.bytes;
         boolean inPlace = length >= MIN_IN_PLACE && endpoint.sendsInPlace();
         int headLength = head(put, last, inPlace);
@@ -178,8 +180,53 @@ final class PutQueue {
         return Frame.PUT_HEADER;
     }
 
-    /** Writes the data of a peer's put into the region. A put outside of the region ends the connection. */
+    /** Returns where the data of a peer's put may be received, or {@code null} if they must pass through a buffer. */
+    Inbox.@Nullable Place place(DirectBuffer head, int at, int bytes) {
+        MemoryRegion region = context.regions().get(head.getLong(at + Frame.PUT_REGION, Frame.ORDER));
+        long to = head.getLong(at + Frame.PUT_OFFSET, Frame.ORDER);
+        if (placed.region != null || region == null || region.isIntercepted()
+                || region.key().token() != head.getLong(at + Frame.PUT_TOKEN, Frame.ORDER)
+                || to < 0 || to > region.bytes() - bytes) {
+            return null;
+        }
+        region.hold();
+        placed.region = region;
+        placed.address = region.memory().address() + to;
+        return placed;
+    }
+
+    /** The place of a put's data. The memory remains, even if its region is closed, until they have arrived. */
+    private static final class Placed implements Inbox.Place {
+        private @Nullable MemoryRegion region;
+        private long address;
+
+        @Override
+        public long address() {
+            return address;
+        }
+
+        @Override
+        public void abandon() {
+            if (region != null) {
+                MemoryRegion held = region;
+                region = null;
+                held.drop();
+            }
+        }
+    }
+
+    /** Writes the data of a peer's put into the region, unless they were received there. */
     void receive(DirectBuffer head, int at, DirectBuffer data, int dataOffset, int bytes) {
+        try {
+            receive(head, at, data, dataOffset, bytes, placed.region != null
+                    && data.byteArray() == null && data.addressOffset() + dataOffset == placed.address);
+        } finally {
+            placed.abandon();
+        }
+    }
+
+    /** Writes the data of a peer's put into the region. A put outside of the region ends the connection. */
+    private void receive(DirectBuffer head, int at, DirectBuffer data, int dataOffset, int bytes, boolean inPlace) {
         long number = head.getLong(at + Frame.PUT_REGION, Frame.ORDER);
         long token = head.getLong(at + Frame.PUT_TOKEN, Frame.ORDER);
         long to = head.getLong(at + Frame.PUT_OFFSET, Frame.ORDER);
@@ -198,7 +245,7 @@ final class PutQueue {
                     : "wrote " + bytes + " bytes at " + to + " of a region of " + region.bytes());
             return;
         }
-        if (bytes > 0) {
+        if (bytes > 0 && !inPlace) {
             region.write(to, data, dataOffset, bytes);
         }
         count(flags);

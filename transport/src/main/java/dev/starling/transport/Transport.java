@@ -20,6 +20,7 @@ import org.agrona.DirectBuffer;
 import org.agrona.collections.Long2ObjectHashMap;
 import org.agrona.concurrent.Agent;
 import org.agrona.concurrent.CachedNanoClock;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Messages and one-sided writes between processes that share a secret. All work happens inside {@link #doWork}, which
@@ -90,14 +91,15 @@ public final class Transport implements Agent, AutoCloseable {
      *     message gives the reason and the remedy
      */
     public static Transport open(TransportConfig config) {
-        WireProvider provider = providers().get(config.provider());
+        String name = config.wireName();
+        WireProvider provider = providers().get(name);
         if (provider == null) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "unknown transport '"
-                    + config.provider() + "'", "available: " + String.join(", ", providers().keySet()));
+            throw new TransportException(TransportException.Problem.ARGUMENT, "unknown transport '" + name + "'",
+                    "available: " + TransportConfig.AUTOMATIC + ", " + String.join(", ", providers().keySet()));
         }
         if (provider.availability() instanceof WireProvider.Availability.Missing m) {
-            throw new TransportException(TransportException.Problem.UNAVAILABLE, "the transport '"
-                    + config.provider() + "' is not available on this machine: " + m.reason(), m.remedy());
+            throw new TransportException(TransportException.Problem.UNAVAILABLE, "the transport '" + name
+                    + "' is not available on this machine: " + m.reason(), m.remedy());
         }
         return over(provider.open(config.wire()), config);
     }
@@ -268,6 +270,16 @@ public final class Transport implements Agent, AutoCloseable {
         }
 
         @Override
+        public @Nullable Place place(DirectBuffer header, int headerOffset, int headerLength, int bodyLength) {
+            if (headerLength != Frame.PUT_HEADER || Frame.type(header, headerOffset) != Frame.PUT
+                    || !Frame.isFrame(header, headerOffset, headerLength + bodyLength)) {
+                return null;
+            }
+            Endpoint endpoint = endpointsBySession.get(Frame.session(header, headerOffset));
+            return endpoint == null ? null : endpoint.place(header, headerOffset, bodyLength);
+        }
+
+        @Override
         public void onParts(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
                 int bodyLength) {
             if (headerLength == Frame.PUT_HEADER && Frame.type(header, headerOffset) == Frame.PUT
@@ -392,10 +404,6 @@ public final class Transport implements Agent, AutoCloseable {
             endpointsBySession.remove(endpoint.session());
             endpoints.remove(endpoint);
         }
-    }
-
-    int pieceLength() {
-        return context.pieceLength();
     }
 
     private void checkOpen() {

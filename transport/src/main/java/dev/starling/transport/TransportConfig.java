@@ -3,6 +3,7 @@ package dev.starling.transport;
 import static dev.starling.transport.TransportException.require;
 
 import dev.starling.transport.spi.WireConfig;
+import java.net.InetSocketAddress;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.LinkedHashMap;
@@ -12,8 +13,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * Configuration of a transport. Immutable: every method returns a new configuration and leaves this one as it is.
  *
- * @param provider name of the wire: {@code local}, {@code aeron}, {@code tcp}, {@code ucx} or {@code
- *     simulated}
+ * @param provider name of the wire: {@code local}, {@code aeron}, {@code tcp}, {@code ucx}, {@code simulated} or
+ *     {@value #AUTOMATIC}
  * @param secret shared by all members of the cluster, which prove to each other that they have it; 16 bytes or more
  * @param host name or address at which peers reach this process
  * @param port to listen on, 0 for any free port
@@ -26,11 +27,26 @@ import org.jspecify.annotations.Nullable;
  */
 public record TransportConfig(String provider, Secret secret, String host, int port, @Nullable Path directory,
         boolean sharedMemory, Duration livenessTimeout, Protection protection, Map<String, String> options) {
+    /**
+     * Stands for the wire that suits the host: {@code aeron} if that is a loopback address, which only processes of the
+     * same host reach, else {@code tcp}, which is faster than {@code aeron} between hosts.
+     */
+    public static final String AUTOMATIC = "auto";
+
     /** Checks the values and copies the options. */
     public TransportConfig {
         require(port >= 0 && port < 65_536, "0 <= port < 65536 must hold, got " + port, "");
         require(livenessTimeout.isPositive(), "the liveness timeout must be positive, got " + livenessTimeout, "");
         options = Map.copyOf(options);
+    }
+
+    /** Returns the name of the wire: the provider's, or the one that suits the host. */
+    public String wireName() {
+        if (!provider.equals(AUTOMATIC)) {
+            return provider;
+        }
+        InetSocketAddress address = new InetSocketAddress(host, port);
+        return !address.isUnresolved() && address.getAddress().isLoopbackAddress() ? "aeron" : "tcp";
     }
 
     /** Returns a configuration for the loopback address, any free port, and a liveness timeout of 10 s. */

@@ -24,8 +24,8 @@ public final class FrameForge {
     }
 
     /** Returns how many bytes of a put fit into one frame. */
-    public static int pieceLength(Transport transport) {
-        return transport.pieceLength();
+    public static int pieceLength(Endpoint endpoint) {
+        return endpoint.pieceLength();
     }
 
     /** Returns a sealed frame. */

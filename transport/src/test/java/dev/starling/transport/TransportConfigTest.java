@@ -24,6 +24,16 @@ class TransportConfigTest {
     }
 
     @Test
+    void choosesTheWireThatSuitsTheHost() {
+        TransportConfig config = TransportConfig.of(TransportConfig.AUTOMATIC, SECRET);
+        assertThat(config.wireName()).isEqualTo("aeron");
+        assertThat(config.at("::1", 0).wireName()).isEqualTo("aeron");
+        assertThat(config.at("10.78.0.1", 0).wireName()).isEqualTo("tcp");
+        assertThat(config.at("0.0.0.0", 0).wireName()).isEqualTo("tcp");
+        assertThat(TransportConfig.of("ucx", SECRET).wireName()).isEqualTo("ucx");
+    }
+
+    @Test
     void copiesItsOptions() {
         Map<String, String> options = new HashMap<>(Map.of("name", "value"));
         TransportConfig config = new TransportConfig("local", SECRET, "host", 0, null, true, Duration.ofSeconds(1),

@@ -35,6 +35,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Training without a server and without waiting: every worker takes steps on its own shard of the data, now and then
@@ -73,7 +74,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
     private int nextPeer;
     private long mixed;
     private long published;
-    private volatile RunEndedException failure;
+    private volatile @Nullable RunEndedException failure;
     /** {@code null} before the start. */
     private RunSettings settings;
     private volatile boolean finishing;

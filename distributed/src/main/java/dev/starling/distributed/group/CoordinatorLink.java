@@ -84,6 +84,7 @@ final class CoordinatorLink {
         noQuorum = null;
         state = request == null ? state : State.REJOINING;
         rejoinedNs = transport.nanoTime();
+        triedNs = rejoinedNs;
         send(request == null ? request() : request);
     }
 

@@ -18,6 +18,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The processes that a {@link Launcher} started, until the last of them has ended. Safe for use by several threads.
@@ -46,7 +47,7 @@ public final class Launch implements AutoCloseable {
     private final RankProcess[] current;
     private final int[] starts;
     /** By rank; {@code null} if output is not written to files. */
-    private final RankLog[] logs;
+    private final @Nullable RankLog[] logs;
     private final long[] startAtNs;
     /** Processes that have ended but whose descendants have not. */
     private final List<RankProcess> remnants = new ArrayList<>();

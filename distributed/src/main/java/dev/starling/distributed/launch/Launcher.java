@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Starts the processes of a cluster on this host. Each process receives its rank, the number of processes, the
@@ -48,7 +49,7 @@ public final class Launcher implements Cloneable {
     boolean signals;
     Output output = Output.PREFIXED;
     /** {@code null} for none. */
-    Path logs;
+    @Nullable Path logs;
     OutputStream standardOutput = new FileOutputStream(FileDescriptor.out);
     OutputStream standardError = new FileOutputStream(FileDescriptor.err);
 
@@ -216,9 +217,9 @@ public final class Launcher implements Cloneable {
 
     /**
      * Writes the output of each process to a file of its rank in this directory, {@code rank-0.log} and so on, in
-     * addition to what is shown. Files are appended to; a line marks each start.
+     * addition to what is shown; {@code null} for none. Files are appended to; a line marks each start.
      */
-    public Launcher logs(Path directory) {
+    public Launcher logs(@Nullable Path directory) {
         return with(copy -> copy.logs = directory);
     }
 

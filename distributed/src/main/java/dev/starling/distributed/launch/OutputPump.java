@@ -5,6 +5,7 @@ import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Deque;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Copies one output stream of a process to the console, by lines, unchanged, or not at all, and keeps its last lines.
@@ -33,7 +34,7 @@ final class OutputPump implements Runnable {
     private final Deque<String> lastLines;
     private final int keptLines;
     /** {@code null} if the output is not written to a file. */
-    private final RankLog log;
+    private final @Nullable RankLog log;
     private final Runnable onConsoleClosed;
     private final byte[] line = new byte[LINE_LIMIT];
     private int length;
@@ -47,7 +48,7 @@ final class OutputPump implements Runnable {
      *     does not block
      */
     OutputPump(InputStream from, Console to, byte[] prefix, Style style, Deque<String> lastLines,
-            int keptLines, RankLog log, Runnable onConsoleClosed) {
+            int keptLines, @Nullable RankLog log, Runnable onConsoleClosed) {
         this.from = from;
         this.to = to;
         this.prefix = prefix;

@@ -9,6 +9,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The file with the output of a rank, standard output and errors together, by lines. Output of a restarted process is
@@ -19,7 +20,7 @@ final class RankLog implements AutoCloseable {
 
     private final Path file;
     /** {@code null} after the file could not be written. */
-    private OutputStream out;
+    private @Nullable OutputStream out;
 
     private RankLog(Path file, OutputStream out) {
         this.file = file;

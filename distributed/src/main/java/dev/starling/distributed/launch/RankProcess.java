@@ -7,6 +7,7 @@ import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 
 /** A process, from its start to its end, with its descendants in its session. */
 final class RankProcess {
@@ -47,8 +48,8 @@ final class RankProcess {
     }
 
     /** Begins to copy its output, also to {@code log} if that is not {@code null}. */
-    void pump(Console out, Console err, OutputPump.Style outStyle, OutputPump.Style errStyle, RankLog log,
-            Runnable onConsoleClosed) {
+    void pump(Console out, Console err, OutputPump.Style outStyle, OutputPump.Style errStyle,
+            @Nullable RankLog log, Runnable onConsoleClosed) {
         Thread first = thread("out", new OutputPump(process.getInputStream(), out, out.prefix(rank), outStyle,
                 lastOutput, KEPT_OUTPUT, log, onConsoleClosed));
         Thread second = thread("err", new OutputPump(process.getErrorStream(), err, err.prefix(rank), errStyle,

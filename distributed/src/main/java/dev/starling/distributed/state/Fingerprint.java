@@ -19,6 +19,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Compares the weights of ranks that take the same steps by checksums of 64 bits. A device whose memory the host cannot
@@ -40,7 +41,8 @@ public final class Fingerprint {
      *
      * @return the exception to throw, on every rank, or {@code null} if all have the same weights
      */
-    public static WeightsDivergedException compare(Collectives collectives, TrainingState state, Duration timeout) {
+    public static @Nullable WeightsDivergedException compare(Collectives collectives, TrainingState state,
+            Duration timeout) {
         long[] own = checksums(state.optimizer().parameters());
         long all = FIRST;
         for (long each : own) {

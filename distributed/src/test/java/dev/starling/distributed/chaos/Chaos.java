@@ -21,11 +21,14 @@ final class Chaos {
     private static final long RETURN_NS = TimeUnit.SECONDS.toNanos(10);
 
     private final Map<String, List<Long>> measured = new TreeMap<>();
+    /** What was measured of the last fault. */
+    private final List<String> lastTimes = new ArrayList<>();
     private int faults;
 
     /** Lets one fault happen in a cluster all of whose members train, and brings it back to that state. */
     void happen(Fault fault, ChaosCluster cluster, SplittableRandom random) {
         faults++;
+        lastTimes.clear();
         long begin = System.nanoTime();
         try {
             if (fault == Fault.COORDINATOR_KILLED) {
@@ -39,8 +42,8 @@ final class Chaos {
             throw new AssertionError(fault + " with " + cluster.strategy + " over " + cluster.provider + ": "
                     + e.getMessage() + "\n" + cluster.report(), e);
         }
-        System.out.printf("%d %s %s %s %d ms%n", faults, cluster.strategy, cluster.provider, fault,
-                TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin));
+        System.out.printf("%d %s %s %s, ms: %s, in all %d%n", faults, cluster.strategy, cluster.provider, fault,
+                String.join(", ", lastTimes), TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin));
     }
 
     private void harm(Fault fault, ChaosCluster cluster, SplittableRandom random) {
@@ -173,11 +176,17 @@ final class Chaos {
             restart(cluster, Fault.KILLED_BEFORE_START); // It had begun already: the group ends.
             return;
         }
+        List<ChaosProcess> others = cluster.workers().stream().filter(each -> each != cluster.members.get(rank))
+                .toList();
         cluster.replace(rank);
         if (Fault.isFailStop(cluster.strategy)) {
-            cluster.await("the start, or the end of a group that had started", () -> cluster.workers().stream()
-                    .allMatch(each -> each.lastStep() > 0 || each.hasEnded()));
-            if (cluster.workers().stream().anyMatch(ChaosProcess::hasEnded)) {
+            // A group that was complete ends; its replaced rank would wait for a coordinator until its timeout.
+            cluster.await("the start, or the end of a group that was complete", () ->
+                    cluster.workers().stream().allMatch(each -> each.lastStep() > 0)
+                    || others.stream().allMatch(ChaosProcess::hasEnded));
+            if (others.stream().allMatch(ChaosProcess::hasEnded)) {
+                note(cluster, Fault.KILLED_BEFORE_START, "error", others.stream()
+                        .mapToLong(each -> each.failure().timeNs() - nowNs).max().orElseThrow());
                 restart(cluster, Fault.KILLED_BEFORE_START);
                 return;
             }
@@ -187,6 +196,7 @@ final class Chaos {
     }
 
     private void note(ChaosCluster cluster, Fault fault, String what, long ns) {
+        lastTimes.add(what + ' ' + TimeUnit.NANOSECONDS.toMillis(ns));
         measured.computeIfAbsent(String.format("%-8s %-6s %-20s %-8s", cluster.strategy, cluster.provider, fault, what),
                 _ -> new ArrayList<>()).add(TimeUnit.NANOSECONDS.toMillis(ns));
     }

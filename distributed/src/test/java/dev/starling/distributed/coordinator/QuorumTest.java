@@ -33,6 +33,7 @@ class QuorumTest {
         });
         assertThat(life.failed.minus(AT)).isBetween(SILENCE, SILENCE.multipliedBy(4));
         assertThat(life.lastEpoch()).isOne();
+        assertThat(life.hasQuorum).isFalse();
     }
 
     @Test
@@ -47,8 +48,9 @@ class QuorumTest {
         for (String name : new String[] {"rank1", "rank2"}) {
             assertThat(lives.get(name).failure).isNull();
             assertThat(lives.get(name).lastMembers()).containsExactly("rank1", "rank2");
+            assertThat(lives.get(name).hasQuorum).isTrue();
         }
-        assertThat(lives.get("rank0").failure).isNotNull();
+        assertStopped(lives.get("rank0"), 0, 1, 3);
     }
 
     @Test

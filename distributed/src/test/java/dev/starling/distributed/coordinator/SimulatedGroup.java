@@ -40,6 +40,8 @@ final class SimulatedGroup {
         final Map<Long, List<String>> epochs = new TreeMap<>();
         /** By epoch, when this process was in it first. */
         final Map<Long, Duration> begins = new TreeMap<>();
+        /** Whether it reached a quorum when it ended. */
+        boolean hasQuorum;
         RuntimeException failure;
         Duration failed;
 
@@ -138,9 +140,14 @@ final class SimulatedGroup {
                 }
                 long epoch = view.epoch();
                 if (!group.await(() -> group.failure() != null || group.epoch() > epoch, END.minus(simulation.now()))) {
+                    life.hasQuorum = group.hasQuorum();
                     return;
                 }
-                group.reform(TIMEOUT);
+                try {
+                    group.reform(TIMEOUT);
+                } finally {
+                    life.hasQuorum = group.hasQuorum();
+                }
             }
         } catch (DistributedException e) {
             life.failure = e;

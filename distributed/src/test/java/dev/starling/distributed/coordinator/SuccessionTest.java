@@ -111,6 +111,26 @@ class SuccessionTest {
     }
 
     @Test
+    void aMemberReturnsThatWasStopped() {
+        Map<String, Life> lives = run(3, new Fault.Pause(AT, SILENCE.multipliedBy(4), "rank1"));
+        lives.forEach((name, life) -> {
+            assertThat(life.failure).as(name).isNull();
+            assertThat(life.lastMembers()).as(name).containsExactly("rank0", "rank2", "rank1");
+        });
+    }
+
+    /** The others have another coordinator when it returns. */
+    @Test
+    void aMemberReturnsThatWasStoppedWithTheCoordinator() {
+        Map<String, Life> lives = run(3, new Fault.Pause(AT, SILENCE.multipliedBy(4), "rank0"), new Fault.Pause(AT,
+                SILENCE.multipliedBy(4), COORDINATOR));
+        lives.forEach((name, life) -> {
+            assertThat(life.failure).as(name).isNull();
+            assertThat(life.lastMembers()).as(name).containsExactly("rank1", "rank2", "rank0");
+        });
+    }
+
+    @Test
     void aMemberReturnsThatHasLostTheCoordinatorOnly() {
         Map<String, Life> lives = run(3, new Fault.Break(AT, COORDINATOR, "rank1"));
         lives.forEach((name, life) -> {

@@ -35,6 +35,7 @@ import dev.starling.transport.simulated.Simulation;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -79,6 +80,8 @@ final class Schedule {
         /** Name of the process, followed by {@link #RESTARTED} if it was restarted. */
         final String name;
         final Map<Long, float[]> weightsByStep = new TreeMap<>();
+        /** As {@link #weightsByStep}, by epoch of the group and step. */
+        final Map<List<Long>, float[]> weightsByEpochAndStep = new HashMap<>();
         /** By epoch of the group, its members, and when this process ended steps in it. */
         final Map<Long, List<String>> membersByEpoch = new TreeMap<>();
         final Map<Long, List<Long>> stepTimesByEpoch = new TreeMap<>();
@@ -291,6 +294,8 @@ final class Schedule {
                             outcome.firstStepNs = Math.min(outcome.firstStepNs, simulation.nanoTime());
                             outcome.weightsByStep.put(progress.step(), weights(model));
                             View view = group.view();
+                            outcome.weightsByEpochAndStep.put(List.of(view.epoch(), progress.step()),
+                                    weights(model));
                             outcome.membersByEpoch.put(view.epoch(), view.members().stream().map(Member::host).toList());
                             outcome.stepTimesByEpoch.computeIfAbsent(view.epoch(), _ -> new ArrayList<>())
                                     .add(simulation.nanoTime());

@@ -154,6 +154,17 @@ record Sweep(long[] seeds) {
                 })));
     }
 
+    /**
+     * Checks that all processes have the same weights after a step of an epoch. A process that returns drops the step
+     * that it took when the others had begun another epoch, where the sum of the gradients is rounded differently.
+     */
+    static void assertSameWeightsInEachEpoch(Map<String, Outcome> outcomes) {
+        Map<List<Long>, float[]> first = new HashMap<>();
+        outcomes.forEach((name, outcome) -> outcome.weightsByEpochAndStep.forEach((step, weights) ->
+                assertThat(weights).as(() -> name + " in epoch and after step " + step)
+                        .isEqualTo(first.computeIfAbsent(step, _ -> weights))));
+    }
+
     /** Checks that all weights are finite. */
     static void assertFinite(Map<String, Outcome> outcomes) {
         outcomes.values().forEach(o -> o.weightsByStep.values().forEach(w -> {

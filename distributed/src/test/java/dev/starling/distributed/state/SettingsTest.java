@@ -14,6 +14,7 @@ import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.TensorDataset;
+import dev.starling.nn.layer.Dropout;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.Relu;
 import dev.starling.nn.loss.Loss;
@@ -51,6 +52,7 @@ class SettingsTest {
         EPOCHS("epochs is 2 on X 0 and 1, 3 on X 2"), ACCUMULATION("batches in a step is 1 on X 0 and 1, 2 on X 2"),
         LOSS("loss is mean squared error on X 0 and 1, Huber loss with delta 1.0 on X 2"),
         LAYERS("model.1 is Relu on X 0 and 1, Function on X 2"),
+        DROPOUT("model.2 is Dropout[probability=0.25] on X 0 and 1, Dropout[probability=0.5] on X 2"),
         SHAPES("model.0.weight is f32[5, 3] on X 0 and 1, f32[4, 3] on X 2");
 
         private final String message;
@@ -144,7 +146,8 @@ class SettingsTest {
                 .seed(difference == Difference.SEED ? 8 : 7);
         int hidden = difference == Difference.SHAPES ? 4 : 5;
         Layer model = Sequential.of(Linear.of(3, hidden, random),
-                difference == Difference.LAYERS ? Tensor::tanh : new Relu(), Linear.of(hidden, 2, random));
+                difference == Difference.LAYERS ? Tensor::tanh : new Relu(),
+                new Dropout(difference == Difference.DROPOUT ? 0.5 : 0.25), Linear.of(hidden, 2, random));
         Optimizer optimizer = switch (difference) {
             case RATE -> Sgd.over(model).rate(0.2).build();
             case SCHEDULE -> Sgd.over(model).rate(Schedule.decay(0.1, 50, 0.5)).build();

@@ -20,10 +20,13 @@ import picocli.CommandLine.Option;
 @Command(
         name = "cluster",
         description = "Compares the speed of messages and all-reduce between processes with Open MPI, Gloo and gRPC,"
-            + " in alternating runs. A ratio above 1 means that Starling is faster.",
+            + " in alternating runs. A ratio above 1 means that Starling is faster. An implementation that fails is"
+            + " left out of the rest of its comparison, with its reason, and the exit code is 1.",
         mixinStandardHelpOptions = true)
 public final class ClusterBench implements Callable<Integer> {
     private static final int MAX_MESSAGE = 64 << 10;
+    private static final String LOOPBACK = "loopback";
+    private static final String UNLIMITED = "veth";
     private static final String ROW = "%-18s %5s  %-22s %9s  %-13s %9s %-5s %6s  %s";
 
     @Option(names = "--processes", split = ",", description = "Numbers of processes (default: 2,4).",
@@ -44,6 +47,12 @@ public final class ClusterBench implements Callable<Integer> {
     @Option(names = "--parties", split = ",", description = "Only these of ${COMPLETION-CANDIDATES}.")
     private List<Implementation> chosen = List.of();
 
+    @Option(names = "--link", paramLabel = "LINK", defaultValue = LOOPBACK,
+            description = "Where network traffic passes: loopback, or between network namespaces, one for each process,"
+                + " joined by virtual Ethernet of MTU 1500, without a limit (veth) or at a rate such as 1gbit."
+                + " Namespaces need root, and the commands ip and tc (default: ${DEFAULT-VALUE}).")
+    private String link;
+
     @Option(names = "--rounds", description = "Rounds; the result is their median (default: 9).", defaultValue = "9")
     private int rounds;
 
@@ -62,6 +71,8 @@ public final class ClusterBench implements Callable<Integer> {
     @Option(names = "--json",
             description = "Print one JSON object on standard output at the end, and the table on standard error.")
     private boolean json;
+
+    private boolean failed;
 
     /** Called by picocli. */
     public ClusterBench() {
@@ -97,20 +108,24 @@ public final class ClusterBench implements Callable<Integer> {
             if (missing != null) {
                 table.println("Without Open MPI: " + missing);
             }
+            table.println("Network: " + describeLink());
             table.printf(ROW + "%n", "case", "procs", "Starling", "", "peer", "", "unit", "ratio", "fastest variant");
             for (int world : worlds) {
                 List<Implementation> implementations = Stream.of(Implementation.values())
                     .filter(implementation -> missing == null || !implementation.isOpenMpi())
+                    .filter(implementation -> !isApart() || implementation.runsBetweenHosts())
                     .filter(implementation -> chosen.isEmpty() || chosen.contains(implementation)).toList();
-                for (Measure measure : List.of(Measure.ALL_REDUCE, Measure.ROUND_TRIP, Measure.PUT)) {
-                    if (isSelected(measure) && (world == 2 || measure == Measure.ALL_REDUCE)) {
-                        measure(measure, world, implementations, directory, table, findings);
+                try (Hosts hosts = hosts(world, directory)) {
+                    for (Measure measure : List.of(Measure.ALL_REDUCE, Measure.ROUND_TRIP, Measure.PUT)) {
+                        if (isSelected(measure) && (world == 2 || measure == Measure.ALL_REDUCE)) {
+                            measure(measure, world, implementations, directory, hosts, table, findings);
+                        }
                     }
                 }
             }
             Training training = new Training(directory, rounds, sampleMillis, warmupMillis, table);
             for (Implementation implementation : Implementation.values()) {
-                boolean selected = chosen.isEmpty() || chosen.contains(implementation);
+                boolean selected = !isApart() && (chosen.isEmpty() || chosen.contains(implementation));
                 if (selected && implementation.supports(Measure.STEP_OVERLAPPED)
                         && isSelected(Measure.STEP_OVERLAPPED)) {
                     training.overlap(implementation, 2);
@@ -125,16 +140,29 @@ public final class ClusterBench implements Callable<Integer> {
         }
         if (json) {
             System.out.println(Stream.concat(findings.stream().map(Finding::json), lines.stream())
-                .collect(Collectors.joining(",", "{\"cases\":[", "]}")));
+                .collect(Collectors.joining(",", "{\"link\":\"" + link + "\",\"cases\":[", "]}")));
         }
-        return CommandLine.ExitCode.OK;
+        return failed ? CommandLine.ExitCode.SOFTWARE : CommandLine.ExitCode.OK;
+    }
+
+    private boolean isApart() {
+        return !link.equals(LOOPBACK);
+    }
+
+    private Hosts hosts(int world, Path directory) {
+        return isApart() ? Hosts.apart(world, link.equals(UNLIMITED) ? "" : link, directory) : Hosts.loopback();
+    }
+
+    private String describeLink() {
+        return !isApart() ? "loopback, whose packets are of up to 65,536 bytes" : "virtual Ethernet between network "
+            + "namespaces, MTU " + Hosts.MTU + (link.equals(UNLIMITED) ? "" : ", each sends at most " + link);
     }
 
     private boolean isSelected(Measure measure) {
         return only.isEmpty() || only.contains(measure);
     }
 
-    private void measure(Measure measure, int world, List<Implementation> implementations, Path directory,
+    private void measure(Measure measure, int world, List<Implementation> implementations, Path directory, Hosts hosts,
             PrintStream table, List<Finding> findings) {
         List<Integer> bytes = switch (measure) {
             case ALL_REDUCE -> sizes;
@@ -142,7 +170,7 @@ public final class ClusterBench implements Callable<Integer> {
             default -> List.of(8);
         };
         try (ClusterComparison comparison = new ClusterComparison(directory.resolve(measure.label() + world),
-                directory.resolve("openmpi"))) {
+                directory.resolve("openmpi"), hosts, table)) {
             for (Implementation implementation : implementations) {
                 if (implementation.supports(measure)) {
                     comparison.add(implementation, measure, world);
@@ -154,6 +182,7 @@ public final class ClusterBench implements Callable<Integer> {
                     table.println(row(finding));
                 }
             }
+            failed |= comparison.hasFailed();
         }
     }
 

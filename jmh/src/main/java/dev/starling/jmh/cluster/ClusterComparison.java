@@ -2,6 +2,7 @@ package dev.starling.jmh.cluster;
 
 import static dev.starling.jmh.Statistics.median;
 
+import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -21,11 +22,16 @@ final class ClusterComparison implements AutoCloseable {
 
     private final Path directory;
     private final Path openMpi;
+    private final Hosts hosts;
+    private final PrintStream table;
     private final Map<Implementation, List<ProcessGroup>> groups = new LinkedHashMap<>();
+    private boolean failed;
 
-    ClusterComparison(Path directory, Path openMpi) {
+    ClusterComparison(Path directory, Path openMpi, Hosts hosts, PrintStream table) {
         this.directory = directory;
         this.openMpi = openMpi;
+        this.hosts = hosts;
+        this.table = table;
     }
 
     /** Starts the processes of all variants of an implementation, and waits until they are ready. */
@@ -33,37 +39,68 @@ final class ClusterComparison implements AutoCloseable {
         List<ProcessGroup> started = groups.computeIfAbsent(implementation, p -> new ArrayList<>());
         for (Variant variant : implementation.variants(measure)) {
             Path own = directory.resolve(implementation.name() + started.size());
-            ProcessGroup group = new ProcessGroup(implementation, variant, world, own, openMpi);
+            ProcessGroup group = new ProcessGroup(implementation, variant, world, own, openMpi, hosts);
             started.add(group);
             // One variant after the other: processes that start together compete for the cores.
-            ready(group).time(measure, FIRST_BYTES, 1);
-            ready(group).warmUpJit(measure, measure == Measure.ALL_REDUCE ? JIT_WARM_UP_BYTES : FIRST_BYTES);
+            attempt(group, () -> {
+                ready(group).time(measure, FIRST_BYTES, 1);
+                ready(group).warmUpJit(measure, measure == Measure.ALL_REDUCE ? JIT_WARM_UP_BYTES : FIRST_BYTES);
+            });
         }
+    }
+
+    /** Runs an order of a group; if the group fails, reports why, and leaves it out from now on. */
+    private void attempt(ProcessGroup group, Runnable order) {
+        try {
+            order.run();
+        } catch (IllegalStateException e) {
+            if (Thread.currentThread().isInterrupted()) {
+                throw e;
+            }
+            failed = true;
+            table.println("FAILED, and left out from here on: " + e.getMessage());
+            groups.get(group.implementation()).remove(group);
+            group.close();
+        }
+    }
+
+    /** Returns whether an implementation has failed. */
+    boolean hasFailed() {
+        return failed;
     }
 
     /** Returns the comparison of each of Starling's implementations with each of its peers. */
     List<Finding> run(Measure measure, long bytes, int rounds, long sampleMillis, long warmupMillis) {
         List<Participant> participants = new ArrayList<>();
         for (List<ProcessGroup> variants : groups.values()) {
+            List.copyOf(variants).forEach(variant -> attempt(variant, () -> settle(variant, measure, bytes)));
             if (!variants.isEmpty()) {
-                variants.forEach(variant -> settle(variant, measure, bytes));
-                participants.add(new Participant(fastest(variants, measure, bytes, warmupMillis), rounds));
+                ProcessGroup fastest = fastest(variants, measure, bytes, warmupMillis);
+                if (fastest != null) {
+                    participants.add(new Participant(fastest, rounds));
+                }
             }
         }
-        for (Participant participant : participants) {
-            double nanos = ready(participant.group).warm(measure, bytes, warmupMillis);
-            participant.runs = (int) Math.clamp(sampleMillis * 1e6 / nanos, 2, 1_000_000);
+        for (Participant each : participants) {
+            attempt(each.group, () -> {
+                double nanos = ready(each.group).warm(measure, bytes, warmupMillis);
+                each.runs = (int) Math.clamp(sampleMillis * 1e6 / nanos, 2, 1_000_000);
+            });
         }
         for (int round = 0; round < rounds; round++) {
             for (int i = 0; i < participants.size(); i++) {
-                Participant participant = participants.get((i + round) % participants.size());
-                participant.nanos[round] = ready(participant.group).time(measure, bytes, participant.runs);
+                Participant each = participants.get((i + round) % participants.size());
+                int now = round;
+                if (isLeft(each)) {
+                    attempt(each.group, () -> each.nanos[now] = ready(each.group).time(measure, bytes, each.runs));
+                }
             }
         }
         List<Finding> findings = new ArrayList<>();
         for (Participant ours : participants) {
             for (Participant peer : participants) {
-                if (peer.group.implementation().isPeerOf(ours.group.implementation())) {
+                if (peer.group.implementation().isPeerOf(ours.group.implementation()) && isLeft(ours)
+                        && isLeft(peer)) {
                     findings.add(compare(measure, bytes, ours, peer));
                 }
             }
@@ -71,20 +108,26 @@ final class ClusterComparison implements AutoCloseable {
         return findings;
     }
 
+    /** Returns whether a participant has not failed. */
+    private boolean isLeft(Participant participant) {
+        return groups.get(participant.group.implementation()).contains(participant.group);
+    }
+
+    /** Returns the fastest variant, or {@code null} if all have failed. */
     private ProcessGroup fastest(List<ProcessGroup> variants, Measure measure, long bytes, long warmupMillis) {
         if (variants.size() == 1) {
             return variants.getFirst();
         }
         Map<ProcessGroup, double[]> times = new LinkedHashMap<>();
         variants.forEach(variant -> times.put(variant, new double[TRIALS]));
-        variants.forEach(variant -> ready(variant).warm(measure, bytes, warmupMillis / 6));
-        for (int trial = 0; trial < TRIALS; trial++) {
-            for (ProcessGroup variant : variants) {
-                times.get(variant)[trial] = ready(variant).warm(measure, bytes, warmupMillis / 6);
+        for (int trial = -1; trial < TRIALS; trial++) {
+            int at = Math.max(0, trial);
+            for (ProcessGroup variant : List.copyOf(variants)) {
+                attempt(variant, () -> times.get(variant)[at] =
+                    ready(variant).warm(measure, bytes, warmupMillis / 6));
             }
         }
-        return times.entrySet().stream().min(Comparator.comparingDouble(e -> median(e.getValue()))).orElseThrow()
-            .getKey();
+        return variants.stream().min(Comparator.comparingDouble(v -> median(times.get(v)))).orElse(null);
     }
 
     /** Lets the JIT compiler finish the code of large sums, which run too rarely during the warm-up. */

@@ -1,6 +1,5 @@
 package dev.starling.jmh.cluster;
 
-import java.nio.file.Path;
 import org.bytedeco.javacpp.PointerScope;
 import org.bytedeco.pytorch.FileStore;
 import org.bytedeco.pytorch.GlooDeviceVector;
@@ -10,18 +9,19 @@ import org.bytedeco.pytorch.TensorVector;
 import org.bytedeco.pytorch.Work;
 import org.bytedeco.pytorch.global.torch;
 
-/** PyTorch's process group over Gloo, by TCP on loopback: PyTorch's only means between processes without GPUs. */
+/** PyTorch's process group over Gloo, by TCP: PyTorch's only means between processes without GPUs. */
 final class GlooMember implements Member {
     private final ProcessGroupGloo group;
     private final Tensor all;
 
     /** Joins; {@code threads} is the number of Gloo's threads. */
-    GlooMember(int threads, int rank, int world, Path directory) {
+    GlooMember(int threads, Seat seat) {
         torch.set_num_threads(1);
         ProcessGroupGloo.Options options = ProcessGroupGloo.Options.create();
-        options.devices(new GlooDeviceVector(ProcessGroupGloo.createDeviceForHostname("127.0.0.1")));
+        options.devices(new GlooDeviceVector(ProcessGroupGloo.createDeviceForHostname(seat.host())));
         options.threads(threads);
-        group = new ProcessGroupGloo(new FileStore(directory.resolve("store").toString(), world), rank, world, options);
+        group = new ProcessGroupGloo(new FileStore(seat.directory().resolve("store").toString(), seat.world()),
+            seat.rank(), seat.world(), options);
         all = torch.zeros(new long[] {MAX_BYTES / Float.BYTES});
         all.retainReference();
     }

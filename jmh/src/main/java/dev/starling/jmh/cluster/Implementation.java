@@ -19,8 +19,8 @@ enum Implementation {
     /** Starling's collectives in memory that all processes of the host map. */
     STARLING("starling", Measure.ALL_REDUCE) {
         @Override
-        Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new StarlingMember(config("aeron"), rank, world, directory);
+        Member join(String setting, Seat seat) throws Exception {
+            return new StarlingMember(config("aeron", seat), seat.rank(), seat.world(), seat.directory());
         }
     },
     /** Starling's collectives as between hosts. */
@@ -31,36 +31,36 @@ enum Implementation {
         }
 
         @Override
-        Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new StarlingMember(network(setting, Protection.PLAIN), rank, world, directory);
+        Member join(String setting, Seat seat) throws Exception {
+            return group(setting, Protection.PLAIN, seat);
         }
     },
     /** Starling's collectives over TCP as between hosts, with a checksum on each frame. */
     STARLING_PLAIN("starling plain", Measure.ALL_REDUCE) {
         @Override
-        Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new StarlingMember(network("tcp", Protection.PLAIN), rank, world, directory);
+        Member join(String setting, Seat seat) throws Exception {
+            return group("tcp", Protection.PLAIN, seat);
         }
     },
     /** The same with authenticated frames. */
     STARLING_AUTHENTICATED("starling authentic", Measure.ALL_REDUCE) {
         @Override
-        Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new StarlingMember(network("tcp", Protection.AUTHENTICATED), rank, world, directory);
+        Member join(String setting, Seat seat) throws Exception {
+            return group("tcp", Protection.AUTHENTICATED, seat);
         }
     },
     /** The same with encrypted frames: the default between hosts. */
     STARLING_ENCRYPTED("starling encrypted", Measure.ALL_REDUCE) {
         @Override
-        Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new StarlingMember(network("tcp", Protection.ENCRYPTED), rank, world, directory);
+        Member join(String setting, Seat seat) throws Exception {
+            return group("tcp", Protection.ENCRYPTED, seat);
         }
     },
     /** Starling's messages and puts within a host. */
     STARLING_MESSAGES("starling", Measure.ROUND_TRIP, Measure.PUT) {
         @Override
-        Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new TransportMember(config("aeron"), rank, directory);
+        Member join(String setting, Seat seat) throws Exception {
+            return new TransportMember(config("aeron", seat), seat.rank(), seat.directory());
         }
     },
     /** Starling's messages as between hosts. */
@@ -71,8 +71,8 @@ enum Implementation {
         }
 
         @Override
-        Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new TransportMember(network(setting, Protection.PLAIN), rank, directory);
+        Member join(String setting, Seat seat) throws Exception {
+            return new TransportMember(network(setting, Protection.PLAIN, seat), seat.rank(), seat.directory());
         }
     },
     /** Starling's strategies within a host. */
@@ -84,10 +84,11 @@ enum Implementation {
         }
 
         @Override
-        Member join(String setting, int rank, int world, Path directory) throws Exception {
-            TransportConfig transport = config("aeron");
-            return rank < world ? new TrainingMember(transport, setting, rank, world, directory)
-                : new ServingMember(transport, rank, directory);
+        Member join(String setting, Seat seat) throws Exception {
+            TransportConfig transport = config("aeron", seat);
+            return seat.rank() < seat.world()
+                ? new TrainingMember(transport, setting, seat.rank(), seat.world(), seat.directory())
+                : new ServingMember(transport, seat.rank(), seat.directory());
         }
 
         @Override
@@ -103,8 +104,9 @@ enum Implementation {
         }
 
         @Override
-        Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new TrainingMember(network("aeron", Protection.PLAIN), setting, rank, world, directory);
+        Member join(String setting, Seat seat) throws Exception {
+            return new TrainingMember(network("aeron", Protection.PLAIN, seat), setting, seat.rank(), seat.world(),
+                seat.directory());
         }
     },
     /** PyTorch's Gloo. */
@@ -119,8 +121,8 @@ enum Implementation {
         }
 
         @Override
-        Member join(String setting, int rank, int world, Path directory) {
-            return new GlooMember(Integer.parseInt(setting), rank, world, directory);
+        Member join(String setting, Seat seat) {
+            return new GlooMember(Integer.parseInt(setting), seat);
         }
     },
     /** Open MPI over shared memory. */
@@ -140,13 +142,16 @@ enum Implementation {
     /** Unary calls of grpc-java. */
     GRPC("grpc", Measure.ROUND_TRIP) {
         @Override
-        Member join(String setting, int rank, int world, Path directory) throws Exception {
-            return new GrpcMember(rank, directory);
+        Member join(String setting, Seat seat) throws Exception {
+            return new GrpcMember(seat.rank(), seat.directory());
         }
     };
 
-    /** The secret of groups on loopback, which no other host can reach. */
+    /** The secret of groups on this machine, whose networks no other host can reach. */
     private static final Secret SECRET = Secret.ofText("members of one benchmark");
+
+    /** The property with options of the network's wire, such as {@code connections=2,sendBuffer=1m}. */
+    private static final String OPTIONS = "starling.bench.options";
 
     private final String label;
     private final Set<Measure> measures;
@@ -172,17 +177,26 @@ enum Implementation {
     boolean isPeerOf(Implementation ours) {
         return switch (ours) {
             case STARLING -> this == OPEN_MPI || this == GLOO;
-            case STARLING_NETWORK -> this == OPEN_MPI_TCP || this == GLOO;
+            case STARLING_NETWORK, STARLING_PLAIN -> this == OPEN_MPI_TCP || this == GLOO;
             case STARLING_MESSAGES -> this == OPEN_MPI || this == GRPC;
             case STARLING_NETWORK_MESSAGES -> this == OPEN_MPI_TCP || this == GRPC;
             case STARLING_AUTHENTICATED, STARLING_ENCRYPTED -> this == STARLING_PLAIN;
-            case STARLING_PLAIN, STARLING_TRAINING, STARLING_NETWORK_TRAINING, GLOO, OPEN_MPI, OPEN_MPI_TCP,
+            case STARLING_TRAINING, STARLING_NETWORK_TRAINING, GLOO, OPEN_MPI, OPEN_MPI_TCP,
                 GRPC -> false;
         };
     }
 
     boolean supports(Measure measure) {
         return measures.contains(measure);
+    }
+
+    /** Returns whether its members can run on hosts that share no memory. */
+    boolean runsBetweenHosts() {
+        return switch (this) {
+            case STARLING_NETWORK, STARLING_PLAIN, STARLING_AUTHENTICATED, STARLING_ENCRYPTED,
+                STARLING_NETWORK_MESSAGES, GLOO, OPEN_MPI_TCP -> true;
+            case STARLING, STARLING_MESSAGES, STARLING_TRAINING, STARLING_NETWORK_TRAINING, OPEN_MPI, GRPC -> false;
+        };
     }
 
     /** Returns the variants worth trying. */
@@ -196,14 +210,14 @@ enum Implementation {
     }
 
     /** Joins as a member in this process. */
-    Member join(String setting, int rank, int world, Path directory) throws Exception {
+    Member join(String setting, Seat seat) throws Exception {
         throw new IllegalStateException(label + " runs in its own programs, not in a JVM");
     }
 
     /** Returns the commands that start the processes; {@code openMpi} is the program of Open MPI's members. */
-    List<List<String>> commands(Variant variant, int world, Path directory, Path openMpi) {
+    List<List<String>> commands(Variant variant, int world, Path directory, Path openMpi, Hosts hosts) {
         if (isOpenMpi()) {
-            return List.of(OpenMpi.command(variant, world, openMpi));
+            return List.of(hosts.on(0, OpenMpi.command(variant, world, openMpi, hosts)));
         }
         List<List<String>> commands = new ArrayList<>();
         for (int rank = 0; rank < processes(variant, world); rank++) {
@@ -212,8 +226,8 @@ enum Implementation {
             command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
             command.addAll(List.of("--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED", "-cp",
                 System.getProperty("java.class.path"), MemberProcess.class.getName(), name(), variant.setting(),
-                Integer.toString(rank), Integer.toString(world), directory.toString()));
-            commands.add(command);
+                Integer.toString(rank), Integer.toString(world), directory.toString(), hosts.address(rank)));
+            commands.add(hosts.on(rank, command));
         }
         return commands;
     }
@@ -225,12 +239,21 @@ enum Implementation {
             .map(Variant::of).toList();
     }
 
-    private static TransportConfig network(String provider, Protection protection) {
-        return config(provider).sharedMemory(false).protection(protection);
+    private static Member group(String setting, Protection protection, Seat seat) throws Exception {
+        return new StarlingMember(network(setting, protection, seat), seat.rank(), seat.world(), seat.directory());
+    }
+
+    private static TransportConfig network(String provider, Protection protection, Seat seat) {
+        TransportConfig config = config(provider, seat).sharedMemory(false).protection(protection);
+        for (String option : System.getProperty(OPTIONS, "").split(",")) {
+            String[] parts = option.split("=", 2);
+            config = parts.length < 2 ? config : config.option(parts[0], parts[1]);
+        }
+        return config;
     }
 
     /** Returns a configuration in which members that are stopped while others are measured do not count as lost. */
-    private static TransportConfig config(String provider) {
-        return TransportConfig.of(provider, SECRET).livenessTimeout(Duration.ofMinutes(10));
+    private static TransportConfig config(String provider, Seat seat) {
+        return TransportConfig.of(provider, SECRET).at(seat.host(), 0).livenessTimeout(Duration.ofMinutes(10));
     }
 }

@@ -25,14 +25,16 @@ final class MemberProcess {
     }
 
     /**
-     * Runs with the implementation's name, the variant's setting, the rank, the number of members and their directory.
+     * Runs with the implementation's name, the variant's setting, the rank, the number of members, their directory and
+     * this member's host.
      */
     public static void main(String[] arguments) throws Exception {
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
         BlockingQueue<String> orders = new LinkedBlockingQueue<>();
         Thread.ofPlatform().daemon().name("orders").start(() -> read(orders));
-        try (Member member = Implementation.valueOf(arguments[0]).join(arguments[1], Integer.parseInt(arguments[2]),
-                Integer.parseInt(arguments[3]), Path.of(arguments[4]))) {
+        try (Member member = Implementation.valueOf(arguments[0]).join(arguments[1],
+                new Seat(Integer.parseInt(arguments[2]), Integer.parseInt(arguments[3]), Path.of(arguments[4]),
+                arguments[5]))) {
             for (String line = next(orders, member); !line.equals(END); line = next(orders, member)) {
                 String[] order = line.split(" ");
                 int runs = Integer.parseInt(order[2]);

@@ -38,8 +38,9 @@ final class OpenMpi {
         }
     }
 
-    static List<String> command(Variant variant, int world, Path program) {
+    static List<String> command(Variant variant, int world, Path program, Hosts hosts) {
         List<String> command = new ArrayList<>(List.of("mpirun", "--oversubscribe", "-n", Integer.toString(world)));
+        command.addAll(hosts.forMpi(world));
         variant.environment().keySet().stream().filter(name -> name.startsWith("MALLOC")).sorted()
             .forEach(name -> command.addAll(List.of("-x", name)));
         command.addAll(variant.arguments());
@@ -64,13 +65,12 @@ final class OpenMpi {
         return variant("vader " + copy, arguments, algorithm);
     }
 
-    /** Variants over TCP on loopback. */
+    /** Variants over TCP. */
     static List<Variant> overTcp(Measure measure) {
-        List<String> arguments = List.of("--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca",
-            "btl_tcp_if_include", "lo");
+        List<String> arguments = List.of("--mca", "pml", "ob1", "--mca", "btl", "self,tcp");
         Variant plain = variant("tcp", arguments);
         return measure != Measure.ALL_REDUCE ? List.of(plain)
-            : List.of(plain, variant("tcp", arguments, "5", "262144"));
+            : List.of(plain, variant("tcp", arguments, "5", "262144"), variant("tcp", arguments, "4", "0"));
     }
 
     private static Variant variant(String name, List<String> arguments, String... algorithm) {

@@ -64,7 +64,7 @@ final class Prediction {
     private double[] measure(int world) {
         double[] medians = new double[SIZES.length];
         try (ProcessGroup group = new ProcessGroup(Implementation.STARLING_PLAIN, Variant.of(""), world,
-                directory.resolve("model" + world), directory.resolve("openmpi"))) {
+                directory.resolve("model" + world), directory.resolve("openmpi"), Hosts.loopback())) {
             group.warmUpJit(Measure.ALL_REDUCE, SIZES[0]);
             group.settle(Measure.ALL_REDUCE, LARGE);
             for (int i = 0; i < SIZES.length; i++) {

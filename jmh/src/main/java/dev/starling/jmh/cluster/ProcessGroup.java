@@ -40,10 +40,12 @@ final class ProcessGroup implements AutoCloseable {
     private final List<BufferedReader> answers = new ArrayList<>();
     /** Stopped processes would outlive a benchmark that a signal ends. */
     private final Thread hook = new Thread(this::end, "starling-group-shutdown");
+    private volatile boolean timedOut;
     private long lastRunNs = System.nanoTime();
 
     /** Starts the processes. What they print besides answers goes to files in the directory, which they share. */
-    ProcessGroup(Implementation implementation, Variant variant, int world, Path directory, Path openMpi) {
+    ProcessGroup(Implementation implementation, Variant variant, int world, Path directory, Path openMpi,
+            Hosts hosts) {
         this.implementation = implementation;
         this.variant = variant;
         this.world = world;
@@ -51,7 +53,7 @@ final class ProcessGroup implements AutoCloseable {
         Runtime.getRuntime().addShutdownHook(hook);
         try {
             Files.createDirectories(directory);
-            for (List<String> command : implementation.commands(variant, world, directory, openMpi)) {
+            for (List<String> command : implementation.commands(variant, world, directory, openMpi, hosts)) {
                 ProcessBuilder builder = new ProcessBuilder(command).redirectError(
                     ProcessBuilder.Redirect.appendTo(log.toFile()));
                 builder.environment().putAll(variant.environment());
@@ -170,8 +172,25 @@ final class ProcessGroup implements AutoCloseable {
         } catch (IOException | UncheckedIOException e) {
             last = e.toString();
         }
-        return new IllegalStateException(implementation.label() + " between " + world + " processes ended early:\n"
-            + last, cause);
+        String variantName = variant.name().isEmpty() ? "" : " " + variant.name();
+        return new IllegalStateException(implementation.label() + variantName + " between " + world
+            + " processes ended early, " + ends() + ":\n" + (last.isEmpty() ? "without a word" : last), cause);
+    }
+
+    /** Returns how the processes have ended. */
+    private String ends() {
+        List<String> ends = new ArrayList<>();
+        for (Process process : processes) {
+            try {
+                // A process that closed its output is about to end.
+                ends.add(process.waitFor(1, TimeUnit.SECONDS) ? "exit code " + process.exitValue() : "running");
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                ends.add("unknown");
+            }
+        }
+        return (timedOut ? "without an answer for " + ANSWER_TIMEOUT.toSeconds() + " s, " : "")
+            + String.join(", ", ends);
     }
 
     private void signal(String name) {
@@ -195,6 +214,7 @@ final class ProcessGroup implements AutoCloseable {
     }
 
     private void kill() {
+        timedOut = true;
         all().toList().forEach(ProcessHandle::destroyForcibly);
     }
 

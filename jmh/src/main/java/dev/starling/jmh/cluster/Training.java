@@ -42,7 +42,8 @@ final class Training {
     void overlap(Implementation implementation, int world) {
         for (Variant variant : implementation.variants(Measure.STEP_OVERLAPPED)) {
             Path shared = directory.resolve("overlap" + implementation + variant.name() + world);
-            try (ProcessGroup group = new ProcessGroup(implementation, variant, world, shared, directory)) {
+            try (ProcessGroup group = new ProcessGroup(implementation, variant, world, shared, directory,
+                    Hosts.loopback())) {
                 double[][] nanos = new double[3][rounds];
                 Measure[] kinds = {Measure.STEP_ALONE, Measure.STEP_LATE, Measure.STEP_OVERLAPPED};
                 for (Measure kind : kinds) {
@@ -77,7 +78,8 @@ final class Training {
                 keepAlive(groups);
                 Variant variant = c == 0 ? Variant.of("ring") : variants.get(c - 1);
                 Path shared = directory.resolve(c == 0 ? "train1" : "train" + variant.name() + world);
-                ProcessGroup group = new ProcessGroup(implementation, variant, c == 0 ? 1 : world, shared, directory);
+                ProcessGroup group = new ProcessGroup(implementation, variant, c == 0 ? 1 : world, shared, directory,
+                    Hosts.loopback());
                 groups.add(group);
                 runs[c] = (int) Math.clamp(2e6 * sampleMillis / group.settle(Measure.TRAIN, BATCH), 2, 10_000);
             }

@@ -21,7 +21,8 @@ class ProcessGroupTest {
     }
 
     private ProcessGroup group(Implementation implementation, String variant, int world) {
-        return new ProcessGroup(implementation, Variant.of(variant), world, directory.resolve("group"), directory);
+        return new ProcessGroup(implementation, Variant.of(variant), world, directory.resolve("group"), directory,
+            Hosts.loopback());
     }
 
     @Test

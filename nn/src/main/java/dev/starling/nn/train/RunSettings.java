@@ -3,7 +3,9 @@ package dev.starling.nn.train;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;
+import java.lang.reflect.RecordComponent;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -48,7 +50,7 @@ public record RunSettings(Map<String, String> values) {
     }
 
     private static void describe(String path, Layer layer, Map<String, String> values) {
-        values.put(path, layer.describe());
+        values.put(path, name(layer));
         layer.visit(new Layer.Visitor() {
             @Override
             public void parameter(String name, Parameter parameter) {
@@ -60,6 +62,13 @@ public record RunSettings(Map<String, String> values) {
                 describe(path + '.' + name, inner, values);
             }
         });
+    }
+
+    /** Returns the name of a layer, and its settings if it is a record of numbers. */
+    private static String name(Layer layer) {
+        RecordComponent[] components = layer.getClass().getRecordComponents();
+        return components != null && components.length > 0 && Arrays.stream(components).allMatch(each -> each.getType()
+                .isPrimitive()) ? layer.toString() : layer.describe();
     }
 
     private static String describe(Parameter p) {

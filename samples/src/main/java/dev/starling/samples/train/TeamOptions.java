@@ -6,6 +6,7 @@ import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.transport.Protection;
+import dev.starling.transport.TransportConfig;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Locale;
@@ -30,8 +31,9 @@ final class TeamOptions {
             description = "ring, ps (parameter servers) or gossip (default: ring).")
     Strategy strategy;
 
-    @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
-            description = "aeron, tcp or ucx between processes, or local for threads (default: ${DEFAULT-VALUE}).")
+    @Option(names = "--transport", paramLabel = "T", defaultValue = TransportConfig.AUTOMATIC,
+            description = "aeron, tcp, ucx, or auto, which is aeron within a host and tcp between hosts; local for "
+                    + "threads (default: ${DEFAULT-VALUE}).")
     String transport;
 
     @Option(names = "--protection", paramLabel = "P", description = "Of frames between hosts over aeron and tcp: "

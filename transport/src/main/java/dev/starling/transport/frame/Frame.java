@@ -124,7 +124,8 @@ public final class Frame {
         return buffer.getLong(offset + CHECKSUM, ORDER);
     }
 
-    private static boolean isBare(DirectBuffer head, int at) {
+    /** Returns whether the checksum of a frame does not cover its body. */
+    public static boolean isBare(DirectBuffer head, int at) {
         return type(head, at) == PUT && (head.getInt(at + PUT_FLAGS, ORDER) & PUT_BARE) != 0;
     }
 

@@ -1,5 +1,6 @@
 package dev.starling.transport.tcp;
 
+import dev.starling.transport.spi.Inbox;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
@@ -10,6 +11,7 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A connection that a peer's link has opened: delivers its messages. Until its peer is proven it has a small buffer and
@@ -19,6 +21,9 @@ final class InboundConnection {
     /** Bytes that are moved rather than left at the end of the buffer. */
     private static final int MOVED = 4 << 10;
     private static final int MAX_READS = 8;
+    /** Shorter rests of a body are received with what follows, in one call. */
+    private static final int MIN_PLACED = 16 << 10;
+    private static final int MAX_HEADER = 256;
 
     private static final System.Logger LOG = System.getLogger(InboundConnection.class.getName());
 
@@ -34,17 +39,28 @@ final class InboundConnection {
     private int limit;
     private long peerWire;
     private boolean greeted;
+    private boolean asksForTicket;
     private boolean proven;
     private boolean closed;
     private boolean delayed;
-    private long lastReadNs;
+    private Lane lane;
+    /** Where the body of the present message is being received, or {@code null}; its header is kept aside. */
+    private Inbox.@Nullable Place place;
+    private final UnsafeBuffer header = new UnsafeBuffer(new byte[MAX_HEADER]);
+    private final UnsafeBuffer body = new UnsafeBuffer(0, 0);
+    private final Window window = new Window();
+    private final ByteBuffer[] scattered = new ByteBuffer[2];
+    private int headerLength;
+    private int bodyLength;
+    private int bodyReceived;
 
     InboundConnection(TcpWire wire, SocketChannel channel) throws IOException {
         this.wire = wire;
         this.channel = channel;
         peer = (InetSocketAddress) channel.getRemoteAddress();
         sinceNs = wire.nowNs();
-        lastReadNs = sinceNs;
+        lane = new Lane(this, wire.newTicket());
+        lane.received(sinceNs);
         use(wire.buffers().acquireSmall());
     }
 
@@ -72,8 +88,8 @@ final class InboundConnection {
         return sinceNs;
     }
 
-    long lastReadNs() {
-        return lastReadNs;
+    Lane lane() {
+        return lane;
     }
 
     boolean isProven() {
@@ -99,20 +115,33 @@ final class InboundConnection {
         proven = true;
     }
 
+    /** Returns whether the peer may open further connections, if it gets a ticket. */
+    boolean asksForTicket() {
+        return asksForTicket;
+    }
+
+    /** Sends the peer a ticket for further connections. */
+    void sendTicket() {
+        send(wire.ticket(lane.ticket()));
+    }
+
     /** Reads what has arrived and processes it; returns the amount of work done. */
     int receive() {
         int work = 0;
         process();
         for (int i = 0; i < MAX_READS && !closed && !delayed; i++) {
             ByteBuffer into = free();
-            int room = into.remaining();
-            int length = read(into);
+            int missing = place == null ? 0 : bodyLength - bodyReceived;
+            int room = into.remaining() + missing;
+            int length = read(into, missing);
             if (length <= 0) {
                 break;
             }
             work++;
-            lastReadNs = wire.nowNs();
-            limit += length;
+            lane.received(wire.nowNs());
+            int placed = Math.min(length, missing);
+            bodyReceived += placed;
+            limit += length - placed;
             process();
             if (length < room) {
                 break;
@@ -121,9 +150,17 @@ final class InboundConnection {
         return work;
     }
 
-    private int read(ByteBuffer into) {
+    /** Reads into the place of the present body, as far as it is missing, and behind it into the buffer. */
+    private int read(ByteBuffer into, int missing) {
         try {
-            int length = channel.read(into);
+            int length;
+            if (place != null && missing > 0) {
+                scattered[0] = window.of(place.address() + bodyReceived, missing);
+                scattered[1] = into;
+                length = (int) channel.read(scattered);
+            } else {
+                length = channel.read(into);
+            }
             if (length < 0) {
                 close();
             }
@@ -158,7 +195,8 @@ final class InboundConnection {
         delayed = false;
         boolean progress = true;
         while (progress && !closed) {
-            progress = greeted ? message() : greet();
+            Inbox.Place present = place;
+            progress = !greeted ? greet() : present == null ? message() : placedMessage(present);
         }
     }
 
@@ -166,14 +204,32 @@ final class InboundConnection {
         if (limit - position < Unit.PREAMBLE) {
             return false;
         }
+        if (Unit.isRail(buffer, position)) {
+            return join(wire.lane(Unit.ticket(buffer, position)));
+        }
         if (!Unit.isPreamble(buffer, position)) {
             refuse("it does not speak the protocol of this wire");
             return false;
         }
         peerWire = Unit.wire(buffer, position);
+        asksForTicket = Unit.asksForTicket(buffer, position);
         position += Unit.PREAMBLE;
         greeted = true;
         return send(wire.reply());
+    }
+
+    /** Becomes a further connection of a lane, whose peer is proven; it is {@code null} if there is no such ticket. */
+    private boolean join(@Nullable Lane joined) {
+        if (joined == null || !joined.add(this)) {
+            refuse("it has no valid ticket");
+            return false;
+        }
+        lane = joined;
+        peerWire = joined.first().peerWire;
+        position += Unit.PREAMBLE;
+        greeted = true;
+        wire.admit(this);
+        return !closed && send(wire.reply());
     }
 
     /** Sends a few bytes to the peer; only one that does not read leaves no room for them. */
@@ -194,26 +250,86 @@ final class InboundConnection {
         if (limit - position < Unit.MESSAGE_HEADER) {
             return false;
         }
-        if (Unit.kind(buffer, position) != Unit.MESSAGE) {
+        int kind = Unit.kind(buffer, position);
+        int part = Unit.partLength(buffer, position);
+        int length = Unit.messageLength(buffer, position);
+        if (kind != Unit.MESSAGE && kind != Unit.PARTS || part > MAX_HEADER || part > length && length >= 0) {
             refuse("it sent a unit of an unknown kind");
             return false;
         }
-        int length = Unit.messageLength(buffer, position);
         if (length < 0 || length > (proven ? TcpWire.MAX_MESSAGE : TcpWire.MAX_UNPROVEN_MESSAGE)) {
             refuse("it announced a message of " + length + " bytes");
             return false;
         }
-        int unit = Unit.messageUnit(length);
+        int head = Unit.MESSAGE_HEADER;
+        if (Unit.isNumbered(buffer, position)) {
+            head += Unit.NUMBER;
+            if (!proven) {
+                refuse("it numbered a message");
+                return false;
+            }
+            if (limit - position < head) {
+                return false;
+            }
+            if (!lane.isNext(Unit.number(buffer, position))) {
+                delayed = true;
+                return false;
+            }
+        }
+        int unit = Unit.messageUnit(length) + head - Unit.MESSAGE_HEADER;
         if (limit - position < unit) {
+            return kind == Unit.PARTS && proven && place(head, part, length - part);
+        }
+        if (!wire.hasRoom()) {
+            delayed = true;
+            return false;
+        }
+        int at = position + head;
+        position += unit;
+        lane.delivered();
+        wire.deliver(this, buffer, at, length);
+        return true;
+    }
+
+    /** Begins to receive a body in its place, if it is long, and the header has arrived and permits that. */
+    private boolean place(int head, int part, int length) {
+        int begin = position + head + part;
+        if (limit < begin || length - (limit - begin) < MIN_PLACED) {
+            return false;
+        }
+        Inbox.Place found = wire.place(buffer, position + head, part, length);
+        if (found == null) {
+            return false;
+        }
+        place = found;
+        header.putBytes(0, buffer, position + head, part);
+        headerLength = part;
+        bodyLength = length;
+        bodyReceived = limit - begin;
+        body.wrap(found.address(), length);
+        body.putBytes(0, buffer, begin, bodyReceived);
+        position = limit;
+        return false;
+    }
+
+    /** Delivers a message whose body has been received in its place. */
+    private boolean placedMessage(Inbox.Place used) {
+        int padding = Unit.padding(headerLength + bodyLength);
+        if (bodyReceived < bodyLength || limit - position < padding) {
             return false;
         }
         if (!wire.hasRoom()) {
             delayed = true;
             return false;
         }
-        int at = position + Unit.MESSAGE_HEADER;
-        position += unit;
-        wire.deliver(this, buffer, at, length);
+        position += padding;
+        lane.delivered();
+        place = null;
+        try {
+            wire.deliver(this, header, headerLength, body, bodyLength);
+        } finally {
+            used.abandon();
+        }
         return true;
     }
 
@@ -233,8 +349,13 @@ final class InboundConnection {
         if (!closed) {
             closed = true;
             TcpWire.close(channel);
+            if (place != null) {
+                place.abandon();
+                place = null;
+            }
             wire.buffers().release(memory);
             wire.forget(this);
+            lane.close();
         }
     }
 }

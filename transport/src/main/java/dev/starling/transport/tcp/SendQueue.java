@@ -19,8 +19,6 @@ final class SendQueue {
     private static final int MAX_PIECES = 16;
     private static final int SEGMENTS = 2 * MAX_PIECES + 1;
     private static final int GATHERED = 8;
-    /** Windows begin at its multiples, and are longer by a message. */
-    private static final long WINDOW = 1 << 30;
 
     private final UnsafeBuffer bytes;
     private final Segment[] segments = new Segment[SEGMENTS];
@@ -29,14 +27,13 @@ final class SendQueue {
     private int count;
     private int tail;
     private int copied;
+    private long waiting;
     private int pieces;
 
     /** Some bytes of the queue, or of memory elsewhere. */
     private static final class Segment {
         private final ByteBuffer queue;
-        /** Memory around a piece: pieces of one region share the window, so that it is created once. */
-        private @Nullable ByteBuffer window;
-        private long windowAddress;
+        private final Window memory = new Window();
         /** Called when the memory has been read; {@code null} for bytes of the queue. */
         private @Nullable Runnable release;
         /** Offset in the queue, or address. */
@@ -51,12 +48,7 @@ final class SendQueue {
             if (release == null) {
                 return queue.clear().position((int) at).limit((int) at + left);
             }
-            if (window == null || at < windowAddress || at + left > windowAddress + window.capacity()) {
-                windowAddress = at & -WINDOW;
-                window = Buffers.view(windowAddress, (int) WINDOW + TcpWire.MAX_MESSAGE);
-            }
-            int from = (int) (at - windowAddress);
-            return window.clear().position(from).limit(from + left);
+            return memory.of(at, left);
         }
     }
 
@@ -65,6 +57,11 @@ final class SendQueue {
         for (int i = 0; i < SEGMENTS; i++) {
             segments[i] = new Segment(Buffers.view(memory.address(), CAPACITY));
         }
+    }
+
+    /** Returns how many bytes wait. */
+    long waiting() {
+        return waiting;
     }
 
     boolean isEmpty() {
@@ -110,12 +107,14 @@ final class SendQueue {
         last.left += length;
         tail += length;
         copied += length;
+        waiting += length;
     }
 
     /** Appends a piece of memory, for which there {@linkplain #hasRoomForPiece is room}. */
     void append(long address, int length, Runnable release) {
         add(address, release).left = length;
         pieces++;
+        waiting += length;
     }
 
     private Segment add(long at, @Nullable Runnable release) {
@@ -150,6 +149,7 @@ final class SendQueue {
 
     private void remove(long written) {
         long left = written;
+        waiting -= written;
         while (count > 0) {
             Segment segment = segment(0);
             int some = (int) Math.min(left, segment.left);
@@ -184,5 +184,6 @@ final class SendQueue {
         }
         tail = 0;
         copied = 0;
+        waiting = 0;
     }
 }

@@ -9,6 +9,8 @@ import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.SocketChannel;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import org.agrona.DirectBuffer;
@@ -23,6 +25,8 @@ import org.jspecify.annotations.Nullable;
 final class TcpLink implements Link {
     private static final long MIN_RETRY_NS = TimeUnit.MILLISECONDS.toNanos(5);
     private static final long MAX_RETRY_NS = TimeUnit.MILLISECONDS.toNanos(200);
+    /** Messages of this length are distributed over all connections. */
+    private static final int MIN_SPREAD = 16 << 10;
     private static final long ANSWER_NS = TimeUnit.SECONDS.toNanos(3);
     /** How long a peer may take to receive what was sent before its link was closed. */
     private static final long CLOSE_NS = TimeUnit.MILLISECONDS.toNanos(500);
@@ -44,6 +48,10 @@ final class TcpLink implements Link {
     private MemorySegment memory;
     /** {@code null} unless the peer has answered. */
     private @Nullable SendQueue queue;
+    /** Further connections, in addition to the one on which the peer was proven. */
+    private final List<Rail> rails = new ArrayList<>();
+    /** Number of the next message. */
+    private long number;
     private boolean blocked;
     private boolean turnedAway;
     private long peerWire;
@@ -83,24 +91,32 @@ final class TcpLink implements Link {
         }
         int length = headerLength + bodyLength;
         checkLength(length);
-        int unit = Unit.messageUnit(length);
-        int at = queue().reserve(unit);
+        Rail rail = railFor(length);
+        SendQueue to = rail == null ? queue() : rail.queue();
+        int head = headLength();
+        int unit = head + length + Unit.padding(length);
+        int at = to.reserve(unit);
         if (at < 0) {
             return Wire.BACK_PRESSURED;
         }
-        putHeader(at, length, header, headerOffset, headerLength);
+        Unit.putMessageHeader(to.bytes(), at, length);
+        putHeader(to, at, head, header, headerOffset, headerLength);
         if (bodyLength > 0) {
-            queue().bytes().putBytes(at + Unit.MESSAGE_HEADER + headerLength, body, bodyOffset, bodyLength);
+            to.bytes().putBytes(at + head + headerLength, body, bodyOffset, bodyLength);
         }
-        queue().bytes().setMemory(at + Unit.MESSAGE_HEADER + length, Unit.padding(length), (byte) 0);
-        queue().append(unit);
-        sendUnlessPolled();
+        to.bytes().setMemory(at + head + length, Unit.padding(length), (byte) 0);
+        to.append(unit);
+        sendUnlessPolled(rail);
         return Wire.SENT;
     }
 
     @Override
     public boolean hasRoom(int length) {
-        return state != State.CONNECTED || queue().reserve(Unit.messageUnit(length)) >= 0;
+        if (state != State.CONNECTED) {
+            return true;
+        }
+        Rail rail = railFor(length);
+        return (rail == null ? queue() : rail.queue()).reserve(headLength() + length + Unit.padding(length)) >= 0;
     }
 
     @Override
@@ -111,21 +127,44 @@ final class TcpLink implements Link {
         }
         int length = headerLength + bodyLength;
         checkLength(length);
-        int before = Unit.MESSAGE_HEADER + headerLength;
+        Rail rail = railFor(length);
+        SendQueue to = rail == null ? queue() : rail.queue();
+        int head = headLength();
+        int before = head + headerLength;
         int padding = Unit.padding(length);
-        int at = queue().hasRoomForPiece() ? queue().reserve(before + padding) : -1;
+        int at = to.hasRoomForPiece() ? to.reserve(before + padding) : -1;
         if (at < 0) {
             return Wire.BACK_PRESSURED;
         }
-        putHeader(at, length, header, headerOffset, headerLength);
-        queue().bytes().setMemory(at + before, padding, (byte) 0);
-        queue().append(before);
-        queue().append(body.addressOffset() + bodyOffset, bodyLength, release);
+        Unit.putPartsHeader(to.bytes(), at, headerLength, length);
+        putHeader(to, at, head, header, headerOffset, headerLength);
+        to.bytes().setMemory(at + before, padding, (byte) 0);
+        to.append(before);
+        to.append(body.addressOffset() + bodyOffset, bodyLength, release);
         if (padding > 0) {
-            queue().append(padding);
+            to.append(padding);
         }
-        sendUnlessPolled();
+        sendUnlessPolled(rail);
         return Wire.SENT;
+    }
+
+    /** Returns the rail for a message, or {@code null} for the first connection: long ones go where least waits. */
+    private @Nullable Rail railFor(int length) {
+        Rail idlest = null;
+        long least = length < MIN_SPREAD ? 0 : queue().waiting();
+        for (int i = 0; i < rails.size(); i++) {
+            Rail rail = rails.get(i);
+            if (rail.isReady() && rail.queue().waiting() < least) {
+                idlest = rail;
+                least = rail.queue().waiting();
+            }
+        }
+        return idlest;
+    }
+
+    /** Returns the length of what precedes a message: with several connections, it is numbered. */
+    private int headLength() {
+        return Unit.MESSAGE_HEADER + (rails.isEmpty() ? 0 : Unit.NUMBER);
     }
 
     @Override
@@ -140,9 +179,12 @@ final class TcpLink implements Link {
         }
     }
 
-    private void putHeader(int at, int length, DirectBuffer header, int headerOffset, int headerLength) {
-        Unit.putMessageHeader(queue().bytes(), at, length);
-        queue().bytes().putBytes(at + Unit.MESSAGE_HEADER, header, headerOffset, headerLength);
+    private void putHeader(SendQueue to, int at, int head, DirectBuffer header, int headerOffset, int headerLength) {
+        if (head > Unit.MESSAGE_HEADER) {
+            Unit.putNumber(to.bytes(), at, number);
+        }
+        number++;
+        to.bytes().putBytes(at + head, header, headerOffset, headerLength);
     }
 
     /** Returns the channel, which there is from the attempt to connect until {@link #disconnect}. */
@@ -165,9 +207,14 @@ final class TcpLink implements Link {
     }
 
     /** Writes what waits, or leaves that to the end of a poll, so that answers leave together. */
-    private void sendUnlessPolled() {
-        if (!wire.isPolling()) {
+    private void sendUnlessPolled(@Nullable Rail rail) {
+        if (wire.isPolling()) {
+            return;
+        }
+        if (rail == null) {
             send();
+        } else {
+            rail.send();
         }
     }
 
@@ -231,6 +278,7 @@ final class TcpLink implements Link {
 
     private void greet() throws IOException {
         state = State.GREETING;
+        wire.established(channel());
         key.interestOps(SelectionKey.OP_READ);
         ByteBuffer preamble = wire.preamble();
         int length = preamble.remaining();
@@ -240,13 +288,10 @@ final class TcpLink implements Link {
         answer.clear();
     }
 
-    /** Reads the peer's answer, and later that it closes the connection. */
+    /** Reads the peer's answer, later a ticket, and that it closes the connection. */
     private void listen() {
         try {
             while (state != State.APART && state != State.BROKEN && state != State.OVER) {
-                if (state != State.GREETING) {
-                    answer.clear();
-                }
                 int length = channel().read(answer);
                 if (length == 0) {
                     return;
@@ -254,7 +299,7 @@ final class TcpLink implements Link {
                 if (length < 0) {
                     breakOff(turnedAway ? "too many processes are connecting to it" : "it closed the connection");
                 } else if (state != State.GREETING) {
-                    turnedAway |= answer.get(0) == Unit.BUSY;
+                    notified();
                 } else if (!answer.hasRemaining()) {
                     answered();
                 }
@@ -262,6 +307,25 @@ final class TcpLink implements Link {
         } catch (IOException e) {
             breakOff(String.valueOf(e.getMessage()));
         }
+    }
+
+    private void notified() {
+        if (answer.get(0) == Unit.BUSY) {
+            turnedAway = true;
+            answer.clear();
+        } else if (!answer.hasRemaining()) {
+            answer.clear();
+            if (state == State.CONNECTED && rails.isEmpty() && Unit.isTicket(answerView, 0)) {
+                for (int i = 1; i < wire.connections(); i++) {
+                    rails.add(Rail.open(wire, this, peer, Unit.ticket(answerView, 0)));
+                }
+            }
+        }
+    }
+
+    /** Ends the link, because messages on one of its further connections are lost. */
+    void onLostRail(String why) {
+        breakOff(why);
     }
 
     private void answered() {
@@ -273,6 +337,7 @@ final class TcpLink implements Link {
         memory = wire.buffers().acquireLarge();
         queue = new SendQueue(memory);
         state = State.CONNECTED;
+        answer.clear();
     }
 
     private void breakOff(String why) {
@@ -305,8 +370,22 @@ final class TcpLink implements Link {
             queue = null;
             wire.buffers().release(memory);
         }
+        rails.forEach(Rail::close);
+        rails.clear();
+        number = 0;
         blocked = false;
         turnedAway = false;
+    }
+
+    private void sendAll() {
+        send();
+        for (int i = 0; i < rails.size(); i++) {
+            rails.get(i).send();
+        }
+    }
+
+    private boolean isEmpty() {
+        return queue().isEmpty() && rails.stream().allMatch(Rail::isEmpty);
     }
 
     /** Does what is due; returns the amount of work done. */
@@ -324,10 +403,10 @@ final class TcpLink implements Link {
                     breakOff("no answer for " + TimeUnit.NANOSECONDS.toMillis(ANSWER_NS) + " ms");
                 }
             }
-            case CONNECTED -> send();
+            case CONNECTED -> sendAll();
             case LEAVING -> {
-                send();
-                if (state == State.LEAVING && (queue().isEmpty() || now >= deadlineNs)) {
+                sendAll();
+                if (state == State.LEAVING && (isEmpty() || now >= deadlineNs)) {
                     end();
                 }
             }
@@ -339,6 +418,7 @@ final class TcpLink implements Link {
     /** Writes what waits although no selector has reported that there is room. */
     void retry() {
         blocked = false;
+        rails.forEach(Rail::retry);
     }
 
     /** Returns whether the link was closed and nothing of it remains to be done. */
@@ -362,10 +442,10 @@ final class TcpLink implements Link {
 
     @Override
     public void close() {
-        if (state == State.CONNECTED && !queue().isEmpty()) {
-            send();
+        if (state == State.CONNECTED) {
+            sendAll();
         }
-        if (state == State.CONNECTED && !queue().isEmpty()) {
+        if (state == State.CONNECTED && !isEmpty()) {
             state = State.LEAVING;
             deadlineNs = wire.nowNs() + CLOSE_NS;
         } else if (state != State.LEAVING) {

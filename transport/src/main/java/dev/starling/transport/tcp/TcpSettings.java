@@ -17,14 +17,17 @@ import java.util.concurrent.TimeUnit;
  * @param sharedMemory whether peers on the same host may share memory; otherwise they count as on another host
  * @param sendBuffer of each connection in bytes, or 0 for the system's choice
  * @param receiveBuffer the same for what arrives
+ * @param congestion the control of congestion: its name, {@link Congestion#SYSTEM} or {@link Congestion#AUTOMATIC}
+ * @param connections of each link, once its peer is proven
  * @param timeToProveNs how long the peer of a connection may be unproven
  * @param livenessNs how long a peer may be silent
  */
 record TcpSettings(String host, InetSocketAddress bind, boolean sharedMemory, int sendBuffer, int receiveBuffer,
-        long timeToProveNs, long livenessNs) {
+        String congestion, int connections, long timeToProveNs, long livenessNs) {
     private static final int TIME_TO_PROVE_MS = 10_000;
     private static final int MAX_SOCKET_BUFFER = 1 << 30;
-    private static final Set<String> NAMES = Set.of("bind", "sendBuffer", "receiveBuffer", "timeToProve");
+    private static final Set<String> NAMES = Set.of("bind", "sendBuffer", "receiveBuffer", "timeToProve",
+            "congestion", "connections");
 
     static TcpSettings of(WireConfig config) {
         WireOptions options = WireOptions.of(config, "tcp", NAMES);
@@ -35,8 +38,15 @@ record TcpSettings(String host, InetSocketAddress bind, boolean sharedMemory, in
         return new TcpSettings(host, HostPort.resolve(withoutBrackets(config.options().getOrDefault("bind", host)),
                 config.port()), config.sharedMemory(), options.size("sendBuffer", 0, MAX_SOCKET_BUFFER),
                 options.size("receiveBuffer", 0, MAX_SOCKET_BUFFER),
+                config.options().getOrDefault("congestion", Congestion.AUTOMATIC),
+                connections(options.size("connections", 1, Lane.MAX_CONNECTIONS)),
                 TimeUnit.MILLISECONDS.toNanos(options.size("timeToProve", TIME_TO_PROVE_MS, MAX_SOCKET_BUFFER)),
                 config.livenessTimeout().toNanos());
+    }
+
+    private static int connections(int number) {
+        require(number > 0, "connections >= 1 must hold, got " + number, "");
+        return number;
     }
 
     private static String withoutBrackets(String host) {

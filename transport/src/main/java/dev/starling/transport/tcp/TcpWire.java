@@ -24,7 +24,9 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.security.SecureRandom;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.agrona.DirectBuffer;
@@ -53,6 +55,11 @@ final class TcpWire implements Wire {
     private final Selector selector;
     private final Gate gate;
     private final Buffers buffers = new Buffers();
+    private final Congestion congestion;
+    private final SecureRandom random = new SecureRandom();
+    /** Lanes to which their peers may add connections, by ticket. */
+    private final Map<Long, Lane> lanes = new HashMap<>();
+    private final ByteBuffer ticket = ByteBuffer.allocateDirect(Unit.TICKET);
     private final ByteBuffer preamble = ByteBuffer.allocateDirect(Unit.PREAMBLE);
     private final ByteBuffer reply = ByteBuffer.allocateDirect(Unit.REPLY);
     private final ByteBuffer busy = ByteBuffer.allocateDirect(1).put(0, Unit.BUSY);
@@ -77,10 +84,11 @@ final class TcpWire implements Wire {
 
     private TcpWire(TcpSettings settings, ServerSocketChannel listener) throws IOException {
         this.settings = settings;
-        long number = new SecureRandom().nextLong();
-        Unit.putPreamble(new UnsafeBuffer(preamble), 0, number);
+        long number = random.nextLong();
+        Unit.putPreamble(new UnsafeBuffer(preamble), 0, number, settings.connections() > 1);
         Unit.putReply(new UnsafeBuffer(reply), 0, number);
         address = HostPort.format(settings.host(), ((InetSocketAddress) listener.getLocalAddress()).getPort());
+        congestion = new Congestion(settings.congestion());
         selector = Selector.open();
         gate = new Gate(this, listener, settings.timeToProveNs());
     }
@@ -134,6 +142,11 @@ final class TcpWire implements Wire {
         if (settings.receiveBuffer() > 0) {
             channel.setOption(StandardSocketOptions.SO_RCVBUF, settings.receiveBuffer());
         }
+    }
+
+    /** Sets the options of a connection to a peer that has been established. */
+    void established(SocketChannel channel) {
+        congestion.choose(channel);
     }
 
     @Override
@@ -213,6 +226,8 @@ final class TcpWire implements Wire {
             work += connection.receive();
         } else if (key.attachment() instanceof TcpLink link) {
             work += link.onReady();
+        } else if (key.attachment() instanceof Rail rail) {
+            work += rail.onReady();
         }
     }
 
@@ -229,9 +244,9 @@ final class TcpWire implements Wire {
             return;
         }
         nextUpkeepNs = nowNs + UPKEEP_NS;
-        for (int i = inbound.size() - 1; i >= 0; i--) {
-            if (nowNs - inbound.get(i).lastReadNs() > settings.silenceNs()) {
-                inbound.get(i).close();
+        for (InboundConnection each : List.copyOf(inbound)) {
+            if (nowNs - each.lane().lastReadNs() > settings.silenceNs()) {
+                each.close();
             }
         }
     }
@@ -263,12 +278,34 @@ final class TcpWire implements Wire {
         inbox.onMessage(buffer, offset, length);
     }
 
+    /** Delivers a message whose body was received in its place. */
+    void deliver(InboundConnection from, DirectBuffer header, int headerLength, DirectBuffer body, int bodyLength) {
+        room--;
+        work++;
+        delivering = from;
+        inbox.onParts(header, 0, headerLength, body, 0, bodyLength);
+    }
+
+    /** Returns where the body of a message may be received, or {@code null}. */
+    Inbox.@Nullable Place place(DirectBuffer header, int at, int headerLength, int bodyLength) {
+        return inbox.place(header, at, headerLength, bodyLength);
+    }
+
     @Override
     public void onProof() {
         InboundConnection proven = delivering;
         if (proven == null || proven.isProven() || proven.isClosed()) {
             return;
         }
+        admit(proven);
+        if (proven.asksForTicket() && !proven.isClosed()) {
+            lanes.put(proven.lane().ticket(), proven.lane());
+            proven.sendTicket();
+        }
+    }
+
+    /** Takes a connection over from the gate: its peer is proven. */
+    void admit(InboundConnection proven) {
         try {
             proven.prove();
             gate.release(proven);
@@ -279,8 +316,27 @@ final class TcpWire implements Wire {
         }
     }
 
+    long newTicket() {
+        return random.nextLong();
+    }
+
+    /** Returns the lane of a ticket, or {@code null}. */
+    @Nullable Lane lane(long number) {
+        return lanes.get(number);
+    }
+
+    ByteBuffer ticket(long number) {
+        Unit.putTicket(new UnsafeBuffer(ticket), 0, number);
+        return ticket.clear();
+    }
+
+    int connections() {
+        return settings.connections();
+    }
+
     /** Removes a connection that is closed. */
     void forget(InboundConnection connection) {
+        lanes.remove(connection.lane().ticket());
         if (!inbound.remove(connection)) {
             gate.forget(connection);
         }
@@ -296,6 +352,11 @@ final class TcpWire implements Wire {
     /** Returns the number of connections whose peers are unproven. */
     int unproven() {
         return gate.size();
+    }
+
+    /** Returns the number of connections whose peers are proven. */
+    int proven() {
+        return inbound.size();
     }
 
     /** Returns whether more may arrive from the wire of a number. */

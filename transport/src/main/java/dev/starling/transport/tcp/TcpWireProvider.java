@@ -14,6 +14,11 @@ import dev.starling.transport.spi.WireProvider;
  * this process; nothing listens on an address that was not named</td></tr>
  * <tr><td>{@code sendBuffer}, {@code receiveBuffer}</td><td>size of each socket's buffers, such as {@code 4m}; by
  * default the system chooses</td></tr>
+ * <tr><td>{@code connections}</td><td>connections of each link, over which long messages are distributed; up to
+ * {@value Lane#MAX_CONNECTIONS}, by default 1</td></tr>
+ * <tr><td>{@code congestion}</td><td>the control of congestion, such as {@code cubic}, or {@code system} for the
+ * system's; by default the system's, except that {@code cubic} replaces {@code bbr} between hosts of one network, where
+ * pacing costs as much processor time as the rest of TCP</td></tr>
  * <tr><td>{@code timeToProve}</td><td>milliseconds after which a connection is closed whose peer has not proven that it
  * has the secret; by default 10,000</td></tr>
  * </table>

@@ -49,7 +49,7 @@ class PutContractTest {
     void writesAnyNumberOfBytesAndCompletesOnBothSides() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
-            int piece = FrameForge.pieceLength(c.a().transport);
+            int piece = FrameForge.pieceLength(c.toB());
             long largest = 5 << 20;
             MemoryRegion source = filled(c, largest + 64, 4);
             MemoryRegion target = c.b().transport.register(largest + 64);
@@ -93,7 +93,7 @@ class PutContractTest {
     void offersArrivingDataToTheInterceptorAndWritesWhatItDoesNotConsume() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
-            long bytes = 3L * FrameForge.pieceLength(c.a().transport) + 100;
+            long bytes = 3L * FrameForge.pieceLength(c.toB()) + 100;
             MemoryRegion source = filled(c, bytes, 6);
             MemoryRegion target = c.b().transport.register(bytes);
             RemoteRegion remote = c.open(target);

@@ -51,6 +51,7 @@ record Setting(String name, String provider, boolean sharedMemory, Protection pr
                 new Setting("tcp, encrypted", "tcp", false, Map.of()),
                 new Setting("tcp, authenticated", "tcp", false, Protection.AUTHENTICATED, Map.of()),
                 new Setting("tcp, plain", "tcp", false, Protection.PLAIN, Map.of()),
+                new Setting("tcp, plain, 3 connections", "tcp", false, Protection.PLAIN, Map.of("connections", "3")),
                 new Setting("ucx", "ucx", true, Map.of()),
                 new Setting("ucx over TCP", "ucx", false, Map.of("tls", "tcp")));
     }

@@ -279,7 +279,7 @@ class ProtectedLinkTest {
             forward.accept(frame);
         };
         try (Scene scene = new Scene(protection, change)) {
-            int piece = FrameForge.pieceLength(scene.victim);
+            int piece = FrameForge.pieceLength(scene.fromVictim);
             MemoryRegion source = scene.victim.register(MARKED);
             fill(source);
             MemoryRegion target = scene.receiver.register(MARKED);

@@ -94,7 +94,13 @@ class StrangersTest {
 
     private static byte[] preamble() {
         UnsafeBuffer buffer = new UnsafeBuffer(new byte[Unit.PREAMBLE]);
-        Unit.putPreamble(buffer, 0, 4711);
+        Unit.putPreamble(buffer, 0, 4711, false);
+        return buffer.byteArray();
+    }
+
+    private static byte[] rail(long ticket) {
+        UnsafeBuffer buffer = new UnsafeBuffer(new byte[Unit.PREAMBLE]);
+        Unit.putRail(buffer, 0, ticket);
         return buffer.byteArray();
     }
 
@@ -125,6 +131,8 @@ class StrangersTest {
         assertThat(answerUntilClosed(stranger("GET / HTTP/1.1\r\n\r\n".getBytes(StandardCharsets.US_ASCII)))).isEmpty();
         assertThat(answerUntilClosed(stranger(preamble(), unit(Unit.MESSAGE, Integer.MAX_VALUE, 0)))).hasSize(16);
         assertThat(answerUntilClosed(stranger(preamble(), unit(Unit.MESSAGE, -1, 0)))).hasSize(16);
+        assertThat(answerUntilClosed(stranger(rail(4711)))).isEmpty();
+        assertThat(answerUntilClosed(stranger(preamble(), unit(Unit.MESSAGE | 0x80, 8, 100)))).hasSize(16);
         assertThat(answerUntilClosed(stranger(preamble(), unit(Unit.MESSAGE, TcpWire.MAX_UNPROVEN_MESSAGE + 1, 0))))
                 .hasSize(16);
         assertThat(answerUntilClosed(stranger(preamble(), unit(77, 0, 0)))).hasSize(16);

@@ -23,6 +23,8 @@ import java.util.function.UnaryOperator;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(60)
 class TcpWireTest {
@@ -97,9 +99,11 @@ class TcpWireTest {
         }
     }
 
-    @Test
-    void sendsInPlaceThroughSmallSocketBuffers() {
-        UnaryOperator<TransportConfig> small = c -> c.option("sendBuffer", "4k").option("receiveBuffer", "4k");
+    @ParameterizedTest
+    @ValueSource(ints = {1, 3})
+    void sendsInPlaceThroughSmallSocketBuffers(int connections) {
+        UnaryOperator<TransportConfig> small = c -> c.option("sendBuffer", "4k").option("receiveBuffer", "4k")
+                .option("connections", Integer.toString(connections));
         try (Arena arena = Arena.ofShared(); TcpWire from = open(small); TcpWire to = open(small)) {
             int max = from.maxMessageLength() - Wires.HEADER;
             int[] lengths = {1, 8, 100, 16 << 10, 40_003, 70_001, max - 1, max};
@@ -109,6 +113,10 @@ class TcpWireTest {
                 source.set(ValueLayout.JAVA_BYTE, i, (byte) random.nextInt());
             }
             Link link = proven(from, to);
+            await(() -> {
+                from.poll((buffer, offset, length) -> { }, 16);
+                return to.proven() == connections;
+            }, to);
             int count = 60;
             int[] sent = new int[1];
             int[] received = new int[1];
@@ -161,6 +169,19 @@ class TcpWireTest {
             to.close();
             await(() -> offer(link, new byte[4]) == Wire.CLOSED, from);
             assertThat(pending[0]).isZero();
+        }
+    }
+
+    @Test
+    void aLinkEndsWithAnyOfItsConnections() {
+        try (TcpWire from = open(c -> c.option("connections", "2")); TcpWire to = open()) {
+            Link link = proven(from, to);
+            await(() -> {
+                from.poll((buffer, offset, length) -> { }, 16);
+                return to.proven() == 2;
+            }, to);
+            to.close();
+            await(() -> offer(link, new byte[4]) == Wire.CLOSED, from);
         }
     }
 

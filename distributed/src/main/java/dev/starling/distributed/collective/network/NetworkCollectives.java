@@ -99,6 +99,8 @@ public final class NetworkCollectives implements Algorithm, AutoCloseable {
         if (agreement.isAgreed() || chosen == gather) {
             work += chosen.doWork();
             done = agreement.isDone() && chosen.isDone();
+        } else if (chosen == ring) {
+            work += ring.sendEarly();
         }
         return work + (done ? 1 : 0);
     }

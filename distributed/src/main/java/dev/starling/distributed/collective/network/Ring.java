@@ -45,6 +45,9 @@ final class Ring implements Algorithm {
      * cost another packet and its acknowledgement. A multiple of 128, so that half a piece ends on a cache line.
      */
     static final int PIECE = 392_576;
+    private static final int MIN_PIECE = 64 << 10;
+    private static final int PIECES_OF_CHUNK = 2;
+    private static final long ALIGNMENT = 128;
     /** Few, so that pieces in flight stay in the processors' caches: four are faster than eight. */
     static final int SLOTS = 4;
     static final int OUTGOING = 4;
@@ -150,10 +153,17 @@ final class Ring implements Algorithm {
 
     private void begin(boolean equal, int chunk, int steps, int reducingSteps) {
         reductions = reducingSteps;
-        int piece = wide ? PIECE / 2 : PIECE;
+        int longest = longestPiece(call.bytes() / world);
+        int piece = wide ? longest / 2 : longest;
         int segment = keepsApart ? SEGMENT : 1;
         sending.begin(call.bytes(), world, equal, chunk, 0, steps, piece, segment, !keepsApart);
         receiving.begin(call.bytes(), world, equal, chunk - 1, 0, steps, piece, segment, !keepsApart);
+    }
+
+    /** Divides short chunks into several pieces, too, so that one is reduced while the next is in flight. */
+    private static int longestPiece(long chunkBytes) {
+        long fraction = chunkBytes / PIECES_OF_CHUNK + ALIGNMENT - 1 & -ALIGNMENT;
+        return Math.clamp(fraction, MIN_PIECE, PIECE);
     }
 
     /** A broadcast is a chain: one chunk, which the root sends in step 0 and others, but the last, in step 1. */
@@ -216,6 +226,14 @@ final class Ring implements Algorithm {
     /** Stops accessing elements, whose memory may be closed. */
     void stop() {
         agreed = false;
+    }
+
+    /**
+     * Sends elements to be reduced, although the ranks have not agreed on the call yet: they only reach slots of the
+     * successor, which wait there until it has. Returns the amount of work done.
+     */
+    int sendEarly() {
+        return sending.step() == 0 && reductions > 0 ? send() : 0;
     }
 
     @Override

@@ -15,6 +15,7 @@ import java.util.Objects;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
 
 /** Compares the plan and the settings of each worker with those of the first one. Under the group's lock. */
 final class Admission {
@@ -43,7 +44,7 @@ final class Admission {
     }
 
     /** Returns why a worker cannot take part, or {@code null} if it can. */
-    RunEndedException refusal(int worker, RunSettings own, Plan itsPlan) {
+    @Nullable RunEndedException refusal(int worker, RunSettings own, Plan itsPlan) {
         if (worker < 0 || worker >= plan.workers()) {
             return new DistributedException("the number of worker " + worker + " is not below the number of workers, "
                     + plan.workers() + "; number workers from 0");

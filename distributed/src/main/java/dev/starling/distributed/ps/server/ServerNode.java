@@ -37,6 +37,7 @@ import org.agrona.concurrent.ControlledMessageHandler;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.agrona.concurrent.ringbuffer.OneToOneRingBuffer;
 import org.agrona.concurrent.ringbuffer.RingBufferDescriptor;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A server as a member of its group: passes requests to the core and replies to workers, and keeps a session for each
@@ -62,9 +63,9 @@ public final class ServerNode {
     private final long process = new SecureRandom().nextLong();
     private Plan plan;
     /** {@code null} before the first worker joins. */
-    private Admission admission;
+    private @Nullable Admission admission;
     /** The difference between workers that ends the run, or {@code null}. */
-    private SettingsMismatchException mismatch;
+    private @Nullable SettingsMismatchException mismatch;
     /** {@code null} before the first worker joins, and unless training is synchronous. */
     private RunMembership membership;
     /** Peers that have been sent the reason why synchronous training ends. */

@@ -28,6 +28,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A worker's requests to its servers. When a server returns after a loss, the client repeats all requests that the
@@ -50,7 +51,7 @@ public final class Client {
     /** The view in which the servers were looked up, if all were connected then. */
     private View connected;
     private volatile int awaited;
-    private volatile RunEndedException failure;
+    private volatile @Nullable RunEndedException failure;
     private volatile Map<String, String> furthest;
     private volatile RowJob job;
     /** When a server last reported progress of a task with rows, during which it may not reply. */
