@@ -10,9 +10,9 @@ import java.util.List;
  * predictions for other numbers of processes with measurements, and prints what it predicts for large clusters.
  */
 final class Prediction {
-    /** Two processes send these sizes, or halves of them, in a step. */
-    private static final int[] CALIBRATION = {1 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
-    private static final int[] SIZES = {16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+    private static final int[] SIZES = {1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+    /** Every other size, measured between two processes, calibrates the model, and so does the largest. */
+    private static final int[] CALIBRATION = {0, 2, 4, 6, 7};
     private static final int MAX_GATHERED = 16 << 10;
     private static final int LARGE = 4 << 20;
     private static final int ROUNDS = 5;
@@ -34,20 +34,22 @@ final class Prediction {
 
     /** Measures and predicts for numbers of processes on this machine. */
     void run(List<Integer> worlds) {
-        double[] two = measure(2, CALIBRATION);
+        double[] two = measure(2);
         double[] sizes = new double[CALIBRATION.length];
         double[] nanos = new double[CALIBRATION.length];
         for (int i = 0; i < sizes.length; i++) {
             // A small sum is one step; a ring of two ranks is two with half of the elements, and two without elements.
-            boolean small = CALIBRATION[i] <= MAX_GATHERED;
-            sizes[i] = CALIBRATION[i] / (small ? 1.0 : 2);
-            nanos[i] = small ? two[i] : two[i] / 2 - two[0];
+            int bytes = SIZES[CALIBRATION[i]];
+            double measured = two[CALIBRATION[i]];
+            boolean small = bytes <= MAX_GATHERED;
+            sizes[i] = bytes / (small ? 1.0 : 2);
+            nanos[i] = small ? measured : measured / 2 - two[0];
         }
         AllReduceModel model = new AllReduceModel(AllReduceModel.measured(sizes, nanos));
         table.printf("%5s %10s %12s %12s %9s%n", "procs", "KiB", "measured", "predicted", "error");
         double perProcessor = 2.0 / Math.min(2, Runtime.getRuntime().availableProcessors());
         for (int world : worlds) {
-            double[] measured = measure(world, SIZES);
+            double[] measured = world == 2 ? two : measure(world);
             double share = perProcessor * world / Math.max(2, Math.min(world, Runtime.getRuntime()
                     .availableProcessors()));
             for (int i = 0; i < SIZES.length; i++) {
@@ -59,18 +61,18 @@ final class Prediction {
         large(nanos[0], sizes[sizes.length - 1] / nanos[sizes.length - 1]);
     }
 
-    private double[] measure(int world, int[] sizes) {
-        double[] medians = new double[sizes.length];
+    private double[] measure(int world) {
+        double[] medians = new double[SIZES.length];
         try (ProcessGroup group = new ProcessGroup(Implementation.STARLING_PLAIN, Variant.of(""), world,
                 directory.resolve("model" + world), directory.resolve("openmpi"), Hosts.loopback())) {
-            group.warmUpJit(Measure.ALL_REDUCE, sizes[0]);
+            group.warmUpJit(Measure.ALL_REDUCE, SIZES[0]);
             group.settle(Measure.ALL_REDUCE, LARGE);
-            for (int i = 0; i < sizes.length; i++) {
-                double expected = group.warm(Measure.ALL_REDUCE, sizes[i], warmupMillis);
+            for (int i = 0; i < SIZES.length; i++) {
+                double expected = group.warm(Measure.ALL_REDUCE, SIZES[i], warmupMillis);
                 int runs = (int) Math.clamp(sampleMillis * 1e6 / expected, 2, 1_000_000);
                 double[] nanos = new double[ROUNDS];
                 for (int round = 0; round < ROUNDS; round++) {
-                    nanos[round] = group.time(Measure.ALL_REDUCE, sizes[i], runs);
+                    nanos[round] = group.time(Measure.ALL_REDUCE, SIZES[i], runs);
                 }
                 Arrays.sort(nanos);
                 medians[i] = nanos[ROUNDS / 2];
