@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.SortedMap;
 import java.util.TreeMap;
+import java.util.regex.Pattern;
 
 /**
  * The settings that must be equal on all ranks of a run, as texts by name: model, optimiser, learning rate, loss, data
@@ -25,6 +26,8 @@ import java.util.TreeMap;
  */
 public record RunSettings(Map<String, String> values) {
     private static final String ABSENT = "absent";
+    /** What the default {@code toString} of a function or an object ends in. */
+    private static final Pattern IDENTITY = Pattern.compile("(\\$\\$Lambda[^@,;\\])}\\s]*)?@[0-9a-f]+");
     /** Differences, and values of one setting, that a message describes. */
     private static final int MAX_DESCRIBED = 4;
     /** Ranks that a message lists for one value. */
@@ -35,9 +38,11 @@ public record RunSettings(Map<String, String> values) {
     private static final long FNV_BASIS = 0xCBF29CE484222325L;
     private static final long FNV_PRIME = 0x100000001B3L;
 
-    /** Copies the values. */
+    /** Copies the values, without the identities of functions and objects, which differ between processes. */
     public RunSettings {
-        values = Collections.unmodifiableMap(new LinkedHashMap<>(values));
+        Map<String, String> copies = new LinkedHashMap<>(values);
+        copies.replaceAll((_, value) -> IDENTITY.matcher(value).replaceAll(""));
+        values = Collections.unmodifiableMap(copies);
     }
 
     /** Returns the settings of a model and its optimiser. */

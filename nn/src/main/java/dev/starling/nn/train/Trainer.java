@@ -167,7 +167,8 @@ public final class Trainer {
     private Iterator<Batch> open() {
         data.share(strategy.share());
         progress.setEpochSize(data.batches(), data.examples());
-        if (data.batches() == 0) {
+        // A rank without rows of its own has no batches, while other ranks train.
+        if (data.batches() == 0 && !(strategy.world() > 1 && strategy.share().isOwn())) {
             throw TensorException.argument("trainer", "there is no batch to train on: the data has " + data.size()
                     + " examples, and a batch " + data.batchSize(), "check the data set, use a smaller batch, or leave "
                     + "out dropLast()");

@@ -228,6 +228,15 @@ class DistributedTrainerTest {
     }
 
     @Test
+    void comparesNoIdentitiesOfFunctions() {
+        Loss function = (x, target) -> x.sub(target).sum();
+        RunSettings settings = new RunSettings(Map.of("list", List.of(function, new double[1]).toString(), "loss",
+                "Sum[name=a, of=b.C$$Lambda/0x00007f@1b2c3d, rest=[D@12ab]"));
+        assertThat(settings.values()).containsEntry("list", "[" + DistributedTrainerTest.class.getName() + ", [D]")
+                .containsEntry("loss", "Sum[name=a, of=b.C, rest=[D]");
+    }
+
+    @Test
     void endsWithOneTypeOfExceptionWhateverTheReason() {
         TensorException reason = TensorException.argument("step", "it cannot be", "stop");
         DistributionStrategy failing = new SingleProcess() {
