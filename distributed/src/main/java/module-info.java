@@ -8,7 +8,10 @@ module dev.starling.distributed {
     requires jdk.unsupported;
 
     exports dev.starling.distributed;
+    exports dev.starling.distributed.bucket;
+    exports dev.starling.distributed.codec;
     exports dev.starling.distributed.coordinator;
+    exports dev.starling.distributed.epoch;
     exports dev.starling.distributed.ring;
     exports dev.starling.distributed.gossip;
     exports dev.starling.distributed.launch;

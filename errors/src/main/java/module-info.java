@@ -1,4 +1,9 @@
+import org.jspecify.annotations.NullMarked;
+
 /** The root of all exceptions, for modules that share nothing else. */
+@NullMarked
 module dev.starling.errors {
+    requires static transitive org.jspecify;
+
     exports dev.starling.errors;
 }

@@ -1,5 +1,9 @@
+import org.jspecify.annotations.NullMarked;
+
 /** Messages and one-sided writes between processes. */
+@NullMarked
 module dev.starling.transport {
+    requires static transitive org.jspecify;
     requires io.aeron.client;
     requires io.aeron.driver;
     requires transitive dev.starling.errors;

@@ -50,6 +50,9 @@ public interface Collectives {
     /** Gathers {@code count} elements in all, a multiple of the world size; rank r provides chunk r. Collective. */
     Work allGather(SymmetricBuffer buffer, long offset, long count, DType type);
 
+    /** Prepares an {@link #allGather} that can be started repeatedly; {@code label} names its purpose in messages. */
+    Work prepareAllGather(SymmetricBuffer buffer, long offset, long count, DType type, String label);
+
     /** Copies the root's elements to all ranks. Collective. */
     Work broadcast(SymmetricBuffer buffer, long offset, long count, DType type, int root);
 

@@ -1,5 +1,7 @@
 package dev.starling.errors;
 
+import org.jspecify.annotations.Nullable;
+
 /**
  * The root of all exceptions that Starling throws on purpose: for bad arguments and operands, files and data that
  * cannot be used, exhausted memory, lost peers. Its message states what must hold, the values that do not satisfy it,
@@ -18,7 +20,7 @@ public abstract class StarlingException extends RuntimeException {
     }
 
     /** Makes an exception with its cause, which may be {@code null}. */
-    protected StarlingException(String message, Throwable cause) {
+    protected StarlingException(String message, @Nullable Throwable cause) {
         super(message, cause);
     }
 }

@@ -1,6 +1,8 @@
 package dev.starling.samples;
 
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.errors.StarlingException;
@@ -33,9 +35,17 @@ public final class Coordinate implements Callable<Integer> {
     @Option(names = "--elastic", description = "Let the group continue without lost members, and with new ones.")
     private boolean elastic;
 
-    @Option(names = "--fewest", paramLabel = "N", defaultValue = "1",
+    @Option(names = {"--min-members", "--fewest"}, paramLabel = "N", defaultValue = "1",
             description = "Minimum number of members of an elastic group (default: ${DEFAULT-VALUE}).")
-    private int fewest;
+    private int minMembers;
+
+    @Option(names = "--max-members", paramLabel = "N", description = "Maximum number of members of an elastic group; "
+            + "further processes wait as spares (default: no limit).")
+    private Integer maxMembers;
+
+    @Option(names = "--quorum", paramLabel = "Q", defaultValue = "majority", description = "How many members of the "
+            + "last epoch an elastic group needs to continue: majority, none or a number (default: ${DEFAULT-VALUE}).")
+    private String quorum;
 
     @Option(names = "--transport", paramLabel = "T", defaultValue = "aeron",
             description = "Transport of the members: aeron, tcp or ucx (default: ${DEFAULT-VALUE}).")
@@ -54,15 +64,16 @@ public final class Coordinate implements Callable<Integer> {
 
     @Override
     public Integer call() {
-        if (world < 1 || fewest < 1 || fewest > world || silenceSeconds < 1) {
-            throw new ParameterException(spec.commandLine(), "1 <= --fewest <= --world and --silence > 0 must hold, "
-                    + "got " + fewest + ", " + world + " and " + silenceSeconds);
+        if (silenceSeconds < 1) {
+            throw new ParameterException(spec.commandLine(), "--silence > 0 must hold, got " + silenceSeconds);
         }
         try {
             TransportConfig config = TransportConfig.of(transport, LaunchedProcess.secret(System.getenv()))
                     .livenessTimeout(Duration.ofSeconds(silenceSeconds)).protection(protection);
-            try (CoordinatorThread coordinator = Clusters.open(address, config, world,
-                    elastic ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END, fewest)) {
+            CoordinatorConfig rules = CoordinatorConfig.of(world, elastic ? Coordinator.OnLoss.REFORM
+                    : Coordinator.OnLoss.END).minMembers(minMembers).quorum(Quorum.parse(quorum));
+            try (CoordinatorThread coordinator = Clusters.open(address, config, maxMembers == null ? rules
+                    : rules.maxMembers(maxMembers))) {
                 spec.commandLine().getOut().println("coordinator of " + world + " members at "
                         + coordinator.address());
                 spec.commandLine().getOut().flush();

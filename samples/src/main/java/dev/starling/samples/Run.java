@@ -1,6 +1,7 @@
 package dev.starling.samples;
 
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.launch.LaunchException;
 import dev.starling.distributed.launch.Launcher;
 import dev.starling.errors.StarlingException;
@@ -58,7 +59,7 @@ public final class Run implements Callable<Integer> {
         try {
             return Launcher.of(command).processes(workers + servers).servers(servers).restarts(restarts)
                     .tolerate(elastic ? workers - 1 : 0).grace(Duration.ofSeconds(graceSeconds))
-                    .coordinator(Clusters.coordinator(transport, onLoss,
+                    .coordinator(Clusters.coordinator(transport, CoordinatorConfig.of(workers + servers, onLoss),
                     Clusters.LIVENESS_TIMEOUT)).forwardSignals().run();
         } catch (LaunchException e) {
             spec.commandLine().getErr().println("starling: " + e.getMessage());

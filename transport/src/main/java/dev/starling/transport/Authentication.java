@@ -6,6 +6,7 @@ import java.security.MessageDigest;
 import java.security.SecureRandom;
 import java.util.Arrays;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * How two processes prove to each other that both have the cluster's secret, without sending it: a challenge each way
@@ -37,8 +38,14 @@ final class Authentication {
     private final Secret secret;
     private final ProtectionOffer offer;
     private final byte[] ownNonce = new byte[NONCE];
+    /** Set with the challenge, which begins every proof. */
+    @SuppressWarnings("NullAway.Init")
     private byte[] transcript;
+    /** Set by {@link #acceptChallenge}. */
+    @SuppressWarnings("NullAway.Init")
     private String peerAddress;
+    /** Set with the challenge. */
+    @SuppressWarnings("NullAway.Init")
     private ProtectionOffer peerOffer;
 
     Authentication(Secret secret, ProtectionOffer offer) {
@@ -68,7 +75,7 @@ final class Authentication {
     }
 
     /** Returns the content of a HELLO, or {@code null} if it is not well-formed. */
-    static Hello readHello(Secret secret, DirectBuffer buffer, int offset, int length) {
+    static @Nullable Hello readHello(Secret secret, DirectBuffer buffer, int offset, int length) {
         int fixed = MAC + NONCE + Long.BYTES + ProtectionOffer.LENGTH;
         if (length <= fixed || length > fixed + MAX_ADDRESS) {
             return null;
@@ -118,12 +125,13 @@ final class Authentication {
         long session = in.getLong();
         byte[] mac = new byte[MAC];
         in.get(mac);
-        peerOffer = ProtectionOffer.decode(in.get());
+        ProtectionOffer offered = ProtectionOffer.decode(in.get());
         byte[] name = new byte[in.remaining()];
         in.get(name);
-        if (peerOffer == null) {
+        if (offered == null) {
             return 0;
         }
+        peerOffer = offered;
         peerAddress = new String(name, StandardCharsets.US_ASCII);
         transcript = transcript(ownNonce, nonce, ownSession, session, offer, peerOffer, ownAddress, peerAddress);
         return MessageDigest.isEqual(mac, sign("challenge")) ? session : 0;
@@ -149,7 +157,7 @@ final class Authentication {
     }
 
     /** Returns the greeting if a PROOF proves that the peer has the secret, or {@code null}. */
-    byte[] acceptProof(DirectBuffer buffer, int offset, int length) {
+    byte @Nullable [] acceptProof(DirectBuffer buffer, int offset, int length) {
         if (length < MAC || length > MAC + MAX_GREETING) {
             return null;
         }

@@ -10,6 +10,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One end of a connection between two processes that have proven to each other that they share the secret. Carries
@@ -43,7 +44,7 @@ public final class Endpoint implements AutoCloseable {
     private State state = State.CONNECTING;
     private String reason = "";
     private boolean receivedGoodbye;
-    private Object attachment;
+    private @Nullable Object attachment;
 
     private Endpoint(TransportContext context, EndpointListener listener, Link link, String address, Session session,
             Handshake handshake) {
@@ -131,12 +132,12 @@ public final class Endpoint implements AutoCloseable {
     }
 
     /** Returns the object that {@link #attach(Object)} stored, or {@code null}. */
-    public Object attachment() {
+    public @Nullable Object attachment() {
         return attachment;
     }
 
     /** Stores an object of the application with this endpoint. */
-    public void attach(Object newAttachment) {
+    public void attach(@Nullable Object newAttachment) {
         attachment = newAttachment;
     }
 
@@ -189,7 +190,7 @@ public final class Endpoint implements AutoCloseable {
      * @throws TransportException if the source or target range lies outside of its region, or either is closed
      */
     public int put(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes,
-            Completion completion) {
+            @Nullable Completion completion) {
         return begin(source, sourceOffset, target, targetOffset, bytes, false, 0, completion);
     }
 
@@ -200,12 +201,12 @@ public final class Endpoint implements AutoCloseable {
      * @return as {@link #put}
      */
     public int putAndNotify(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes,
-            long immediate, Completion completion) {
+            long immediate, @Nullable Completion completion) {
         return begin(source, sourceOffset, target, targetOffset, bytes, true, immediate, completion);
     }
 
     private int begin(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes,
-            boolean notify, long immediate, Completion completion) {
+            boolean notify, long immediate, @Nullable Completion completion) {
         MemoryRegion.requireRange("source", sourceOffset, bytes, source.bytes());
         MemoryRegion.requireRange("target", targetOffset, bytes, target.bytes());
         if (target.endpoint() != this || source.isClosed() || target.isClosed()) {
@@ -233,18 +234,19 @@ public final class Endpoint implements AutoCloseable {
     }
 
     /** Opens memory that the peer registered with the wire, or returns {@code null} if the wire cannot write there. */
-    RemoteWrites.Target target(RegionKey regionKey) {
+    RemoteWrites.@Nullable Target target(RegionKey regionKey) {
         RemoteWrites remote = context.wire().remoteWrites();
         return regionKey.remote().length > 0 && remote != null ? remote.attach(link, regionKey.remote()) : null;
     }
 
     /** Sends a frame under the session's key; bytes of {@link #head} behind the common header must be in place. */
-    int frame(byte type, int headLength, DirectBuffer body, int offset, int length) {
+    int frame(byte type, int headLength, @Nullable DirectBuffer body, int offset, int length) {
         return frame(type, headLength, body, offset, length, null);
     }
 
     /** Sends a frame. If {@code source}, in which its body lies, is not null, the wire may read it there for longer. */
-    int frame(byte type, int headLength, DirectBuffer body, int offset, int length, MemoryRegion source) {
+    int frame(byte type, int headLength, @Nullable DirectBuffer body, int offset, int length,
+            @Nullable MemoryRegion source) {
         int code = session.send(type, headLength, body, offset, length, source);
         if (code == Wire.CLOSED) {
             lose(session.failure());

@@ -1,8 +1,10 @@
 package dev.starling.transport;
 
 import dev.starling.transport.frame.Frame;
+import java.util.Objects;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Protects the frames of one direction of a connection. The header stays readable, and in place of the checksum has a
@@ -61,8 +63,8 @@ final class FrameProtection {
      *
      * @param head whose bytes behind the common header are in place
      */
-    DirectBuffer seal(DirectBuffer head, int headLength, byte type, long session, long sequence, DirectBuffer from,
-            int offset, int length) {
+    DirectBuffer seal(DirectBuffer head, int headLength, byte type, long session, long sequence,
+            @Nullable DirectBuffer from, int offset, int length) {
         renew(sequence);
         int more = headLength - Frame.HEADER;
         int total = headLength + length + TAG;
@@ -70,7 +72,7 @@ final class FrameProtection {
         body.wrap(buffers.in);
         head.getBytes(Frame.HEADER, body, 0, more);
         if (length > 0) {
-            from.getBytes(offset, body, more, length);
+            Objects.requireNonNull(from).getBytes(offset, body, more, length);
         }
         result.wrap(buffers.out, 0, total);
         Frame.putHeader(result, type, session, sequence, total);
@@ -85,7 +87,7 @@ final class FrameProtection {
      *
      * @param expected number of the next frame in this direction
      */
-    DirectBuffer open(DirectBuffer frame, int at, int length, long expected) {
+    @Nullable DirectBuffer open(DirectBuffer frame, int at, int length, long expected) {
         renew(expected);
         int opened = length - TAG;
         if (Frame.sequence(frame, at) / framesPerKey != epoch || opened < Frame.headLength(Frame.type(frame, at))) {

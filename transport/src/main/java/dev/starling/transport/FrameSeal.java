@@ -31,10 +31,10 @@ sealed interface FrameSeal {
     /** Writes the body of a frame at its place in {@code opened}; returns false if the frame is not authentic. */
     boolean open(byte[] frame, int length, long nonce, byte[] opened);
 
-    /** Returns an instance, or {@code null} for frames without protection. */
+    /** Returns an instance for frames that are protected by more than a checksum. */
     static FrameSeal of(Protection protection) {
         return switch (protection) {
-            case PLAIN -> null;
+            case PLAIN -> throw new IllegalArgumentException("plain frames have no seal");
             case AUTHENTICATED -> new Authenticating();
             case ENCRYPTED -> new Encrypting();
         };
@@ -106,6 +106,8 @@ sealed interface FrameSeal {
 
         private final byte[] iv = new byte[NONCE];
         private final Cipher cipher;
+        /** Set by {@link #use} before the first frame. */
+        @SuppressWarnings("NullAway.Init")
         private SecretKeySpec key;
 
         Encrypting() {

@@ -4,6 +4,7 @@ import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Wire;
 import java.util.concurrent.TimeUnit;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The handshake of one connection, as seen by one of its two ends. Each state has one method, which does what is due in
@@ -29,8 +30,8 @@ final class Handshake {
     private final Authentication authentication;
     private final long beganNs;
     /** The initiator's HELLO, or {@code null} at the initiator. */
-    private final Authentication.Hello hello;
-    /** The body of the CHALLENGE, or {@code null} where none is sent. */
+    private final Authentication.@Nullable Hello hello;
+    /** The body of the CHALLENGE; empty where none is sent. */
     private final byte[] challenge;
     private State state;
     private byte[] greeting;
@@ -38,7 +39,7 @@ final class Handshake {
     private long challengedNs;
     private String reason = "";
 
-    private Handshake(TransportContext context, Session session, String address, Authentication.Hello hello,
+    private Handshake(TransportContext context, Session session, String address, Authentication.@Nullable Hello hello,
             byte[] greeting, State state, long now) {
         this.context = context;
         this.session = session;
@@ -49,8 +50,8 @@ final class Handshake {
         boolean leavesHost = (hello == null || hello.proven()) && context.wire().leavesHost(address);
         authentication = new Authentication(context.config().secret(),
                 new ProtectionOffer(context.config().protection(), leavesHost));
-        challenge = state == State.CHALLENGING
-                ? authentication.challenge(hello, session.number(), context.address()) : null;
+        challenge = hello != null && state == State.CHALLENGING
+                ? authentication.challenge(hello, session.number(), context.address()) : new byte[0];
         beganNs = now;
         nextTryNs = now;
     }
@@ -104,7 +105,7 @@ final class Handshake {
     }
 
     /** Returns the HELLO that is being answered, or {@code null} at the initiator. */
-    Authentication.Hello hello() {
+    Authentication.@Nullable Hello hello() {
         return hello;
     }
 

@@ -5,6 +5,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Memory that peers with its {@link #key} may write into. Owned by its {@link Transport}. Peers on the same host map
@@ -19,7 +20,7 @@ public final class MemoryRegion implements AutoCloseable {
     private final MemorySegment memory;
     /** Frees the memory. */
     private final Runnable storage;
-    private final RemoteWrites.Registration registration;
+    private final RemoteWrites.@Nullable Registration registration;
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
     private Interceptor interceptor = (_, _, _) -> false;
     private final Runnable release = this::drop;
@@ -28,7 +29,7 @@ public final class MemoryRegion implements AutoCloseable {
     private boolean closed;
 
     /** Creates a region. {@code remote} is {@code null} if the wire has no remote writes of its own. */
-    MemoryRegion(Regions owner, long number, long token, long bytes, boolean share, RemoteWrites remote) {
+    MemoryRegion(Regions owner, long number, long token, long bytes, boolean share, @Nullable RemoteWrites remote) {
         this.owner = owner;
         boolean shared = share && SharedMemory.isAvailable();
         int descriptor = 0;

@@ -1,5 +1,7 @@
 package dev.starling.transport;
 
+import org.jspecify.annotations.Nullable;
+
 /**
  * What one end of a connection says about {@linkplain Protection protection} in its first message.
  *
@@ -16,7 +18,7 @@ record ProtectionOffer(Protection configured, boolean leavesHost) {
     }
 
     /** Returns the offer that a byte encodes, or {@code null} if it encodes none. */
-    static ProtectionOffer decode(byte encoded) {
+    static @Nullable ProtectionOffer decode(byte encoded) {
         int ordinal = encoded & ~LEAVES_HOST;
         return ordinal < 0 || ordinal >= Protection.values().length ? null
                 : new ProtectionOffer(Protection.values()[ordinal], (encoded & LEAVES_HOST) != 0);

@@ -4,8 +4,10 @@ import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import java.lang.foreign.MemorySegment;
+import java.util.Objects;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Puts of one endpoint: outgoing ones, which are sent in pieces, and incoming ones. The receiver acknowledges the
@@ -46,17 +48,24 @@ final class PutQueue {
     }
 
     private static final class Put {
-        private MemoryRegion source;
+        /** {@code null} once the put has ended. */
+        private @Nullable MemoryRegion source;
         private long sourceOffset;
         private RegionKey target;
         private RemoteRegion remote;
-        private MemoryRegion held;
+        /** The source while the network reads it, else {@code null}. */
+        private @Nullable MemoryRegion held;
         private long targetOffset;
         private long bytes;
         private long done;
         private boolean notify;
         private long immediate;
-        private Completion completion;
+        private @Nullable Completion completion;
+
+        Put(RegionKey target, RemoteRegion remote) {
+            this.target = target;
+            this.remote = remote;
+        }
     }
 
     boolean isFull() {
@@ -64,13 +73,13 @@ final class PutQueue {
     }
 
     int add(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes, boolean notify,
-            long immediate, Completion completion) {
+            long immediate, @Nullable Completion completion) {
         if (isFull()) {
             return Endpoint.BACK_PRESSURED;
         }
         int slot = (int) (added % SLOTS);
         if (ring[slot] == null) {
-            ring[slot] = new Put();
+            ring[slot] = new Put(target.key(), target);
         }
         Put put = ring[slot];
         put.source = source;
@@ -109,15 +118,16 @@ final class PutQueue {
 
     /** Lets the network perform the write, if it can; otherwise nothing begins here. Returns false without room. */
     private boolean begin(Put put) {
-        RemoteWrites.Target target = put.bytes == put.done || put.source == null ? null : put.remote.target();
-        if (target != null) {
-            MemorySegment source = put.source.memory().asSlice(put.sourceOffset, put.bytes);
+        MemoryRegion from = put.source;
+        RemoteWrites.Target target = put.bytes == put.done || from == null ? null : put.remote.target();
+        if (target != null && from != null) {
+            MemorySegment source = from.memory().asSlice(put.sourceOffset, put.bytes);
             if (target.put(put.targetOffset, source, written, begun) != Wire.SENT) {
                 return false;
             }
             put.done = put.bytes;
-            put.held = put.source;
-            put.held.hold();
+            put.held = from;
+            from.hold();
         }
         begun++;
         return true;
@@ -125,7 +135,7 @@ final class PutQueue {
 
     private void written(long number, boolean success) {
         Put put = ring[(int) (number % SLOTS)];
-        put.held.drop();
+        Objects.requireNonNull(put.held).drop();
         put.held = null;
         if (!success) {
             endpoint.lose("the link to " + endpoint.address() + " broke during a write");
@@ -141,7 +151,7 @@ final class PutQueue {
         boolean inPlace = length >= MIN_IN_PLACE && endpoint.sendsInPlace();
         int headLength = head(put, last, inPlace);
         if (length > 0) {
-            piece.wrap(put.source.memory().address() + put.sourceOffset + put.done, length);
+            piece.wrap(Objects.requireNonNull(put.source).memory().address() + put.sourceOffset + put.done, length);
         }
         if (endpoint.frame(Frame.PUT, headLength, length > 0 ? piece : null, 0, length, inPlace ? put.source : null)
                 != Endpoint.OK) {

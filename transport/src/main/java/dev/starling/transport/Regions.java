@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
 import org.agrona.collections.Long2ObjectHashMap;
+import org.jspecify.annotations.Nullable;
 
 /** The memory that a transport has registered, by number. Numbers are given once. */
 final class Regions implements AutoCloseable {
@@ -19,14 +20,14 @@ final class Regions implements AutoCloseable {
         this.onClose = onClose;
     }
 
-    MemoryRegion register(long bytes, boolean share, RemoteWrites remote) {
+    MemoryRegion register(long bytes, boolean share, @Nullable RemoteWrites remote) {
         MemoryRegion region = new MemoryRegion(this, ++count, Authentication.randomLong(), bytes, share, remote);
         open.put(count, region);
         return region;
     }
 
     /** Returns the open region of this number, or {@code null}. */
-    MemoryRegion get(long number) {
+    @Nullable MemoryRegion get(long number) {
         return open.get(number);
     }
 

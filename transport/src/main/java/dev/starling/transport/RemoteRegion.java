@@ -2,16 +2,17 @@ package dev.starling.transport;
 
 import dev.starling.transport.spi.RemoteWrites;
 import java.lang.foreign.MemorySegment;
+import org.jspecify.annotations.Nullable;
 
 /** A handle to a peer's {@link MemoryRegion}. */
 public final class RemoteRegion implements AutoCloseable {
     private final Endpoint endpoint;
     private final RegionKey key;
-    private final SharedMemory mapped;
-    private RemoteWrites.Target target;
+    private final @Nullable SharedMemory mapped;
+    private RemoteWrites.@Nullable Target target;
     private boolean closed;
 
-    RemoteRegion(Endpoint endpoint, RegionKey key, SharedMemory mapped) {
+    RemoteRegion(Endpoint endpoint, RegionKey key, @Nullable SharedMemory mapped) {
         this.endpoint = endpoint;
         this.key = key;
         this.mapped = mapped;
@@ -26,12 +27,12 @@ public final class RemoteRegion implements AutoCloseable {
      * Returns the peer's memory itself if it is on the same host and could be mapped, else {@code null}. The peer sees
      * writes to it immediately; the two processes have to agree on when each of them reads and writes.
      */
-    public MemorySegment memory() {
+    public @Nullable MemorySegment memory() {
         return mapped == null ? null : mapped.memory();
     }
 
     /** Returns the wire's own target for remote writes, or {@code null} if the wire has none. */
-    RemoteWrites.Target target() {
+    RemoteWrites.@Nullable Target target() {
         if (target == null && !closed && mapped == null) {
             target = endpoint.target(key);
         }

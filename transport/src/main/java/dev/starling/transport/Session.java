@@ -3,8 +3,10 @@ package dev.starling.transport;
 import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
+import java.util.Objects;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The frames of one connection: numbered in each direction and, from the moment at which both sides agree on a key,
@@ -22,8 +24,8 @@ final class Session {
     private long peer = NONE;
     private long key = NONE;
     /** Protect what is sent and what arrives; {@code null} for plain frames. */
-    private FrameProtection outgoing;
-    private FrameProtection incoming;
+    private @Nullable FrameProtection outgoing;
+    private @Nullable FrameProtection incoming;
     /** The number of frames since the last that was accepted which turned out not to be authentic. */
     private int forged;
     private long sent;
@@ -99,15 +101,16 @@ final class Session {
     }
 
     /** Sends a frame; bytes of {@link #head} behind the common header must be in place. */
-    int send(byte type, int headLength, DirectBuffer body, int offset, int length) {
+    int send(byte type, int headLength, @Nullable DirectBuffer body, int offset, int length) {
         return send(type, headLength, body, offset, length, null);
     }
 
     /** Sends a frame. If {@code source}, in which its body lies, is not null, the wire may read it there for longer. */
-    int send(byte type, int headLength, DirectBuffer body, int offset, int length, MemoryRegion source) {
+    int send(byte type, int headLength, @Nullable DirectBuffer body, int offset, int length,
+            @Nullable MemoryRegion source) {
         int code;
         if (outgoing != null) {
-            code = offerProtected(type, headLength, body, offset, length);
+            code = offerProtected(outgoing, type, headLength, body, offset, length);
         } else {
             Frame.seal(context.bodies(), head, headLength, type, peer, sent + 1, key, body, offset, length);
             code = offer(head, headLength, body, offset, length, source);
@@ -120,29 +123,31 @@ final class Session {
         return code == Wire.NOT_CONNECTED ? Wire.BACK_PRESSURED : code;
     }
 
-    private int offerProtected(byte type, int headLength, DirectBuffer body, int offset, int length) {
+    private int offerProtected(FrameProtection protection, byte type, int headLength, @Nullable DirectBuffer body,
+            int offset, int length) {
         int total = headLength + length + FrameProtection.TAG;
         if (!link.hasRoom(total)) {
             return Wire.BACK_PRESSURED;
         }
-        return offer(outgoing.seal(head, headLength, type, peer, sent + 1, body, offset, length), total, null, 0, 0,
+        return offer(protection.seal(head, headLength, type, peer, sent + 1, body, offset, length), total, null, 0, 0,
                 null);
     }
 
     /** A failure of one link, such as a lack of room, ends this connection and no other. */
-    private int offer(DirectBuffer header, int headLength, DirectBuffer body, int offset, int length,
-            MemoryRegion source) {
+    private int offer(DirectBuffer header, int headLength, @Nullable DirectBuffer body, int offset, int length,
+            @Nullable MemoryRegion source) {
         int code;
         if (source != null) {
             source.hold();
         }
         try {
             code = source == null ? link.offer(header, 0, headLength, body, offset, length)
-                    : link.offerInPlace(header, 0, headLength, body, offset, length, source.release());
+                    : link.offerInPlace(header, 0, headLength, Objects.requireNonNull(body), offset, length,
+                            source.release());
             failure = code == Wire.CLOSED ? "the link to " + address + " closed" : failure;
         } catch (TransportException e) {
             code = Wire.CLOSED;
-            failure = e.getMessage();
+            failure = String.valueOf(e.getMessage());
         }
         if (source != null && code != Wire.SENT) {
             source.drop();
@@ -156,8 +161,8 @@ final class Session {
     }
 
     /** Returns a protected frame as it was sent, valid until the next call, or {@code null} if it is not authentic. */
-    DirectBuffer open(DirectBuffer frame, int at) {
-        DirectBuffer opened = incoming.open(frame, at, Frame.length(frame, at), expected);
+    @Nullable DirectBuffer open(DirectBuffer frame, int at) {
+        DirectBuffer opened = Objects.requireNonNull(incoming).open(frame, at, Frame.length(frame, at), expected);
         forged += opened == null ? 1 : 0;
         return opened;
     }

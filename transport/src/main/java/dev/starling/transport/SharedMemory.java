@@ -7,6 +7,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.channels.FileChannel;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Memory that processes of one host map together. It has no name in any file system: {@code memfd_create(2)} makes it,
@@ -84,7 +85,7 @@ final class SharedMemory implements AutoCloseable {
     }
 
     /** Maps a peer's memory, or returns {@code null} if it is on another host or not accessible. */
-    static SharedMemory open(RegionKey key) {
+    static @Nullable SharedMemory open(RegionKey key) {
         if (key.process() == 0 || !isAvailable()) {
             return null;
         }

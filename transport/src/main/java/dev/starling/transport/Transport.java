@@ -62,6 +62,7 @@ public final class Transport implements Agent, AutoCloseable {
     private final Long2ObjectHashMap<Endpoint> endpointsBySession = new Long2ObjectHashMap<>();
     /** Endpoints of peers that began the connection, by the identity of the HELLO; not those that have ended. */
     private final Map<String, Endpoint> hellos = new HashMap<>();
+    private final HelloQueue waiting = new HelloQueue();
     private final List<Endpoint> endpoints = new ArrayList<>();
     private final Inbox inbox = new Frames();
     private long nextUpkeepNs;
@@ -183,6 +184,7 @@ public final class Transport implements Agent, AutoCloseable {
         long now = nanoTime();
         clock.update(now);
         int work = wire.poll(inbox, MAX_MESSAGES_PER_POLL);
+        answerWaiting();
         boolean upkeep = now >= nextUpkeepNs;
         if (upkeep) {
             nextUpkeepNs = now + UPKEEP_EVERY_NS;
@@ -287,11 +289,27 @@ public final class Transport implements Agent, AutoCloseable {
                     || in(Handshake.State.REFUSING).count() >= MAX_PENDING_REFUSALS) {
                 return;
             }
-        } else if (!makeRoom()) {
-            refusals.stranger(hello.address(), MAX_UNPROVEN
-                    + " other processes have yet to prove that they have the secret");
+        } else if (!waiting.isEmpty() || !makeRoom()) {
+            if (!waiting.add(hello, clock.nanoTime())) {
+                refusals.stranger(hello.address(), HelloQueue.MAX
+                        + " other processes have yet to prove that they have the secret");
+            }
             return;
         }
+        answer(hello);
+    }
+
+    /** Continues with processes that had to wait, as far as others have proven that they have the secret. */
+    private void answerWaiting() {
+        while (!waiting.isEmpty() && makeRoom()) {
+            Authentication.Hello next = waiting.next(clock.nanoTime());
+            if (next != null && !hellos.containsKey(next.identity())) {
+                answer(next);
+            }
+        }
+    }
+
+    private void answer(Authentication.Hello hello) {
         try {
             long now = clock.nanoTime();
             Endpoint endpoint = Endpoint.answer(context, endings, wire.open(hello.address()), hello, now);
@@ -299,7 +317,7 @@ public final class Transport implements Agent, AutoCloseable {
             add(endpoint);
             endpoint.doWork(now);
         } catch (TransportException e) {
-            refusals.stranger("a HELLO", e.getMessage());
+            refusals.stranger("a HELLO", String.valueOf(e.getMessage()));
         }
     }
 
@@ -308,7 +326,7 @@ public final class Transport implements Agent, AutoCloseable {
      * has had its time, so that a flood of strangers ends.
      */
     private boolean makeRoom() {
-        if (in(Handshake.State.CHALLENGING).count() < MAX_UNPROVEN) {
+        if (endpoints.size() < MAX_UNPROVEN || in(Handshake.State.CHALLENGING).count() < MAX_UNPROVEN) {
             return true;
         }
         Endpoint oldest = in(Handshake.State.CHALLENGING).findFirst().orElseThrow();

@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Configuration of a transport. Immutable: every method returns a new configuration and leaves this one as it is.
@@ -23,7 +24,7 @@ import java.util.Map;
  * @param protection of the frames of connections to other hosts; all members need the same
  * @param options of the wire, by name; an unknown one is an error
  */
-public record TransportConfig(String provider, Secret secret, String host, int port, Path directory,
+public record TransportConfig(String provider, Secret secret, String host, int port, @Nullable Path directory,
         boolean sharedMemory, Duration livenessTimeout, Protection protection, Map<String, String> options) {
     /** Checks the values and copies the options. */
     public TransportConfig {

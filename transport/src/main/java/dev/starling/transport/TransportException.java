@@ -1,6 +1,7 @@
 package dev.starling.transport;
 
 import dev.starling.errors.StarlingException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A failure of the network, the configuration or a peer. The message names the problem and, where there is one, the
@@ -12,7 +13,7 @@ public class TransportException extends StarlingException {
     private final Problem problem;
 
     /** Creates an exception with a cause. */
-    public TransportException(Problem problem, String what, String remedy, Throwable cause) {
+    public TransportException(Problem problem, String what, String remedy, @Nullable Throwable cause) {
         super(remedy.isEmpty() ? what : what + "; " + remedy, cause);
         this.problem = problem;
     }

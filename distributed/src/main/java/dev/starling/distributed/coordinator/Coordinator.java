@@ -7,7 +7,6 @@ import dev.starling.distributed.encoding.LossReport;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Control;
 import dev.starling.distributed.group.Outbox;
-import dev.starling.tensor.TensorException;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
@@ -17,13 +16,12 @@ import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Collectors;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.Agent;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Decides which processes are members of a group: it admits processes, assigns ranks, and decides what happens after a
@@ -37,9 +35,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private static final long NOTICE_NS = 5_000_000_000L;
 
     private final Transport transport;
-    private final int world;
-    private final OnLoss onLoss;
-    private final int minMembers;
+    private final CoordinatorConfig config;
     private final long joinTimeoutNs;
     private final long settleNs;
     private final long createdNs;
@@ -47,8 +43,10 @@ public final class Coordinator implements Agent, AutoCloseable {
     private final List<Participant> participants = new ArrayList<>();
     /** Undelivered messages to processes that were refused or excluded. */
     private final List<Outbox> dismissed = new ArrayList<>();
-    private final Map<Long, Suspicion> suspicions = new HashMap<>();
+    private final Suspicions suspicions = new Suspicions();
     private final Founders founders;
+    private final Electorate electorate;
+    private final Control.Rules rules;
     private View view = new View(0, List.of());
     private long ids;
     private boolean started;
@@ -56,22 +54,23 @@ public final class Coordinator implements Agent, AutoCloseable {
     private boolean ended;
     /** Whether the view is out of date, so that a new epoch must be proposed. */
     private boolean stale;
-    /** Time of the first suspicion of this epoch; 0 if there is none. */
-    private long suspectedNs;
     private long viewNs;
     /** When members last learned which processes are missing. */
     private long noticeNs;
+    /** The vote without a quorum that participants have been notified of; {@code null} if there is a quorum. */
+    private Electorate.@Nullable Vote reported;
 
-    private Coordinator(Transport transport, int world, OnLoss onLoss, int minMembers, Duration joinTimeout) {
+    private Coordinator(Transport transport, CoordinatorConfig config) {
         this.transport = transport;
-        this.world = world;
-        this.onLoss = onLoss;
-        this.minMembers = minMembers;
-        joinTimeoutNs = joinTimeout.toNanos();
+        this.config = config;
+        joinTimeoutNs = config.joinTimeout().toNanos();
         settleNs = transport.config().livenessTimeout().toNanos() / 2;
         createdNs = transport.nanoTime();
         noticeNs = createdNs;
-        founders = new Founders(world);
+        founders = new Founders(config.world());
+        electorate = new Electorate(config.quorum());
+        rules = new Control.Rules(config.world(), config.onLoss() == OnLoss.REFORM, config.minMembers(),
+                config.maxMembers(), config.quorum(), joinTimeoutNs);
         transport.onMessage(this::onMessage);
         transport.onConnection(new ConnectionHandler() {
             @Override
@@ -89,55 +88,30 @@ public final class Coordinator implements Agent, AutoCloseable {
         REFORM
     }
 
-    /**
-     * Creates a coordinator on a transport, which it then owns.
-     *
-     * @param world number of processes to wait for before the first epoch; a group that re-forms does not wait for one
-     *     that has ended before
-     * @param minMembers number of processes with which the group may continue after losses
-     * @param joinTimeout how long the coordinator waits for the processes of the first epoch
-     */
+    /** Creates a coordinator on a transport, which it then owns. */
+    public static Coordinator over(Transport transport, CoordinatorConfig config) {
+        return new Coordinator(transport, config);
+    }
+
+    /** As {@link #over(Transport, CoordinatorConfig)}, with defaults for the rest of the rules. */
     public static Coordinator over(Transport transport, int world, OnLoss onLoss, int minMembers,
             Duration joinTimeout) {
-        if (world < 1 || world > Control.MAX_MEMBERS || minMembers < 1 || minMembers > world) {
-            throw TensorException.argument("coordinator", "1 <= minMembers <= world <= " + Control.MAX_MEMBERS
-                    + " must hold, got minMembers " + minMembers + " and world " + world, "correct the arguments");
-        }
-        return new Coordinator(transport, world, onLoss, minMembers, joinTimeout);
+        return over(transport, config(world, onLoss, minMembers, joinTimeout));
     }
 
-    /** Creates a coordinator on a transport of its own; see {@link #over}. */
-    public static Coordinator open(TransportConfig config, int world, OnLoss onLoss, int minMembers,
+    /** Creates a coordinator on a transport of its own. */
+    public static Coordinator open(TransportConfig transport, CoordinatorConfig config) {
+        return over(Transport.open(transport), config);
+    }
+
+    /** As {@link #open(TransportConfig, CoordinatorConfig)}, with defaults for the rest of the rules. */
+    public static Coordinator open(TransportConfig transport, int world, OnLoss onLoss, int minMembers,
             Duration joinTimeout) {
-        return over(Transport.open(config), world, onLoss, minMembers, joinTimeout);
+        return open(transport, config(world, onLoss, minMembers, joinTimeout));
     }
 
-    /** A process that has joined. */
-    private static final class Participant {
-        private final long id;
-        private final Control.Join join;
-        private final Outbox outbox;
-        /** The last epoch in which it was connected to all members. */
-        private long ready;
-
-        Participant(long id, Control.Join join, Endpoint endpoint) {
-            this.id = id;
-            this.join = join;
-            outbox = new Outbox(endpoint);
-        }
-    }
-
-    /**
-     * The reports of members that have lost the connection to one member.
-     *
-     * @param members number of reporting members
-     * @param heardNs when the last of them received anything from it
-     * @param reason from the first report
-     */
-    private record Suspicion(int members, long heardNs, String reason) {
-        Suspicion and(Suspicion other) {
-            return new Suspicion(members + other.members, Math.max(heardNs, other.heardNs), reason);
-        }
+    private static CoordinatorConfig config(int world, OnLoss onLoss, int minMembers, Duration joinTimeout) {
+        return CoordinatorConfig.of(world, onLoss).minMembers(minMembers).joinTimeout(joinTimeout);
     }
 
     /** Returns the address at which members reach the coordinator. */
@@ -153,6 +127,11 @@ public final class Coordinator implements Agent, AutoCloseable {
     /** Returns the number of processes that have joined and were not excluded. */
     int joined() {
         return participants.size();
+    }
+
+    /** Returns whether a member has reported that it cannot reach this one, and that is not resolved. */
+    boolean isSuspected(long id) {
+        return suspicions.of(id) != null;
     }
 
     /**
@@ -188,7 +167,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             end("the group did not start within " + Duration.ofNanos(joinTimeoutNs).toSeconds() + " s: only "
                     + describeMissing() + "; start the others, or ask for fewer");
         }
-        if (suspectedNs != 0 && now - suspectedNs > settleNs) {
+        if (suspicions.areOlderThan(settleNs, now)) {
             evictMostSuspected();
         }
         if (stale && !ended) {
@@ -214,9 +193,12 @@ public final class Coordinator implements Agent, AutoCloseable {
         Optional<Participant> first = participants.stream().filter(p -> p.join.preferredRank() == preferredRank)
                 .min(Comparator.comparingLong(p -> p.id));
         if (first.isPresent()) {
+            electorate.onEnded(first.get().id);
             evict(first.get(), reason, silentNs(first.get().outbox.endpoint()));
         } else if (!everStarted) {
             onFounderEnded(preferredRank, reason);
+        } else {
+            electorate.onProcessEnded(preferredRank, participants);
         }
     }
 
@@ -225,7 +207,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         stale = true;
         boolean isReplaced = preferredRank >= 0
                 && participants.stream().anyMatch(p -> p.join.preferredRank() == preferredRank);
-        if (participants.size() < world) {
+        if (participants.size() < config.world()) {
             if (!isReplaced) {
                 founders.onEnded(preferredRank, reason);
             }
@@ -280,7 +262,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             case Control.Suspect m -> onSuspect(participant, m);
             case Control.Leave m -> onLeave(participant);
             case Control.Join _, Control.Waiting _, Control.NewView _, Control.Start _, Control.Lost _,
-                    Control.Refused _ -> { }
+                    Control.Refused _, Control.NoQuorum _ -> { }
         }
     }
 
@@ -289,11 +271,11 @@ public final class Coordinator implements Agent, AutoCloseable {
         String refusal = null;
         if (ended) {
             refusal = "the group has ended";
-        } else if (onLoss == OnLoss.END && (everStarted || participants.size() >= world)) {
+        } else if (config.onLoss() == OnLoss.END && (everStarted || participants.size() >= config.world())) {
             // A group that re-forms admits processes even when it is complete: a new process may replace a member whose
             // loss is not detected yet.
-            refusal = "the group of " + world + " is complete; only a group that re-forms admits new members";
-        } else if (onLoss == OnLoss.END && join.role() instanceof Role.Server server
+            refusal = "the group of " + config.world() + " is complete; only a group that re-forms admits new members";
+        } else if (config.onLoss() == OnLoss.END && join.role() instanceof Role.Server server
                 && participants.stream().anyMatch(p -> p.join.role().equals(server))) {
             refusal = "server " + server.number() + " has joined already; give each server a number of its own";
         }
@@ -303,14 +285,20 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
         from.attach(participant);
         participants.add(participant);
+        reported = null;
         founders.onJoined(join.preferredRank());
+        electorate.onJoined(participant);
         stale = true;
     }
 
-    /** Proposes a new epoch of all participants, if there are enough. */
+    /** Proposes a new epoch of all participants, or of as many as the group may have, if there are enough. */
     private void propose(long now) {
-        int expected = onLoss == OnLoss.REFORM ? Math.max(founders.expected(), minMembers) : world;
+        int minMembers = config.minMembers();
+        int expected = config.onLoss() == OnLoss.REFORM ? Math.max(founders.expected(), minMembers) : config.world();
         if (!everStarted && participants.size() < expected || participants.isEmpty()) {
+            return;
+        }
+        if (everStarted && !hasQuorum()) {
             return;
         }
         stale = false;
@@ -318,8 +306,6 @@ public final class Coordinator implements Agent, AutoCloseable {
             end("only " + participants.size() + " processes are left, and the group needs at least " + minMembers);
             return;
         }
-        suspicions.clear();
-        suspectedNs = 0;
         // Members keep the order of their ranks; new members follow. The first epoch honours preferred ranks.
         participants.sort(everStarted ? Comparator.comparingLong(p -> p.id) : Comparator.<Participant>comparingInt(
                 p -> p.join.preferredRank() < 0 ? Integer.MAX_VALUE : p.join.preferredRank())
@@ -327,8 +313,18 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (everStarted) {
             participants.sort(Comparator.comparingInt(p -> rank(p.id)));
         }
+        int world = Math.min(participants.size(), config.maxMembers());
+        List<Participant> spares = List.copyOf(participants.subList(world, participants.size()));
+        spares.forEach(each -> each.outbox.send(new Control.Waiting("it has " + world + " members, as many as it may;"
+                + " this process waits as a spare")));
+        if (started && view.world() == world && participants.subList(0, world).stream()
+                .allMatch(each -> view.byId(each.id) != null)) {
+            // Only spares have joined or left.
+            return;
+        }
+        suspicions.clear();
         List<Member> members = new ArrayList<>();
-        for (int rank = 0; rank < participants.size(); rank++) {
+        for (int rank = 0; rank < world; rank++) {
             Participant each = participants.get(rank);
             members.add(new Member(each.id, rank, each.join.address(), each.join.host(), each.join.role()));
         }
@@ -336,9 +332,26 @@ public final class Coordinator implements Agent, AutoCloseable {
         viewNs = now;
         started = false;
         // A copy, because a send may detect the loss of a member, which removes it.
-        for (Participant each : List.copyOf(participants)) {
-            each.outbox.send(new Control.NewView(each.id, view));
+        for (Participant each : List.copyOf(participants.subList(0, world))) {
+            each.outbox.send(new Control.NewView(each.id, view, rules));
         }
+    }
+
+    /**
+     * Returns whether enough members of the last epoch are present to begin another one; otherwise notifies the
+     * participants, which stop.
+     */
+    private boolean hasQuorum() {
+        Electorate.Vote vote = electorate.vote(participants);
+        if (vote.suffices()) {
+            reported = null;
+        } else if (!vote.equals(reported)) {
+            reported = vote;
+            LOG.log(Level.WARNING, "no quorum: {0} of the {1} members of the last epoch are reachable; no epoch follows"
+                    + " without more of them", vote.present(), vote.members());
+            sendToAll(new Control.NoQuorum(vote.present(), vote.members()));
+        }
+        return vote.suffices();
     }
 
     /** Returns a member's rank; greater than all others if it is not in the present view. */
@@ -348,10 +361,11 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private void startIfReady() {
-        if (!started && !stale && participants.size() == view.world()
-                && participants.stream().allMatch(p -> p.ready == view.epoch())) {
+        if (!started && !stale && view.world() == participants.stream().filter(p -> p.ready == view.epoch()
+                && view.byId(p.id) != null).count()) {
             started = true;
             everStarted = true;
+            electorate.onStarted(view);
             sendToAll(new Control.Start(view.epoch()));
         }
     }
@@ -366,22 +380,17 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
         if (participants.stream().noneMatch(p -> p.id == suspicion.id())) {
             // The suspected member has left, but the sender still needs it.
-            if (onLoss == OnLoss.REFORM) {
+            if (config.onLoss() == OnLoss.REFORM) {
                 stale = true;
             } else {
-                endWithLoss(rank(suspicion.id()), suspicion.silentNs(), suspicion.reason());
+                endWithDeparture(suspicion.id(), suspicion.silentNs(), suspicion.reason());
             }
             return;
         }
         int rank = rank(from.id);
         LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank, rank(suspicion.id()),
                 suspicion.reason());
-        long now = transport.nanoTime();
-        suspicions.merge(suspicion.id(), new Suspicion(1, now - suspicion.silentNs(), "rank " + rank + " reports: "
-                + suspicion.reason()), Suspicion::and);
-        if (suspectedNs == 0) {
-            suspectedNs = now;
-        }
+        suspicions.add(from.id, rank, suspicion, transport.nanoTime());
     }
 
     /**
@@ -389,27 +398,26 @@ public final class Coordinator implements Agent, AutoCloseable {
      * others suspect; of equally suspected ones, that of the highest rank.
      */
     private void evictMostSuspected() {
-        suspectedNs = 0;
         Participant worst = null;
-        Suspicion strongest = null;
+        Suspicions.Suspicion strongest = null;
         for (Participant each : participants) {
-            Suspicion suspicion = suspicions.get(each.id);
-            if (suspicion != null && (strongest == null || suspicion.members >= strongest.members)) {
+            Suspicions.Suspicion suspicion = suspicions.of(each.id);
+            if (suspicion != null && (strongest == null || suspicion.members() >= strongest.members())) {
                 strongest = suspicion;
                 worst = each;
             }
         }
-        suspicions.clear();
+        suspicions.resolve();
         if (worst != null) {
-            evict(worst, "cut off from " + strongest.members + " of the " + (view.world() - 1) + " other members; "
-                    + strongest.reason, transport.nanoTime() - strongest.heardNs);
+            evict(worst, "cut off from " + strongest.members() + " of the " + (view.world() - 1)
+                    + " other members; " + strongest.reason(), transport.nanoTime() - strongest.heardNs());
         }
     }
 
     private void evictUnready() {
         viewNs = transport.nanoTime();
         for (Participant each : List.copyOf(participants)) {
-            if (each.ready != view.epoch()) {
+            if (each.ready != view.epoch() && view.byId(each.id) != null) {
                 evict(each, "did not connect to the other members in time", silentNs(each.outbox.endpoint()));
             }
         }
@@ -417,6 +425,9 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     private void onLost(Endpoint endpoint) {
         if (endpoint.attachment() instanceof Participant participant && participants.contains(participant)) {
+            if (endpoint.receivedGoodbye()) {
+                electorate.onEnded(participant.id);
+            }
             evict(participant, endpoint.reason(), silentNs(endpoint));
         }
         // A process that joins again does so over a new connection.
@@ -431,7 +442,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         int rank = rank(participant.id);
         participants.remove(participant);
         refuse(participant, "rank " + rank + " was excluded: " + reason);
-        if (onLoss == OnLoss.END && everStarted) {
+        if (config.onLoss() == OnLoss.END && everStarted) {
             endWithLoss(rank, silentNs, reason);
             return;
         }
@@ -453,16 +464,37 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     private void onLeave(Participant participant) {
         participants.remove(participant);
+        electorate.onEnded(participant.id);
         participant.outbox.endpoint().attach(null);
         if (!everStarted) {
             onFounderEnded(participant.join.preferredRank(), "it has left");
         }
-        // An epoch that has not started would wait for the member forever.
-        if (!started || onLoss == OnLoss.REFORM && suspicions.containsKey(participant.id)) {
+        // An epoch that has not started would wait for the member forever, and a spare waits for its place.
+        if (!started || config.onLoss() == OnLoss.REFORM && (suspicions.of(participant.id) != null
+                || participants.stream().anyMatch(p -> view.byId(p.id) == null))) {
             stale = true;
-        } else if (onLoss == OnLoss.END && suspicions.containsKey(participant.id) && !ended) {
+        } else if (config.onLoss() == OnLoss.END && suspicions.of(participant.id) != null && !ended) {
             // The member and those that suspect it have failed; other members may wait for any of them.
-            endWithLoss(rank(participant.id), 0, "it has left");
+            endWithDeparture(participant.id, 0, "it has left");
+        }
+    }
+
+    /**
+     * Ends the group because a member has left that others need. If that member had reported a loss before, it left
+     * because of that loss, which is the one to name.
+     */
+    private void endWithDeparture(long id, long silentNs, String reason) {
+        Suspicions.Report cause = suspicions.cause(id);
+        if (cause == null) {
+            endWithLoss(rank(id), silentNs, reason);
+            return;
+        }
+        long causeNs = transport.nanoTime() - cause.heardNs();
+        Optional<Participant> lost = participants.stream().filter(p -> p.id == cause.id()).findFirst();
+        if (lost.isPresent()) {
+            evict(lost.get(), cause.reason(), causeNs);
+        } else {
+            endWithLoss(rank(cause.id()), causeNs, cause.reason());
         }
     }
 

@@ -114,6 +114,12 @@ public final class Gossip implements DistributionStrategy, Concludes {
         return group.rank();
     }
 
+    /** Rank 0 saves, unless it is cut off from so many others that these may continue without it. */
+    @Override
+    public boolean savesCheckpoints() {
+        return rank() == 0 && group.hasQuorum();
+    }
+
     @Override
     public int world() {
         return group.world();

@@ -1,6 +1,7 @@
 package dev.starling.distributed.group;
 
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
 import dev.starling.distributed.encoding.LossReport;
@@ -19,8 +20,19 @@ public sealed interface Control {
     /** The first epoch has not begun, because processes are missing. */
     record Waiting(String missing) implements Control { }
 
+    /**
+     * The rules by which the coordinator forms the group; see its configuration. Every member has them, because it may
+     * have to take the coordinator's place.
+     *
+     * @param reforms whether another epoch follows after a loss
+     */
+    record Rules(int world, boolean reforms, int minMembers, int maxMembers, Quorum quorum, long joinTimeoutNs) {
+        /** The rules before any are known. */
+        static final Rules UNKNOWN = new Rules(1, false, 1, MAX_MEMBERS, new Quorum.None(), 0);
+    }
+
     /** The members of a new epoch; {@code id} is that of the receiver. */
-    record NewView(long id, View view) implements Control {
+    record NewView(long id, View view, Rules rules) implements Control {
         /** Checks the number of members, and their ranks. */
         public NewView {
             if (view.world() < 1 || view.world() > MAX_MEMBERS) {
@@ -57,4 +69,12 @@ public sealed interface Control {
 
     /** The sender leaves the group. */
     record Leave() implements Control { }
+
+    /**
+     * Too few members of the last epoch are present to begin another one; see {@link Quorum}.
+     *
+     * @param present number of its members that the coordinator reaches
+     * @param members number of its members that are not known to have ended
+     */
+    record NoQuorum(int present, int members) implements Control { }
 }

@@ -4,6 +4,7 @@ import dev.starling.distributed.GroupConfig;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import java.lang.System.Logger.Level;
+import org.jspecify.annotations.Nullable;
 
 /** A process's connection to the coordinator of its group. Used under the group's lock, but for {@link #isLost}. */
 final class CoordinatorLink {
@@ -16,6 +17,11 @@ final class CoordinatorLink {
     private volatile Outbox outbox;
     private volatile State state = State.JOINED;
     private long rejoinedNs;
+    private Control.Rules rules = Control.Rules.UNKNOWN;
+    /** What the coordinator has reported about a missing quorum; {@code null} if nothing is missing. */
+    private volatile Control.@Nullable NoQuorum noQuorum;
+    /** When the quorum was missing first. */
+    private volatile long noQuorumNs;
 
     private enum State {
         /** The process has joined, or waits to be admitted for the first time. */
@@ -61,6 +67,11 @@ final class CoordinatorLink {
         return state == State.LOST;
     }
 
+    /** Returns whether this process is connected to the coordinator that admitted it. Any thread may call this. */
+    boolean isJoined() {
+        return state == State.JOINED;
+    }
+
     boolean isRefused() {
         return endpoint().state() == Endpoint.State.REFUSED;
     }
@@ -83,6 +94,35 @@ final class CoordinatorLink {
             state = State.REJOINING;
             join(lost.address());
         }
+    }
+
+    /** Stores that the coordinator reaches too few members. */
+    void onNoQuorum(Control.NoQuorum message) {
+        if (noQuorum == null) {
+            noQuorumNs = transport.nanoTime();
+        }
+        noQuorum = message;
+    }
+
+    /** Returns what the coordinator has reported about a missing quorum, or {@code null}. Any thread may call this. */
+    Control.@Nullable NoQuorum noQuorum() {
+        return noQuorum;
+    }
+
+    /** Returns whether a quorum has been missing for as long as a member may be silent. Any thread may call this. */
+    boolean hasLostQuorum() {
+        return noQuorum != null
+                && transport.nanoTime() - noQuorumNs > transport.config().livenessTimeout().toNanos();
+    }
+
+    /** Returns the rules of the group, as the coordinator has sent them. */
+    Control.Rules rules() {
+        return rules;
+    }
+
+    void onAdmitted(Control.Rules newRules) {
+        rules = newRules;
+        noQuorum = null;
     }
 
     /**

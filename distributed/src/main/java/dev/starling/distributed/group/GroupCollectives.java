@@ -94,7 +94,12 @@ final class GroupCollectives implements Collectives {
 
     @Override
     public Work allGather(SymmetricBuffer buffer, long offset, long count, DType type) {
-        return started(prepare(CollectiveCall.allGather(type, count, ""), buffer, offset));
+        return started(prepareAllGather(buffer, offset, count, type, ""));
+    }
+
+    @Override
+    public Work prepareAllGather(SymmetricBuffer buffer, long offset, long count, DType type, String label) {
+        return prepare(CollectiveCall.allGather(type, count, label), buffer, offset);
     }
 
     @Override

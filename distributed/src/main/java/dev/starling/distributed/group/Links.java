@@ -127,6 +127,12 @@ final class Links {
         return member.id() == ownId || endpoint != null && endpoint.isConnected();
     }
 
+    /** Returns whether more than half of the members are connected, this one included, or half of them with rank 0. */
+    boolean areMostReached() {
+        long reached = view.members().stream().filter(this::isReached).count();
+        return 2 * reached > view.world() || 2 * reached == view.world() && isReached(view.members().getFirst());
+    }
+
     /** Describes the members that are not connected, with the reasons. */
     String describeUnreached() {
         StringBuilder text = new StringBuilder();

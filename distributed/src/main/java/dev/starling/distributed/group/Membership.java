@@ -6,6 +6,8 @@ import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.Quorum;
+import dev.starling.distributed.QuorumLostException;
 import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Driver;
 import dev.starling.distributed.collective.call.Fabric;
@@ -122,7 +124,7 @@ public final class Membership extends EpochGroup implements Driver {
         boolean decided = progress.await(() -> {
             // The epoch may have ended again by now; the next call that uses it reports that.
             ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
-            return ran[0] || phase == Phase.ENDED || coordinator.isRefused()
+            return ran[0] || phase == Phase.ENDED || coordinator.isRefused() || coordinator.hasLostQuorum()
                     || phase != Phase.RUNNING && coordinator.isLost();
         }, atMost);
         if (ran[0]) {
@@ -134,6 +136,10 @@ public final class Membership extends EpochGroup implements Driver {
         Endpoint endpoint = coordinator.endpoint();
         if (coordinator.isRefused()) {
             throw new DistributedException("cannot join the group: " + endpoint.reason());
+        }
+        Control.NoQuorum vote = coordinator.noQuorum();
+        if (vote != null && coordinator.hasLostQuorum()) {
+            throw new QuorumLostException(phase == Phase.JOINING ? -1 : rank(), vote.present(), vote.members());
         }
         if (coordinator.isLost()) {
             throw new PeerLostException(-1, Duration.ofNanos(transport.nanoTime() - endpoint.lastReceivedNs()),
@@ -286,6 +292,17 @@ public final class Membership extends EpochGroup implements Driver {
         });
     }
 
+    /**
+     * Returns whether this process reaches the coordinator and a quorum of the members, or without the coordinator more
+     * than half of the present epoch's members, or half with rank 0. Otherwise others may continue without it.
+     */
+    public boolean hasQuorum() {
+        boolean[] has = new boolean[1];
+        locked(() -> has[0] = coordinator.rules().quorum() instanceof Quorum.None || coordinator.noQuorum() == null
+                && (coordinator.isJoined() || links.areMostReached()));
+        return has[0];
+    }
+
     @Override
     public void abort(String reason) {
         locked(() -> end(new DistributedException(reason)));
@@ -370,8 +387,9 @@ public final class Membership extends EpochGroup implements Driver {
             return;
         }
         switch (message) {
-            case Control.Waiting m -> LOG.log(Level.INFO, "the group has not started: {0}", m.missing());
-            case Control.NewView m -> onNewView(m.id(), m.view());
+            case Control.Waiting m -> LOG.log(Level.INFO, "the coordinator reports: {0}", m.missing());
+            case Control.NewView m -> onNewView(m.id(), m.view(), m.rules());
+            case Control.NoQuorum m -> coordinator.onNoQuorum(m);
             case Control.Start m -> onStart(m.epoch());
             case Control.Lost m -> end(m.loss().detected());
             case Control.Refused m -> end(new DistributedException(m.reason()));
@@ -379,10 +397,11 @@ public final class Membership extends EpochGroup implements Driver {
         }
     }
 
-    private void onNewView(long id, View next) {
+    private void onNewView(long id, View next, Control.Rules rules) {
         if (phase == Phase.ENDED || !coordinator.admits(next.epoch(), view.epoch())) {
             return;
         }
+        coordinator.onAdmitted(rules);
         if (phase == Phase.RUNNING) {
             failEpoch(new MembershipChangedException("epoch " + next.epoch() + " has " + next.world()
                     + " members instead of " + view.world()));

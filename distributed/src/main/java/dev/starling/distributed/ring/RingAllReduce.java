@@ -1,14 +1,15 @@
 package dev.starling.distributed.ring;
 
 import dev.starling.distributed.Collectives;
-import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.ReduceOp;
+import dev.starling.distributed.bucket.Buckets;
+import dev.starling.distributed.bucket.GradientCodec;
+import dev.starling.distributed.epoch.MembershipEpochs;
 import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.state.OwnRows;
-import dev.starling.distributed.state.StateExchange;
 import dev.starling.distributed.state.Throughput;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Share;
@@ -29,6 +30,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Synchronous training without a server: each rank computes the gradient of its share of every batch, gradients are
@@ -58,16 +60,12 @@ import java.util.List;
  */
 public final class RingAllReduce implements DistributionStrategy, StreamsGradients, Collective, Concludes {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
-    /** In the vector: a parameter is frozen. Larger than the number of ranks. */
-    private static final int FROZEN = 4096;
 
     private final Membership group;
     private final RingConfig config;
     private final Duration timeout;
+    private final MembershipEpochs epochs;
     private TrainingState state;
-    private List<Parameter> parameters;
-    /** For each parameter whether it was frozen in the last step. */
-    private boolean[] frozen;
     private int rank;
     private int world;
     private Share share;
@@ -75,18 +73,14 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
     private Buckets buckets;
     /** {@code null} if shares are equal. */
     private Throughput throughput;
-    /** The order in which gradients arrived on rank 0 in its first step; {@code null} before. */
-    private int[] order;
-    private boolean fresh = true;
     private boolean wantsToStop;
     private boolean stops;
-    /** A failure during the backward pass, which is handled after it. */
-    private DistributedException pendingFailure;
 
     private RingAllReduce(Group group, RingConfig config) {
         this.group = Membership.of(group);
         this.config = config;
         timeout = group.config().timeout();
+        epochs = MembershipEpochs.of(group, config.elastic(), this::begin, this::close);
         assignRank();
     }
 
@@ -121,73 +115,20 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
     @Override
     public void start(TrainingState newState) {
         state = newState;
-        parameters = newState.optimizer().parameters();
-        frozen = new boolean[parameters.size()];
-        form();
+        epochs.start(newState);
     }
 
-    /**
-     * Synchronises the state and creates the buckets for the present epoch, or for the next if the present one ends
-     * meanwhile.
-     */
-    private void form() {
-        while (true) {
-            try {
-                collectives = group.collectives();
-                assignRank();
-                if (config.ownData()) {
-                    share = OwnRows.share(collectives, rank, state.rows());
-                }
-                if (fresh && rank == 0) {
-                    // A different process may have been rank 0 when training began.
-                    state.resume();
-                }
-                int source = StateExchange.synchronize(collectives, rank, state, fresh);
-                LOG.log(Level.DEBUG, "rank {0} of {1} begins at step {2} with the state of rank {3}", rank, world,
-                        state.step(), source);
-                fresh = false;
-                // Processes that have just joined do not know the order: determine it again.
-                order = null;
-                pendingFailure = null;
-                stops = false;
-                int vectorSize = 1 + parameters.size() + world;
-                DeviceReducer onDevices = world == 1 ? null : DeviceReducer.join(group, device(), config.onDevices(),
-                        vectorSize, timeout);
-                buckets = new Buckets(bytes -> onDevices != null ? onDevices : throughHost(bytes), parameters,
-                        config.wireType(), vectorSize, new int[0], config.bucketBytes());
-                throughput = config.proportional() && world > 1 ? new Throughput(world) : null;
-                return;
-            } catch (PeerLostException | MembershipChangedException e) {
-                awaitNextEpoch(e);
-            }
+    /** Creates what belongs to a membership epoch. */
+    private void begin(Collectives ofEpoch) {
+        collectives = ofEpoch;
+        assignRank();
+        if (config.ownData()) {
+            share = OwnRows.share(collectives, rank, state.rows());
         }
-    }
-
-    private Reducer throughHost(long bytes) {
-        Device device = device();
-        return device.backend().hostVisible() ? new HostReducer(collectives, bytes)
-                : new StagedReducer(collectives, device, bytes, timeout);
-    }
-
-    /** Returns the device of all parameters, or the CPU if they are on several devices. */
-    private Device device() {
-        List<Device> all = parameters.stream().map(p -> p.value().device()).distinct().toList();
-        return all.size() == 1 ? all.getFirst() : Device.cpu();
-    }
-
-    private void awaitNextEpoch(DistributedException cause) {
-        close();
-        if (!config.elastic()) {
-            throw cause;
-        }
-        LOG.log(Level.INFO, "rank {0} of {1}, at step {2}: {3}; continues with the remaining ranks", rank, world,
-                state.step(), cause.getMessage());
-        group.reform(timeout);
-    }
-
-    private void recover(DistributedException cause) {
-        awaitNextEpoch(cause);
-        form();
+        stops = false;
+        buckets = Buckets.over(group, collectives, state.optimizer()).wireType(config.wireType()).codec(config.codec())
+                .bucketBytes(config.bucketBytes()).numbers(1 + world).onDevices(config.onDevices()).open();
+        throughput = config.proportional() && world > 1 ? new Throughput(world) : null;
     }
 
     // ---- a step ----
@@ -202,74 +143,36 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
 
     @Override
     public void gradient(int index, Tensor gradient) {
-        if (pendingFailure == null) {
-            try {
-                buckets.put(index, gradient);
-            } catch (PeerLostException | MembershipChangedException e) {
-                // Handled after the backward pass.
-                pendingFailure = e;
-            }
-        }
+        buckets.gradient(index, gradient);
     }
 
     @Override
     public Step beforeStep(Tensor[] gradients) {
-        try {
-            if (pendingFailure != null) {
-                throw pendingFailure;
-            }
-            writeVector();
-            buckets.complete();
-            buckets.await(timeout);
-        } catch (PeerLostException | MembershipChangedException e) {
-            recover(e);
+        writeNumbers();
+        if (!epochs.run(() -> buckets.sum(gradients))) {
             return Step.RESTORED;
         }
-        readFrozen();
-        for (int i = 0; i < gradients.length; i++) {
-            gradients[i] = buckets.vector(1 + i) % FROZEN > 0 ? buckets.reduced(i) : null;
-        }
-        readVector();
+        readNumbers();
         return Step.LOCAL;
     }
 
-    /** Writes this rank's part of the vector: whether it should stop, which gradients it has, how fast it is. */
-    private void writeVector() {
-        buckets.vector(0, wantsToStop ? 1 : 0);
-        for (int i = 0; i < parameters.size(); i++) {
-            buckets.vector(1 + i, !parameters.get(i).requiresGradient() ? FROZEN : buckets.isFilled(i) ? 1 : 0);
-        }
+    /** Writes what this rank adds to the sums: whether it should stop, how fast it is. */
+    private void writeNumbers() {
+        buckets.number(0, wantsToStop ? 1 : 0);
         for (int r = 0; r < world; r++) {
-            buckets.vector(1 + parameters.size() + r, 0);
+            buckets.number(1 + r, 0);
         }
         if (throughput != null) {
             throughput.pause(System.nanoTime());
-            buckets.vector(1 + parameters.size() + rank, throughput.rate());
+            buckets.number(1 + rank, throughput.rate());
         }
     }
 
-    /** Requires that the same parameters are frozen on all ranks, because otherwise the ranks would diverge. */
-    private void readFrozen() {
-        for (int i = 0; i < parameters.size(); i++) {
-            int count = (int) buckets.vector(1 + i) / FROZEN;
-            if (count > 0 && count < world) {
-                throw new DistributedException(state.optimizer().path(i) + " is frozen on " + count + " of " + world
-                        + " ranks" + (parameters.get(i).requiresGradient() ? ", not" : ", also") + " on rank "
-                        + rank + "; freeze and unfreeze parameters on all ranks between the same two steps");
-            }
-            if (count > 0 != frozen[i]) {
-                frozen[i] = count > 0;
-                // Gradients arrive in another order from now on.
-                order = null;
-            }
-        }
-    }
-
-    private void readVector() {
-        stops = buckets.vector(0) > 0;
+    private void readNumbers() {
+        stops = buckets.number(0) > 0;
         if (throughput != null) {
             for (int r = 0; r < world; r++) {
-                throughput.rate(r, buckets.vector(1 + parameters.size() + r));
+                throughput.rate(r, buckets.number(1 + r));
             }
             if (throughput.step()) {
                 share = throughput.share(rank);
@@ -280,29 +183,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
 
     @Override
     public void afterStep() {
-        if (order == null) {
-            try {
-                adoptOrder();
-            } catch (PeerLostException | MembershipChangedException e) {
-                recover(e);
-                return;
-            }
-        }
-        buckets.reset();
-    }
-
-    /** Orders buckets by the arrival of gradients on rank 0 in the previous step. */
-    private void adoptOrder() {
-        int[] own = buckets.arrivals();
-        try (Arena arena = Arena.ofConfined()) {
-            MemorySegment ints = arena.allocate(ValueLayout.JAVA_INT, 1 + parameters.size());
-            ints.set(ValueLayout.JAVA_INT, 0, own.length);
-            MemorySegment.copy(own, 0, ints, ValueLayout.JAVA_INT, Integer.BYTES, own.length);
-            collectives.broadcast(ints, 0);
-            order = new int[ints.get(ValueLayout.JAVA_INT, 0)];
-            MemorySegment.copy(ints, ValueLayout.JAVA_INT, Integer.BYTES, order, 0, order.length);
-        }
-        buckets.reorder(order);
+        epochs.run(buckets::next);
     }
 
     @Override
@@ -327,6 +208,10 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
         if (world == 1 || count == 0) {
             return;
         }
+        epochs.run(() -> average(statistics, count));
+    }
+
+    private void average(List<Parameter> statistics, long count) {
         double weight = share.weight();
         try (Arena arena = Arena.ofConfined(); Scope scope = Scope.open("settle")) {
             MemorySegment all = arena.allocate(ValueLayout.JAVA_DOUBLE, count);
@@ -342,20 +227,18 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
             for (int i = 0; i < means.length; i++) {
                 statistics.get(i).set(means[i]);
             }
-        } catch (PeerLostException | MembershipChangedException e) {
-            recover(e);
         }
     }
 
     @Override
     public void sum(double[] values) {
-        try (Arena arena = Arena.ofConfined()) {
-            MemorySegment all = arena.allocateFrom(ValueLayout.JAVA_DOUBLE, values);
-            collectives.allReduce(all, DType.F64, ReduceOp.SUM);
-            MemorySegment.copy(all, ValueLayout.JAVA_DOUBLE, 0, values, 0, values.length);
-        } catch (PeerLostException | MembershipChangedException e) {
-            recover(e);
-        }
+        epochs.run(() -> {
+            try (Arena arena = Arena.ofConfined()) {
+                MemorySegment all = arena.allocateFrom(ValueLayout.JAVA_DOUBLE, values);
+                collectives.allReduce(all, DType.F64, ReduceOp.SUM);
+                MemorySegment.copy(all, ValueLayout.JAVA_DOUBLE, 0, values, 0, values.length);
+            }
+        });
     }
 
     @Override
@@ -384,6 +267,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
     public static final class Builder {
         private final Group group;
         private DType wireType = DType.F32;
+        private @Nullable GradientCodec codec;
         private long bucketBytes = 4 << 20;
         private boolean proportional;
         private boolean elastic;
@@ -399,6 +283,18 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
          */
         public Builder halfPrecision() {
             wireType = DType.BF16;
+            return this;
+        }
+
+        /**
+         * Sums f32 gradients in another way than by an all-reduce, such as
+         * {@link dev.starling.distributed.codec.TopK} or {@link dev.starling.distributed.codec.PowerSgd};
+         * {@code null} for an all-reduce. A group of
+         * one rank does without. What a codec holds back is dropped when the members change, and at the end of the run:
+         * checkpoints do not contain it. Gradients on GPUs pass through the host's memory as they arrive.
+         */
+        public Builder codec(@Nullable GradientCodec newCodec) {
+            codec = newCodec;
             return this;
         }
 
@@ -448,14 +344,19 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
         /**
          * Creates the strategy.
          *
-         * @throws TensorException if both {@link #proportional} and {@link #ownData} are set
+         * @throws TensorException if both {@link #proportional} and {@link #ownData}, or both {@link #codec} and
+         *     {@link #halfPrecision} are set
          */
         public RingAllReduce build() {
+            if (codec != null && wireType != DType.F32) {
+                throw TensorException.argument("ring", "codec(" + codec + ") and halfPrecision() both decide how "
+                        + "gradients are sent", "leave one of them out");
+            }
             if (ownData && proportional) {
                 throw TensorException.argument("ring", "proportional() divides batches by speed, but with ownData() "
                         + "each rank takes its own rows", "leave one of them out");
             }
-            return new RingAllReduce(group, new RingConfig(wireType, bucketBytes, proportional, elastic, ownData,
+            return new RingAllReduce(group, new RingConfig(wireType, codec, bucketBytes, proportional, elastic, ownData,
                     onDevices));
         }
     }

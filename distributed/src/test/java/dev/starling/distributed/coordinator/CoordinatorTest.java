@@ -18,8 +18,11 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
+import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class CoordinatorTest {
     private static final Duration SOON = Duration.ofSeconds(5);
@@ -34,6 +37,8 @@ class CoordinatorTest {
         private final Transport transport;
         private final Outbox outbox;
         private final Queue<Control> received = new ArrayDeque<>();
+        /** Its id in the last view that it received. */
+        private long id;
 
         Client(Coordinator coordinator) {
             this(coordinator, new Role.Worker());
@@ -84,6 +89,7 @@ class CoordinatorTest {
 
         void receiveView(long epoch, int world) {
             assertThat(receive()).isInstanceOfSatisfying(Control.NewView.class, m -> {
+                id = m.id();
                 assertThat(m.view().epoch()).isEqualTo(epoch);
                 assertThat(m.view().world()).isEqualTo(world);
             });
@@ -129,9 +135,17 @@ class CoordinatorTest {
     }
 
     private void awaitJoined(Coordinator coordinator, int count) {
+        await("joined in time", () -> coordinator.joined() >= count);
+    }
+
+    private void awaitSuspected(Coordinator coordinator, long id) {
+        await("suspected in time", () -> coordinator.isSuspected(id));
+    }
+
+    private void await(String what, BooleanSupplier condition) {
         long begin = System.nanoTime();
-        while (coordinator.joined() < count) {
-            assertThat(System.nanoTime() - begin).as("joined in time").isLessThan(SOON.toNanos());
+        while (!condition.getAsBoolean()) {
+            assertThat(System.nanoTime() - begin).as(what).isLessThan(SOON.toNanos());
             processes.forEach(Runnable::run);
         }
     }
@@ -180,6 +194,51 @@ class CoordinatorTest {
             for (Client each : List.of(second, third)) {
                 assertThat(each.receive()).isInstanceOfSatisfying(Control.Lost.class,
                         m -> assertThat(m.loss().rank()).isZero());
+            }
+        }
+    }
+
+    /** The third rank has lost the second, and ends; the first waits for the third and reports that. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void namesTheLossBecauseOfWhichASuspectedMemberLeft(boolean isReportedAfterwards) {
+        try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator, 0, WORKER);
+                Client second = new Client(coordinator, 1, WORKER);
+                Client third = new Client(coordinator, 2, WORKER)) {
+            begin(first, second, third);
+            Control.Suspect ofThird = new Control.Suspect(1, third.id, 1_000_000, "it has left");
+            third.send(new Control.Suspect(1, second.id, 7_000_000, "does not answer"));
+            if (!isReportedAfterwards) {
+                first.send(ofThird);
+                awaitSuspected(coordinator, third.id);
+            }
+            third.send(new Control.Leave());
+            if (isReportedAfterwards) {
+                await("has left in time", () -> coordinator.joined() == 2);
+                first.send(ofThird);
+            }
+            assertThat(first.receive()).isInstanceOfSatisfying(Control.Lost.class, m -> {
+                assertThat(m.loss().rank()).isOne();
+                assertThat(m.loss().silentNs()).isGreaterThanOrEqualTo(7_000_000);
+                assertThat(m.loss().reason()).contains("rank 2 reports: does not answer");
+            });
+            assertThat(second.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
+                    .contains("rank 1 was excluded").contains("rank 2 reports: does not answer"));
+        }
+    }
+
+    @Test
+    void keepsASpareUntilAMemberLeaves() {
+        Coordinator coordinator = Coordinator.open(config, CoordinatorConfig.of(2, OnLoss.REFORM).maxMembers(2));
+        processes.add(coordinator::doWork);
+        try (coordinator; Client first = new Client(coordinator); Client second = new Client(coordinator)) {
+            begin(first, second);
+            try (Client spare = new Client(coordinator)) {
+                spare.receiveMissing("2 members, as many as it may; this process waits as a spare");
+                assertThat(coordinator.view().epoch()).isOne();
+                second.send(new Control.Leave());
+                first.receiveView(2, 2);
+                spare.receiveView(2, 2);
             }
         }
     }

@@ -160,7 +160,7 @@ class ElasticTest {
         assertClose(outcome, alone, ROUNDING);
         assertThat(outcome.history().last().step()).isEqualTo(Runs.STEPS);
         assertThat(outcome.history().epochs()).extracting(EpochReport::epoch)
-                .containsExactly(0, 1, 2, 3, 4, 5, 6, 7, 8, 9);
+                .containsExactly(1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
     }
 
     @ParameterizedTest
@@ -205,7 +205,7 @@ class ElasticTest {
                 b.checkpoints(directory).resume();
                 isOther.countDown();
             });
-            assertThat(outcome.history().epochs()).extracting(EpochReport::epoch).containsExactly(4, 5, 6, 7, 8, 9);
+            assertThat(outcome.history().epochs()).extracting(EpochReport::epoch).containsExactly(5, 6, 7, 8, 9, 10);
             assertClose(outcome, Runs.train(Runs::mlp, new SingleProcess(), b -> { }), ROUNDING);
         }
         first.get(20, TimeUnit.SECONDS);

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import com.sun.management.ThreadMXBean;
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.bucket.GradientCodec;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.Collective;
 import dev.starling.nn.train.Concludes;
@@ -19,6 +20,8 @@ import java.util.List;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /** Memory consumption of the strategy itself in a long run. */
 @Timeout(180)
@@ -156,20 +159,26 @@ class FlatRingTest {
 
     @Test
     void allocatesNoMemoryPerStep() {
-        assertFlat(200);
+        assertFlat(200, null);
+    }
+
+    @ParameterizedTest
+    @MethodSource("dev.starling.distributed.ring.CompressedRingTest#codecs")
+    void allocatesNoMemoryPerCompressedStep(GradientCodec codec) {
+        assertFlat(300, codec);
     }
 
     @Test
     @Tag("stress")
     void allocatesNoMemoryInTenThousandSteps() {
-        assertFlat(1000);
+        assertFlat(1000, null);
     }
 
-    private static void assertFlat(int epochs) {
+    private static void assertFlat(int epochs, GradientCodec codec) {
         Cluster.awaitEarlier();
         List<MeteredStrategy> both = Cluster.local(2).run(group -> {
-            MeteredStrategy metered = new MeteredStrategy(RingAllReduce.over(group).bucketBytes(512).build(),
-                    11 * epochs);
+            MeteredStrategy metered = new MeteredStrategy(RingAllReduce.over(group).bucketBytes(512).codec(codec)
+                    .build(), 11 * epochs);
             Runs.train(Runs::mlp, metered, b -> b.epochs(epochs).listeners(metered));
             return metered;
         });

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.CountingWire;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.coordinator.Coordinator;

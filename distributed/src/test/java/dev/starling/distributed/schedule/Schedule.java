@@ -3,9 +3,11 @@ package dev.starling.distributed.schedule;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.View;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.nn.Layer;
@@ -62,6 +64,7 @@ final class Schedule {
     private final FaultPlan plan;
     private final ExpectedEffects effects;
     private final OnLoss onLoss;
+    private final CoordinatorConfig rules;
     private final int servers;
     private final int epochs;
     private final Function<Group, DistributionStrategy> strategy;
@@ -127,6 +130,8 @@ final class Schedule {
         this.epochs = epochs;
         this.strategy = strategy;
         ranks = plan.ranks().size() - 1;
+        // Every process that no fault harms continues, however few there are.
+        rules = CoordinatorConfig.of(ranks, onLoss).quorum(new Quorum.None()).joinTimeout(TIMEOUT);
         counts = new StepCounts(effects, plan.ranks().subList(1, 1 + ranks - servers));
     }
 
@@ -179,7 +184,7 @@ final class Schedule {
 
     private void coordinate(Simulation simulation) {
         Transport transport = Transport.over(simulation.wire(ExpectedEffects.COORDINATOR), config());
-        try (Coordinator owner = Coordinator.over(transport, ranks, onLoss, 1, TIMEOUT)) {
+        try (Coordinator owner = Coordinator.over(transport, rules)) {
             owner.run(LIMIT.dividedBy(2));
         } catch (TransportException e) {
             if (e.problem() == TransportException.Problem.TIMED_OUT) {

@@ -1,6 +1,7 @@
 package dev.starling.study;
 
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.launch.Launch;
 import dev.starling.distributed.launch.LaunchException;
 import dev.starling.distributed.launch.Launcher;
@@ -133,8 +134,9 @@ final class Study {
                 .output(log, log);
         return setup.workers() == 1 || setup == Setup.SPARK_2 ? launcher
                 : launcher.processes(setup.workers() + setup.servers()).servers(setup.servers())
-                        .coordinator(Clusters.coordinator(Member.TRANSPORT, setup.isSynchronous()
-                                ? Coordinator.OnLoss.END : Coordinator.OnLoss.REFORM, Member.SILENCE));
+                        .coordinator(Clusters.coordinator(Member.TRANSPORT, CoordinatorConfig.of(setup.workers()
+                                + setup.servers(), setup.isSynchronous() ? Coordinator.OnLoss.END
+                                : Coordinator.OnLoss.REFORM), Member.SILENCE));
     }
 
     private Run examined(Setup setup, Plan plan, List<Track> tracks, double whole) {

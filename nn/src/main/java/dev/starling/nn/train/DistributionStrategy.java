@@ -43,8 +43,13 @@ public interface DistributionStrategy extends AutoCloseable {
         RESTORED
     }
 
-    /** Returns the rank of this process, from 0. Rank 0 saves checkpoints. */
+    /** Returns the rank of this process, from 0. */
     int rank();
+
+    /** Returns whether this process saves checkpoints; by default, rank 0 does. */
+    default boolean savesCheckpoints() {
+        return rank() == 0;
+    }
 
     /** Returns the number of processes. */
     int world();

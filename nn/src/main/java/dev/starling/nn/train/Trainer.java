@@ -249,7 +249,7 @@ public final class Trainer {
         strategy.settle();
         double[] sums = averages.sums();
         Outcome outcome = sumOverRanks(sums);
-        if (outcome == Outcome.TAKEN && strategy.rank() == 0) {
+        if (outcome == Outcome.TAKEN && strategy.savesCheckpoints()) {
             Map<String, String> notes = state.notes();
             averages.save(notes, sums);
             reportSaved();

@@ -3,6 +3,7 @@ package dev.starling.samples.train;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.coordinator.Rendezvous;
 import dev.starling.distributed.launch.CoordinatorFactory;
@@ -32,11 +33,10 @@ public final class Clusters {
     }
 
     /** Returns a factory of coordinators on this host. */
-    public static CoordinatorFactory coordinator(String transport, Coordinator.OnLoss onLoss,
-            Duration livenessTimeout) {
-        return (secret, directory, processes) -> CoordinatorThread.start(Coordinator.open(
-                TransportConfig.of(transport, secret).directory(directory).livenessTimeout(livenessTimeout), processes,
-                onLoss, 1, JOIN_TIMEOUT));
+    public static CoordinatorFactory coordinator(String transport, CoordinatorConfig rules, Duration livenessTimeout) {
+        return (secret, directory, _) -> CoordinatorThread.start(Coordinator.open(
+                TransportConfig.of(transport, secret).directory(directory).livenessTimeout(livenessTimeout),
+                rules.joinTimeout(JOIN_TIMEOUT)));
     }
 
     /** A resource whose {@code close} throws no checked exception. */
@@ -49,11 +49,11 @@ public final class Clusters {
      * Starts the coordinator if this process is the one that runs it. Closing the result waits for the members to
      * leave.
      */
-    static Resource coordinator(LaunchedProcess process, TransportConfig config, Coordinator.OnLoss onLoss) {
+    static Resource coordinator(LaunchedProcess process, TransportConfig config, CoordinatorConfig rules) {
         if (!process.runsCoordinator() || process.coordinator() == null) {
             return () -> { };
         }
-        CoordinatorThread coordinator = open(process.coordinator(), config, process.world(), onLoss, 1);
+        CoordinatorThread coordinator = open(process.coordinator(), config, rules);
         return () -> {
             coordinator.awaitDone(config.livenessTimeout());
             coordinator.close();
@@ -65,15 +65,13 @@ public final class Clusters {
      *
      * @param address {@code host:port} to listen on, or {@code file:PATH} to which the address is written
      * @param config configuration of the transport
-     * @param world number of members with which the group starts
-     * @param fewest minimum number of members with which it may continue, if it re-forms
+     * @param rules of the group
      * @throws IllegalArgumentException if the address has neither form
      */
-    public static CoordinatorThread open(String address, TransportConfig config, int world, Coordinator.OnLoss onLoss,
-            int fewest) {
+    public static CoordinatorThread open(String address, TransportConfig config, CoordinatorConfig rules) {
         boolean file = address.startsWith(FILE);
         CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(file ? config
-                : listening(config, address), world, onLoss, fewest, JOIN_TIMEOUT));
+                : listening(config, address), rules.joinTimeout(JOIN_TIMEOUT)));
         if (file) {
             Rendezvous.publish(Path.of(address.substring(FILE.length())), coordinator.address());
         }

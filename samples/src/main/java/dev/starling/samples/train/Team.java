@@ -3,6 +3,7 @@ package dev.starling.samples.train;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.gossip.Gossip;
 import dev.starling.distributed.launch.LaunchedProcess;
@@ -82,8 +83,9 @@ final class Team {
         if (options.serverData != null && !ps) {
             return "--server-data applies to ps, and " + options.name() + none;
         }
-        if (options.half && options.strategy() != TeamOptions.Strategy.RING) {
-            return "--half applies to ring, and " + options.name() + " sends f32: omit it, or use --strategy ring";
+        if (options.compressionOption() != null && options.strategy() != TeamOptions.Strategy.RING) {
+            return options.compressionOption() + " applies to ring, and " + options.name()
+                    + " sends f32: omit it, or use --strategy ring";
         }
         if (options.proportional && !options.sharesBatches()) {
             return "--proportional divides batches that all workers share, but with " + options.name()
@@ -103,7 +105,10 @@ final class Team {
 
     /** Returns an option that configures training with several workers, or {@code null} if there is none. */
     private static String teamOption(TeamOptions options) {
-        return options.elastic ? "--elastic" : options.restarts > 0 ? "--restarts" : options.half ? "--half"
+        if (options.compressionOption() != null) {
+            return options.compressionOption();
+        }
+        return options.elastic ? "--elastic" : options.restarts > 0 ? "--restarts"
                 : options.proportional ? "--proportional" : isLocal(options) ? "--transport local" : null;
     }
 
@@ -115,8 +120,13 @@ final class Team {
         return Launcher.ofThisProgram(arguments.toArray(String[]::new)).processes(options.workers() + options.servers())
                 .servers(options.servers()).restarts(options.restarts)
                         .tolerate(options.survives() ? options.workers() - 1 : 0)
-                .coordinator(Clusters.coordinator(options.transport, options.onLoss(), options.livenessTimeout()))
+                .coordinator(Clusters.coordinator(options.transport, rules(), options.livenessTimeout()))
                 .output(Launcher.Output.FIRST_RANK).forwardSignals().run();
+    }
+
+    /** Returns the rules of a group of all workers and servers of this host. */
+    private CoordinatorConfig rules() {
+        return options.rules(options.workers() + options.servers());
     }
 
     /** Does the work of this process, which is one of those launched. */
@@ -125,7 +135,8 @@ final class Team {
         run.place(process.localRank(), Math.max(1, process.localWorld() - process.servers()));
         Split split = process.isServer() ? null : run.load(directory);
         TransportConfig config = Clusters.config(process, options);
-        try (Clusters.Resource coordinator = Clusters.coordinator(process, config, options.onLoss());
+        try (Clusters.Resource coordinator = Clusters.coordinator(process, config,
+                options.rules(process.world()));
                 Group group = Clusters.join(process, config)) {
             work(group, split, process.rank(), process.workers());
         }
@@ -147,7 +158,9 @@ final class Team {
             case RING -> {
                 RingAllReduce.Builder ring = RingAllReduce.over(group);
                 ring = options.survives() ? ring.elastic() : ring;
-                ring = options.half ? ring.halfPrecision() : ring;
+                if (options.compression() != null) {
+                    options.compression().apply(ring);
+                }
                 yield (options.proportional ? ring.proportional() : ring).build();
             }
             case GOSSIP -> Gossip.of(group);
@@ -173,7 +186,7 @@ final class Team {
         Secret secret = Secret.random();
         TransportConfig transport = TransportConfig.of(LOCAL, secret).livenessTimeout(options.livenessTimeout());
         ThreadFactory factory = Thread.ofPlatform().daemon().name("starling-worker-", 0).factory();
-        try (CoordinatorThread coordinator = Clusters.coordinator(LOCAL, options.onLoss(), options.livenessTimeout())
+        try (CoordinatorThread coordinator = Clusters.coordinator(LOCAL, rules(), options.livenessTimeout())
                 .open(secret, null, options.workers() + options.servers());
                 ExecutorService pool = Executors.newThreadPerTaskExecutor(factory)) {
             ExecutorCompletionService<Void> completions = new ExecutorCompletionService<>(pool);

@@ -1,7 +1,10 @@
 package dev.starling.samples.train;
 
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.transport.Protection;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -45,8 +48,26 @@ final class TeamOptions {
                     + "--staleness 0.")
     int restarts;
 
-    @Option(names = "--half", description = "ring: send gradients as bf16.")
-    boolean half;
+    @Option(names = "--min-workers", paramLabel = "N", defaultValue = "1",
+            description = "Number of workers with which the others may continue after losses (default: "
+                    + "${DEFAULT-VALUE}).")
+    int minWorkers;
+
+    @Option(names = "--max-workers", paramLabel = "N", description = "Maximum number of workers; further ones wait as "
+            + "spares until one leaves or is lost (default: no limit).")
+    Integer maxWorkers;
+
+    @Option(names = "--quorum", paramLabel = "Q", defaultValue = "majority", description = "How many of the last "
+            + "workers and servers the others need to continue after losses: majority, none or a number (default: "
+            + "${DEFAULT-VALUE}).")
+    String quorum;
+
+    @Option(names = "--half", description = "ring: send gradients as bf16, as --compress bf16 does.")
+    private boolean half;
+
+    @Option(names = "--compress", paramLabel = "C", converter = Compression.Converter.class, description = "ring: send "
+            + "gradients as bf16, or topk=FRACTION of them, or factors of rank R by powersgd=R.")
+    private Compression compression;
 
     @Option(names = "--proportional", description = "ring, and ps with --staleness 0: divide "
             + "batches by measured speed.")
@@ -117,6 +138,27 @@ final class TeamOptions {
         return survives() ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END;
     }
 
+    /**
+     * Returns the rules of a group of workers and servers.
+     *
+     * @throws IllegalArgumentException if options contradict each other
+     */
+    CoordinatorConfig rules(int world) {
+        CoordinatorConfig rules = CoordinatorConfig.of(world, onLoss()).minMembers(Math.min(world, minWorkers
+                + servers())).quorum(Quorum.parse(quorum));
+        return maxWorkers == null ? rules : rules.maxMembers(maxWorkers + servers());
+    }
+
+    /** Returns how gradients are compressed, or {@code null}. */
+    Compression compression() {
+        return half ? RingAllReduce.Builder::halfPrecision : compression;
+    }
+
+    /** Returns the option that compresses gradients, or {@code null}. */
+    String compressionOption() {
+        return half ? "--half" : compression == null ? null : "--compress";
+    }
+
     /** Returns the message on an option out of its range, or {@code null}. */
     String badValue() {
         if (workers != null && workers < 1) {
@@ -131,6 +173,18 @@ final class TeamOptions {
         }
         if (restarts < 0) {
             return "--restarts must not be negative, got " + restarts;
+        }
+        if (minWorkers < 1 || workers != null && (minWorkers > workers || maxWorkers != null && maxWorkers < workers)) {
+            return "1 <= --min-workers <= --workers <= --max-workers must hold, got " + minWorkers + ", " + workers
+                    + " and " + (maxWorkers == null ? "no limit" : maxWorkers);
+        }
+        try {
+            Quorum.parse(quorum);
+        } catch (IllegalArgumentException e) {
+            return "--quorum: " + e.getMessage();
+        }
+        if (half && compression != null) {
+            return "--half is --compress bf16: omit it, or --compress";
         }
         return silenceSeconds > 0 ? null : "--silence must be positive, got " + silenceSeconds;
     }

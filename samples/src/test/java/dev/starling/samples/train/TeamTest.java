@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.launch.LaunchedProcess;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.data.Augment;
@@ -34,8 +35,8 @@ class TeamTest {
     Path dir;
 
     @ParameterizedTest
-    @ValueSource(strings = {"--strategy ring --half", "--strategy ring --elastic --proportional", "--strategy ps",
-            "--strategy ps --staleness 0 --servers 2 --proportional", "--strategy ps --staleness 3",
+    @ValueSource(strings = {"--strategy ring --compress powersgd=4", "--strategy ring --elastic --proportional",
+            "--strategy ps", "--strategy ps --staleness 0 --servers 2 --proportional", "--strategy ps --staleness 3",
             "--strategy gossip"})
     @Timeout(120)
     void trainsWithThreads(String arguments) {
@@ -84,16 +85,32 @@ class TeamTest {
         "--workers 2 --transport local --restarts 1 | --restarts restarts processes, but --transport local",
         "--workers 2 --strategy ps --staleness 0 --elastic | --elastic cannot be combined with --strategy ps --stal",
         "--workers 2 --strategy ps --staleness 0 --restarts 1 | resume from --checkpoints with --resume",
+        "--workers 2 --elastic --min-workers 3 | 1 <= --min-workers <= --workers <= --max-workers must hold, got 3",
+        "--workers 2 --elastic --max-workers 1 | must hold, got 1, 2 and 1",
+        "--workers 2 --elastic --quorum most | --quorum: a quorum is majority, none or a number of members, got most",
         "--half | --half applies to several workers: add --workers N",
+        "--workers 2 --strategy ps --compress bf16 | --compress applies to ring, and --strategy ps sends f32",
+        "--workers 2 --half --compress bf16 | --half is --compress bf16",
         "--transport local | --transport local applies to several workers"})
     void reportsInvalidOptions(String arguments, String problem) {
         assertThat(Team.problem(parse(arguments), null)).contains(problem);
     }
 
     @ParameterizedTest
+    @CsvSource(delimiter = '|', quoteCharacter = '"', value = {
+        "topk=2 | 0 < fraction <= 1 must hold, got 2",
+        "powersgd=x | 'powersgd=x' contains no number",
+        "zip | expected bf16, topk=FRACTION or powersgd=RANK, got 'zip'"})
+    void reportsInvalidCompression(String compression, String problem) {
+        assertThatThrownBy(() -> parse("--workers 2 --compress " + compression))
+                .isInstanceOf(CommandLine.ParameterException.class).hasMessageContaining(problem);
+    }
+
+    @ParameterizedTest
     @ValueSource(strings = {"--workers 2 --half --elastic --restarts 1", "--workers 2 --strategy gossip --restarts 1",
             "--workers 2 --strategy ps --servers 2 --server-data d --restarts 1 --elastic",
-            "--workers 2 --strategy ps --staleness 3 --restarts 1", "--silence 5"})
+            "--workers 2 --strategy ps --staleness 3 --restarts 1", "--silence 5",
+            "--workers 2 --elastic --quorum none --min-workers 2 --max-workers 3"})
     void acceptsValidOptions(String arguments) {
         assertThat(Team.problem(parse(arguments), null)).isNull();
     }
@@ -121,7 +138,7 @@ class TeamTest {
     void namesTheVariableWithoutAValidPort(String coordinator) {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, coordinator, 0, Secret.random(), "host", null, 0);
         assertThatThrownBy(() -> Clusters.coordinator(me, TransportConfig.of("aeron", me.secret()),
-                Coordinator.OnLoss.END).close())
+                CoordinatorConfig.of(3, Coordinator.OnLoss.END)).close())
                 .isInstanceOf(IllegalArgumentException.class).hasMessageContaining("STARLING_COORDINATOR) must be "
                 + "host:port").hasMessageEndingWith("got " + coordinator);
     }

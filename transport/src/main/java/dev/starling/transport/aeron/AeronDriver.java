@@ -18,6 +18,7 @@ import java.util.concurrent.TimeUnit;
 import org.agrona.concurrent.AgentInvoker;
 import org.agrona.concurrent.BackoffIdleStrategy;
 import org.agrona.concurrent.IdleStrategy;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A media driver: the component that moves Aeron's messages. Each wire has its own unless its option {@code driver}
@@ -36,10 +37,10 @@ public final class AeronDriver implements AutoCloseable {
     /** Size in bytes of the files of a driver without links. */
     static final long BYTES = 14L << 20;
 
-    private final WireDirectory own;
+    private final @Nullable WireDirectory own;
     private final MediaDriver driver;
 
-    private AeronDriver(WireDirectory own, MediaDriver driver) {
+    private AeronDriver(@Nullable WireDirectory own, MediaDriver driver) {
         this.own = own;
         this.driver = driver;
     }
@@ -50,7 +51,7 @@ public final class AeronDriver implements AutoCloseable {
      * @param directory for its files, which is created and deleted again; {@code null} for the driver's default
      * @throws TransportException if the directory is in use or full
      */
-    public static AeronDriver start(Path directory) {
+    public static AeronDriver start(@Nullable Path directory) {
         int threads = Runtime.getRuntime().availableProcessors() <= 4 ? 1 : 3;
         if (directory != null) {
             return start(null, directory, threads, DEFAULT_LIVENESS_NS, ReceiveChannelEndpoint::new);
@@ -70,7 +71,7 @@ public final class AeronDriver implements AutoCloseable {
      *
      * @param sockets creates the sockets at which the driver receives
      */
-    static AeronDriver start(WireDirectory own, Path directory, int threads, long livenessNs,
+    static AeronDriver start(@Nullable WireDirectory own, Path directory, int threads, long livenessNs,
             ReceiveChannelEndpointSupplier sockets) {
         if (own == null && CommonContext.isDriverActive(directory.toFile(), TimeUnit.NANOSECONDS.toMillis(livenessNs),
                 ignored -> { })) {
@@ -84,7 +85,7 @@ public final class AeronDriver implements AutoCloseable {
         try {
             return new AeronDriver(own, MediaDriver.launch(context));
         } catch (StorageSpaceException e) {
-            throw AeronSettings.noRoom(directory, e.getMessage(), e);
+            throw AeronSettings.noRoom(directory, String.valueOf(e.getMessage()), e);
         } catch (RuntimeException e) {
             throw new TransportException(TransportException.Problem.UNAVAILABLE, "cannot start a media driver in "
                     + directory + ": " + e.getMessage(), "", e);
@@ -93,8 +94,10 @@ public final class AeronDriver implements AutoCloseable {
 
     private static Path existing(Path directory) {
         Path at = directory.toAbsolutePath();
-        while (!at.toFile().isDirectory()) {
-            at = at.getParent();
+        Path parent = at.getParent();
+        while (parent != null && !at.toFile().isDirectory()) {
+            at = parent;
+            parent = at.getParent();
         }
         return at;
     }
@@ -170,7 +173,7 @@ public final class AeronDriver implements AutoCloseable {
     }
 
     /** Returns the invoker that drives this driver, or {@code null} if its own threads do. */
-    AgentInvoker invoker() {
+    @Nullable AgentInvoker invoker() {
         return driver.sharedAgentInvoker();
     }
 
@@ -181,7 +184,7 @@ public final class AeronDriver implements AutoCloseable {
      *     default
      * @return the number of wires and drivers whose files were deleted
      */
-    public static int sweep(Path base) {
+    public static int sweep(@Nullable Path base) {
         return WireDirectory.sweep(base == null ? WireDirectory.defaultBase() : base);
     }
 

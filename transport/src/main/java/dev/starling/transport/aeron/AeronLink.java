@@ -13,8 +13,10 @@ import io.aeron.exceptions.AeronException;
 import io.aeron.exceptions.RegistrationException;
 import java.lang.System.Logger.Level;
 import java.nio.file.Path;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A link to one peer. It uses the network unless the peer is found on this host. Once connected, a link keeps its path;
@@ -31,13 +33,15 @@ final class AeronLink implements Link {
 
     private final AeronWire wire;
     private final String endpoint;
-    private final String key;
+    private final @Nullable String key;
 
-    private WireDirectory.Announcement peer;
-    private Aeron client;
+    /** {@code null} if the link uses the network. */
+    private WireDirectory.@Nullable Announcement peer;
+    /** That of the wire or, for a peer on this host, one of the peer's driver. */
+    private @Nullable Aeron client;
     private long registration = Aeron.NULL_VALUE;
-    private ExclusivePublication publication;
-    private TransportException failure;
+    private @Nullable ExclusivePublication publication;
+    private @Nullable TransportException failure;
     private long nextLookupNs = System.nanoTime();
     private boolean connected;
     private boolean disconnected;
@@ -50,15 +54,15 @@ final class AeronLink implements Link {
      *
      * @param key of the announcement that the peer makes if it is on this host, {@code null} to always use the network
      */
-    AeronLink(AeronWire wire, String endpoint, String key) {
+    AeronLink(AeronWire wire, String endpoint, @Nullable String key) {
         this.wire = wire;
         this.endpoint = endpoint;
         this.key = key;
     }
 
     @Override
-    public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
-            int bodyLength) {
+    public int offer(DirectBuffer header, int headerOffset, int headerLength, @Nullable DirectBuffer body,
+            int bodyOffset, int bodyLength) {
         if (closed) {
             return Wire.CLOSED;
         }
@@ -75,8 +79,9 @@ final class AeronLink implements Link {
             throw new TransportException(Problem.ARGUMENT, "a message must have at most " + wire.maxMessageLength()
                     + " bytes, got " + (headerLength + bodyLength), "choose longer terms: options term and ipcTerm");
         }
-        long result = bodyLength == 0 ? publication.offer(header, headerOffset, headerLength)
-                : publication.offer(header, headerOffset, headerLength, body, bodyOffset, bodyLength);
+        ExclusivePublication stream = Objects.requireNonNull(publication);
+        long result = bodyLength == 0 ? stream.offer(header, headerOffset, headerLength)
+                : stream.offer(header, headerOffset, headerLength, body, bodyOffset, bodyLength);
         if (result > 0) {
             return Wire.SENT;
         }
@@ -93,8 +98,9 @@ final class AeronLink implements Link {
         if (closed || !connected || disconnected) {
             return true;
         }
-        long window = publication.availableWindow();
-        return window < 0 || window >= length || !publication.isConnected();
+        ExclusivePublication stream = Objects.requireNonNull(publication);
+        long window = stream.availableWindow();
+        return window < 0 || window >= length || !stream.isConnected();
     }
 
     private void disconnect() {
@@ -108,7 +114,7 @@ final class AeronLink implements Link {
         if (closed || disconnected || failure != null) {
             return 0;
         }
-        if (peer != null && client != wire.client()) {
+        if (peer != null && client != null && client != wire.client()) {
             client.conductorAgentInvoker().invoke();
             if (client.isClosed()) {
                 leaveLocalPath();
@@ -180,21 +186,22 @@ final class AeronLink implements Link {
     }
 
     private int register() {
+        Aeron at = peer == null ? wire.client() : Objects.requireNonNull(client);
+        client = at;
         try {
             if (registration == Aeron.NULL_VALUE) {
                 if (peer == null) {
-                    client = wire.client();
-                    registration = client.asyncAddExclusivePublication(wire.networkChannel(endpoint),
+                    registration = at.asyncAddExclusivePublication(wire.networkChannel(endpoint),
                             AeronWire.networkStream());
                 } else {
-                    registration = client.asyncAddExclusivePublication(wire.localChannel(), peer.stream());
+                    registration = at.asyncAddExclusivePublication(wire.localChannel(), peer.stream());
                 }
                 return 1;
             }
-            publication = client.getExclusivePublication(registration);
+            publication = at.getExclusivePublication(registration);
             return publication == null ? 0 : 1;
         } catch (RegistrationException e) {
-            Path directory = Path.of(client.context().aeronDirectoryName());
+            Path directory = Path.of(at.context().aeronDirectoryName());
             failure = e.errorCode() == ErrorCode.STORAGE_SPACE
                     ? AeronSettings.noRoom(directory, "the link to " + endpoint + " has no room: " + e.getMessage(), e)
                     : new TransportException(Problem.ARGUMENT, "cannot open a link to " + endpoint + ": "
@@ -205,7 +212,7 @@ final class AeronLink implements Link {
 
     @Override
     public String obstacle() {
-        return connected || disconnected || closed ? "" : failure != null ? failure.getMessage()
+        return connected || disconnected || closed ? "" : failure != null ? String.valueOf(failure.getMessage())
                 : peer != null ? "a process on this host listens at " + endpoint + " but has not answered"
                 : "no answer from " + endpoint + " over UDP: no process listens there, a firewall drops the datagrams, "
                 + "or that process has no room for the link, which its own log then reports";

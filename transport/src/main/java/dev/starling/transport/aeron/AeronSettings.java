@@ -15,6 +15,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Settings of a wire, validated. Sizes are in bytes.
@@ -31,8 +32,8 @@ import java.util.concurrent.TimeUnit;
  * @param linger maximum time to wait on closing until peers have received what was sent
  * @param livenessNs how long a link survives without receiving anything
  */
-record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int ipcTerm, int window, int socketBuffer,
-        boolean ipc, Duration linger, long livenessNs) {
+record AeronSettings(Path base, @Nullable Path driver, int threads, int mtu, int term, int ipcTerm, int window,
+        int socketBuffer, boolean ipc, Duration linger, long livenessNs) {
     /** Bytes of Aeron's header of each fragment. */
     static final int HEADER = 32;
     /** All frames are aligned to a multiple of this. */
@@ -162,7 +163,7 @@ record AeronSettings(Path base, Path driver, int threads, int mtu, int term, int
         }
     }
 
-    static TransportException noRoom(Path directory, String what, Throwable cause) {
+    static TransportException noRoom(Path directory, String what, @Nullable Throwable cause) {
         return new TransportException(TransportException.Problem.NO_ROOM, directory + " is full: " + what,
                 "free space, enlarge it (mount -o remount,size=1g /dev/shm; for a container --shm-size=1g), choose "
                         + "another directory, or set a smaller term and ipcTerm", cause);

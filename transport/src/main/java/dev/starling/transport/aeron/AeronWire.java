@@ -32,6 +32,7 @@ import org.agrona.collections.LongArrayList;
 import org.agrona.concurrent.AgentInvoker;
 import org.agrona.concurrent.NanoClock;
 import org.agrona.concurrent.status.CountersReader;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A wire over Aeron. Each wire has its own media driver, so that the death of one process affects no other, and two
@@ -56,17 +57,26 @@ final class AeronWire implements Wire {
 
     private final AeronSettings settings;
     private final WireDirectory directory;
-    private AeronDriver driver;
-    private AgentInvoker driverInvoker;
+    /** {@code null} if the driver runs elsewhere. */
+    private @Nullable AeronDriver driver;
+    /** {@code null} if no poll drives the driver. */
+    private @Nullable AgentInvoker driverInvoker;
+    // Set by start, as far as that comes: a wire that did not start is only closed.
+    @SuppressWarnings("NullAway.Init")
     private Aeron client;
+    @SuppressWarnings("NullAway.Init")
     private Subscription local;
+    @SuppressWarnings("NullAway.Init")
     private Subscription network;
+    @SuppressWarnings("NullAway.Init")
     private String address;
 
     private final List<AeronLink> links = new ArrayList<>();
     /** How many links there were at the same time; read by the driver, which may have threads of its own. */
     private volatile int maxLinks;
     private final LongArrayList unflushed = new LongArrayList();
+    /** Set by each poll. */
+    @SuppressWarnings("NullAway.Init")
     private Inbox inbox;
     private final FragmentAssembler localMessages = assembler();
     private final FragmentAssembler networkMessages = assembler();
@@ -162,7 +172,7 @@ final class AeronWire implements Wire {
     }
 
     /** Connects to the driver in a directory; {@code invoker} drives it if it is this wire's own. */
-    Aeron connect(Path driverDirectory, AgentInvoker invoker, NanoClock clock) {
+    Aeron connect(Path driverDirectory, @Nullable AgentInvoker invoker, NanoClock clock) {
         return Aeron.connect(new Aeron.Context()
                 .aeronDirectoryName(driverDirectory.toString())
                 .useConductorAgentInvoker(true)

@@ -17,6 +17,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The directory of one wire or driver. A lock, which ends with its owner, distinguishes it from one that a killed
@@ -102,7 +103,7 @@ final class WireDirectory implements AutoCloseable {
     }
 
     /** Returns the announcement of the wire at an endpoint, or {@code null} if it is not on this host. */
-    static Announcement find(Path base, String endpoint) {
+    static @Nullable Announcement find(Path base, String endpoint) {
         for (Path directory : list(base)) {
             try {
                 List<String> lines = Files.readAllLines(directory.resolve(ANNOUNCEMENT));

@@ -1,8 +1,10 @@
 package dev.starling.transport.frame;
 
 import java.nio.ByteOrder;
+import java.util.Objects;
 import org.agrona.DirectBuffer;
 import org.agrona.MutableDirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The unit that travels over a wire. Every frame begins with 32 bytes, little endian:
@@ -90,14 +92,14 @@ public final class Frame {
 
     /** Writes a header with a checksum. The rest of the head, up to {@code headLength}, must already be in place. */
     public static void seal(BodyChecksum bodies, MutableDirectBuffer head, int headLength, byte type, long session,
-            long sequence, long key, DirectBuffer body, int bodyOffset, int bodyLength) {
+            long sequence, long key, @Nullable DirectBuffer body, int bodyOffset, int bodyLength) {
         putHeader(head, type, session, sequence, headLength + bodyLength);
         long sum = Checksum.of(key, head, 0, CHECKSUM);
         if (headLength > HEADER) {
             sum = Checksum.of(sum, head, HEADER, headLength - HEADER);
         }
         if (bodyLength > 0 && !isBare(head, 0)) {
-            sum = bodies.of(sum, body, bodyOffset, bodyLength);
+            sum = bodies.of(sum, Objects.requireNonNull(body), bodyOffset, bodyLength);
         }
         head.putLong(CHECKSUM, sum, ORDER);
     }

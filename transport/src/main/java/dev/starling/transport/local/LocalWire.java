@@ -19,6 +19,7 @@ import org.agrona.concurrent.UnsafeBuffer;
 import org.agrona.concurrent.ringbuffer.ManyToOneRingBuffer;
 import org.agrona.concurrent.ringbuffer.RingBuffer;
 import org.agrona.concurrent.ringbuffer.RingBufferDescriptor;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A wire between threads: each process of the cluster is a thread with one ring buffer, into which all others write.
@@ -33,6 +34,8 @@ final class LocalWire implements Wire {
     private final RingBuffer ring = new ManyToOneRingBuffer(new UnsafeBuffer(
             ByteBuffer.allocateDirect(CAPACITY + RingBufferDescriptor.TRAILER_LENGTH)));
     private final Backoff backoff;
+    /** Set by each poll. */
+    @SuppressWarnings("NullAway.Init")
     private Inbox inbox;
     private final MessageHandler handler = this::onMessage;
     private volatile boolean closed;
@@ -92,7 +95,7 @@ final class LocalWire implements Wire {
     private static final class ToRing implements Link {
         private final String address;
         private final RingBuffer own;
-        private LocalWire peer;
+        private @Nullable LocalWire peer;
         private boolean closed;
 
         ToRing(String address, RingBuffer own) {
@@ -101,21 +104,20 @@ final class LocalWire implements Wire {
         }
 
         @Override
-        public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
-                int bodyLength) {
+        public int offer(DirectBuffer header, int headerOffset, int headerLength, @Nullable DirectBuffer body,
+                int bodyOffset, int bodyLength) {
             if (closed) {
                 return Wire.CLOSED;
             }
-            if (peer == null) {
-                peer = OPEN.get(address);
-                if (peer == null) {
-                    return Wire.NOT_CONNECTED;
-                }
+            LocalWire to = peer != null ? peer : OPEN.get(address);
+            if (to == null) {
+                return Wire.NOT_CONNECTED;
             }
-            if (peer.closed) {
+            peer = to;
+            if (to.closed) {
                 return own.size() > 0 ? Wire.BACK_PRESSURED : Wire.CLOSED;
             }
-            RingBuffer ring = peer.ring;
+            RingBuffer ring = to.ring;
             int index = ring.tryClaim(MESSAGE, headerLength + bodyLength);
             if (index < 0) {
                 return Wire.BACK_PRESSURED;

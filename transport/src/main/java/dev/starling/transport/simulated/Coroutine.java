@@ -2,9 +2,11 @@ package dev.starling.transport.simulated;
 
 import java.lang.reflect.Constructor;
 import java.lang.reflect.InaccessibleObjectException;
+import java.util.Objects;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Code that runs until it yields, and continues there when it is resumed. It has a thread of its own, and with it its
@@ -15,15 +17,16 @@ import java.util.concurrent.locks.LockSupport;
  * a switch takes some 0.7 µs if the resuming thread is a virtual one too. Both run the same code in the same order.
  */
 final class Coroutine {
-    private static final Constructor<?> WITH_SCHEDULER = builderWithScheduler();
+    private static final @Nullable Constructor<?> WITH_SCHEDULER = builderWithScheduler();
     private static final long STUCK_NS = TimeUnit.SECONDS.toNanos(60);
 
     private final String name;
     private final Runnable body;
-    private Thread thread;
+    /** {@code null} before the code begins. */
+    private @Nullable Thread thread;
     private boolean carried;
-    private volatile Thread resumer;
-    private volatile Runnable step;
+    private volatile @Nullable Thread resumer;
+    private volatile @Nullable Runnable step;
     private volatile boolean running;
     private volatile boolean ended;
 
@@ -113,13 +116,13 @@ final class Coroutine {
     private String stuck() {
         StringBuilder text = new StringBuilder("the simulated process " + name + " has neither yielded nor ended for "
                 + TimeUnit.NANOSECONDS.toSeconds(STUCK_NS) + " s of real time; it is at");
-        for (StackTraceElement element : thread.getStackTrace()) {
+        for (StackTraceElement element : Objects.requireNonNull(thread).getStackTrace()) {
             text.append("\n    at ").append(element);
         }
         return text.toString();
     }
 
-    private static Constructor<?> builderWithScheduler() {
+    private static @Nullable Constructor<?> builderWithScheduler() {
         try {
             Constructor<?> constructor = Class.forName("java.lang.ThreadBuilders$VirtualThreadBuilder")
                     .getDeclaredConstructor(Executor.class);
@@ -132,7 +135,7 @@ final class Coroutine {
 
     private static Thread.Builder.OfVirtual scheduledBy(Executor scheduler) {
         try {
-            return (Thread.Builder.OfVirtual) WITH_SCHEDULER.newInstance(scheduler);
+            return (Thread.Builder.OfVirtual) Objects.requireNonNull(WITH_SCHEDULER).newInstance(scheduler);
         } catch (ReflectiveOperationException e) {
             throw new IllegalStateException(e);
         }

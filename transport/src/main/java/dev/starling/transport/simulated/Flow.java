@@ -1,17 +1,28 @@
 package dev.starling.transport.simulated;
 
+import org.jspecify.annotations.Nullable;
+
 /** One thread of control of a simulated process. */
 final class Flow {
     final SimulatedProcess process;
+    /** In the order of their start. */
+    final long number;
+    /** Set before the flow is scheduled. */
+    @SuppressWarnings("NullAway.Init")
     Coroutine coroutine;
-    SimulatedWire waitsOn;
+    /** {@code null} while it sleeps. */
+    @Nullable SimulatedWire waitsOn;
     long untilNs;
+    /** When it wakes, as the {@link RunQueue} knows, if it is {@link #queued} there. */
+    long dueNs;
+    boolean queued;
     int unwindings;
-    Unwinding unwinding;
-    Throwable failure;
+    @Nullable Unwinding unwinding;
+    @Nullable Throwable failure;
 
-    Flow(SimulatedProcess process) {
+    Flow(SimulatedProcess process, long number) {
         this.process = process;
+        this.number = number;
     }
 
     long wakeNs() {

@@ -2,12 +2,13 @@ package dev.starling.transport.simulated;
 
 import java.util.SplittableRandom;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /** Messages in flight, which are reused. */
 final class MessagePool {
     private static final int MIN_SIZE_BITS = 7;
 
-    private final Message[] free = new Message[Integer.SIZE];
+    private final @Nullable Message[] free = new Message[Integer.SIZE];
 
     /** A message in flight. */
     static final class Message {
@@ -17,7 +18,7 @@ final class MessagePool {
         long arrivalNs;
         /** How much later a copy of the message arrives; {@code Long.MAX_VALUE} if there is none. */
         long copyDelayNs;
-        Message next;
+        @Nullable Message next;
 
         private Message(int sizeBits) {
             this.sizeBits = sizeBits;

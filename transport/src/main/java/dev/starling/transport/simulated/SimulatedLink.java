@@ -3,7 +3,9 @@ package dev.starling.transport.simulated;
 import dev.starling.transport.simulated.MessagePool.Message;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
+import java.util.Objects;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /** A one-way link from one wire to another: a queue of messages that arrive in order, each at its time. */
 final class SimulatedLink implements Link {
@@ -13,9 +15,9 @@ final class SimulatedLink implements Link {
     private final String to;
     private final SimulatedWire origin;
     private final Simulation simulation;
-    private SimulatedWire target;
-    private Message first;
-    private Message last;
+    private @Nullable SimulatedWire target;
+    private @Nullable Message first;
+    private @Nullable Message last;
     private long bytesInFlight;
     private long freeNs;
     private boolean full;
@@ -31,18 +33,19 @@ final class SimulatedLink implements Link {
     }
 
     @Override
-    public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
-            int bodyLength) {
+    public int offer(DirectBuffer header, int headerOffset, int headerLength, @Nullable DirectBuffer body,
+            int bodyOffset, int bodyLength) {
         simulation.operate();
         if (closed || broken || origin.isDown()) {
             return Wire.CLOSED;
         }
-        if (target == null && !connect()) {
+        SimulatedWire at = target != null ? target : connect();
+        if (at == null) {
             return Wire.NOT_CONNECTED;
         }
-        if (target.isClosed()) {
+        if (at.isClosed()) {
             // The close must not be visible before messages that the peer sent earlier.
-            return origin.awaits(target) ? Wire.BACK_PRESSURED : Wire.CLOSED;
+            return origin.awaits(at) ? Wire.BACK_PRESSURED : Wire.CLOSED;
         }
         int length = headerLength + bodyLength;
         Conditions conditions = simulation.conditions();
@@ -56,21 +59,22 @@ final class SimulatedLink implements Link {
         if (bodyLength > 0) {
             message.buffer.putBytes(headerLength, body, bodyOffset, bodyLength);
         }
-        send(message, conditions);
+        send(at, message, conditions);
         return Wire.SENT;
     }
 
-    private boolean connect() {
+    /** Returns the wire at the address, or {@code null} if none can be reached there. */
+    private @Nullable SimulatedWire connect() {
         SimulatedWire found = simulation.wireAt(to);
         if (found == null || simulation.isCut(from, found.process())) {
-            return false;
+            return null;
         }
         target = found;
-        target.inbound().add(this);
-        return true;
+        found.inbound().add(this);
+        return found;
     }
 
-    private void send(Message message, Conditions conditions) {
+    private void send(SimulatedWire at, Message message, Conditions conditions) {
         long now = simulation.nanoTime();
         freeNs = Math.max(freeNs, now) + message.length * 1_000_000_000L / conditions.bytesPerSecond();
         long arrival = freeNs + simulation.delay(conditions);
@@ -82,9 +86,12 @@ final class SimulatedLink implements Link {
         }
         last = message;
         bytesInFlight += message.length;
+        if (first == message) {
+            simulation.refresh(at);
+        }
         message.copyDelayNs = simulation.happens(conditions.copies()) ? 1 + simulation.delay(conditions) : NEVER;
         if (simulation.happens(conditions.noise())) {
-            target.addStray(simulation.pool().corrupted(message, now + simulation.delay(conditions),
+            at.addStray(simulation.pool().corrupted(message, now + simulation.delay(conditions),
                     simulation.randomness()));
         }
     }
@@ -101,14 +108,15 @@ final class SimulatedLink implements Link {
 
     /** Removes and returns the next message. */
     Message receive() {
-        Message message = first;
+        Message message = Objects.requireNonNull(first);
         first = message.next;
         if (first == null) {
             last = null;
         }
         message.next = null;
         if (message.copyDelayNs != NEVER) {
-            target.addStray(simulation.pool().copyOf(message, simulation.nanoTime() + message.copyDelayNs));
+            Objects.requireNonNull(target).addStray(simulation.pool().copyOf(message,
+                    simulation.nanoTime() + message.copyDelayNs));
         }
         bytesInFlight -= message.length;
         if (full) {

@@ -2,6 +2,7 @@ package dev.starling.transport.simulated;
 
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** One incarnation of a simulated process, up to its crash. */
 final class SimulatedProcess {
@@ -9,7 +10,8 @@ final class SimulatedProcess {
     final List<SimulatedWire> wires = new ArrayList<>();
     int pauses;
     int operationsLeft = -1;
-    String endReason;
+    /** {@code null} while the process runs. */
+    @Nullable String endReason;
 
     SimulatedProcess(String name) {
         this.name = name;

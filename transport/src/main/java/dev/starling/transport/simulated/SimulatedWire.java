@@ -7,7 +7,9 @@ import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import org.agrona.concurrent.NanoClock;
+import org.jspecify.annotations.Nullable;
 
 /** A wire of a simulated process. */
 final class SimulatedWire implements Wire {
@@ -19,8 +21,9 @@ final class SimulatedWire implements Wire {
     private final String address;
     private final NanoClock clock;
     private final List<SimulatedLink> inbound = new ArrayList<>();
+    private final List<Flow> waiting = new ArrayList<>(1);
     /** Copies and noise, ordered by arrival. */
-    private Message stray;
+    private @Nullable Message stray;
     private long lastWorkNs;
     private int emptyPolls;
     private boolean woken;
@@ -67,6 +70,7 @@ final class SimulatedWire implements Wire {
             simulation.pool().release(message);
         }
         if (count > 0) {
+            simulation.refresh(this);
             lastWorkNs = simulation.nanoTime();
             emptyPolls = 0;
         } else if (++emptyPolls >= EMPTY_POLLS) {
@@ -76,7 +80,7 @@ final class SimulatedWire implements Wire {
         return count;
     }
 
-    private Message next(long now) {
+    private @Nullable Message next(long now) {
         SimulatedLink best = null;
         long earliest = stray == null ? Long.MAX_VALUE : stray.arrivalNs;
         for (int i = inbound.size() - 1; i >= 0; i--) {
@@ -94,7 +98,7 @@ final class SimulatedWire implements Wire {
         if (best != null) {
             return best.receive();
         }
-        Message message = stray;
+        Message message = Objects.requireNonNull(stray);
         stray = message.next;
         message.next = null;
         return message;
@@ -123,6 +127,11 @@ final class SimulatedWire implements Wire {
     }
 
     void addStray(Message message) {
+        insertStray(message);
+        simulation.refresh(this);
+    }
+
+    private void insertStray(Message message) {
         if (stray == null || stray.arrivalNs > message.arrivalNs) {
             message.next = stray;
             stray = message;
@@ -139,6 +148,7 @@ final class SimulatedWire implements Wire {
     /** Wakes the process that waits for room. */
     void wake() {
         woken = true;
+        simulation.refresh(this);
     }
 
     @Override
@@ -152,6 +162,7 @@ final class SimulatedWire implements Wire {
         simulation.operate();
         simulation.idle(this, Math.max(idleNs, simulation.nanoTime() - lastWorkNs));
         woken = false;
+        simulation.refresh(this);
     }
 
     @Override
@@ -183,6 +194,11 @@ final class SimulatedWire implements Wire {
 
     List<SimulatedLink> inbound() {
         return inbound;
+    }
+
+    /** Returns the flows that wait on this wire. */
+    List<Flow> waiting() {
+        return waiting;
     }
 
     boolean isClosed() {

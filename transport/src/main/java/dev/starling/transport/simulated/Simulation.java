@@ -11,6 +11,7 @@ import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BiConsumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Processes and the network between them, in one JVM, in virtual time, one process at a time: the same seed gives the
@@ -44,7 +45,6 @@ public final class Simulation implements AutoCloseable {
     private static final long MAX_IDLE_NS = 10_000_000;
     private static final long MAX_SKEW_NS = TimeUnit.HOURS.toNanos(1);
     private static final int REAL_CLOCK_EVERY = 4096;
-    private static final long MAX_REAL_NS = TimeUnit.MINUTES.toNanos(2);
 
     private final String description;
     private final SplittableRandom random;
@@ -53,15 +53,19 @@ public final class Simulation implements AutoCloseable {
     private final Map<String, SimulatedWire> wires = new HashMap<>();
     private final List<SimulatedWire> open = new ArrayList<>();
     private final List<Flow> tasks = new ArrayList<>();
+    private final RunQueue queue = new RunQueue();
     private final PriorityQueue<Event> events = new PriorityQueue<>();
     private final Map<String, Integer> cuts = new HashMap<>();
     private final MessagePool pool = new MessagePool();
     private Conditions conditions;
-    private Flow current;
+    /** {@code null} between turns, and where the simulation runs in the calling thread. */
+    private @Nullable Flow current;
     private long now;
     private long eventCount;
     private long passes;
+    private long flowCount;
     private long fingerprint;
+    private long maxRealNs = TimeUnit.MINUTES.toNanos(2);
 
     private Simulation(long seed, Conditions conditions, String description) {
         random = new SplittableRandom(seed);
@@ -80,6 +84,15 @@ public final class Simulation implements AutoCloseable {
         Simulation made = new Simulation(plan.seed(), plan.conditions(), plan.toString());
         plan.faults().forEach(made::plan);
         return made;
+    }
+
+    /**
+     * Sets how long {@link #run} may take in real time; the default is two minutes. A run that takes longer ends with
+     * an exception, so that a loop in which no virtual time passes does not last forever.
+     */
+    public Simulation realTimeLimit(Duration atMost) {
+        maxRealNs = atMost.toNanos();
+        return this;
     }
 
     /** Code of a simulated process. */
@@ -113,7 +126,7 @@ public final class Simulation implements AutoCloseable {
      * @param body the process's flow ends when it returns; an exception ends the simulation
      */
     public void start(String name, Body body) {
-        Flow task = new Flow(process(name));
+        Flow task = new Flow(process(name), flowCount++);
         task.untilNs = now;
         task.coroutine = new Coroutine(name, () -> {
             try {
@@ -123,6 +136,7 @@ public final class Simulation implements AutoCloseable {
             }
         });
         tasks.add(task);
+        queue.add(task, now);
     }
 
     private SimulatedProcess process(String name) {
@@ -172,14 +186,12 @@ public final class Simulation implements AutoCloseable {
         long realBegin = System.nanoTime();
         try {
             while (!tasks.isEmpty()) {
-                while (!events.isEmpty() && events.peek().timeNs() <= now) {
-                    events.poll().action().run();
-                }
+                runEvents();
                 Flow next = choose(deadlineNs);
                 if (next != null) {
                     resume(next);
                 }
-                if (++passes % REAL_CLOCK_EVERY == 0 && System.nanoTime() - realBegin > MAX_REAL_NS) {
+                if (++passes % REAL_CLOCK_EVERY == 0 && System.nanoTime() - realBegin > maxRealNs) {
                     throw new SimulationException("not done after " + passes + " turns, at " + now() + "\n"
                             + description, null);
                 }
@@ -189,19 +201,21 @@ public final class Simulation implements AutoCloseable {
         }
     }
 
-    /** Returns the flow that runs next, or {@code null} after advancing the time. */
-    private Flow choose(long deadlineNs) {
-        Flow chosen = null;
-        int ready = 0;
-        long earliest = events.isEmpty() ? Long.MAX_VALUE : events.peek().timeNs();
-        for (int i = 0; i < tasks.size(); i++) {
-            long wake = tasks.get(i).wakeNs();
-            if (wake > now) {
-                earliest = Math.min(earliest, wake);
-            } else if (++ready == 1 || random.nextInt(ready) == 0) {
-                chosen = tasks.get(i);
-            }
+    private void runEvents() {
+        boolean any = false;
+        while (!events.isEmpty() && events.peek().timeNs() <= now) {
+            events.poll().action().run();
+            any = true;
         }
+        if (any) {
+            queue.refresh(tasks, now);
+        }
+    }
+
+    /** Returns the flow that runs next, or {@code null} after advancing the time. */
+    private @Nullable Flow choose(long deadlineNs) {
+        Flow chosen = queue.choose(now, random);
+        long earliest = Math.min(events.isEmpty() ? Long.MAX_VALUE : events.peek().timeNs(), queue.nextNs());
         if (chosen == null ? earliest > deadlineNs : now > deadlineNs) {
             throw hang(deadlineNs);
         }
@@ -212,6 +226,7 @@ public final class Simulation implements AutoCloseable {
     }
 
     private void resume(Flow task) {
+        queue.remove(task);
         if (task.process.endReason != null && !task.coroutine.hasBegun()) {
             tasks.remove(task);
             return;
@@ -229,6 +244,7 @@ public final class Simulation implements AutoCloseable {
             current = null;
         }
         if (alive) {
+            queue.add(task, now);
             return;
         }
         tasks.remove(task);
@@ -265,6 +281,7 @@ public final class Simulation implements AutoCloseable {
                 resume(task);
             }
         }
+        tasks.forEach(queue::remove);
         tasks.clear();
     }
 
@@ -298,7 +315,7 @@ public final class Simulation implements AutoCloseable {
             now += time.toNanos();
             return;
         }
-        await(null, now + time.toNanos());
+        await(current, null, now + time.toNanos());
     }
 
     // Faults.
@@ -358,6 +375,7 @@ public final class Simulation implements AutoCloseable {
                 link.breakOff(lost);
             }
         });
+        queue.refresh(tasks, now);
     }
 
     /** Breaks the links between two processes and loses messages in flight. New links can be opened. */
@@ -386,8 +404,13 @@ public final class Simulation implements AutoCloseable {
         return !cuts.isEmpty() && cuts.getOrDefault(way(from, to), 0) > 0;
     }
 
-    SimulatedWire wireAt(String address) {
+    @Nullable SimulatedWire wireAt(String address) {
         return wires.get(address);
+    }
+
+    /** Considers that the flows that wait on a wire may wake at another time. */
+    void refresh(SimulatedWire wire) {
+        queue.refresh(wire.waiting(), now);
     }
 
     void forget(SimulatedWire wire) {
@@ -431,20 +454,19 @@ public final class Simulation implements AutoCloseable {
         if (current != null && current.process.endReason == null && current.process.operationsLeft >= 0
                 && current.process.operationsLeft-- == 0) {
             crash(current.process);
-            unwind();
+            checkEnded();
         }
     }
 
     /** Ends the current process if it has crashed or the simulation is over. */
     void checkEnded() {
         if (current != null && current.process.endReason != null) {
-            unwind();
+            unwind(current, current.process.endReason);
         }
     }
 
-    private void unwind() {
-        Flow task = current;
-        Unwinding unwinding = new Unwinding(task.process.endReason);
+    private void unwind(Flow task, String why) {
+        Unwinding unwinding = new Unwinding(why);
         if (task.unwinding == null) {
             task.unwinding = unwinding;
         }
@@ -460,7 +482,7 @@ public final class Simulation implements AutoCloseable {
         long maxIdleNs = Math.clamp(idleNs / 2, MIN_IDLE_NS, MAX_IDLE_NS);
         long until = now + maxIdleNs + random.nextLong(maxIdleNs / 4);
         if (current != null) {
-            await(wire, until);
+            await(current, wire, until);
             return;
         }
         long next = until;
@@ -468,14 +490,11 @@ public final class Simulation implements AutoCloseable {
             next = Math.min(next, any.nextArrivalNs());
         }
         now = Math.max(now, next);
-        while (!events.isEmpty() && events.peek().timeNs() <= now) {
-            events.poll().action().run();
-        }
+        runEvents();
     }
 
-    private void await(SimulatedWire wire, long untilNs) {
+    private void await(Flow task, @Nullable SimulatedWire wire, long untilNs) {
         checkEnded();
-        Flow task = current;
         task.waitsOn = wire;
         task.untilNs = untilNs;
         task.coroutine.yield();

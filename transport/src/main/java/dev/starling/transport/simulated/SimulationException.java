@@ -1,6 +1,7 @@
 package dev.starling.transport.simulated;
 
 import dev.starling.errors.StarlingException;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A simulated process failed or did not end in time. The message contains the seed, with which the run can be repeated.
@@ -8,7 +9,7 @@ import dev.starling.errors.StarlingException;
 public final class SimulationException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
-    SimulationException(String message, Throwable cause) {
+    SimulationException(String message, @Nullable Throwable cause) {
         super(message, cause);
     }
 }

@@ -1,6 +1,7 @@
 package dev.starling.transport.spi;
 
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /** A one-way connection to one peer: reliable and in order as long as it lasts. Confined to the thread of its wire. */
 public interface Link extends AutoCloseable {
@@ -10,8 +11,8 @@ public interface Link extends AutoCloseable {
      * @param body may be {@code null} if {@code bodyLength} is 0
      * @return {@link Wire#SENT}, {@link Wire#BACK_PRESSURED}, {@link Wire#NOT_CONNECTED} or {@link Wire#CLOSED}
      */
-    int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
-            int bodyLength);
+    int offer(DirectBuffer header, int headerOffset, int headerLength, @Nullable DirectBuffer body,
+            int bodyOffset, int bodyLength);
 
     /**
      * Returns false if {@link #offer} would have no room now for a message of a length in bytes, as far as the link

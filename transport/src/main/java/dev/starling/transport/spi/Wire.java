@@ -1,6 +1,7 @@
 package dev.starling.transport.spi;
 
 import org.agrona.concurrent.NanoClock;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A way to carry whole messages to other processes, reliably and in order on each {@link Link}. A wire neither
@@ -93,7 +94,7 @@ public interface Wire extends AutoCloseable {
     }
 
     /** Returns the writes that the network performs by itself, or {@code null} if it performs none. */
-    default RemoteWrites remoteWrites() {
+    default @Nullable RemoteWrites remoteWrites() {
         return null;
     }
 

@@ -3,6 +3,7 @@ package dev.starling.transport.spi;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What a {@link WireProvider} needs to know. It contains no secret, because a wire does not authenticate.
@@ -14,8 +15,8 @@ import java.util.Map;
  * @param livenessTimeout how long a peer may be silent before the layer above counts it as lost
  * @param options of the wire, by name; an unknown one is an error
  */
-public record WireConfig(String host, int port, Path directory, boolean sharedMemory, Duration livenessTimeout,
-        Map<String, String> options) {
+public record WireConfig(String host, int port, @Nullable Path directory, boolean sharedMemory,
+        Duration livenessTimeout, Map<String, String> options) {
     /** Copies the options. */
     public WireConfig {
         options = Map.copyOf(options);

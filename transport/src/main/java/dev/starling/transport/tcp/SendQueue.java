@@ -6,6 +6,7 @@ import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What a link has yet to write to its connection, in order: bytes that were copied into the queue, and native memory
@@ -34,10 +35,10 @@ final class SendQueue {
     private static final class Segment {
         private final ByteBuffer queue;
         /** Memory around a piece: pieces of one region share the window, so that it is created once. */
-        private ByteBuffer window;
+        private @Nullable ByteBuffer window;
         private long windowAddress;
         /** Called when the memory has been read; {@code null} for bytes of the queue. */
-        private Runnable release;
+        private @Nullable Runnable release;
         /** Offset in the queue, or address. */
         private long at;
         private int left;
@@ -117,7 +118,7 @@ final class SendQueue {
         pieces++;
     }
 
-    private Segment add(long at, Runnable release) {
+    private Segment add(long at, @Nullable Runnable release) {
         Segment added = segment(count++);
         added.at = at;
         added.left = 0;

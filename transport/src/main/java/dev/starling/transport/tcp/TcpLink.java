@@ -9,9 +9,11 @@ import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.SocketChannel;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A connection to a peer's wire, which only this side sends over. Until the peer has answered, the link tries again,
@@ -32,10 +34,16 @@ final class TcpLink implements Link {
     private final ByteBuffer answer = ByteBuffer.allocateDirect(Unit.REPLY);
     private final UnsafeBuffer answerView = new UnsafeBuffer(answer);
     private State state = State.APART;
-    private SocketChannel channel;
+    /** {@code null} while the link is apart, and when it is broken or over. */
+    private @Nullable SocketChannel channel;
+    /** Set with the channel. */
+    @SuppressWarnings("NullAway.Init")
     private SelectionKey key;
+    /** Set with the queue. */
+    @SuppressWarnings("NullAway.Init")
     private MemorySegment memory;
-    private SendQueue queue;
+    /** {@code null} unless the peer has answered. */
+    private @Nullable SendQueue queue;
     private boolean blocked;
     private boolean turnedAway;
     private long peerWire;
@@ -68,31 +76,31 @@ final class TcpLink implements Link {
     }
 
     @Override
-    public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
-            int bodyLength) {
+    public int offer(DirectBuffer header, int headerOffset, int headerLength, @Nullable DirectBuffer body,
+            int bodyOffset, int bodyLength) {
         if (state != State.CONNECTED) {
             return unavailable();
         }
         int length = headerLength + bodyLength;
         checkLength(length);
         int unit = Unit.messageUnit(length);
-        int at = queue.reserve(unit);
+        int at = queue().reserve(unit);
         if (at < 0) {
             return Wire.BACK_PRESSURED;
         }
         putHeader(at, length, header, headerOffset, headerLength);
         if (bodyLength > 0) {
-            queue.bytes().putBytes(at + Unit.MESSAGE_HEADER + headerLength, body, bodyOffset, bodyLength);
+            queue().bytes().putBytes(at + Unit.MESSAGE_HEADER + headerLength, body, bodyOffset, bodyLength);
         }
-        queue.bytes().setMemory(at + Unit.MESSAGE_HEADER + length, Unit.padding(length), (byte) 0);
-        queue.append(unit);
+        queue().bytes().setMemory(at + Unit.MESSAGE_HEADER + length, Unit.padding(length), (byte) 0);
+        queue().append(unit);
         sendUnlessPolled();
         return Wire.SENT;
     }
 
     @Override
     public boolean hasRoom(int length) {
-        return state != State.CONNECTED || queue.reserve(Unit.messageUnit(length)) >= 0;
+        return state != State.CONNECTED || queue().reserve(Unit.messageUnit(length)) >= 0;
     }
 
     @Override
@@ -105,16 +113,16 @@ final class TcpLink implements Link {
         checkLength(length);
         int before = Unit.MESSAGE_HEADER + headerLength;
         int padding = Unit.padding(length);
-        int at = queue.hasRoomForPiece() ? queue.reserve(before + padding) : -1;
+        int at = queue().hasRoomForPiece() ? queue().reserve(before + padding) : -1;
         if (at < 0) {
             return Wire.BACK_PRESSURED;
         }
         putHeader(at, length, header, headerOffset, headerLength);
-        queue.bytes().setMemory(at + before, padding, (byte) 0);
-        queue.append(before);
-        queue.append(body.addressOffset() + bodyOffset, bodyLength, release);
+        queue().bytes().setMemory(at + before, padding, (byte) 0);
+        queue().append(before);
+        queue().append(body.addressOffset() + bodyOffset, bodyLength, release);
         if (padding > 0) {
-            queue.append(padding);
+            queue().append(padding);
         }
         sendUnlessPolled();
         return Wire.SENT;
@@ -128,8 +136,18 @@ final class TcpLink implements Link {
     }
 
     private void putHeader(int at, int length, DirectBuffer header, int headerOffset, int headerLength) {
-        Unit.putMessageHeader(queue.bytes(), at, length);
-        queue.bytes().putBytes(at + Unit.MESSAGE_HEADER, header, headerOffset, headerLength);
+        Unit.putMessageHeader(queue().bytes(), at, length);
+        queue().bytes().putBytes(at + Unit.MESSAGE_HEADER, header, headerOffset, headerLength);
+    }
+
+    /** Returns the channel, which there is from the attempt to connect until {@link #disconnect}. */
+    private SocketChannel channel() {
+        return Objects.requireNonNull(channel);
+    }
+
+    /** Returns the queue, which there is while the link is connected or leaving. */
+    private SendQueue queue() {
+        return Objects.requireNonNull(queue);
     }
 
     private int unavailable() {
@@ -149,17 +167,17 @@ final class TcpLink implements Link {
     }
 
     private void send() {
-        if (blocked || queue.isEmpty()) {
+        if (blocked || queue().isEmpty()) {
             return;
         }
         try {
-            blocked = !queue.writeTo(channel);
+            blocked = !queue().writeTo(channel());
             if (blocked) {
                 key.interestOps(SelectionKey.OP_READ | SelectionKey.OP_WRITE);
             }
         } catch (IOException e) {
             listen();
-            breakOff(e.getMessage());
+            breakOff(String.valueOf(e.getMessage()));
         }
     }
 
@@ -168,7 +186,7 @@ final class TcpLink implements Link {
         try {
             switch (state) {
                 case CONNECTING -> {
-                    if (channel.finishConnect()) {
+                    if (channel().finishConnect()) {
                         greet();
                     }
                 }
@@ -185,7 +203,7 @@ final class TcpLink implements Link {
                 case APART, BROKEN, OVER -> { }
             }
         } catch (IOException e) {
-            breakOff(e.getMessage());
+            breakOff(String.valueOf(e.getMessage()));
         }
         return 1;
     }
@@ -194,14 +212,15 @@ final class TcpLink implements Link {
         deadlineNs = now + ANSWER_NS;
         state = State.CONNECTING;
         try {
-            channel = SocketChannel.open(TcpWire.family(peer.getAddress()));
-            wire.configure(channel);
-            key = channel.register(wire.selector(), SelectionKey.OP_CONNECT, this);
-            if (channel.connect(peer)) {
+            SocketChannel opened = SocketChannel.open(TcpWire.family(peer.getAddress()));
+            channel = opened;
+            wire.configure(opened);
+            key = opened.register(wire.selector(), SelectionKey.OP_CONNECT, this);
+            if (opened.connect(peer)) {
                 greet();
             }
         } catch (IOException e) {
-            breakOff(e.getMessage());
+            breakOff(String.valueOf(e.getMessage()));
         }
     }
 
@@ -210,7 +229,7 @@ final class TcpLink implements Link {
         key.interestOps(SelectionKey.OP_READ);
         ByteBuffer preamble = wire.preamble();
         int length = preamble.remaining();
-        if (channel.write(preamble) < length) {
+        if (channel().write(preamble) < length) {
             breakOff("there is no room for " + length + " bytes");
         }
         answer.clear();
@@ -223,7 +242,7 @@ final class TcpLink implements Link {
                 if (state != State.GREETING) {
                     answer.clear();
                 }
-                int length = channel.read(answer);
+                int length = channel().read(answer);
                 if (length == 0) {
                     return;
                 }
@@ -236,7 +255,7 @@ final class TcpLink implements Link {
                 }
             }
         } catch (IOException e) {
-            breakOff(e.getMessage());
+            breakOff(String.valueOf(e.getMessage()));
         }
     }
 
@@ -303,7 +322,7 @@ final class TcpLink implements Link {
             case CONNECTED -> send();
             case LEAVING -> {
                 send();
-                if (state == State.LEAVING && (queue.isEmpty() || now >= deadlineNs)) {
+                if (state == State.LEAVING && (queue().isEmpty() || now >= deadlineNs)) {
                     end();
                 }
             }
@@ -338,10 +357,10 @@ final class TcpLink implements Link {
 
     @Override
     public void close() {
-        if (state == State.CONNECTED && !queue.isEmpty()) {
+        if (state == State.CONNECTED && !queue().isEmpty()) {
             send();
         }
-        if (state == State.CONNECTED && !queue.isEmpty()) {
+        if (state == State.CONNECTED && !queue().isEmpty()) {
             state = State.LEAVING;
             deadlineNs = wire.nowNs() + CLOSE_NS;
         } else if (state != State.LEAVING) {

@@ -29,6 +29,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A wire over non-blocking sockets that {@link #poll} drives. Each link is a connection of its own, over which only its
@@ -61,9 +62,11 @@ final class TcpWire implements Wire {
     private final List<TcpLink> closing = new ArrayList<>();
     private final Consumer<SelectionKey> onReady = this::onReady;
     private Backoff backoff = Backoff.forThreads(1);
+    /** Set by each poll. */
+    @SuppressWarnings("NullAway.Init")
     private Inbox inbox;
     /** The connection of the message that is being delivered. */
-    private InboundConnection delivering;
+    private @Nullable InboundConnection delivering;
     private int room;
     private int work;
     private boolean polling;

@@ -4,12 +4,14 @@ import dev.starling.transport.spi.Inbox;
 import java.lang.System.Logger.Level;
 import java.util.ArrayDeque;
 import java.util.List;
+import java.util.Objects;
 import java.util.Queue;
 import org.agrona.DirectBuffer;
 import org.agrona.ExpandableRingBuffer;
 import org.agrona.MutableDirectBuffer;
 import org.agrona.collections.Long2ObjectHashMap;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 import org.openucx.jucx.ucp.UcpEndpoint;
 
 /**
@@ -42,10 +44,10 @@ final class Arrivals {
     private final UnsafeBuffer nothing = new UnsafeBuffer(0, 0);
     private final ExpandableRingBuffer.MessageConsumer keptConsumer = this::deliverKept;
     private long earlyBytes;
-    private Inbox inbox;
+    private @Nullable Inbox inbox;
     private int remaining;
     private int delivered;
-    private Throwable failure;
+    private @Nullable Throwable failure;
 
     /**
      * Creates an empty object.
@@ -204,8 +206,9 @@ final class Arrivals {
     private void breakOff(Inflow inflow, String why) {
         earlyBytes -= inflow.earlyBytes();
         inflow.breakOff();
-        if (inflow.endpoint() != null) {
-            failed.add(inflow.endpoint());
+        UcpEndpoint endpoint = inflow.endpoint();
+        if (endpoint != null) {
+            failed.add(endpoint);
         }
         LOG.log(Level.DEBUG, "closed the link {0}: it {1}", inflow.link(), why);
     }
@@ -229,12 +232,12 @@ final class Arrivals {
         if (remaining <= 0 || !kept.isEmpty()) {
             kept.append(new UnsafeBuffer(join(head, rest)), Envelope.LENGTH, length + rest.capacity());
         } else {
-            call(head, Envelope.LENGTH, length, rest);
+            call(inbox, head, Envelope.LENGTH, length, rest);
         }
     }
 
     private boolean deliverKept(MutableDirectBuffer buffer, int offset, int length, int headOffset) {
-        call(buffer, offset, length, nothing);
+        call(Objects.requireNonNull(inbox), buffer, offset, length, nothing);
         return true;
     }
 
@@ -247,14 +250,14 @@ final class Arrivals {
         }
     }
 
-    private void call(DirectBuffer buffer, int offset, int length, DirectBuffer rest) {
+    private void call(Inbox to, DirectBuffer buffer, int offset, int length, DirectBuffer rest) {
         remaining--;
         delivered++;
         try {
             if (rest.capacity() == 0) {
-                inbox.onMessage(buffer, offset, length);
+                to.onMessage(buffer, offset, length);
             } else {
-                inbox.onParts(buffer, offset, length, rest, 0, rest.capacity());
+                to.onParts(buffer, offset, length, rest, 0, rest.capacity());
             }
         } catch (Throwable e) {
             fail(e);

@@ -2,6 +2,7 @@ package dev.starling.transport.ucx;
 
 import java.util.HashMap;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 import org.openucx.jucx.ucp.UcpEndpoint;
 
 /** The receiving end of one link of a peer. */
@@ -14,7 +15,7 @@ final class Inflow {
     private final long link;
     private final Map<Long, byte[]> early = new HashMap<>();
     private long earlyBytes;
-    private UcpEndpoint endpoint;
+    private @Nullable UcpEndpoint endpoint;
     private long expected;
     private boolean leaving;
 
@@ -32,7 +33,7 @@ final class Inflow {
     }
 
     /** Returns the endpoint for answers, {@code null} until it is known. */
-    UcpEndpoint endpoint() {
+    @Nullable UcpEndpoint endpoint() {
         return endpoint;
     }
 
@@ -65,7 +66,7 @@ final class Inflow {
     }
 
     /** Removes and returns the next message if it arrived early, else {@code null}. */
-    byte[] next() {
+    byte @Nullable [] next() {
         byte[] next = early.isEmpty() ? null : early.remove(expected);
         if (next != null) {
             earlyBytes -= cost(next);

@@ -6,6 +6,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 import org.openucx.jucx.UcxException;
 import org.openucx.jucx.ucp.UcpEndpoint;
 import org.openucx.jucx.ucp.UcpRemoteKey;
@@ -29,7 +30,7 @@ final class Puts {
     private long head;
     private long tail;
     private long covered;
-    private UcpRequest flush;
+    private @Nullable UcpRequest flush;
     private boolean broken;
 
     Puts(UcpEndpoint endpoint) {

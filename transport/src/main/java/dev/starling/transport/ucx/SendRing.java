@@ -2,6 +2,7 @@ package dev.starling.transport.ucx;
 
 import java.lang.foreign.Arena;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 import org.openucx.jucx.ucp.UcpRequest;
 
 /**
@@ -17,7 +18,7 @@ final class SendRing implements AutoCloseable {
     private final UnsafeBuffer buffer;
     private final UcpRequest[] requests = new UcpRequest[MAX_REQUESTS];
     private final int[] ends = new int[MAX_REQUESTS];
-    private final Runnable[] releases = new Runnable[MAX_REQUESTS];
+    private final @Nullable Runnable[] releases = new Runnable[MAX_REQUESTS];
     private int head;
     private int count;
     private int start;
@@ -54,7 +55,7 @@ final class SendRing implements AutoCloseable {
     }
 
     /** Holds claimed bytes until the request completes; then {@link #reclaim} calls {@code release} if not null. */
-    void hold(int at, int length, UcpRequest request, Runnable release) {
+    void hold(int at, int length, UcpRequest request, @Nullable Runnable release) {
         end = at + length;
         int tail = (head + count) % MAX_REQUESTS;
         requests[tail] = request;

@@ -4,6 +4,7 @@ import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.RemoteWrites;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The key of memory that a peer registered with UCX.
@@ -28,7 +29,7 @@ record UcxKey(long length, long address, ByteBuffer packed) {
         throw malformed(key.length, null);
     }
 
-    static TransportException malformed(int length, Throwable cause) {
+    static TransportException malformed(int length, @Nullable Throwable cause) {
         return new TransportException(TransportException.Problem.ARGUMENT, "these " + length
                 + " bytes are not a key of memory that can be written from here", "", cause);
     }

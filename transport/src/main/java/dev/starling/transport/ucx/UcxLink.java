@@ -5,8 +5,10 @@ import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import java.net.InetSocketAddress;
+import java.util.Objects;
 import java.util.concurrent.ThreadLocalRandom;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 import org.openucx.jucx.UcxException;
 import org.openucx.jucx.ucp.UcpEndpoint;
 import org.openucx.jucx.ucp.UcpRequest;
@@ -27,8 +29,12 @@ final class UcxLink implements Link {
     private final InetSocketAddress peer;
     private final SendRing ring = new SendRing(RING_CAPACITY);
     private State state = State.APART;
-    private UcpEndpoint endpoint;
-    private Puts puts;
+    /** {@code null} while the link is apart, and when it is over. */
+    private @Nullable UcpEndpoint endpoint;
+    /** {@code null} until the peer has answered. */
+    private @Nullable Puts puts;
+    /** Set by {@link #connect}. */
+    @SuppressWarnings("NullAway.Init")
     private UcpRequest connecting;
     private boolean failed;
     private boolean tuned;
@@ -46,8 +52,8 @@ final class UcxLink implements Link {
     }
 
     @Override
-    public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,
-            int bodyLength) {
+    public int offer(DirectBuffer header, int headerOffset, int headerLength, @Nullable DirectBuffer body,
+            int bodyOffset, int bodyLength) {
         int length = headerLength + bodyLength;
         int at = claim(length, Envelope.LENGTH + length);
         if (at < 0) {
@@ -100,12 +106,12 @@ final class UcxLink implements Link {
      * Sends {@code headLength} bytes of the ring and a body, which lies in the ring if there are none. The body is
      * released when UCX has read it.
      */
-    private int send(int kind, int at, int headLength, int length, long body, Runnable release) {
+    private int send(int kind, int at, int headLength, int length, long body, @Nullable Runnable release) {
         try {
             // The peer stores the endpoint for answers that comes with the first message.
             boolean answered = kind == UcxWire.GOODBYE || sequence == 0;
-            UcpRequest request = UcxWire.send(endpoint, kind, headLength == 0 ? 0 : ring.address() + at, headLength,
-                    body, length, answered);
+            UcpRequest request = UcxWire.send(Objects.requireNonNull(endpoint), kind,
+                    headLength == 0 ? 0 : ring.address() + at, headLength, body, length, answered);
             if (!request.isCompleted()) {
                 ring.hold(at, headLength == 0 ? length : headLength, request, release);
             } else if (request.getStatus() != UcsConstants.STATUS.UCS_OK) {
@@ -168,9 +174,10 @@ final class UcxLink implements Link {
         id = ThreadLocalRandom.current().nextLong();
         state = State.CONNECTING;
         try {
-            endpoint = wire.connect(peer, this::fail);
+            UcpEndpoint opened = wire.connect(peer, this::fail);
+            endpoint = opened;
             // Completes when the peer has answered.
-            connecting = endpoint.flushNonBlocking(null);
+            connecting = opened.flushNonBlocking(null);
         } catch (UcxException e) {
             failed = true;
         }
@@ -179,7 +186,7 @@ final class UcxLink implements Link {
     private void connected() {
         if (!failed && connecting.getStatus() == UcsConstants.STATUS.UCS_OK) {
             state = State.CONNECTED;
-            puts = new Puts(endpoint);
+            puts = new Puts(Objects.requireNonNull(endpoint));
             return;
         }
         drop();
@@ -250,7 +257,7 @@ final class UcxLink implements Link {
             throw new TransportException(TransportException.Problem.LOST, "the link to " + peer + " is not connected",
                     "attach a key after the peer has sent it and this link has sent a message");
         }
-        return puts.attach(UcxKey.of(key));
+        return Objects.requireNonNull(puts).attach(UcxKey.of(key));
     }
 
     @Override

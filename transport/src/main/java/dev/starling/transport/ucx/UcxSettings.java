@@ -15,6 +15,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
 import java.util.regex.Pattern;
 
@@ -93,8 +94,9 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
         values.put("TX_SEG_SIZE", "520k");
         values.put("RX_SEG_SIZE", "520k");
         config.options().forEach((name, value) -> {
-            Option option = OPTIONS.get(name);
-            require(option != null, "the ucx wire has no option '" + name + "'", "its options are " + OPTIONS.keySet());
+            require(OPTIONS.containsKey(name), "the ucx wire has no option '" + name + "'",
+                    "its options are " + OPTIONS.keySet());
+            Option option = Objects.requireNonNull(OPTIONS.get(name));
             require(option.pattern.matcher(value).matches(), "'" + value + "' is not a value of the option '" + name
                     + "'", "values must match " + option.pattern);
             values.put(option.setting, value);
@@ -154,7 +156,7 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
 
     /** Returns the length of the messages that carry bulk data fastest: what fits into one segment of TCP. */
     int bulkLength() {
-        String size = values.get("RX_SEG_SIZE").toLowerCase(Locale.ROOT);
+        String size = values.getOrDefault("RX_SEG_SIZE", "").toLowerCase(Locale.ROOT);
         if (!size.matches("\\d{1,6}k?b?")) {
             return DEFAULT_BULK;
         }

@@ -16,9 +16,11 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Objects;
 import java.util.Queue;
 import java.util.Set;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 import org.openucx.jucx.UcxException;
 import org.openucx.jucx.ucp.UcpConnectionRequest;
 import org.openucx.jucx.ucp.UcpConstants;
@@ -59,7 +61,7 @@ final class UcxWire implements Wire, RemoteWrites {
     private final HostSockets hostSockets = new HostSockets();
     private final UcpContext context;
     private final UcpWorker worker;
-    private final Events events;
+    private final @Nullable Events events;
     private final UcpListener listener;
     private final String address;
     private final int bulkLength;
@@ -150,8 +152,8 @@ final class UcxWire implements Wire, RemoteWrites {
             }
             replies.buffer().putLong(at, inflow.link());
             try {
-                UcpRequest request = send(inflow.endpoint(), DELIVERED, 0, 0, replies.address() + at, Long.BYTES,
-                        false);
+                UcpRequest request = send(Objects.requireNonNull(inflow.endpoint()), DELIVERED, 0, 0,
+                        replies.address() + at, Long.BYTES, false);
                 if (!request.isCompleted()) {
                     replies.hold(at, Long.BYTES, request, null);
                 }
@@ -332,7 +334,7 @@ final class UcxWire implements Wire, RemoteWrites {
     }
 
     @Override
-    public RemoteWrites remoteWrites() {
+    public @Nullable RemoteWrites remoteWrites() {
         return networkWrites ? this : null;
     }
 

@@ -1,4 +1,4 @@
-package dev.starling.distributed.ring;
+package dev.starling.distributed;
 
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
@@ -8,7 +8,7 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.NanoClock;
 
 /** A wire that counts the bytes sent over it. */
-record CountingWire(Wire wire, LongAdder bytes) implements Wire {
+public record CountingWire(Wire wire, LongAdder bytes) implements Wire {
     private record CountingLink(Link link, LongAdder bytes) implements Link {
         @Override
         public int offer(DirectBuffer header, int headerOffset, int headerLength, DirectBuffer body, int bodyOffset,

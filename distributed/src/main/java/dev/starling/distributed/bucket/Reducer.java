@@ -1,4 +1,4 @@
-package dev.starling.distributed.ring;
+package dev.starling.distributed.bucket;
 
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Shape;

@@ -1,9 +1,11 @@
-package dev.starling.distributed.ring;
+package dev.starling.distributed.bucket;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.CountingWire;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
@@ -12,7 +14,6 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.TrainingState;
-import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
@@ -91,13 +92,28 @@ class BucketsTest {
         }
     }
 
+    /** A layer of nothing but parameters. */
+    private record Bag(List<Parameter> all) implements Layer {
+        @Override
+        public Tensor forward(Tensor x) {
+            return x;
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            for (int i = 0; i < all.size(); i++) {
+                visitor.parameter("p" + i, all.get(i));
+            }
+        }
+    }
+
     /** Puts gradients in order; returns how many buckets were started after each, and after the end of the step. */
     private static List<Integer> begunAfterEach(Buckets buckets, Recorder recorder, Tensor gradient, int... order) {
         List<Integer> counts = new ArrayList<>();
         recorder.begun.clear();
-        buckets.reset();
+        buckets.next();
         for (int index : order) {
-            buckets.put(index, gradient);
+            buckets.gradient(index, gradient);
             counts.add(recorder.begun.size());
         }
         buckets.complete();
@@ -113,8 +129,9 @@ class BucketsTest {
             Tensor gradient = Tensor.zeros(COUNT);
             List<Parameter> parameters = IntStream.range(0, 6).mapToObj(_ -> Parameter.of(Tensor.zeros(COUNT)))
                     .toList();
-            try (Buckets buckets = new Buckets(bytes -> made[0] = new Recorder(bytes), parameters, DType.F32, 1,
-                    new int[0], LIMIT)) {
+            Buckets.Builder builder = new Buckets.Builder(null, null, Sgd.over(new Bag(parameters)).build())
+                    .bucketBytes(LIMIT);
+            try (Buckets buckets = new Buckets(builder, null, 0, 1, TIMEOUT, bytes -> made[0] = new Recorder(bytes))) {
                 // From the last gradient to the first; the vector, which fills at the end, is in the bucket of the
                 // first two.
                 assertThat(made[0].plan.buckets()).extracting(BucketPlan.Bucket::entries).containsExactly(2, 2, 3);

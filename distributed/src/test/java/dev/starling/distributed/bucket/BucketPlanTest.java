@@ -1,10 +1,10 @@
-package dev.starling.distributed.ring;
+package dev.starling.distributed.bucket;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import dev.starling.distributed.ring.BucketPlan.Bucket;
-import dev.starling.distributed.ring.BucketPlan.Entry;
-import dev.starling.distributed.ring.BucketPlan.Place;
+import dev.starling.distributed.bucket.BucketPlan.Bucket;
+import dev.starling.distributed.bucket.BucketPlan.Entry;
+import dev.starling.distributed.bucket.BucketPlan.Place;
 import dev.starling.tensor.DType;
 import java.util.ArrayList;
 import java.util.Arrays;

@@ -1,4 +1,4 @@
-package dev.starling.distributed.ring;
+package dev.starling.distributed.bucket;
 
 import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
@@ -110,8 +110,8 @@ final class DeviceReducer extends DeviceBuckets {
      *
      * @return the reducer, or {@code null} if that is not possible
      */
-    static DeviceReducer join(Membership group, Device device, boolean allowed, int vectorSize, Duration timeout) {
-        Collectives collectives = group.collectives();
+    static DeviceReducer join(Membership group, Collectives collectives, Device device, boolean allowed,
+            int vectorSize, Duration timeout) {
         View view = group.view();
         DeviceCollectives library = allowed ? device.backend().collectives() : null;
         byte[] own = library == null ? new byte[0] : library.device().getBytes(StandardCharsets.UTF_8);

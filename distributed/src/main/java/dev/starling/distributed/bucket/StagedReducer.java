@@ -1,4 +1,4 @@
-package dev.starling.distributed.ring;
+package dev.starling.distributed.bucket;
 
 import dev.starling.distributed.Collectives;
 import dev.starling.distributed.ReduceOp;

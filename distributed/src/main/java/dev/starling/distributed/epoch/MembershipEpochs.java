@@ -1,0 +1,126 @@
+package dev.starling.distributed.epoch;
+
+import dev.starling.distributed.Collectives;
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.MembershipChangedException;
+import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.state.StateExchange;
+import dev.starling.nn.train.TrainingState;
+import java.lang.System.Logger.Level;
+import java.util.function.Consumer;
+
+/**
+ * Carries a synchronous strategy, of this library or of a user's own, from one membership epoch to the next. At the
+ * start, after a loss, and when a process joins, all ranks adopt the state of the most advanced one, and the strategy
+ * creates what it needs in the new epoch, such as {@link dev.starling.distributed.bucket.Buckets}. All collective calls
+ * of the strategy go through {@link #run}:
+ *
+ * <pre>{@code
+ * public void start(TrainingState state) {
+ *     epochs = MembershipEpochs.of(group, true, this::begin, this::close);
+ *     epochs.start(state);
+ * }
+ *
+ * public Step beforeStep(Tensor[] gradients) {
+ *     return epochs.run(() -> buckets.sum(gradients)) ? Step.LOCAL : Step.RESTORED;
+ * }
+ *
+ * public void afterStep() {
+ *     epochs.run(buckets::next);
+ * }
+ * }</pre>
+ *
+ * <p>If the strategy is not elastic, a change of members ends the run with an exception that names the lost rank.
+ * Confined to the training thread.
+ */
+public final class MembershipEpochs {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
+
+    private final Group group;
+    private final boolean elastic;
+    private final Consumer<Collectives> begin;
+    private final Runnable end;
+    private TrainingState state;
+    private int rank;
+    private int world;
+    private boolean fresh = true;
+
+    private MembershipEpochs(Group group, boolean elastic, Consumer<Collectives> begin, Runnable end) {
+        this.group = group;
+        this.elastic = elastic;
+        this.begin = begin;
+        this.end = end;
+    }
+
+    /**
+     * Creates the epochs of a strategy.
+     *
+     * @param elastic whether training continues after a change of members; the coordinator has to re-form the group,
+     *     too
+     * @param begin allocates what the strategy needs in an epoch, when all ranks have the same state. Gets the
+     *     collectives of the epoch, and must use no others: the group may be in another epoch already. Collective
+     * @param end releases that. Also called where {@code begin} has failed, or has not been called yet
+     */
+    public static MembershipEpochs of(Group group, boolean elastic, Consumer<Collectives> begin, Runnable end) {
+        return new MembershipEpochs(group, elastic, begin, end);
+    }
+
+    /** Begins the first epoch. To be called by the strategy's {@code start}. Collective; waits. */
+    public void start(TrainingState newState) {
+        state = newState;
+        form();
+    }
+
+    /**
+     * Makes collective calls.
+     *
+     * @return {@code true} if they were made; {@code false} if the members have changed meanwhile: all ranks then have
+     *     the same state again, from which training continues, and the strategy is in a new epoch
+     * @throws PeerLostException or {@link MembershipChangedException} if the strategy is not elastic
+     */
+    public boolean run(Runnable calls) {
+        try {
+            calls.run();
+            return true;
+        } catch (PeerLostException | MembershipChangedException e) {
+            awaitNext(e);
+            form();
+            return false;
+        }
+    }
+
+    /** Begins the present epoch, or the next if the present one ends meanwhile. */
+    private void form() {
+        while (true) {
+            try {
+                // Before the rank: if the epoch ends in between, these collectives fail.
+                Collectives collectives = group.collectives();
+                rank = group.rank();
+                world = group.world();
+                if (fresh && rank == 0) {
+                    // A different process may have been rank 0 when training began.
+                    state.resume();
+                }
+                int source = StateExchange.synchronize(collectives, rank, state, fresh);
+                LOG.log(Level.DEBUG, "rank {0} of {1} begins at step {2} with the state of rank {3}", rank, world,
+                        state.step(), source);
+                fresh = false;
+                begin.accept(collectives);
+                return;
+            } catch (PeerLostException | MembershipChangedException e) {
+                awaitNext(e);
+            }
+        }
+    }
+
+    private void awaitNext(DistributedException cause) {
+        end.run();
+        if (!elastic) {
+            throw cause;
+        }
+        LOG.log(Level.INFO, "rank {0} of {1}, at step {2}: {3}; continues with the remaining ranks", rank, world,
+                state.step(), cause.getMessage());
+        group.reform(group.config().timeout());
+    }
+}
