@@ -59,7 +59,7 @@ public interface Schedule {
                     long length = period;
                     while (steps - start >= length) {
                         start += length;
-                        length = Math.multiplyExact(length, growth);
+                        length = length > Long.MAX_VALUE / growth - start ? Long.MAX_VALUE - start : length * growth;
                     }
                     return half(rate, last, (double) (steps - start) / length);
                 });

@@ -18,6 +18,8 @@ import java.util.stream.IntStream;
 
 /** How often each class was predicted for the examples of each class. */
 public final class ConfusionMatrix {
+    private static final int MAX_CLASSES = 10_000;
+
     private final int classes;
     /** By actual and predicted class. */
     private final double[] counts;
@@ -36,7 +38,7 @@ public final class ConfusionMatrix {
      * targets have the shapes of {@link Loss#classAxis}.
      */
     public static ConfusionMatrix evaluate(Layer model, DataLoader data, int classes) {
-        double[] counts = new double[classes * classes];
+        double[] counts = new double[requireClasses(classes) * classes];
         Device device = model.device();
         Mode.inference(() -> Recorder.with(Recorder.NONE, () -> {
             for (Batch batch : data.epoch(0)) {
@@ -50,6 +52,15 @@ public final class ConfusionMatrix {
             return counts;
         }));
         return new ConfusionMatrix(classes, counts);
+    }
+
+    /** Returns a number of classes for which there is a matrix. */
+    static int requireClasses(int classes) {
+        if (classes < 1 || classes > MAX_CLASSES) {
+            throw TensorException.argument("confusion matrix", "1 to " + MAX_CLASSES + " classes are possible, got "
+                    + classes, "give the number of the model's classes");
+        }
+        return classes;
     }
 
     /** Adds what a batch contributes to counts. */

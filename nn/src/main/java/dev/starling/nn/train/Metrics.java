@@ -133,7 +133,7 @@ public final class Metrics {
     }
 
     private static MetricOfSums confusion(String name, int classes, ToDoubleFunction<ConfusionMatrix> value) {
-        return new NamedSums(name, classes * classes,
+        return new NamedSums(name, ConfusionMatrix.requireClasses(classes) * classes,
                 (sums, logits, target) -> ConfusionMatrix.count(sums, classes, logits, target),
                 sums -> value.applyAsDouble(ConfusionMatrix.of(classes, sums)), true);
     }

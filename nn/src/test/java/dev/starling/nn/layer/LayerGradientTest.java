@@ -62,6 +62,16 @@ class LayerGradientTest {
                         new LeakyRelu(0.1), new Elu(1.5), new Sigmoid(), new Softmax(1)), 3, 4),
                 of("fused rectifiers", g -> Sequential.of(Linear.of(4, 6, g), new Relu(), BatchNorm.of(6), new Relu(),
                         Linear.of(6, 2, g)), 5, 4),
+                of("further activations", g -> Sequential.of(new Mish(), new HardSwish(), new Selu(), PRelu.of(4),
+                        new HardSigmoid(), new Relu6(), new LogSoftmax(1)), 3, 4),
+                of("gates", g -> Sequential.of(SwiGlu.of(6, 4, g), new Glu(-1)), 3, 6),
+                of("pools of sequences", g -> Sequential.of(new MaxPool1d(3, 2, 1), AvgPool1d.of(2)), 2, 3, 9),
+                of("pools of volumes", g -> Sequential.of(new AvgPool3d(2, 1, 0), MaxPool3d.of(2)), 2, 1, 5, 5, 5),
+                of("instance norm", g -> InstanceNorm.affine(3), 2, 3, 4, 2),
+                of("resized images", g -> Sequential.of(Upsample.bilinear(2), new PixelUnshuffle(2),
+                        Upsample.nearest(3), new PixelShuffle(2), new AdaptiveMaxPool2d(2, 3)), 2, 2, 3, 2),
+                of("dropped channels and samples", g -> Sequential.of(new Dropout2d(0.4), new StochasticDepth(0.5)),
+                        5, 4, 3, 2),
                 of("residual", g -> Residual.of(Linear.of(4, 3, g), Linear.withoutBias(4, 3, g)), 5, 4),
                 of("graph", g -> Graph.of(x -> {
                     Graph.Node a = x.then("first", Linear.of(4, 3, g)).then(new Relu());

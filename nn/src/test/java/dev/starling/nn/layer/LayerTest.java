@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.Graph;
+import dev.starling.autograd.Tape;
 import dev.starling.nn.Initializer;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
@@ -183,6 +184,58 @@ class LayerTest {
             Tensor q = Initializer.orthogonal(2).draw(Shape.of(shape), g).reshape(shape[0], -1);
             Tensor product = q.size(0) <= q.size(1) ? q.matmul(q.transpose(0, 1)) : q.transpose(0, 1).matmul(q);
             assertThat(product.sub(Tensor.eye(product.size(0)).mul(4)).abs().max().item()).isLessThan(1e-5);
+        }
+    }
+
+    /** A channel or a sample is dropped as a whole, and what is kept grows so that the mean stays. */
+    @Test
+    void dropsChannelsAndSamplesOnlyInTraining() {
+        Tensor x = Tensor.ones(400, 5, 6);
+        for (Layer layer : new Layer[] {new Dropout2d(0.25), new StochasticDepth(0.25)}) {
+            Tensor y = Mode.training(g, () -> layer.forward(x));
+            Tensor parts = y.reshape(layer instanceof Dropout2d ? 2000 : 400, -1);
+            assertThat(parts.max(1).toFloats()).isEqualTo(parts.neg().max(1).neg().toFloats());
+            assertThat(parts.eq(0).sum().item() / y.count()).isCloseTo(0.25, within(0.06));
+            assertThat(y.mean().item()).isCloseTo(1, within(0.08));
+            assertThat(layer.forward(x)).isSameAs(x);
+        }
+        assertThatThrownBy(() -> new StochasticDepth(1)).isInstanceOf(TensorException.class);
+    }
+
+    @Test
+    void ignoresThePaddingOfTextsAndBags() {
+        Embedding table = Embedding.of(6, 3, g).padding(2);
+        Tensor index = Tensor.of(new long[] {1, 2, 5, 2, 2, 2}, 2, 3);
+        Tensor weight = table.weight().value();
+        Tape tape = new Tape().watch(weight);
+        Tensor sum = tape.record(() -> table.forward(index).sum());
+        assertThat(tape.backward(sum).of(weight).sum(1).toFloats()).containsExactly(0, 3, 0, 0, 0, 3);
+        Tensor rows = table.forward(index);
+        assertThat(rows.narrow(1, 1, 1).abs().sum().item()).isZero();
+        float[] first = weight.narrow(0, 1, 1).toFloats();
+        float[] last = weight.narrow(0, 5, 1).toFloats();
+        for (EmbeddingBag.Join join : EmbeddingBag.Join.values()) {
+            EmbeddingBag bag = EmbeddingBag.of(6, 3, join, g).padding(2);
+            bag.parameters().get("weight").set(weight);
+            float[] expected = new float[6];
+            for (int i = 0; i < 3; i++) {
+                expected[i] = switch (join) {
+                    case SUM -> first[i] + last[i];
+                    case MEAN -> (first[i] + last[i]) / 2;
+                    case MAX -> Math.max(first[i], last[i]);
+                };
+            }
+            assertThat(bag.forward(index).toFloats()).usingComparatorWithPrecision(1e-6f).containsExactly(expected);
+        }
+    }
+
+    @Test
+    void refusesShapesThatLayersCannotSplit() {
+        Tensor x = Tensor.ones(2, 3, 5, 5);
+        for (Layer layer : new Layer[] {new Glu(1), new PixelShuffle(2), new PixelUnshuffle(2), PRelu.of(4),
+            InstanceNorm.of(4), EmbeddingBag.of(3, 2, EmbeddingBag.Join.SUM, g)}) {
+            assertThatThrownBy(() -> layer.forward(x)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("[2, 3, 5, 5]");
         }
     }
 

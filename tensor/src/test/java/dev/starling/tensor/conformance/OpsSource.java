@@ -11,12 +11,12 @@ import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** The sources of this module, for the first sentences of their Javadoc, and the pages generated from them. */
-final class OpsSource {
+/** The sources of the modules, for the first sentences of their Javadoc, and the pages generated from them. */
+public final class OpsSource {
     private final Path root;
 
     /** Finds the repository that holds the working directory. */
-    OpsSource() {
+    public OpsSource() {
         Path at = Path.of("").toAbsolutePath();
         while (!Files.isDirectory(at.resolve("tensor/src/main/java"))) {
             at = at.getParent();
@@ -25,19 +25,24 @@ final class OpsSource {
     }
 
     /** Requires a page to have the given text, or writes it if {@code starling.regenerate} is set. */
-    void requireCurrent(String page, String text, String test) throws IOException {
+    public void requireCurrent(String page, String text, String module, String test) throws IOException {
         Path file = root.resolve(page);
         if (Boolean.getBoolean("starling.regenerate")) {
             Files.writeString(file, text);
         }
         List<String> wanted = text.lines().toList();
         List<String> found = Files.exists(file) ? Files.readAllLines(file) : List.of();
-        String remedy = page + " is out of date: run `mvn -pl tensor test -Dtest=" + test
-                + " -Dstarling.regenerate=true`";
+        String remedy = page + " is out of date: run `mvn -pl " + module + " -am test -Dtest=" + test
+                + " -Dsurefire.failIfNoSpecifiedTests=false -Dstarling.regenerate=true`";
         for (int i = 0; i < Math.min(wanted.size(), found.size()); i++) {
             assertEquals(wanted.get(i), found.get(i), remedy);
         }
         assertEquals(wanted.size(), found.size(), remedy);
+    }
+
+    /** Returns the root of the repository. */
+    public Path root() {
+        return root;
     }
 
     /** Returns the source of a class of the package {@code dev.starling.tensor}, or of a package below it. */
@@ -64,7 +69,7 @@ final class OpsSource {
     }
 
     /** Returns the first sentence of a Javadoc comment, as Markdown that fits into a table cell. */
-    static String markdown(String javadoc) {
+    public static String markdown(String javadoc) {
         String text = javadoc.replaceAll("(?m)^\\s*\\* ?", " ").replaceAll("\\s+", " ").strip();
         text = text.replaceAll("@(param|return|throws).*", "").replaceAll("\\{@code ([^}]*)}", "`$1`")
                 .replaceAll("\\{@link(?:plain)? [\\w.]*#?\\w*(?:\\([^)]*\\))? (\\w[^}]*)}", "$1")

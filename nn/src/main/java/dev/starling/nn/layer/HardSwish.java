@@ -1,0 +1,12 @@
+package dev.starling.nn.layer;
+
+import dev.starling.nn.Layer;
+import dev.starling.tensor.Tensor;
+
+/** x times its {@link HardSigmoid}, element by element. (Howard et al., 2019) */
+public record HardSwish() implements Layer {
+    @Override
+    public Tensor forward(Tensor x) {
+        return x.mul(x.mul(1 / 6.0).add(0.5).clamp(0, 1));
+    }
+}
