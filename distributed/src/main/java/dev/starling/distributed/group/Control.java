@@ -61,6 +61,9 @@ public sealed interface Control {
                     throw new IllegalArgumentException("member " + rank + " of a view has another rank: " + view);
                 }
             }
+            if (view.byId(id) == null) {
+                throw new IllegalArgumentException("a view without its receiver, member " + id + ": " + view);
+            }
         }
     }
 
