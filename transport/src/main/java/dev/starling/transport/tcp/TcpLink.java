@@ -4,6 +4,7 @@ import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import java.io.IOException;
+import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
@@ -23,6 +24,7 @@ import org.jspecify.annotations.Nullable;
  * connection broke is over, because messages may have been lost.
  */
 final class TcpLink implements Link {
+    private static final System.Logger LOG = System.getLogger(TcpLink.class.getName());
     private static final long MIN_RETRY_NS = TimeUnit.MILLISECONDS.toNanos(5);
     private static final long MAX_RETRY_NS = TimeUnit.MILLISECONDS.toNanos(200);
     /** Messages of this length are distributed over all connections. */
@@ -360,8 +362,20 @@ final class TcpLink implements Link {
         }
     }
 
+    /** Reads what the peer has sent, such as a ticket: a close with unread bytes would discard bytes that wait here. */
+    private void discardUnread(SocketChannel from) {
+        try {
+            do {
+                answer.clear();
+            } while (from.isConnected() && from.read(answer) > 0);
+        } catch (IOException e) {
+            LOG.log(Level.DEBUG, "cannot read the last bytes: {0}", e.getMessage());
+        }
+    }
+
     private void disconnect() {
         if (channel != null) {
+            discardUnread(channel);
             TcpWire.close(channel);
             channel = null;
         }
