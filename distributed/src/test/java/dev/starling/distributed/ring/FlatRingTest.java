@@ -162,10 +162,12 @@ class FlatRingTest {
         assertFlat(200, null);
     }
 
+    /** Compilers take long for the loops of codecs. */
     @ParameterizedTest
     @MethodSource("dev.starling.distributed.ring.CompressedRingTest#codecs")
+    @Tag("stress")
     void allocatesNoMemoryPerCompressedStep(GradientCodec codec) {
-        assertFlat(200, codec);
+        assertFlat(1000, codec);
     }
 
     @Test
