@@ -89,7 +89,7 @@ class FaultSchedulesTest {
 
     @Test
     void reducesByMajority() {
-        runByMajority(Sweep.few(114, 153, 225), FaultSchedulesTest::elasticRing,
+        runByMajority(Sweep.few(114, 153, 840, 983, 1447, 1540, 1848), FaultSchedulesTest::elasticRing,
                 FaultSchedulesTest::assertOneGroupWithTheSameWeights);
     }
 
