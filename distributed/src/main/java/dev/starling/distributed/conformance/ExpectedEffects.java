@@ -25,8 +25,15 @@ record ExpectedEffects(FaultPlan plan) {
         return !isAnyHarmed() && plan.ranks().stream().noneMatch(this::isMortal);
     }
 
-    /** Returns whether no rank may be lost; the coordinator may. */
+    /**
+     * Returns whether no rank may be lost; the coordinator may. A coordinator that has lost its connection to one rank
+     * only excludes it, and the others may have finished when it returns.
+     */
     boolean isFairToRanks() {
+        if (plan.faults().stream().anyMatch(f -> f instanceof Fault.Break b && (b.first().equals(COORDINATOR)
+                || b.second().equals(COORDINATOR)))) {
+            return false;
+        }
         List<String> ranks = plan.ranks().stream().filter(r -> !r.equals(COORDINATOR)).toList();
         return ranks.stream().noneMatch(a -> isMortal(a) || ranks.stream().anyMatch(b -> !a.equals(b)
                 && isHarmed(a, b)));

@@ -35,7 +35,7 @@ final class Succession implements AutoCloseable {
     private final Herald herald;
     private final BooleanSupplier isRunning;
     private final long livenessNs;
-    private View started = new View(0, List.of());
+    private volatile View started = new View(0, List.of());
     private volatile View seen = started;
     private long ownId;
     /** This member's coordinator; {@code null} if it has none. */
@@ -100,7 +100,9 @@ final class Succession implements AutoCloseable {
      */
     boolean isEnabled() {
         Control.Rules rules = coordinator.rules();
-        return rules.reforms() && !(rules.quorum() instanceof Quorum.None) && seen.world() <= config.maxMesh();
+        // Before the first epoch has started, the former coordinator may still begin it without this member.
+        return started.epoch() > 0 && rules.reforms() && !(rules.quorum() instanceof Quorum.None)
+                && seen.world() <= config.maxMesh();
     }
 
     /** Returns whether this member looks for a coordinator. */

@@ -100,7 +100,7 @@ class FaultSchedulesTest {
 
     @Test
     void reducesByMajority() {
-        runByMajority(Sweep.fifth(114, 153, 225), group -> RingAllReduce.over(group).elastic().build(),
+        runByMajority(Sweep.fifth(114, 153, 840, 983, 1447, 1540, 1848), group -> RingAllReduce.over(group).elastic().build(),
                 FaultSchedulesTest::assertOneGroup);
     }
 
