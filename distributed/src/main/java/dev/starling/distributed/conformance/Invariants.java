@@ -19,7 +19,7 @@ final class Invariants {
     private static final Duration DETECTION = Schedule.SILENCE.multipliedBy(3);
     /** The subject of an error message. */
     private static final Pattern SUBJECT = Pattern.compile("(rank|server|worker|group of) [0-9]|coordinator"
-            + "|[0-9] processes|all ranks have arrived");
+            + "|[0-9] processes|all ranks have arrived|this process is cut off");
     /** The cause in an error message. */
     private static final Pattern CAUSE = Pattern.compile("closed|ended the connection|received nothing|frames were lost"
             + "|has left|cut off from|did not connect|did not return|has not arrived|has not answered"

@@ -66,7 +66,7 @@ class FaultSchedulesTest {
             return 1;
         });
         assertThat(survivals.sum()).as("runs that survived faults of the coordinator")
-                .isGreaterThanOrEqualTo(sweep.count() / 100);
+                .isGreaterThanOrEqualTo(Math.max(1, sweep.count() / 200));
     }
 
     /**
@@ -100,7 +100,7 @@ class FaultSchedulesTest {
 
     @Test
     void reducesByMajority() {
-        runByMajority(Sweep.fifth(114, 153, 840, 983, 1447, 1540, 1848), group -> RingAllReduce.over(group).elastic().build(),
+        runByMajority(Sweep.fifth(114, 153, 168, 214, 236, 840, 983, 1447, 1540, 1848), group -> RingAllReduce.over(group).elastic().build(),
                 FaultSchedulesTest::assertOneGroup);
     }
 
