@@ -100,7 +100,8 @@ class FaultSchedulesTest {
 
     @Test
     void reducesByMajority() {
-        runByMajority(Sweep.fifth(114, 153, 168, 214, 236, 840, 983, 1447, 1540, 1848), group -> RingAllReduce.over(group).elastic().build(),
+        runByMajority(Sweep.fifth(114, 153, 168, 214, 236, 840, 983, 1447, 1540, 1848),
+                group -> RingAllReduce.over(group).elastic().build(),
                 FaultSchedulesTest::assertOneGroup);
     }
 
