@@ -7,17 +7,20 @@ import dev.starling.tensor.Tensor;
  * an argument of the kernel, so the size of arguments limits it. Each thread reuses one instance.
  */
 final class UpdateTable {
-    /** The most entries, with four operands each; they fit with the guard and a rule into 4096 bytes. */
+    /** The most entries, of up to four operands each. */
     static final int MAX_ENTRIES = 96;
 
     private static final int FEW = 16;
-    private static final int MAX_OPERANDS = 4;
+    private static final int MAX_OPERANDS = 5;
+    /** Bytes of all entries; they fit with the guard and a rule into 4096. */
+    private static final int MAX_BYTES = 3840;
     private static final ThreadLocal<UpdateTable> MINE = ThreadLocal.withInitial(UpdateTable::new);
 
     private final long[][] at = new long[MAX_OPERANDS][MAX_ENTRIES];
     private final int[] count = new int[MAX_ENTRIES];
     private final int[] first = new int[MAX_ENTRIES];
     private int operands;
+    private int maxEntries;
     private int elementBytes;
     private int chunk;
     private int entries;
@@ -29,6 +32,7 @@ final class UpdateTable {
     static UpdateTable of(int operands, int elementBytes, int chunk) {
         UpdateTable table = MINE.get();
         table.operands = operands;
+        table.maxEntries = Math.min(MAX_ENTRIES, MAX_BYTES / (operands * Long.BYTES + 2 * Integer.BYTES));
         table.elementBytes = elementBytes;
         table.chunk = chunk;
         table.clear();
@@ -46,12 +50,12 @@ final class UpdateTable {
 
     /** Returns the size of the kernel's table: small if possible, since the whole table is copied at each launch. */
     int capacity() {
-        return entries == 1 ? 1 : entries <= FEW ? FEW : MAX_ENTRIES;
+        return entries == 1 ? 1 : entries <= FEW ? FEW : maxEntries;
     }
 
     /** Returns whether the table has to be launched before more is added: entries and blocks are limited. */
     boolean isFull() {
-        return entries == MAX_ENTRIES || blocks > Integer.MAX_VALUE - Math.ceilDiv((int) Layout.MAX_COUNT, chunk);
+        return entries == maxEntries || blocks > Integer.MAX_VALUE - Math.ceilDiv((int) Layout.MAX_COUNT, chunk);
     }
 
     /** Adds {@code n} elements, at least 1, of equally shaped tensors, starting at element {@code from}. */
