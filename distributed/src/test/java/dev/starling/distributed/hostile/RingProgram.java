@@ -129,9 +129,13 @@ final class RingProgram implements TrainingListener {
         try (Group group = Group.join(GroupConfig.of(transport("port"), "127.0.0.1:" + arguments.get("coordinator"))
                 .place(rank, WORLD).joinTimeout(TIMEOUT).timeout(TIMEOUT))) {
             print("joined " + group.rank());
-            for (int round = 0; !stops; round++) {
+            // A stop may reach the ranks at different times; both stop after the same step, which ends the last round.
+            boolean complete = true;
+            for (int round = 0; complete; round++) {
+                long before = steps;
                 int bits = round(group);
-                if (!stops) {
+                complete = steps == before + STEPS;
+                if (complete) {
                     print("round " + round + ' ' + Integer.toHexString(bits));
                 }
             }
