@@ -166,7 +166,8 @@ public final class Gossip implements DistributionStrategy, Concludes {
     public void start(TrainingState state) {
         layout = new WeightLayout(state);
         group.connectToAll();
-        settings = state.settings().with("strategy", "gossip").with("period", period)
+        // Peers may mix at different intervals.
+        settings = state.settings().with("strategy", "gossip")
                 .with("data of each worker's own", ownExamples > 0).abridged(group.transport().maxMessageLength() / 4);
         group.locked(() -> {
             initial = new InitialWeights(group, state, peers, liveness);
