@@ -56,8 +56,8 @@ class HdfsTest {
         assertThat(Arrays.stream(hdfs.listStatus(new org.apache.hadoop.fs.Path("/checkpoints"))).map(f ->
                 f.getPath().getName())).anyMatch(name -> name.endsWith(".json"));
         TrainedModel trained = trainer.epochs(4).fit(points);
-        // Epochs 0 and 1 are in the checkpoint.
-        assertThat(trained.epochs()).extracting(EpochReport::epoch).containsExactly(2, 3);
+        // Epochs 1 and 2 are in the checkpoint.
+        assertThat(trained.epochs()).extracting(EpochReport::epoch).containsExactly(3, 4);
         assertThat(trained.epochs()).allMatch(epoch -> epoch.training().examples() == 800);
         Configuration conf = SharedSession.get().sparkContext().hadoopConfiguration();
         trained.save(root + "/model.safetensors", conf);

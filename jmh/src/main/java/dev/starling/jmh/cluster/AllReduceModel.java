@@ -12,7 +12,8 @@ record AllReduceModel(Hop hop) {
     private static final int MAX_PAYLOAD = 24 << 10;
     private static final int MAX_HALVED = 256 << 10;
     /** Bytes of a piece of a ring. */
-    private static final int PIECE = 392_576;
+    private static final int MIN_PIECE = 64 << 10;
+    private static final int MAX_PIECE = 392_576;
 
     /** The cost of a message. */
     interface Hop {
@@ -65,7 +66,8 @@ record AllReduceModel(Hop hop) {
 
     /** A half, a quarter and so on, and back; if the ranks are no power of two, some first send all to a neighbour. */
     private double halving(int ranks, double bytes) {
-        double sum = overhead() + (Integer.bitCount(ranks) == 1 ? 0 : 2 * hop.nanos(bytes));
+        // Before the first message ranks agree on the call, and after the last one they wait for its acknowledgement.
+        double sum = 2 * hop.nanos(0) + (Integer.bitCount(ranks) == 1 ? 0 : 2 * hop.nanos(bytes));
         double part = bytes;
         for (int others = Integer.highestOneBit(ranks); others > 1; others /= 2) {
             part /= 2;
@@ -75,19 +77,16 @@ record AllReduceModel(Hop hop) {
     }
 
     /**
-     * A segment crosses every link twice, but for one. Segments of several pieces overlap: then either the links are
-     * always busy, or a piece is always under way.
+     * A segment crosses every link twice, but for one; an acknowledgement follows. The ranks agree on the call while the
+     * first segments are on their way. Segments of several pieces overlap: then either the links are always busy, or a
+     * piece is always under way.
      */
     double ring(int ranks, double bytes) {
         double segment = bytes / ranks;
         double busy = hop.nanos(segment) - hop.nanos(0);
-        return overhead() + (segment <= PIECE ? 2 * (ranks - 1) * hop.nanos(segment)
-                : 2 * (ranks - 1) * Math.max(busy, hop.nanos(PIECE)) + hop.nanos(0));
-    }
-
-    /** Before the first message ranks agree on the call, and after the last one they wait for its acknowledgement. */
-    private double overhead() {
-        return 2 * hop.nanos(0);
+        double piece = Math.clamp(segment / 2, MIN_PIECE, MAX_PIECE);
+        return hop.nanos(0) + (segment <= piece ? 2 * (ranks - 1) * hop.nanos(segment)
+                : 2 * (ranks - 1) * Math.max(busy, hop.nanos(piece)) + hop.nanos(0));
     }
 
     /**
