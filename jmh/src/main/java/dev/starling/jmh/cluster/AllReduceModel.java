@@ -77,9 +77,9 @@ record AllReduceModel(Hop hop) {
     }
 
     /**
-     * A segment crosses every link twice, but for one; an acknowledgement follows. The ranks agree on the call while the
-     * first segments are on their way. Segments of several pieces overlap: then either the links are always busy, or a
-     * piece is always under way.
+     * A segment crosses every link twice, but for one; an acknowledgement follows. The ranks agree on the call while
+     * the first segments are on their way. Segments of several pieces overlap: then either the links are always busy,
+     * or a piece is always under way.
      */
     double ring(int ranks, double bytes) {
         double segment = bytes / ranks;
