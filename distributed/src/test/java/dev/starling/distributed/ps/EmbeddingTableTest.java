@@ -1,6 +1,7 @@
 package dev.starling.distributed.ps;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
@@ -20,6 +21,7 @@ import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.RunEndedException;
+import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.nn.train.TrainingState;
@@ -36,6 +38,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import java.util.stream.LongStream;
+import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -287,8 +290,15 @@ class EmbeddingTableTest {
         CountDownLatch first = new CountDownLatch(1);
         CountDownLatch second = new CountDownLatch(1);
         Cluster.local(3).servers(1).run(group -> {
+            // Names of tables are settings, whose difference ends the run on all processes.
+            boolean ends = !message.startsWith("width");
             if (group.rank() == 2) {
-                ParameterServer.serve(group, ServerConfig.in(directory));
+                ThrowingCallable serves = () -> ParameterServer.serve(group, ServerConfig.in(directory));
+                if (ends) {
+                    assertThatThrownBy(serves).isInstanceOf(SettingsMismatchException.class);
+                } else {
+                    assertThatCode(serves).doesNotThrowAnyException();
+                }
                 return null;
             }
             int rank = group.rank();
@@ -303,7 +313,12 @@ class EmbeddingTableTest {
                     servers.start(TrainingState.of(layer(p), sgd));
                     first.countDown();
                     assertThat(second.await(20, TimeUnit.SECONDS)).isTrue();
-                    servers.finish();
+                    if (ends) {
+                        assertThatThrownBy(servers::finish).isInstanceOf(SettingsMismatchException.class)
+                                .hasMessageContaining(message);
+                    } else {
+                        servers.finish();
+                    }
                 } else {
                     assertThat(first.await(20, TimeUnit.SECONDS)).isTrue();
                     assertThatThrownBy(() -> servers.start(TrainingState.of(layer(p), sgd)))
