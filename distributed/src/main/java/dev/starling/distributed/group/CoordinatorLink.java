@@ -223,8 +223,8 @@ final class CoordinatorLink {
      * counts epochs from 1 again.
      */
     boolean admits(long epoch, long last) {
-        boolean admitted = epoch > last || state == State.REJOINING;
-        state = admitted ? State.JOINED : state;
-        return admitted;
+        boolean follows = epoch > last || state == State.REJOINING;
+        state = follows ? State.JOINED : state;
+        return follows;
     }
 }

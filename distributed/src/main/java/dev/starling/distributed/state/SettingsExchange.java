@@ -14,6 +14,8 @@ import java.util.List;
 public final class SettingsExchange {
     /** Bytes of a text that ranks exchange at a time. */
     private static final int MAX_BYTES = 16_000;
+    /** Maximum length of the text of one rank. */
+    private static final int MAX_TEXT = 16 << 20;
     private static final RecordCodec<RunSettings> CODEC = RecordCodec.of(RunSettings.class);
 
     /** What ranks compare first. */
@@ -39,7 +41,12 @@ public final class SettingsExchange {
         byte[][] texts = new byte[summaries.size()][];
         int longest = 0;
         for (int rank = 0; rank < texts.length; rank++) {
-            texts[rank] = new byte[summaries.get(rank).bytes];
+            int bytes = summaries.get(rank).bytes;
+            if (bytes < 0 || bytes > MAX_TEXT) {
+                throw new DistributedException("rank " + rank + " announced settings of " + bytes + " bytes; the "
+                        + "maximum is " + MAX_TEXT);
+            }
+            texts[rank] = new byte[bytes];
             longest = Math.max(longest, texts[rank].length);
         }
         for (int from = 0; from < longest; from += MAX_BYTES) {

@@ -108,6 +108,10 @@ final class Team {
                     + ", which ends when a worker or a server is lost: omit it, and resume from --checkpoints with "
                     + "--resume; or use ring, or ps without --staleness 0";
         }
+        if (options.rulesOption() != null && !options.survives()) {
+            return options.rulesOption() + " applies to workers that continue after a loss, and " + options.name()
+                    + " ends: omit it, or use ring with --elastic";
+        }
         return null;
     }
 
@@ -115,6 +119,9 @@ final class Team {
     private static String teamOption(TeamOptions options) {
         if (options.compressionOption() != null) {
             return options.compressionOption();
+        }
+        if (options.rulesOption() != null) {
+            return options.rulesOption();
         }
         return options.elastic ? "--elastic" : options.restarts > 0 ? "--restarts"
                 : options.proportional ? "--proportional" : options.protection != null ? "--protection"

@@ -50,18 +50,16 @@ final class TeamOptions {
                     + "--staleness 0.")
     int restarts;
 
-    @Option(names = "--min-workers", paramLabel = "N", defaultValue = "1",
-            description = "Number of workers with which the others may continue after losses (default: "
-                    + "${DEFAULT-VALUE}).")
-    int minWorkers;
+    @Option(names = "--min-workers", paramLabel = "N",
+            description = "Number of workers with which the others may continue after losses (default: 1).")
+    Integer minWorkers;
 
     @Option(names = "--max-workers", paramLabel = "N", description = "Maximum number of workers; further ones wait as "
             + "spares until one leaves or is lost (default: no limit).")
     Integer maxWorkers;
 
-    @Option(names = "--quorum", paramLabel = "Q", defaultValue = "majority", description = "How many of the last "
-            + "workers and servers the others need to continue after losses: majority, none or a number (default: "
-            + "${DEFAULT-VALUE}).")
+    @Option(names = "--quorum", paramLabel = "Q", description = "How many of the last workers and servers the others "
+            + "need to continue after losses: majority, none or a number (default: majority).")
     String quorum;
 
     @Option(names = "--half", description = "ring: send gradients as bf16, as --compress bf16 does.")
@@ -149,14 +147,24 @@ final class TeamOptions {
         return survives() ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END;
     }
 
+    private int min() {
+        return minWorkers == null ? 1 : minWorkers;
+    }
+
+    /** Returns an option that says when the others continue after a loss, or {@code null} if there is none. */
+    String rulesOption() {
+        return quorum != null ? "--quorum" : minWorkers != null ? "--min-workers"
+                : maxWorkers != null ? "--max-workers" : null;
+    }
+
     /**
      * Returns the rules of a group of workers and servers.
      *
      * @throws IllegalArgumentException if options contradict each other
      */
     CoordinatorConfig rules(int world) {
-        CoordinatorConfig rules = CoordinatorConfig.of(world, onLoss()).minMembers(Math.min(world, minWorkers
-                + servers())).quorum(Quorum.parse(quorum));
+        CoordinatorConfig rules = CoordinatorConfig.of(world, onLoss()).minMembers(Math.min(world, min()
+                + servers())).quorum(quorum == null ? new Quorum.Majority() : Quorum.parse(quorum));
         return maxWorkers == null ? rules : rules.maxMembers(maxWorkers + servers());
     }
 
@@ -185,12 +193,12 @@ final class TeamOptions {
         if (restarts < 0) {
             return "--restarts must not be negative, got " + restarts;
         }
-        if (minWorkers < 1 || workers != null && (minWorkers > workers || maxWorkers != null && maxWorkers < workers)) {
-            return "1 <= --min-workers <= --workers <= --max-workers must hold, got " + minWorkers + ", " + workers
+        if (min() < 1 || workers != null && (min() > workers || maxWorkers != null && maxWorkers < workers)) {
+            return "1 <= --min-workers <= --workers <= --max-workers must hold, got " + min() + ", " + workers
                     + " and " + (maxWorkers == null ? "no limit" : maxWorkers);
         }
         try {
-            Quorum.parse(quorum);
+            Quorum.parse(quorum == null ? "majority" : quorum);
         } catch (IllegalArgumentException e) {
             return "--quorum: " + e.getMessage();
         }
