@@ -5,6 +5,7 @@ import dev.starling.transport.Endpoint;
 import java.io.IOException;
 import java.util.HashMap;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /** Assembles plans that arrive in parts. */
 final class PlanParts {
@@ -18,7 +19,7 @@ final class PlanParts {
      * @return the encoded plan if the part completes it, or {@code null}
      * @throws IOException if the part is malformed or does not follow the previous ones
      */
-    byte[] add(Endpoint from, SessionMessage.Hello hello) throws IOException {
+    byte @Nullable [] add(Endpoint from, SessionMessage.Hello hello) throws IOException {
         int total = hello.bytes();
         int at = hello.offset();
         if (total < 1 || total > MAX_BYTES || at < 0 || hello.part().length > total - at) {
