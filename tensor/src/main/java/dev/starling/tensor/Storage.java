@@ -218,6 +218,11 @@ public final class Storage {
         return Objects.requireNonNull(block).address();
     }
 
+    /** Returns the allocator of the memory, or {@code null} if it was lent or is foreign. */
+    @Nullable Allocator allocator() {
+        return allocator;
+    }
+
     boolean isClosed() {
         return block == null || lender != null && lender.isClosed();
     }
