@@ -53,13 +53,14 @@ public final class Trainer {
         collective = Collective.of(strategy);
         ending = Concludes.of(strategy);
         averages = new Averages(config.metrics);
-        progress = new Progress(config.epochs, averages);
+        progress = new Progress(config.epochs, averages, strategy);
         progress.setEpochSize(data.batches(), data.examples());
         LossScale scale = config.precision.scalesLoss() ? new LossScale() : null;
         state = new TrainingState(config.model, config.optimizer, data, config.seed, progress, scale);
         if (strategy.share().isOwn()) {
             state.ownData();
         }
+        state.listeners(config.listeners);
         state.settings(() -> CommonSettings.of(config, data));
         state.resumeFrom(config.resume ? config.directory : null, config.skipDamaged);
         writer = config.directory == null ? null : new CheckpointWriter(config.directory, config.keep);
@@ -300,7 +301,7 @@ public final class Trainer {
         final Layer model;
         final Loss loss;
         final Optimizer optimizer;
-        private List<TrainingListener> listeners = List.of();
+        List<TrainingListener> listeners = List.of();
         private @Nullable DataLoader data;
         /** {@code null} if epochs are not evaluated. */
         @Nullable DataLoader heldOut;
