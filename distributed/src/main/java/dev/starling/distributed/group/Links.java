@@ -309,10 +309,26 @@ final class Links {
         return member.id() == ownId || endpoint != null && endpoint.isConnected();
     }
 
-    /** Returns whether more than half of the members are connected, this one included, or half of them with rank 0. */
+    /**
+     * Returns whether more than half of the members are connected, this one included, or half of them with rank 0. Of a
+     * large group, the members that this one needs count.
+     */
     boolean areMostReached() {
+        if (isLarge()) {
+            return 2 * needed.values().stream().filter(this::isReached).count() >= needed.size();
+        }
         int reached = reachedCount();
         return 2 * reached > view.world() || 2 * reached == view.world() && isReached(view.members().getFirst());
+    }
+
+    /** Returns whether members are not all connected to each other. */
+    boolean isLarge() {
+        return view.world() > maxMesh && !needsAll;
+    }
+
+    /** Returns whether a member is connected, or may be reached by others, because this process needs no connection. */
+    boolean mayBeReached(Member member) {
+        return isReached(member) || isLarge() && endpoints.get(member.id()) == null && !lost.contains(member.id());
     }
 
     /** Describes the members that are not connected, with the reasons. */

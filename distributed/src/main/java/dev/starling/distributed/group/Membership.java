@@ -117,7 +117,7 @@ public final class Membership extends EpochGroup implements Driver {
         boolean decided = progress.await(() -> {
             // The epoch may have ended again by now; the next call that uses it reports that.
             ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
-            return ran[0] || phase == Phase.ENDED || coordinator.isRefused()
+            return ran[0] || phase == Phase.ENDED || coordinator.isRefused() || coordinator.isUnanswered()
                     || phase != Phase.RUNNING && succession.isStranded();
         }, atMost);
         if (ran[0]) {

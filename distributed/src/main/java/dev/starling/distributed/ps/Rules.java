@@ -2,7 +2,7 @@ package dev.starling.distributed.ps;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.wire.Plan;
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.TrainingState;
@@ -61,24 +61,24 @@ final class Rules {
      *
      * @throws TensorException if two tables have the same name, or another run uses one of them
      */
-    static List<EmbeddingTable> tables(Layer model, List<EmbeddingTable> others) {
+    static List<EmbeddingTable> tables(Module model, List<EmbeddingTable> others) {
         Map<String, EmbeddingTable> found = new LinkedHashMap<>();
         walk(model, found);
         others.forEach(table -> add(table, found));
         return List.copyOf(found.values());
     }
 
-    private static void walk(Layer layer, Map<String, EmbeddingTable> found) {
+    private static void walk(Module layer, Map<String, EmbeddingTable> found) {
         if (layer instanceof EmbeddingTable table) {
             add(table, found);
         }
-        layer.visit(new Layer.Visitor() {
+        layer.visit(new Module.Visitor() {
             @Override
             public void parameter(String name, Parameter parameter) {
             }
 
             @Override
-            public void layer(String name, Layer inner) {
+            public void layer(String name, Module inner) {
                 walk(inner, found);
             }
         });

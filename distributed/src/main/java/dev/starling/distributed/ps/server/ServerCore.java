@@ -278,11 +278,6 @@ final class ServerCore implements AutoCloseable {
         return request != null;
     }
 
-    /** Writes a snapshot, and waits until it is on the disk. */
-    void snapshot() {
-        perform(Message.SNAPSHOT);
-    }
-
     /** Processes an internal request, and waits until its changes are on the disk. */
     private void perform(int kind) {
         long deadline = System.nanoTime() + config.deadline().toNanos();
@@ -369,8 +364,7 @@ final class ServerCore implements AutoCloseable {
 
         @Override
         public void onEvent(Request e, long at, boolean endOfBatch) throws IOException {
-            if (snapshot != null && (e.kind == Message.SNAPSHOT || journalBytes > config.journalBytes()
-                    || shard.isFullFor(e))) {
+            if (snapshot != null && (journalBytes > config.journalBytes() || shard.isFullFor(e))) {
                 awaitJournal(at);
                 shard.save(snapshot);
                 e.rotate = true;

@@ -126,7 +126,7 @@ final class Shard implements AutoCloseable {
             case Message.PULL_ROWS -> pullRows(e);
             case Message.LEAVE -> leave(e);
             case Message.ROWS_READY -> setRowsReady(e);
-            case Message.SNAPSHOT, Message.CUT -> { }
+            case Message.CUT -> { }
             default -> refused++;
         }
     }

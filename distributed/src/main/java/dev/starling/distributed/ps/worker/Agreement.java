@@ -9,7 +9,7 @@ import dev.starling.distributed.encoding.RecordCodec;
 import dev.starling.distributed.state.Fingerprint;
 import dev.starling.distributed.state.OwnRows;
 import dev.starling.distributed.state.Throughput;
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.TrainingState;
@@ -180,7 +180,7 @@ public final class Agreement implements AutoCloseable {
     }
 
     /** Replaces a model's running statistics with their weighted sum over workers. */
-    public void sumBuffers(Layer model, double weight) {
+    public void sumBuffers(Module model, double weight) {
         try (Scope scope = Scope.open("settle")) {
             for (Parameter p : model.state().values()) {
                 if (p.isBuffer() && p.value().dtype().isFloating()) {
