@@ -14,6 +14,16 @@ public interface Dataset {
     List<Field> fields();
 
     /**
+     * Returns the length of an example in the fields whose {@linkplain Field#length length} varies, from 0; by default
+     * -1, for a data set without such fields. It is called for each example of a batch before the first is written.
+     *
+     * @param index in {@code [0, size())}
+     */
+    default int length(int index) {
+        return -1;
+    }
+
+    /**
      * Writes one example. Its random decisions must depend only on {@link Example#seed}, {@link Example#epoch} and
      * {@code index}, so that any number of threads produces the same batches.
      *
