@@ -13,6 +13,7 @@ import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /** Determines which parameters and tables servers hold, and which rule they apply to each. */
 final class Rules {
@@ -24,7 +25,7 @@ final class Rules {
      * @param common the rule for all parameters, or {@code null} for that of the worker's optimiser
      * @throws DistributedException if servers do not support the optimiser's rule
      */
-    static List<Plan.Dense> of(TrainingState state, Rule common, List<EmbeddingTable> tables) {
+    static List<Plan.Dense> of(TrainingState state, @Nullable Rule common, List<EmbeddingTable> tables) {
         List<Plan.Dense> dense = new ArrayList<>();
         List<Parameter> parameters = state.optimizer().parameters();
         Map<Parameter, String> paths = new IdentityHashMap<>();
@@ -39,7 +40,7 @@ final class Rules {
     }
 
     /** Returns the tables that servers hold. A table that is not in the model gets the rule of the first parameter. */
-    static List<Plan.Table> ofTables(TrainingState state, Rule common, List<EmbeddingTable> tables,
+    static List<Plan.Table> ofTables(TrainingState state, @Nullable Rule common, List<EmbeddingTable> tables,
             int servers) {
         return tables.stream().map(table -> table.plan(servers, common != null ? common : ofOptimizer(state.optimizer(),
                 Math.max(0, state.optimizer().parameters().indexOf(table.anchor()))))).toList();

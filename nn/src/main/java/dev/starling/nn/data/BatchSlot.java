@@ -122,7 +122,8 @@ final class BatchSlot {
     /** Starts the upload if the batch goes to another device. Called by the worker that filled the batch. */
     void send() {
         for (int i = 0; upload != null && i < segments.length; i++) {
-            upload.uploader.copy(segments[i].address(), upload.buffers[i].address(), fields.get(i).bytes(length) * size);
+            long bytes = fields.get(i).bytes(length) * size;
+            upload.uploader.copy(segments[i].address(), upload.buffers[i].address(), bytes);
         }
     }
 

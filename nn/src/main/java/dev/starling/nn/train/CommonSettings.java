@@ -38,6 +38,11 @@ final class CommonSettings {
             values.put("checkpoints", config.directory == null ? "none" : config.everySteps == 0 ? "after each epoch"
                     : "after every " + config.everySteps + " steps");
         }
+        String kept = config.listeners.stream().filter(each -> each instanceof ResumableListener resumable
+                && !resumable.tensors().isEmpty()).map(Object::toString).collect(Collectors.joining(", "));
+        if (share.isSynchronous() && !kept.isEmpty()) {
+            values.put("listeners that keep weights", kept);
+        }
         values.putAll(RunSettings.of(config.model, config.optimizer).values());
         if (share.isOwn() && !share.isSynchronous()) {
             // Each rank may spread its schedule over its own number of batches.

@@ -64,13 +64,14 @@ public final class Trainer {
         }
         this.task = task;
         averages = task.averages();
-        progress = new Progress(config.epochs, averages);
+        progress = new Progress(config.epochs, averages, strategy);
         progress.setEpochSize(data.batches(), data.examples());
         LossScale scale = config.precision.scalesLoss() ? new LossScale() : null;
         state = new TrainingState(config.model, config.optimizer, data, config.seed, progress, scale);
         if (strategy.share().isOwn()) {
             state.ownData();
         }
+        state.listeners(config.listeners);
         state.settings(() -> CommonSettings.of(config, data));
         state.resumeFrom(config.resume ? config.directory : null, config.skipDamaged);
         writer = config.directory == null ? null : new CheckpointWriter(config.directory, config.keep);
@@ -320,7 +321,7 @@ public final class Trainer {
         final Module model;
         private final Function<List<Metric>, Task> task;
         final Optimizer optimizer;
-        private List<TrainingListener> listeners = List.of();
+        List<TrainingListener> listeners = List.of();
         private @Nullable DataLoader data;
         /** {@code null} if epochs are not evaluated. */
         @Nullable DataLoader heldOut;

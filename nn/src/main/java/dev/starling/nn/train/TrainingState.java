@@ -28,6 +28,8 @@ import org.jspecify.annotations.Nullable;
 public final class TrainingState {
     /** Prefix of the names of tensors that strategies keep. */
     private static final String STRATEGY = "strategy.";
+    /** Prefix of the names of what listeners keep. */
+    private static final String LISTENER = "listener.";
     private static final String MISSED = "optimizer.missed";
 
     private final Module model;
@@ -38,6 +40,7 @@ public final class TrainingState {
     /** {@code null} if the loss is not scaled. */
     private final @Nullable LossScale scale;
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
+    private final Map<String, ResumableListener> listeners = new LinkedHashMap<>();
     /** Directory of the checkpoints to resume from, or {@code null} if this run starts from the beginning. */
     private @Nullable Path resumeDirectory;
     private boolean skipDamaged;
@@ -108,6 +111,30 @@ public final class TrainingState {
     /** Returns the checkpoint from which this process resumed, if it did. */
     public Optional<Checkpoint> source() {
         return Optional.ofNullable(source);
+    }
+
+    /** Adds what listeners keep: tensors and notes, under the class of each. */
+    void listeners(List<TrainingListener> all) {
+        for (TrainingListener each : all) {
+            if (each instanceof ResumableListener listener) {
+                String name = LISTENER + each.getClass().getSimpleName();
+                long same = listeners.keySet().stream().filter(other -> other.startsWith(name)).count();
+                String prefix = name + (same == 0 ? "" : "-" + (same + 1)) + ".";
+                listeners.put(prefix, listener);
+                listener.tensors().forEach((path, tensor) -> tensors.put(prefix + path, tensor));
+            }
+        }
+    }
+
+    /** Returns the notes with a prefix, without it. */
+    private static Map<String, String> within(Map<String, String> notes, String prefix) {
+        Map<String, String> found = new LinkedHashMap<>();
+        notes.forEach((name, value) -> {
+            if (name.startsWith(prefix)) {
+                found.put(name.substring(prefix.length()), value);
+            }
+        });
+        return found;
     }
 
     /** Sets what describes the settings that must be equal on all ranks. */
@@ -202,6 +229,7 @@ public final class TrainingState {
         if (scale != null) {
             scale.save(notes);
         }
+        listeners.forEach((prefix, each) -> each.notes().forEach((name, note) -> notes.put(prefix + name, note)));
         return notes;
     }
 
@@ -238,6 +266,12 @@ public final class TrainingState {
             if (scale != null) {
                 scale.restore(notes);
             }
+            listeners.forEach((prefix, each) -> {
+                Map<String, String> own = within(notes, prefix);
+                if (!own.isEmpty()) {
+                    each.restore(own);
+                }
+            });
             seed = Long.parseLong(notes.get("random.seed"));
             progress.step = step;
             progress.epoch = epoch;
@@ -269,8 +303,11 @@ public final class TrainingState {
             throw new CheckpointException(checkpoint.path(), String.valueOf(e.getMessage()),
                     "use a checkpoint that this run saved", e);
         }
-        // A strategy reads the tensors that it kept when it calls keep(); other strategies do not need them.
-        checkpoint.into(tensors, name -> name.startsWith(STRATEGY));
+        Map<String, Parameter> saved = new LinkedHashMap<>(tensors);
+        saved.keySet().removeIf(name -> name.startsWith(LISTENER) && !checkpoint.has(name));
+        // A strategy reads the tensors that it kept when it calls keep(); other strategies do not need them. Listeners
+        // may be others than those of the saved run.
+        checkpoint.into(saved, name -> name.startsWith(STRATEGY) || name.startsWith(LISTENER));
         source = checkpoint;
     }
 }

@@ -292,7 +292,8 @@ class SequencesTest {
         assertFails(new Wrong(2, 3), "more than Dataset.length states");
         List<long[]> sequences = List.of(new long[2], new long[3]);
         Sequences data = Sequences.of("x", sequences);
-        assertThatThrownBy(() -> data.and("y", List.of(new long[2], new long[2]), 0)).hasMessageContaining("sequence 1");
+        assertThatThrownBy(() -> data.and("y", List.of(new long[2], new long[2]), 0))
+                .hasMessageContaining("sequence 1");
         assertThatThrownBy(() -> data.and("y", List.of(new long[2]), 0)).hasMessageContaining("1 rows");
         assertThatThrownBy(() -> data.mask("x")).hasMessageContaining("already");
         assertThatThrownBy(() -> DataLoader.of(data).lengths(2).build()).hasMessageContaining("add 3");

@@ -24,6 +24,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What synchronous workers agree on by the collectives of their sub-group: the start of the run, sums of values,
@@ -45,11 +46,11 @@ public final class Agreement implements AutoCloseable {
     /** By number, the rank of a worker. */
     private final int[] ranks;
     /** {@code null} if shares stay equal. */
-    private final Throughput throughput;
+    private final @Nullable Throughput throughput;
     private final Map<String, String> beginning;
     private Share share;
     /** The votes in flight, or {@code null}. */
-    private Work voting;
+    private @Nullable Work voting;
     private boolean ending;
 
     /**
@@ -169,7 +170,7 @@ public final class Agreement implements AutoCloseable {
         double[] votes = new double[throughput == null ? 1 : 1 + workers];
         add(votes, 0, votes.length);
         ending = votes[0] > 0;
-        for (int w = 1; w < votes.length; w++) {
+        for (int w = 1; throughput != null && w < votes.length; w++) {
             throughput.rate(w - 1, (float) votes[w]);
         }
         if (throughput != null && throughput.step()) {
