@@ -19,4 +19,12 @@ public interface Dataset {
      * @throws Exception if the example cannot be read; the reader of the batch gets it as a {@link LoadException}
      */
     void write(int index, Example target) throws Exception;
+
+    /**
+     * Returns whether examples can only be written in ascending order of their indices, by one thread, as those of a
+     * {@link StreamDataset}. A data set that reads others returns whether one of them is.
+     */
+    default boolean isSequential() {
+        return false;
+    }
 }
