@@ -17,6 +17,7 @@ module dev.starling.nn {
     exports dev.starling.nn.loss;
     exports dev.starling.nn.model;
     exports dev.starling.nn.optim;
+    exports dev.starling.nn.preprocess;
     exports dev.starling.nn.search;
     exports dev.starling.nn.train;
 }
