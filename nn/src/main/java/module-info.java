@@ -19,5 +19,6 @@ module dev.starling.nn {
     exports dev.starling.nn.optim;
     exports dev.starling.nn.preprocess;
     exports dev.starling.nn.search;
+    exports dev.starling.nn.serve;
     exports dev.starling.nn.train;
 }
