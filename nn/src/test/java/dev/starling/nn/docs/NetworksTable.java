@@ -41,6 +41,10 @@ final class NetworksTable {
         for (Path file : files("layer")) {
             layer(Files.readString(file));
         }
+        section("Preprocessing", "preprocess");
+        for (Path file : files("preprocess")) {
+            layer(Files.readString(file));
+        }
         section("Losses", "loss");
         methods("loss/Loss.java", "Loss", List.of("classAxis"));
         settings("loss/CrossEntropyLoss.java", "Loss.crossEntropy()");
