@@ -6,6 +6,7 @@ module dev.starling.nn {
     requires static transitive org.jspecify;
     requires transitive dev.starling.autograd;
     requires com.lmax.disruptor;
+    requires java.desktop;
     requires java.net.http;
 
     exports dev.starling.nn;

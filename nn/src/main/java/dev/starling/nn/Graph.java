@@ -25,7 +25,7 @@ import java.util.function.UnaryOperator;
  * name is its number. If an {@linkplain Layer#epilogue activation} is the only reader of a {@link Fusible} layer's
  * result, the layer computes it in the same pass.
  */
-public final class Graph implements Layer {
+public final class Graph implements Container {
     /** What computes a node from the earlier nodes {@code from}, of which 0 is the input. */
     private sealed interface Step {
         int[] from();
@@ -34,24 +34,31 @@ public final class Graph implements Layer {
     }
 
     /** A layer that is applied to a node. */
-    private record Applied(String name, Layer layer, int[] from, Function<Tensor[], Tensor> compute) implements Step { }
+    private record Applied(String name, Layer layer, int[] from, Function<Tensor[], Tensor> compute) implements Step {
+        static Applied of(String name, Layer layer, int from) {
+            return new Applied(name, layer, new int[] {from}, in -> layer.apply(in[0]));
+        }
+    }
 
     /** Nodes that are joined without a layer. */
     private record Joined(int[] from, Function<Tensor[], Tensor> compute) implements Step { }
 
+    /** The steps as they were written, before activations were moved. */
+    private final List<Step> written;
     private final List<Step> steps;
     private final int result;
 
-    private Graph(List<Step> steps, int result) {
-        this.steps = steps;
+    private Graph(List<Step> written, int result) {
+        this.written = List.copyOf(written);
         this.result = result;
+        steps = fuse(written, result);
     }
 
     /** Returns a layer that computes what {@code structure} does with its input. */
     public static Graph of(UnaryOperator<Node> structure) {
         List<Step> steps = new ArrayList<>();
         Node result = structure.apply(new Node(steps, 0));
-        return new Graph(fuse(steps, result.index), result.index);
+        return new Graph(steps, result.index);
     }
 
     /** A value inside a graph: the input or the result of a step. */
@@ -75,7 +82,7 @@ public final class Graph implements Layer {
          * {@code name}.
          */
         public Node then(String name, Layer layer) {
-            return step(new Applied(name, layer, new int[] {index}, in -> layer.apply(in[0])));
+            return step(Applied.of(name, layer, index));
         }
 
         /** Returns the sum of two nodes. */
@@ -163,6 +170,20 @@ public final class Graph implements Layer {
             }
         }
         return values[result];
+    }
+
+    @Override
+    public Graph with(String name, Layer replacement) {
+        List<Step> changed = new ArrayList<>(written);
+        for (int i = 0; i < changed.size(); i++) {
+            if (changed.get(i) instanceof Applied applied && applied.name.equals(name)) {
+                changed.set(i, Applied.of(name, replacement, applied.from[0]));
+            }
+        }
+        if (changed.equals(written)) {
+            throw Container.refuse(this, name, replacement);
+        }
+        return new Graph(changed, result);
     }
 
     @Override
