@@ -10,7 +10,7 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Measures the Euclidean norms of the gradients that another optimiser steps along, which it does not change:
+ * Measures the Euclidean norms of the gradients that another optimiser steps along, which it does not change.
  *
  * <pre>{@code
  * GradientNorms optimizer = GradientNorms.of(Adam.over(model).build());
