@@ -7,6 +7,7 @@ module dev.starling.nn {
     requires transitive dev.starling.autograd;
     requires com.lmax.disruptor;
     requires de.siegmar.fastcsv;
+    requires java.desktop;
     requires java.net.http;
 
     exports dev.starling.nn;

@@ -13,7 +13,7 @@ import java.util.List;
  * {@linkplain Layer#epilogue activation} that directly follows it in the same pass. If nothing is recorded, each
  * intermediate result is freed as soon as the next one is computed.
  */
-public final class Sequential implements Layer {
+public final class Sequential implements Container {
     private final List<Layer> layers;
     private final Layer[] steps;
     /** By step, the first layer that it computes. */
@@ -113,6 +113,18 @@ public final class Sequential implements Layer {
             }
         }
         return new Sequential(result);
+    }
+
+    @Override
+    public Sequential with(String name, Layer replacement) {
+        List<Layer> changed = new ArrayList<>(layers);
+        for (int i = 0; i < changed.size(); i++) {
+            if (name.equals(Integer.toString(i))) {
+                changed.set(i, replacement);
+                return new Sequential(changed);
+            }
+        }
+        throw Container.refuse(this, name, replacement);
     }
 
     @Override

@@ -1,11 +1,12 @@
 package dev.starling.nn.layer;
 
+import dev.starling.nn.Container;
 import dev.starling.nn.Layer;
 import dev.starling.tensor.Tensor;
 import org.jspecify.annotations.Nullable;
 
 /** Adds the result of a body to its input: {@code body(x) + shortcut(x)}. (He et al., 2015) */
-public final class Residual implements Layer {
+public final class Residual implements Container {
     private final Layer body;
     private final @Nullable Layer shortcut;
 
@@ -32,6 +33,15 @@ public final class Residual implements Layer {
     @Override
     public Residual folded() {
         return new Residual(body.folded(), shortcut == null ? null : shortcut.folded());
+    }
+
+    @Override
+    public Residual with(String name, Layer replacement) {
+        return switch (name) {
+            case "body" -> new Residual(replacement, shortcut);
+            case "shortcut" -> new Residual(body, replacement);
+            default -> throw Container.refuse(this, name, replacement);
+        };
     }
 
     @Override

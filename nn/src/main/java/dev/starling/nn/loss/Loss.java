@@ -75,6 +75,27 @@ public interface Loss {
         return crossEntropy().classesIn(-1);
     }
 
+    /**
+     * Returns the loss of a student's logits against those of a teacher, both {@code [N, C, *d]}: the mean
+     * Kullback-Leibler divergence of {@code softmax(student/t)} from {@code softmax(teacher/t)}, multiplied by
+     * {@code t²} so that gradients do not shrink with the temperature. (Hinton et al., 2015)
+     *
+     * @param temperature t > 0; the higher, the more the small probabilities of the teacher count
+     */
+    static Loss distillation(double temperature) {
+        if (!(temperature > 0 && temperature < Double.POSITIVE_INFINITY)) {
+            throw TensorException.argument("distillation", "the temperature must be > 0 and finite, got "
+                    + temperature, "2 to 4 is usual");
+        }
+        return new LogitLoss("distillation at temperature " + temperature, (logits, teacher) -> {
+            Elementwise.requireSame("distillation", logits, teacher);
+            Tensor p = teacher.to(logits.dtype()).div(temperature).logSoftmax(1);
+            Tensor q = logits.div(temperature).logSoftmax(1);
+            Tensor divergence = p.exp().mul(p.sub(q)).sum(1);
+            return divergence.mean().mul(temperature * temperature);
+        });
+    }
+
     /** Returns the mean cross-entropy of {@code sigmoid(logits)} and probabilities of the same shape. */
     static BinaryCrossEntropyLoss binaryCrossEntropy() {
         return new BinaryCrossEntropyLoss(null, -1, 0);

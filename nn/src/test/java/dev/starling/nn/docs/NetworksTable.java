@@ -46,7 +46,7 @@ final class NetworksTable {
             layer(Files.readString(file));
         }
         section("Losses", "loss");
-        methods("loss/Loss.java", "Loss", List.of("classAxis"));
+        methods("loss/Loss.java", "Loss", List.of("classAxis", "describe"));
         settings("loss/CrossEntropyLoss.java", "Loss.crossEntropy()");
         settings("loss/BinaryCrossEntropyLoss.java", "Loss.binaryCrossEntropy()");
         methods("loss/Objective.java", "Objective", List.of());

@@ -64,6 +64,7 @@ class LayerGradientTest {
                         Linear.of(6, 2, g)), 5, 4),
                 of("further activations", g -> Sequential.of(new Mish(), new HardSwish(), new Selu(), PRelu.of(4),
                         new HardSigmoid(), new Relu6(), new LogSoftmax(1)), 3, 4),
+                of("adapter", g -> LoraLinear.of(Linear.of(5, 3, g), 2, 3, g).dropout(0.4), 4, 5),
                 of("gates", g -> Sequential.of(SwiGlu.of(6, 4, g), new Glu(-1)), 3, 6),
                 of("pools of sequences", g -> Sequential.of(new MaxPool1d(3, 2, 1), AvgPool1d.of(2)), 2, 3, 9),
                 of("pools of volumes", g -> Sequential.of(new AvgPool3d(2, 1, 0), MaxPool3d.of(2)), 2, 1, 5, 5, 5),

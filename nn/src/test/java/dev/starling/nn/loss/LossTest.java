@@ -10,6 +10,7 @@ import dev.starling.nn.layer.Linear;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import org.junit.jupiter.api.Test;
 
 /** Losses and their gradients by their formulas, which are those of the functions of the same purpose in PyTorch. */
@@ -54,6 +55,22 @@ class LossTest {
     @Test
     void computesTheHuberLoss() {
         check(Loss.huber(2), (0.5 + 4 + 0.125) / 3, 1 / 3.0, -2 / 3.0, -0.5 / 3);
+    }
+
+    /** The teacher's probabilities at temperature 2 are 3/4 and 1/4, the student's 1/2 each. */
+    @Test
+    void computesTheDivergenceFromATeacher() {
+        try (Scope scope = Scope.open()) {
+            Tensor student = Tensor.of(new double[] {1, 1}, 1, 2);
+            Tensor teacher = Tensor.of(new double[] {2 * Math.log(3), 0}, 1, 2);
+            Tape tape = new Tape().watch(student);
+            Tensor value = tape.record(() -> Loss.distillation(2).of(student, teacher));
+            assertThat(value.item()).isCloseTo(4 * (0.75 * Math.log(1.5) + 0.25 * Math.log(0.5)), within(1e-12));
+            assertThat(tape.backward(value).get(student).toDoubles()).containsExactly(new double[] {-0.5, 0.5},
+                    within(1e-12));
+            assertThat(Loss.distillation(2).of(teacher, teacher).item()).isZero();
+        }
+        assertThatThrownBy(() -> Loss.distillation(0)).isInstanceOf(TensorException.class);
     }
 
     /** The value is that of the loss plus the penalty, and its gradient reaches only the chosen weights. */
