@@ -44,6 +44,7 @@ final class NetworksTable {
         section("Losses", "loss");
         methods("loss/Loss.java", "Loss", List.of("classAxis"));
         settings("loss/CrossEntropyLoss.java", "Loss.crossEntropy()");
+        settings("loss/CtcLoss.java", "Loss.ctc()");
         settings("loss/BinaryCrossEntropyLoss.java", "Loss.binaryCrossEntropy()");
         section("Metrics", "train");
         methods("train/Metric.java", "Metric", List.of("format"));
@@ -58,6 +59,17 @@ final class NetworksTable {
         methods("train/Plateau.java", "Plateau", List.of());
         section("Initialisers", "nn");
         methods("Initializer.java", "Initializer", List.of());
+        page.append("""
+
+                ## A gradient of your own
+                `dev.starling.autograd.CustomGradient` gives a function a gradient in place of that of its operations.
+                This layer rounds and passes gradients on unchanged:
+
+                ```java
+                Layer rounded = x -> CustomGradient.apply(in -> in[0].round(),
+                        (in, result, gradient) -> new Tensor[] {gradient}, x);
+                ```
+                """.indent(0));
         return page.toString();
     }
 
