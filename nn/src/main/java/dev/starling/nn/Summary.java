@@ -14,15 +14,18 @@ import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * The structure of a model, observed while it computed one result in inference mode.
  *
- * @param rows layers that contain no others, in the order in which they were called
+ * @param rows layers that contain no others, in the order in which they were called; before those that it contains, a
+ *     layer with weights that none of them shows
  * @param parameters number of weights; shared ones count once
  * @param flops floating-point operations for the given input: two for each multiply-add of a contraction or
  *     convolution, one for each element of any other operation that computes
@@ -65,6 +68,8 @@ public record Summary(List<Row> rows, long parameters, long flops) {
     private static final class Observer implements Trace, Recorder {
         private final Map<Layer, String> paths = new IdentityHashMap<>();
         private final List<Row> rows = new ArrayList<>();
+        /** The weights that rows show. */
+        private final Set<Parameter> shown = Collections.newSetFromMap(new IdentityHashMap<>());
         private long total;
         private int calls;
 
@@ -86,14 +91,18 @@ public record Summary(List<Row> rows, long parameters, long flops) {
         @Override
         public Tensor call(Layer layer, Tensor x) {
             int callsBefore = ++calls;
+            int first = rows.size();
             long before = total;
             Tensor y = layer.forward(x);
-            if (calls == callsBefore) {
-                long weights = 0;
-                for (Parameter p : layer.parameters().values()) {
-                    weights += p.value().count();
-                }
-                rows.add(new Row(paths.getOrDefault(layer, ""), layer.describe(), y.shape(), weights, total - before));
+            boolean contains = calls > callsBefore;
+            long weights = 0;
+            for (Parameter p : layer.parameters().values()) {
+                weights += shown.add(p) || !contains ? p.value().count() : 0;
+            }
+            if (!contains || weights > 0) {
+                long inner = rows.subList(first, rows.size()).stream().mapToLong(Row::flops).sum();
+                rows.add(first, new Row(paths.getOrDefault(layer, ""), layer.describe(), y.shape(), weights,
+                        total - before - inner));
             }
             return y;
         }
