@@ -84,14 +84,16 @@ public final class Layers {
     /** Returns the layers directly inside a layer by name. */
     private static Map<String, Layer> inside(Layer layer) {
         Map<String, Layer> found = new LinkedHashMap<>();
-        layer.visit(new Layer.Visitor() {
+        layer.visit(new Module.Visitor() {
             @Override
             public void parameter(String name, Parameter parameter) {
             }
 
             @Override
-            public void layer(String name, Layer inner) {
-                found.put(name, inner);
+            public void layer(String name, Module inner) {
+                if (inner instanceof Layer layer) {
+                    found.put(name, layer);
+                }
             }
         });
         return found;

@@ -63,6 +63,11 @@ public final class Parameter implements AutoCloseable {
                 false, other.layout);
     }
 
+    /** Creates a buffer of zeros of a shape, with type and device of {@code other}'s {@link #master}. */
+    public static Parameter zeros(Parameter other, Shape shape) {
+        return new Parameter(detached(() -> Tensor.full(other.value.spec().with(shape), 0)), true);
+    }
+
     /**
      * Creates a buffer that is initialised with a copy of {@code initial}. It is saved with the model and never
      * trained.
