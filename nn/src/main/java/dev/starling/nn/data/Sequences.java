@@ -103,6 +103,10 @@ public final class Sequences implements Dataset {
 
     @Override
     public int length(int index) {
+        if (index < 0 || index >= first.size()) {
+            throw TensorException.argument("sequences", "there is no example " + index, "use 0 to "
+                    + (first.size() - 1));
+        }
         return first.get(index).length;
     }
 
