@@ -28,7 +28,7 @@ final class CommonSettings {
         }
         values.put("epochs", Integer.toString(config.epochs));
         values.put("batches in a step", Integer.toString(config.accumulate));
-        values.put("loss", config.loss.describe());
+        values.put("loss", config.task().describe());
         values.put("precision", config.precision.toString());
         values.put("seed", Long.toString(config.seed));
         if (share.isSynchronous()) {

@@ -1,6 +1,6 @@
 package dev.starling.nn.train;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointException;
@@ -32,7 +32,7 @@ public final class TrainingState {
     private static final String LISTENER = "listener.";
     private static final String MISSED = "optimizer.missed";
 
-    private final Layer model;
+    private final Module model;
     private final Optimizer optimizer;
     /** {@code null} if the caller performs the steps without a trainer. */
     private final @Nullable DataLoader data;
@@ -55,7 +55,7 @@ public final class TrainingState {
     /** {@code null} before they are first asked for. */
     private @Nullable RunSettings known;
 
-    TrainingState(Layer model, Optimizer optimizer, @Nullable DataLoader data, long seed, Progress progress,
+    TrainingState(Module model, Optimizer optimizer, @Nullable DataLoader data, long seed, Progress progress,
             @Nullable LossScale scale) {
         this.model = model;
         this.optimizer = optimizer;
@@ -68,12 +68,12 @@ public final class TrainingState {
     }
 
     /** Returns the state of a run at its start, for callers that perform steps without a {@link Trainer}. */
-    public static TrainingState of(Layer model, Optimizer optimizer) {
+    public static TrainingState of(Module model, Optimizer optimizer) {
         return new TrainingState(model, optimizer, null, 0, new Progress(1, new Averages(List.of())), null);
     }
 
     /** Returns the model that is trained. */
-    public Layer model() {
+    public Module model() {
         return model;
     }
 
