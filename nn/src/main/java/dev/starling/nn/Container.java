@@ -2,19 +2,22 @@ package dev.starling.nn;
 
 import dev.starling.tensor.TensorException;
 
-/** A layer that contains others and can exchange them, so that {@link Layers#replace} finds its way through it. */
-public interface Container extends Layer {
+/**
+ * A module that contains others and can exchange them, so that {@link Layers#replace} finds its way through it. A
+ * record whose components are its modules needs not implement it.
+ */
+public interface Container extends Module {
     /**
-     * Returns a layer of this class that has another layer in one place and is otherwise this one, with the same layers
-     * and parameters.
+     * Returns a module of this class that has another module in one place and is otherwise this one, with the same
+     * modules and parameters.
      *
-     * @param name the name by which {@link #visit} passes the layer that is replaced
-     * @throws TensorException if there is no such layer, or only layers of another class have a place there
+     * @param name the name by which {@link #visit} passes the module that is replaced
+     * @throws TensorException if there is no such module, or only modules of another class have a place there
      */
-    Container with(String name, Layer replacement);
+    Container with(String name, Module replacement);
 
-    /** Returns the exception for a layer that cannot have its place. */
-    static TensorException refuse(Layer container, String name, Layer replacement) {
+    /** Returns the exception for a module that cannot have its place. */
+    static TensorException refuse(Module container, String name, Module replacement) {
         return TensorException.argument("replace", container.describe() + " cannot have a " + replacement.describe()
                 + " as \"" + name + "\"", "name one of its layers, and use a layer of the same class");
     }

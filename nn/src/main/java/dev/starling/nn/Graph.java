@@ -26,7 +26,7 @@ import java.util.function.UnaryOperator;
  * name is its number. If an {@linkplain Layer#epilogue activation} is the only reader of a {@link Fusible} layer's
  * result, the layer computes it in the same pass.
  */
-public final class Graph implements Container {
+public final class Graph implements Layer, Container {
     /** What computes a node from the earlier nodes {@code from}, of which 0 is the input. */
     private sealed interface Step {
         int[] from();
@@ -44,7 +44,7 @@ public final class Graph implements Container {
     /** Nodes that are joined without a layer. */
     private record Joined(int[] from, Function<Tensor[], Tensor> compute) implements Step { }
 
-    /** The steps as they were written, before activations were moved. */
+    /** As the function has written them. */
     private final List<Step> written;
     /** With activations inside the layers before them. */
     private final List<Step> steps;
@@ -52,8 +52,8 @@ public final class Graph implements Container {
 
     private Graph(List<Step> written, int result) {
         this.written = List.copyOf(written);
-        this.result = result;
         steps = fuse(written, result);
+        this.result = result;
     }
 
     /** Returns a layer that computes what {@code structure} does with its input. */
@@ -208,11 +208,12 @@ public final class Graph implements Container {
     }
 
     @Override
-    public Graph with(String name, Layer replacement) {
+    public Graph with(String name, Module replacement) {
         List<Step> changed = new ArrayList<>(written);
         for (int i = 0; i < changed.size(); i++) {
-            if (changed.get(i) instanceof Applied applied && applied.name.equals(name)) {
-                changed.set(i, Applied.of(name, replacement, applied.from[0]));
+            if (changed.get(i) instanceof Applied applied && applied.name.equals(name)
+                    && replacement instanceof Layer layer) {
+                changed.set(i, Applied.of(name, layer, applied.from));
             }
         }
         if (changed.equals(written)) {

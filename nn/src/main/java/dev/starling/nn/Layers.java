@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.function.BiFunction;
 
 /**
- * Finds and exchanges layers inside a model by their paths, which are those of {@link Layer#tree} and
- * {@link Layer#parameters}, for example {@code trunk.0.conv}.
+ * Finds and exchanges layers inside a model by their paths, which are those of {@link Module#tree} and
+ * {@link Module#parameters}, for example {@code trunk.0.conv}.
  *
  * <pre>{@code
  * Sequential tuned = Layers.replace(pretrained, "9", Linear.of(512, 3, generator));     // a head for 3 classes
@@ -25,10 +25,10 @@ public final class Layers {
      *
      * @throws TensorException if there is none with this path
      */
-    public static Layer find(Layer model, String path) {
-        Layer found = model;
+    public static Module find(Module model, String path) {
+        Module found = model;
         for (String name : path.split("\\.")) {
-            Layer inner = inside(found).get(name);
+            Module inner = inside(found).get(name);
             if (inner == null) {
                 throw missing(model, path);
             }
@@ -42,9 +42,10 @@ public final class Layers {
      * given model, which is unchanged; the caller closes the layer that was replaced if nothing else uses it.
      *
      * @param <L> the class of the model
-     * @throws TensorException if there is no layer with this path, or a layer around it is no {@link Container}
+     * @throws TensorException if there is no layer with this path, or a layer around it is neither a {@link Container} nor
+     *     a record
      */
-    public static <L extends Layer> L replace(L model, String path, Layer replacement) {
+    public static <L extends Module> L replace(L model, String path, Module replacement) {
         find(model, path);
         return map(model, (each, layer) -> each.equals(path) ? replacement : layer);
     }
@@ -55,35 +56,36 @@ public final class Layers {
      *
      * @param <L> the class of the model
      */
-    public static <L extends Layer> L map(L model, BiFunction<String, Layer, Layer> change) {
+    public static <L extends Module> L map(L model, BiFunction<String, Module, Module> change) {
         return map(model, "", change);
     }
 
     @SuppressWarnings("unchecked")
-    private static <L extends Layer> L map(L layer, String prefix, BiFunction<String, Layer, Layer> change) {
-        Layer result = layer;
-        for (Map.Entry<String, Layer> each : inside(layer).entrySet()) {
+    private static <L extends Module> L map(L layer, String prefix, BiFunction<String, Module, Module> change) {
+        Module result = layer;
+        for (Map.Entry<String, Module> each : inside(layer).entrySet()) {
             String path = prefix + each.getKey();
-            Layer changed = change.apply(path, each.getValue());
+            Module changed = change.apply(path, each.getValue());
             if (changed == each.getValue()) {
                 changed = map(changed, path + ".", change);
             }
             if (changed == each.getValue()) {
                 continue;
             }
-            if (!(result instanceof Container container)) {
-                throw TensorException.argument("replace", "the layer around " + path + ", " + layer.describe()
-                        + ", cannot exchange layers", "implement Container");
-            }
-            result = container.with(each.getKey(), changed);
+            result = switch (result) {
+                case Container container -> container.with(each.getKey(), changed);
+                case Record record -> (Module) RecordParts.with(record, each.getKey(), changed);
+                default -> throw TensorException.argument("replace", "the layer around " + path + ", "
+                        + layer.describe() + ", cannot exchange layers", "implement Container, or use a record");
+            };
         }
-        // A container returns a layer of its own class.
+        // A container returns a module of its own class.
         return (L) result;
     }
 
     /** Returns the layers directly inside a layer by name. */
-    private static Map<String, Layer> inside(Layer layer) {
-        Map<String, Layer> found = new LinkedHashMap<>();
+    private static Map<String, Module> inside(Module layer) {
+        Map<String, Module> found = new LinkedHashMap<>();
         layer.visit(new Module.Visitor() {
             @Override
             public void parameter(String name, Parameter parameter) {
@@ -91,15 +93,13 @@ public final class Layers {
 
             @Override
             public void layer(String name, Module inner) {
-                if (inner instanceof Layer layer) {
-                    found.put(name, layer);
-                }
+                found.put(name, inner);
             }
         });
         return found;
     }
 
-    private static TensorException missing(Layer model, String path) {
+    private static TensorException missing(Module model, String path) {
         List<String> all = new ArrayList<>();
         map(model, (each, layer) -> {
             all.add(each);

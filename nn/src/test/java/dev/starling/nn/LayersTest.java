@@ -81,6 +81,26 @@ class LayersTest {
         }
     }
 
+    /** A module that is a record is created again with another component. */
+    private record House(Layer trunk, Linear price) implements Layer {
+        @Override
+        public Tensor forward(Tensor x) {
+            return price.apply(trunk.apply(x));
+        }
+    }
+
+    @Test
+    void replacesComponentsOfARecord() {
+        House house = new House(Sequential.of(Linear.of(3, 4, generator), new Relu()), Linear.of(4, 1, generator));
+        Linear other = Linear.of(4, 6, generator);
+        House changed = Layers.replace(house, "price", other);
+        assertThat(changed).isEqualTo(new House(house.trunk, other));
+        Linear first = Linear.of(3, 4, generator);
+        assertThat(Layers.find(Layers.replace(changed, "trunk.0", first), "trunk.0")).isSameAs(first);
+        assertThatThrownBy(() -> Layers.replace(house, "price", new Relu())).isInstanceOf(TensorException.class)
+                .hasMessageContaining("price is a Linear, not a Relu");
+    }
+
     @Test
     void namesThePathsThatThereAre() {
         Sequential model = Sequential.of(Residual.of(Linear.of(3, 3, generator)));

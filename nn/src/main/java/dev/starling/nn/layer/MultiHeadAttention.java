@@ -2,6 +2,7 @@ package dev.starling.nn.layer;
 
 import dev.starling.nn.Container;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Mode;
 import dev.starling.tensor.Functions;
 import dev.starling.tensor.Generator;
@@ -12,7 +13,7 @@ import org.jspecify.annotations.Nullable;
 /**
  * Self-attention of a sequence with several heads: {@code x [N, L, width]} to the same shape. (Vaswani et al., 2017)
  */
-public final class MultiHeadAttention implements Container {
+public final class MultiHeadAttention implements Layer, Container {
     private final Layer project;
     private final Layer out;
     private final int heads;
@@ -75,10 +76,13 @@ public final class MultiHeadAttention implements Container {
     }
 
     @Override
-    public MultiHeadAttention with(String name, Layer replacement) {
+    public MultiHeadAttention with(String name, Module replacement) {
+        if (!(replacement instanceof Layer layer)) {
+            throw Container.refuse(this, name, replacement);
+        }
         return switch (name) {
-            case "project" -> new MultiHeadAttention(replacement, out, heads, causal, dropout);
-            case "out" -> new MultiHeadAttention(project, replacement, heads, causal, dropout);
+            case "project" -> new MultiHeadAttention(layer, out, heads, causal, dropout);
+            case "out" -> new MultiHeadAttention(project, layer, heads, causal, dropout);
             default -> throw Container.refuse(this, name, replacement);
         };
     }

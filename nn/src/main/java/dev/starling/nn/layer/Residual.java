@@ -2,11 +2,12 @@ package dev.starling.nn.layer;
 
 import dev.starling.nn.Container;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.tensor.Tensor;
 import org.jspecify.annotations.Nullable;
 
 /** Adds the result of a body to its input: {@code body(x) + shortcut(x)}. (He et al., 2015) */
-public final class Residual implements Container {
+public final class Residual implements Layer, Container {
     private final Layer body;
     private final @Nullable Layer shortcut;
 
@@ -31,17 +32,20 @@ public final class Residual implements Container {
     }
 
     @Override
-    public Residual folded() {
-        return new Residual(body.folded(), shortcut == null ? null : shortcut.folded());
+    public Residual with(String name, Module replacement) {
+        if (!(replacement instanceof Layer layer)) {
+            throw Container.refuse(this, name, replacement);
+        }
+        return switch (name) {
+            case "body" -> new Residual(layer, shortcut);
+            case "shortcut" -> new Residual(body, layer);
+            default -> throw Container.refuse(this, name, replacement);
+        };
     }
 
     @Override
-    public Residual with(String name, Layer replacement) {
-        return switch (name) {
-            case "body" -> new Residual(replacement, shortcut);
-            case "shortcut" -> new Residual(body, replacement);
-            default -> throw Container.refuse(this, name, replacement);
-        };
+    public Residual folded() {
+        return new Residual(body.folded(), shortcut == null ? null : shortcut.folded());
     }
 
     @Override

@@ -2,6 +2,7 @@ package dev.starling.nn.layer;
 
 import dev.starling.nn.Container;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 
@@ -9,7 +10,7 @@ import dev.starling.tensor.Tensor;
  * A gated perceptron without biases, {@code down(silu(gate(x))·up(x))}: {@code x [.., width]} to the same shape, with
  * {@code gate} and {@code up [hidden, width]} and {@code down [width, hidden]}. (Shazeer, 2020)
  */
-public final class SwiGlu implements Container {
+public final class SwiGlu implements Layer, Container {
     private final Layer gate;
     private final Layer up;
     private final Layer down;
@@ -32,11 +33,14 @@ public final class SwiGlu implements Container {
     }
 
     @Override
-    public SwiGlu with(String name, Layer replacement) {
+    public SwiGlu with(String name, Module replacement) {
+        if (!(replacement instanceof Layer layer)) {
+            throw Container.refuse(this, name, replacement);
+        }
         return switch (name) {
-            case "gate" -> new SwiGlu(replacement, up, down);
-            case "up" -> new SwiGlu(gate, replacement, down);
-            case "down" -> new SwiGlu(gate, up, replacement);
+            case "gate" -> new SwiGlu(layer, up, down);
+            case "up" -> new SwiGlu(gate, layer, down);
+            case "down" -> new SwiGlu(gate, up, layer);
             default -> throw Container.refuse(this, name, replacement);
         };
     }

@@ -3,6 +3,7 @@ package dev.starling.nn.model;
 import dev.starling.nn.Container;
 import dev.starling.nn.Initializer;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.layer.Embedding;
@@ -27,7 +28,7 @@ import java.util.List;
  * of both is normalised, and their result is added to it. The table of tokens is also the weight of the head. There is
  * no dropout. (Radford et al., 2019)
  */
-public final class Gpt2 implements Container {
+public final class Gpt2 implements Layer, Container {
     private static final double DEVIATION = 0.02;
 
     private final Embedding tokens;
@@ -100,10 +101,13 @@ public final class Gpt2 implements Container {
     }
 
     @Override
-    public Gpt2 with(String name, Layer replacement) {
+    public Gpt2 with(String name, Module replacement) {
+        if (!(replacement instanceof Layer layer)) {
+            throw Container.refuse(this, name, replacement);
+        }
         return switch (name) {
-            case "blocks" -> new Gpt2(tokens, positions, replacement, norm);
-            case "norm" -> new Gpt2(tokens, positions, blocks, replacement);
+            case "blocks" -> new Gpt2(tokens, positions, layer, norm);
+            case "norm" -> new Gpt2(tokens, positions, blocks, layer);
             default -> throw Container.refuse(this, name, replacement);
         };
     }

@@ -1,7 +1,7 @@
 package dev.starling.nn.model;
 
-import dev.starling.nn.Layer;
 import dev.starling.nn.Layers;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.checkpoint.SafeTensors;
@@ -32,7 +32,7 @@ import java.util.function.Predicate;
  *
  * @param <L> the class of the model
  */
-public final class Lora<L extends Layer> {
+public final class Lora<L extends Module> {
     private static final String RANK = "lora.rank";
     private static final String ALPHA = "lora.alpha";
     private static final String DROPOUT = "lora.dropout";
@@ -50,7 +50,7 @@ public final class Lora<L extends Layer> {
     }
 
     /** Returns a builder of adapters for a model, with rank 8, alpha 16, without dropout, on all dense layers. */
-    public static <L extends Layer> Builder<L> over(L base) {
+    public static <L extends Module> Builder<L> over(L base) {
         return new Builder<>(base);
     }
 
@@ -102,7 +102,7 @@ public final class Lora<L extends Layer> {
      *
      * @throws CheckpointException if the file cannot be read, is not one of adapters, or does not match the base
      */
-    public static <L extends Layer> Lora<L> load(Path file, L base) {
+    public static <L extends Module> Lora<L> load(Path file, L base) {
         try (SafeTensors saved = SafeTensors.open(file)) {
             Set<String> paths = new TreeSet<>();
             for (String name : saved.names()) {
@@ -147,7 +147,7 @@ public final class Lora<L extends Layer> {
      *
      * @param <L> the class of the model
      */
-    public static final class Builder<L extends Layer> {
+    public static final class Builder<L extends Module> {
         private final L base;
         private int rank = 8;
         private double alpha = 16;
