@@ -205,6 +205,7 @@ public final class Storage {
             owner.add(this);
         } else if (allocator != null && block != null && backstop == null) {
             backstop = new Backstop(this, allocator, block);
+            UnownedMemory.add(block.capacity(), CLEANER);
         }
     }
 
@@ -253,6 +254,7 @@ public final class Storage {
 
     private void disarm() {
         if (backstop != null) {
+            UnownedMemory.remove(Objects.requireNonNull(backstop.block).capacity());
             backstop.block = null;
             backstop.registration.clean();
             backstop = null;
@@ -279,6 +281,7 @@ public final class Storage {
                 block = null;
                 Leaks.report(b.capacity(), stack);
                 allocator.free(b);
+                UnownedMemory.remove(b.capacity());
             }
         }
     }

@@ -45,6 +45,7 @@ final class NetworksTable {
         methods("loss/Loss.java", "Loss", List.of("classAxis"));
         settings("loss/CrossEntropyLoss.java", "Loss.crossEntropy()");
         settings("loss/BinaryCrossEntropyLoss.java", "Loss.binaryCrossEntropy()");
+        methods("loss/Objective.java", "Objective", List.of());
         section("Metrics", "train");
         methods("train/Metric.java", "Metric", List.of("format"));
         methods("train/Metrics.java", "Metrics", List.of());
