@@ -1,5 +1,9 @@
+import org.jspecify.annotations.NullMarked;
+
 /** Groups of processes, collectives, strategies of distributed training, and a launcher. */
+@NullMarked
 module dev.starling.distributed {
+    requires static transitive org.jspecify;
     requires transitive dev.starling.nn;
     requires transitive dev.starling.transport;
     requires com.lmax.disruptor;

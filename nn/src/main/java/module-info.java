@@ -17,5 +17,6 @@ module dev.starling.nn {
     exports dev.starling.nn.model;
     exports dev.starling.nn.optim;
     exports dev.starling.nn.search;
+    exports dev.starling.nn.serve;
     exports dev.starling.nn.train;
 }

@@ -12,8 +12,8 @@ public class DistributedException extends RunEndedException {
         this(-1, message, null);
     }
 
-    /** Creates an exception with its cause. */
-    public DistributedException(String message, Throwable cause) {
+    /** Creates an exception with its cause, or {@code null} if there is none. */
+    public DistributedException(String message, @Nullable Throwable cause) {
         this(-1, message, cause);
     }
 

@@ -16,26 +16,29 @@ import java.time.Duration;
  * @param timeout how long a collective, or the start of a new epoch, may take
  * @param maxMesh number of members up to which every member connects to every other; in a larger group a member
  *     connects to those with which its collectives exchange messages, and to others when it first sends them something
+ * @param existing whether the group exists already, so that {@link Group#join} fails if no coordinator or member has
+ *     answered within a liveness timeout. Otherwise the coordinator may be started later, up to {@code joinTimeout}
  */
 public record GroupConfig(TransportConfig transport, String coordinator, int preferredRank, Role role, String host,
-        Duration joinTimeout, Duration timeout, int maxMesh) {
+        Duration joinTimeout, Duration timeout, int maxMesh, boolean existing) {
     /** The default of {@code maxMesh}. */
     public static final int DEFAULT_MAX_MESH = 32;
 
     /** Returns a configuration of a worker on this host, with no preferred rank and timeouts of one minute. */
     public static GroupConfig of(TransportConfig transport, String coordinator) {
         return new GroupConfig(transport, coordinator, -1, new Role.Worker(), Hosts.own(), Duration.ofMinutes(1),
-                Duration.ofMinutes(1), DEFAULT_MAX_MESH);
+                Duration.ofMinutes(1), DEFAULT_MAX_MESH, false);
     }
 
     /** Returns a copy with another preferred rank; -1 for any. */
     public GroupConfig preferredRank(int rank) {
-        return new GroupConfig(transport, coordinator, rank, role, host, joinTimeout, timeout, maxMesh);
+        return new GroupConfig(transport, coordinator, rank, role, host, joinTimeout, timeout, maxMesh, existing);
     }
 
     /** Returns a copy with another role. */
     public GroupConfig role(Role newRole) {
-        return new GroupConfig(transport, coordinator, preferredRank, newRole, host, joinTimeout, timeout, maxMesh);
+        return new GroupConfig(transport, coordinator, preferredRank, newRole, host, joinTimeout, timeout, maxMesh,
+                existing);
     }
 
     /**
@@ -48,21 +51,31 @@ public record GroupConfig(TransportConfig transport, String coordinator, int pre
 
     /** Returns a copy with another identity of the host. */
     public GroupConfig host(String name) {
-        return new GroupConfig(transport, coordinator, preferredRank, role, name, joinTimeout, timeout, maxMesh);
+        return new GroupConfig(transport, coordinator, preferredRank, role, name, joinTimeout, timeout, maxMesh,
+                existing);
     }
 
     /** Returns a copy with another timeout for joining. */
     public GroupConfig joinTimeout(Duration newTimeout) {
-        return new GroupConfig(transport, coordinator, preferredRank, role, host, newTimeout, timeout, maxMesh);
+        return new GroupConfig(transport, coordinator, preferredRank, role, host, newTimeout, timeout, maxMesh,
+                existing);
     }
 
     /** Returns a copy with another timeout for collectives and new epochs. */
     public GroupConfig timeout(Duration newTimeout) {
-        return new GroupConfig(transport, coordinator, preferredRank, role, host, joinTimeout, newTimeout, maxMesh);
+        return new GroupConfig(transport, coordinator, preferredRank, role, host, joinTimeout, newTimeout, maxMesh,
+                existing);
     }
 
     /** Returns a copy with another size up to which all members connect to each other; the same for all members. */
     public GroupConfig maxMesh(int members) {
-        return new GroupConfig(transport, coordinator, preferredRank, role, host, joinTimeout, timeout, members);
+        return new GroupConfig(transport, coordinator, preferredRank, role, host, joinTimeout, timeout, members,
+                existing);
+    }
+
+    /** Returns a copy for a process that joins a group which exists already, or that may start before the group. */
+    public GroupConfig existing(boolean exists) {
+        return new GroupConfig(transport, coordinator, preferredRank, role, host, joinTimeout, timeout, maxMesh,
+                exists);
     }
 }

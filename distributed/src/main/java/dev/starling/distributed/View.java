@@ -1,6 +1,7 @@
 package dev.starling.distributed;
 
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The members of a group in one membership epoch.
@@ -20,7 +21,7 @@ public record View(long epoch, List<Member> members) {
     }
 
     /** Returns the member with an id, or {@code null}. */
-    public Member byId(long id) {
+    public @Nullable Member byId(long id) {
         // By index, because this runs for every message and an iterator would be an allocation each time.
         for (int rank = 0; rank < members.size(); rank++) {
             if (members.get(rank).id() == id) {

@@ -5,7 +5,6 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.starling.autograd.Gradients;
 import dev.starling.autograd.Tape;
 import dev.starling.jmh.pytorch.Torch;
-import dev.starling.nn.Layer;
 import dev.starling.nn.layer.TransformerDecoderLayer;
 import dev.starling.nn.layer.TransformerEncoderLayer;
 import dev.starling.tensor.Generator;
@@ -40,7 +39,7 @@ class TransformerParityTest {
     }
 
     /** Copies our weights and returns theirs, in our order. */
-    private static List<org.bytedeco.pytorch.Tensor> theirs(Layer ours, Module module) {
+    private static List<org.bytedeco.pytorch.Tensor> theirs(dev.starling.nn.Module ours, Module module) {
         List<org.bytedeco.pytorch.Tensor> all = new ArrayList<>();
         ours.parameters().forEach((path, p) -> {
             String own = NAMES.entrySet().stream().filter(e -> path.startsWith(e.getKey())).map(e ->

@@ -6,6 +6,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.function.Function;
 import java.util.function.UnaryOperator;
@@ -34,16 +35,24 @@ public final class Graph implements Layer {
     }
 
     /** A layer that is applied to a node. */
-    private record Applied(String name, Layer layer, int[] from, Function<Tensor[], Tensor> compute) implements Step { }
+    private record Applied(String name, Layer layer, int[] from, Function<Tensor[], Tensor> compute) implements Step {
+        static Applied of(String name, Layer layer, int... from) {
+            return new Applied(name, layer, from, in -> layer.apply(in[0]));
+        }
+    }
 
     /** Nodes that are joined without a layer. */
     private record Joined(int[] from, Function<Tensor[], Tensor> compute) implements Step { }
 
+    /** As the function has written them. */
+    private final List<Step> written;
+    /** With activations inside the layers before them. */
     private final List<Step> steps;
     private final int result;
 
-    private Graph(List<Step> steps, int result) {
-        this.steps = steps;
+    private Graph(List<Step> written, int result) {
+        this.written = List.copyOf(written);
+        steps = fuse(written, result);
         this.result = result;
     }
 
@@ -51,7 +60,7 @@ public final class Graph implements Layer {
     public static Graph of(UnaryOperator<Node> structure) {
         List<Step> steps = new ArrayList<>();
         Node result = structure.apply(new Node(steps, 0));
-        return new Graph(fuse(steps, result.index), result.index);
+        return new Graph(steps, result.index);
     }
 
     /** A value inside a graph: the input or the result of a step. */
@@ -75,7 +84,7 @@ public final class Graph implements Layer {
          * {@code name}.
          */
         public Node then(String name, Layer layer) {
-            return step(new Applied(name, layer, new int[] {index}, in -> layer.apply(in[0])));
+            return step(Applied.of(name, layer, index));
         }
 
         /** Returns the sum of two nodes. */
@@ -117,13 +126,7 @@ public final class Graph implements Layer {
      * identity.
      */
     private static List<Step> fuse(List<Step> steps, int result) {
-        int[] readers = new int[steps.size() + 1];
-        readers[result]++;
-        for (Step step : steps) {
-            for (int from : step.from()) {
-                readers[from]++;
-            }
-        }
+        int[] readers = readers(steps, result);
         List<Step> fused = new ArrayList<>(steps);
         for (int i = 0; i < steps.size(); i++) {
             if (!(steps.get(i) instanceof Applied last)) {
@@ -138,6 +141,45 @@ public final class Graph implements Layer {
             }
         }
         return List.copyOf(fused);
+    }
+
+    /** Returns how many steps read the input and the result of each step; the result of the graph has one more. */
+    private static int[] readers(List<Step> steps, int result) {
+        int[] readers = new int[steps.size() + 1];
+        readers[result]++;
+        for (Step step : steps) {
+            for (int from : step.from()) {
+                readers[from]++;
+            }
+        }
+        return readers;
+    }
+
+    @Override
+    public Graph folded() {
+        int[] readers = readers(written, result);
+        List<Step> folded = new ArrayList<>();
+        int[] moved = new int[written.size() + 1];
+        for (int i = 0; i < written.size(); i++) {
+            Step step = written.get(i);
+            int[] from = Arrays.stream(step.from()).map(value -> moved[value]).toArray();
+            Layer joined = null;
+            if (step instanceof Applied last && last.layer instanceof Foldable next && readers[step.from()[0]] == 1
+                    && from[0] > 0 && folded.get(from[0] - 1) instanceof Applied first) {
+                joined = next.foldedInto(first.layer);
+                if (joined != null) {
+                    folded.set(from[0] - 1, Applied.of(first.name, joined, first.from));
+                }
+            }
+            if (joined == null) {
+                folded.add(switch (step) {
+                    case Applied applied -> Applied.of(applied.name, applied.layer.folded(), from);
+                    case Joined join -> new Joined(from, join.compute);
+                });
+            }
+            moved[i + 1] = joined == null ? folded.size() : from[0];
+        }
+        return new Graph(folded, moved[result]);
     }
 
     @Override

@@ -1,7 +1,7 @@
 package dev.starling.nn;
 
-/** Prints a layer, and below it the layers that it contains. */
-final class LayerTree implements Layer.Visitor {
+/** Prints a layer or model, and below it the layers that it contains. */
+final class LayerTree implements Module.Visitor {
     private static final String STEP = "  ";
 
     private final StringBuilder text = new StringBuilder();
@@ -12,13 +12,13 @@ final class LayerTree implements Layer.Visitor {
     private LayerTree() {
     }
 
-    static String of(Layer layer) {
+    static String of(Module layer) {
         LayerTree tree = new LayerTree();
         tree.append(layer);
         return tree.text.toString();
     }
 
-    private void append(Layer layer) {
+    private void append(Module layer) {
         int start = text.append(layer.describe()).append('(').length();
         boolean outer = branches;
         String before = indent;
@@ -36,7 +36,7 @@ final class LayerTree implements Layer.Visitor {
     }
 
     @Override
-    public void layer(String name, Layer inner) {
+    public void layer(String name, Module inner) {
         branches = true;
         text.append('\n').append(indent).append('(').append(name).append("): ");
         append(inner);

@@ -115,7 +115,25 @@ public final class Precision {
      * weights are converted once for all calls.
      */
     public Tensor forward(Layer model, Tensor x) {
-        Tensor y = narrow(model, x);
+        return widen(narrow(model, x));
+    }
+
+    /** Computes a model's results. Floating inputs are converted to 16 bits and results to f32. */
+    public <I extends Record, O extends Record> O forward(Model<I, O> model, I input) {
+        if (current() != this) {
+            return run(() -> forward(model, input));
+        }
+        O result = model.apply(type == DType.F32 ? input : model.inputs().map(input, this::narrow));
+        return type == DType.F32 ? result : model.outputs().map(result, this::widen);
+    }
+
+    /** Converts an input of a model: floating elements to 16 bits, if layers compute in these. */
+    public Tensor narrow(Tensor x) {
+        return type != DType.F32 && x.dtype().isFloating() ? x.to(type) : x;
+    }
+
+    /** Converts a result of a model: elements of 16 bits to f32. */
+    public Tensor widen(Tensor y) {
         return y.dtype() == type ? y.to(DType.F32) : y;
     }
 
@@ -127,7 +145,7 @@ public final class Precision {
         if (current() != this) {
             return run(() -> narrow(model, x));
         }
-        return model.apply(type != DType.F32 && x.dtype().isFloating() ? x.to(type) : x);
+        return model.apply(narrow(x));
     }
 
     /** Returns the precision of this thread: f32 outside of {@link #run}. */

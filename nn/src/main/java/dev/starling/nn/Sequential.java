@@ -101,6 +101,21 @@ public final class Sequential implements Layer {
     }
 
     @Override
+    public Sequential folded() {
+        List<Layer> result = new ArrayList<>();
+        for (Layer layer : layers) {
+            Layer joined = layer instanceof Foldable next && !result.isEmpty() ? next.foldedInto(result.getLast())
+                    : null;
+            if (joined == null) {
+                result.add(layer.folded());
+            } else {
+                result.set(result.size() - 1, joined);
+            }
+        }
+        return new Sequential(result);
+    }
+
+    @Override
     public void visit(Visitor visitor) {
         for (int i = 0; i < layers.size(); i++) {
             visitor.layer(Integer.toString(i), layers.get(i));

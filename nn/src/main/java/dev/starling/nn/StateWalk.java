@@ -7,8 +7,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 
-/** Collects the parameters of a layer and of all layers inside it by path. */
-final class StateWalk implements Layer.Visitor {
+/** Collects the parameters of a module and of all modules inside it by path. */
+final class StateWalk implements Module.Visitor {
     private final Map<String, Parameter> found = new LinkedHashMap<>();
     private final Set<Parameter> seen = Collections.newSetFromMap(new IdentityHashMap<>());
     private String prefix = "";
@@ -16,7 +16,7 @@ final class StateWalk implements Layer.Visitor {
     private StateWalk() {
     }
 
-    static Map<String, Parameter> of(Layer layer) {
+    static Map<String, Parameter> of(Module layer) {
         StateWalk walk = new StateWalk();
         layer.visit(walk);
         return walk.found;
@@ -31,7 +31,7 @@ final class StateWalk implements Layer.Visitor {
     }
 
     @Override
-    public void layer(String name, Layer inner) {
+    public void layer(String name, Module inner) {
         String outer = prefix;
         prefix = outer + name + ".";
         inner.visit(this);

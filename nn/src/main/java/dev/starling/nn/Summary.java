@@ -20,6 +20,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Supplier;
 
 /**
  * The structure of a model, observed while it computed one result in inference mode.
@@ -51,11 +52,19 @@ public record Summary(List<Row> rows, long parameters, long flops) {
 
     /** Summarises a model by running it on {@code input}. */
     public static Summary of(Layer model, Tensor input) {
+        return observed(model, () -> model.apply(input));
+    }
+
+    /** Summarises a model of several inputs by running it on {@code input}. */
+    public static <I extends Record> Summary of(Model<I, ?> model, I input) {
+        return observed(model, () -> model.apply(input));
+    }
+
+    private static Summary observed(Module model, Supplier<?> call) {
         Observer observer = new Observer();
         observer.name("", model);
         try (Scope scope = Scope.open("summary")) {
-            ScopedValue.where(Trace.CURRENT, observer).run(() -> Mode.inference(() -> Recorder.with(observer,
-                    () -> model.apply(input))));
+            ScopedValue.where(Trace.CURRENT, observer).run(() -> Mode.inference(() -> Recorder.with(observer, call)));
         }
         long parameters = 0;
         for (Parameter p : model.parameters().values()) {
@@ -66,22 +75,22 @@ public record Summary(List<Row> rows, long parameters, long flops) {
 
     /** Observes the calls of layers and the operations inside them. */
     private static final class Observer implements Trace, Recorder {
-        private final Map<Layer, String> paths = new IdentityHashMap<>();
+        private final Map<Module, String> paths = new IdentityHashMap<>();
         private final List<Row> rows = new ArrayList<>();
         /** The weights that rows show. */
         private final Set<Parameter> shown = Collections.newSetFromMap(new IdentityHashMap<>());
         private long total;
         private int calls;
 
-        private void name(String path, Layer layer) {
+        private void name(String path, Module layer) {
             if (paths.putIfAbsent(layer, path) == null) {
-                layer.visit(new Layer.Visitor() {
+                layer.visit(new Module.Visitor() {
                     @Override
                     public void parameter(String name, Parameter parameter) {
                     }
 
                     @Override
-                    public void layer(String name, Layer inner) {
+                    public void layer(String name, Module inner) {
                         name(path.isEmpty() ? name : path + "." + name, inner);
                     }
                 });
@@ -89,11 +98,11 @@ public record Summary(List<Row> rows, long parameters, long flops) {
         }
 
         @Override
-        public Tensor call(Layer layer, Tensor x) {
+        public <R> R call(Module layer, Supplier<R> forward) {
             int callsBefore = ++calls;
             int first = rows.size();
             long before = total;
-            Tensor y = layer.forward(x);
+            R y = forward.get();
             boolean contains = calls > callsBefore;
             long weights = 0;
             for (Parameter p : layer.parameters().values()) {
@@ -101,7 +110,9 @@ public record Summary(List<Row> rows, long parameters, long flops) {
             }
             if (!contains || weights > 0) {
                 long inner = rows.subList(first, rows.size()).stream().mapToLong(Row::flops).sum();
-                rows.add(first, new Row(paths.getOrDefault(layer, ""), layer.describe(), y.shape(), weights,
+                Tensor output = y instanceof Tensor tensor ? tensor
+                        : RecordType.of((Record) y).tensors((Record) y)[0];
+                rows.add(first, new Row(paths.getOrDefault(layer, ""), layer.describe(), output.shape(), weights,
                         total - before - inner));
             }
             return y;

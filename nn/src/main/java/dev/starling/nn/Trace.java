@@ -1,11 +1,11 @@
 package dev.starling.nn;
 
-import dev.starling.tensor.Tensor;
+import java.util.function.Supplier;
 
-/** Observes calls of layers while bound. {@link Summary} uses it. */
+/** Observes calls of layers and models while bound. {@link Summary} uses it. */
 interface Trace {
     ScopedValue<Trace> CURRENT = ScopedValue.newInstance();
 
-    /** Computes {@code layer.forward(x)} and records the call. */
-    Tensor call(Layer layer, Tensor x);
+    /** Calls {@code module} by {@code forward} and records the call. */
+    <R> R call(Module module, Supplier<R> forward);
 }

@@ -1,5 +1,6 @@
 package dev.starling.tensor;
 
+import dev.starling.tensor.spi.Allocator;
 import java.util.Arrays;
 import java.util.List;
 import java.util.function.Supplier;
@@ -147,9 +148,23 @@ public final class Scope implements AutoCloseable {
         closed = true;
         thread.scope = parent;
         while (count > 0) {
-            Storage storage = owned[--count];
-            owned[count] = null;
-            storage.closeWithScope(name);
+            Allocator allocator = owned[count - 1].allocator();
+            if (allocator == null) {
+                free();
+            } else {
+                allocator.freeMany(() -> {
+                    while (count > 0 && owned[count - 1].allocator() == allocator) {
+                        free();
+                    }
+                });
+            }
         }
+    }
+
+    /** Frees the memory of the last storage. */
+    private void free() {
+        Storage storage = owned[--count];
+        owned[count] = null;
+        storage.closeWithScope(name);
     }
 }

@@ -205,6 +205,7 @@ public final class Storage {
             owner.add(this);
         } else if (allocator != null && block != null && backstop == null) {
             backstop = new Backstop(this, allocator, block);
+            UnownedMemory.add(block.capacity(), CLEANER);
         }
     }
 
@@ -216,6 +217,11 @@ public final class Storage {
     /** Returns the address of the memory, which must be open. */
     long address() {
         return Objects.requireNonNull(block).address();
+    }
+
+    /** Returns the allocator of the memory, or {@code null} if it was lent or is foreign. */
+    @Nullable Allocator allocator() {
+        return allocator;
     }
 
     boolean isClosed() {
@@ -248,6 +254,7 @@ public final class Storage {
 
     private void disarm() {
         if (backstop != null) {
+            UnownedMemory.remove(Objects.requireNonNull(backstop.block).capacity());
             backstop.block = null;
             backstop.registration.clean();
             backstop = null;
@@ -274,6 +281,7 @@ public final class Storage {
                 block = null;
                 Leaks.report(b.capacity(), stack);
                 allocator.free(b);
+                UnownedMemory.remove(b.capacity());
             }
         }
     }

@@ -25,6 +25,7 @@ final class HostReducer implements Reducer {
     private final int rank;
     private final int world;
     private final List<Shape> shapes;
+    /** {@code null} if gradients are not compressed. */
     private final @Nullable GradientCodec codec;
     private final SymmetricBuffer buffer;
     /** By gradient, what a codec has not sent yet; {@code null} where no codec has asked for it. */

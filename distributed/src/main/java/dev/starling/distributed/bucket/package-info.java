@@ -1,5 +1,2 @@
 /** Sums of gradients in buckets while the backward pass runs, and the hook that reduces a bucket in another way. */
-@NullMarked
 package dev.starling.distributed.bucket;
-
-import org.jspecify.annotations.NullMarked;

@@ -20,8 +20,10 @@ import dev.starling.tensor.TensorException;
 import dev.starling.transport.MemoryRegion;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
+import java.util.Objects;
 import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Carries out the tasks of one epoch: collectives and exchanges one after the other, in the order in which they were
@@ -44,15 +46,16 @@ public final class Engine implements Task.Runner, AutoCloseable {
     private final Exchanges exchanges;
     private final NetworkCollectives network;
     /** {@code null} if ranks do not map each other's memory. */
-    private DirectCollectives direct;
+    private @Nullable DirectCollectives direct;
     /** What carries out the first task of the queue; {@code null} before it has begun. */
-    private StateMachine active;
+    private @Nullable StateMachine active;
     private final SymmetricMemory control;
     private boolean settled;
     private long registrations;
-    private RuntimeException failure;
+    /** What ended the epoch, or {@code null}. */
+    private @Nullable RuntimeException failure;
     /** Reports a failure of this rank to the others, or {@code null}. */
-    private MessageToAll abortMessage;
+    private @Nullable MessageToAll abortMessage;
 
     /** Creates the engine of an epoch; messages start with the number of {@code channel}. */
     public Engine(Fabric fabric, Driver driver, int channel) {
@@ -104,11 +107,12 @@ public final class Engine implements Task.Runner, AutoCloseable {
      *     arrived whenever the task is started
      * @throws TensorException if the call is invalid, even if all ranks make it
      */
-    public Task prepare(CollectiveCall call, SymmetricMemory memory, long offset, BooleanSupplier ready) {
+    public Task prepare(CollectiveCall call, @Nullable SymmetricMemory memory, long offset,
+            @Nullable BooleanSupplier ready) {
         if (call.kind() == Kind.BARRIER) {
-            return new CollectiveTask(this, call, null, 0, null);
+            return new CollectiveTask(this, call, control, 0, null);
         }
-        check(call, memory.bytes(), offset);
+        check(call, Objects.requireNonNull(memory).bytes(), offset);
         return new CollectiveTask(this, call.in(memory.number(), offset), memory, offset, ready);
     }
 
@@ -176,7 +180,7 @@ public final class Engine implements Task.Runner, AutoCloseable {
     }
 
     private Algorithm algorithm(CollectiveTask task) {
-        return direct != null && (task.memory == null || task.memory.isDirect()) ? direct : network;
+        return direct != null && task.memory.isDirect() ? direct : network;
     }
 
     /** Advances the pending work; returns the amount of work done. */

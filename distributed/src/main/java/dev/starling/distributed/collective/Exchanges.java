@@ -23,7 +23,9 @@ final class Exchanges implements StateMachine {
     private final boolean mesh;
     /** Blobs by rank, of exchanges with even and with odd numbers: a rank is at most one exchange ahead of another. */
     private final byte[][][] received;
+    /** {@code null} between exchanges. */
     private @Nullable Exchange present;
+    /** The message with this rank's bytes to all others, in a small group. */
     private @Nullable MessageToAll own;
     /** The distance to the receiver of the present round, and the number of blobs that it has been sent. */
     private int distance;
@@ -75,7 +77,10 @@ final class Exchanges implements StateMachine {
 
     @Override
     public int doWork() {
-        int work = mesh ? own.send() : pass();
+        if (present == null) {
+            return 0;
+        }
+        int work = own != null ? own.send() : pass();
         // Of a rank that closed before it sent its bytes, these are missing.
         if (isSent() && awaited() < 0) {
             present.receive(blobs(number));
@@ -88,7 +93,7 @@ final class Exchanges implements StateMachine {
     }
 
     private boolean isSent() {
-        return mesh ? own.isSent() : distance >= world;
+        return own != null ? own.isSent() : distance >= world;
     }
 
     /** Passes on what has arrived, as far as links have room; returns the number of messages. */

@@ -21,6 +21,7 @@ final class Outcome {
     final Map<Long, List<Long>> stepTimesByEpoch = new TreeMap<>();
     /** When its first step was done. */
     long firstStepNs = Long.MAX_VALUE;
+    /** {@code null} if the process has not failed. */
     @Nullable RuntimeException failure;
     /** The group's view at the time of the failure. */
     View view = new View(0, List.of());

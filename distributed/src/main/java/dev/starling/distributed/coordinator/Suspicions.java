@@ -58,8 +58,14 @@ final class Suspicions {
 
     /** Returns the process that most members suspect; of equally suspected ones, the last. */
     Optional<Participant> worst(List<Participant> participants) {
-        return participants.stream().filter(p -> suspicions.containsKey(p.id)).reduce((worst, next) ->
-                suspicions.get(next.id).members >= suspicions.get(worst.id).members ? next : worst);
+        return participants.stream().filter(p -> members(p.id) > 0)
+                .reduce((worst, next) -> members(next.id) >= members(worst.id) ? next : worst);
+    }
+
+    /** Returns the number of members that suspect a member. */
+    private int members(long id) {
+        Suspicion suspicion = suspicions.get(id);
+        return suspicion == null ? 0 : suspicion.members;
     }
 
     /** Returns whether the first unresolved suspicion is older than a time. */

@@ -13,7 +13,7 @@ import java.time.Duration;
 public record LossReport(int rank, long silentNs, String reason) {
     /** Returns the report of a loss, with the exception's message. */
     public static LossReport of(PeerLostException loss) {
-        return new LossReport(loss.rank(), loss.silentFor().toNanos(), loss.getMessage());
+        return new LossReport(loss.rank(), loss.silentFor().toNanos(), String.valueOf(loss.getMessage()));
     }
 
     /** Returns an exception that says how the loss was detected. */

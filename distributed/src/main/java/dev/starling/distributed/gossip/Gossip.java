@@ -30,6 +30,7 @@ import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Predicate;
@@ -64,18 +65,26 @@ public final class Gossip implements DistributionStrategy, Concludes {
     private final long ownExamples;
     private final List<Peer> peers = new CopyOnWriteArrayList<>();
     private final PeerLiveness liveness;
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
     private InitialWeights initial;
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
     private WeightLayout layout;
     /** Removes the listener that calls {@link #addPeers}; {@code null} before the start and after the end. */
-    private Runnable removeListener;
+    private @Nullable Runnable removeListener;
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
     private Staging staging;
     private double mass = 1;
     private long steps;
     private int nextPeer;
     private long mixed;
     private long published;
+    /** What ended the run, or {@code null}. */
     private volatile @Nullable RunEndedException failure;
-    /** {@code null} before the start. */
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
     private RunSettings settings;
     private volatile boolean finishing;
 
@@ -274,7 +283,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
             throw failure;
         }
         if (group.isEnded()) {
-            throw group.failure();
+            throw Objects.requireNonNull(group.failure());
         }
     }
 
@@ -439,12 +448,13 @@ public final class Gossip implements DistributionStrategy, Concludes {
     /** Releases the slots; updates that have not been sent yet are dropped. */
     @Override
     public void close() {
-        if (removeListener == null) {
+        Runnable remove = removeListener;
+        if (remove == null) {
             return;
         }
         group.locked(() -> {
             group.channel(CHANNEL, null);
-            removeListener.run();
+            remove.run();
             removeListener = null;
             peers.forEach(Peer::close);
             peers.clear();

@@ -16,9 +16,11 @@ import dev.starling.transport.RegionKey;
 import dev.starling.transport.RemoteRegion;
 import java.lang.System.Logger.Level;
 import java.util.EnumSet;
+import java.util.Objects;
 import java.util.Set;
 import java.util.function.LongSupplier;
 import org.agrona.ExpandableArrayBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Another worker. Each worker has a slot in the other's memory, which it may fill after the other has mixed in its
@@ -63,13 +65,15 @@ final class Peer {
     private final MemoryRegion region;
     final Tensor[] received;
     /** What came with the weights in the inbox. */
-    Weights update;
+    @Nullable Weights update;
 
     volatile Outbox outbox = Outbox.UNKNOWN;
-    private RemoteRegion slot;
+    /** {@code null} before the peer's announcement. */
+    private @Nullable RemoteRegion slot;
     /** The memory of {@link #slot}, if it is mapped. */
-    private Tensor[] mapped;
-    private Weights written;
+    private Tensor @Nullable [] mapped;
+    /** The weights written last, or {@code null}. */
+    private @Nullable Weights written;
 
     final Set<Due> due = EnumSet.of(Due.ANNOUNCEMENT);
     private final ExpandableArrayBuffer message = new ExpandableArrayBuffer();
@@ -179,7 +183,7 @@ final class Peer {
     boolean write(Weights newWeights, Staging staging) {
         outbox = Outbox.WRITTEN;
         written = newWeights;
-        if (mapped == null && !staging.put(endpoint, slot, () -> send(Due.WEIGHTS))) {
+        if (mapped == null && !staging.put(endpoint, Objects.requireNonNull(slot), () -> send(Due.WEIGHTS))) {
             outbox = Outbox.WRITABLE;
             return false;
         }
@@ -220,7 +224,7 @@ final class Peer {
                     layout.text());
             case SETTINGS -> new Settings(settings);
             case CREDIT -> new Credit();
-            case WEIGHTS -> written;
+            case WEIGHTS -> Objects.requireNonNull(written);
             case FINISHED -> new Finished();
         };
     }

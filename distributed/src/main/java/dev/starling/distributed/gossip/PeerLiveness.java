@@ -5,6 +5,7 @@ import dev.starling.distributed.group.Membership;
 import dev.starling.transport.Endpoint;
 import java.lang.System.Logger.Level;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Tracks which of the other workers are reachable. Used under the group's lock, except for the methods that any thread
@@ -54,7 +55,7 @@ final class PeerLiveness {
     }
 
     /** Returns the peer at an endpoint, or {@code null} if there is none. */
-    Peer find(Endpoint endpoint) {
+    @Nullable Peer find(Endpoint endpoint) {
         for (int i = 0; i < peers.size(); i++) {
             if (peers.get(i).endpoint == endpoint) {
                 return peers.get(i);

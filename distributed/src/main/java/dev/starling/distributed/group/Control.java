@@ -99,13 +99,16 @@ public sealed interface Control {
     record NoQuorum(int present, int members) implements Control { }
 
     /**
-     * The sender, a member, has opened a coordinator in place of the lost one. For other members, which follow it.
+     * A member has opened a coordinator in place of the lost one. For other members, which follow it. In a large group
+     * members pass the message on, because the first member is not connected to all.
      *
      * @param address of the coordinator
-     * @param started number of the last epoch that started, as the sender knows it
-     * @param seen number of the last epoch that was proposed, as the sender knows it
+     * @param rank of the member that opened it
+     * @param started number of the last epoch that started, as that member knows it
+     * @param seen number of the last epoch that was proposed, as that member knows it
+     * @param ageNs time since that member sent the message
      */
-    record Successor(String address, long started, long seen) implements Control { }
+    record Successor(String address, int rank, long started, long seen, long ageNs) implements Control { }
 
     /**
      * A member has lost its coordinator, and follows the receiver.

@@ -26,6 +26,9 @@ final class CoordinatorLink {
     private final List<String> addresses;
     private int turn;
     private long triedNs;
+    /** When this process was connected to one of them last, or began to try. */
+    private volatile long answeredNs;
+    private boolean warned;
     /** Whether this process has been in an epoch. */
     private volatile boolean admitted;
     private volatile Control.Rules rules = Control.Rules.UNKNOWN;
@@ -46,7 +49,9 @@ final class CoordinatorLink {
     CoordinatorLink(Transport transport, GroupConfig config) {
         this.transport = transport;
         this.config = config;
-        addresses = List.of(CoordinatorAddress.resolve(config.coordinator(), config.joinTimeout()).split(","));
+        addresses = List.of(CoordinatorAddress.resolve(config.coordinator(), config.existing()
+                ? transport.config().livenessTimeout() : config.joinTimeout()).split(","));
+        answeredNs = transport.nanoTime();
         join(addresses.getFirst().strip());
     }
 
@@ -119,6 +124,11 @@ final class CoordinatorLink {
         if (isRefused()) {
             return new DistributedException("cannot join the group: " + endpoint().reason());
         }
+        if (isUnanswered()) {
+            return new DistributedException("no coordinator or member of the group answered at "
+                    + String.join(" or ", addresses) + ": " + endpoint().reason() + "; the group has finished, or give "
+                    + "the address of one of its members");
+        }
         Control.NoQuorum vote = noQuorum;
         if (vote != null) {
             return new QuorumLostException(rank, vote.present(), vote.members());
@@ -142,8 +152,15 @@ final class CoordinatorLink {
     }
 
     int doWork() {
-        if (!admitted && addresses.size() > 1 && !endpoint().isConnected()
-                && transport.nanoTime() - triedNs > transport.config().livenessTimeout().toNanos() / 4) {
+        long now = transport.nanoTime();
+        long livenessNs = transport.config().livenessTimeout().toNanos();
+        answeredNs = endpoint().isConnected() ? now : answeredNs;
+        if (!admitted && !warned && now - answeredNs > livenessNs) {
+            warned = true;
+            LOG.log(Level.WARNING, "no coordinator has answered yet at {0}: {1}; this process waits up to {2} s",
+                    endpoint().address(), endpoint().reason(), config.joinTimeout().toSeconds());
+        }
+        if (!admitted && addresses.size() > 1 && !endpoint().isConnected() && now - triedNs > livenessNs / 4) {
             endpoint().close();
             state = State.JOINED;
             join(addresses.get(++turn % addresses.size()).strip());
@@ -157,6 +174,15 @@ final class CoordinatorLink {
     /** Returns whether the coordinator is lost. Any thread may call this. */
     boolean isLost() {
         return state == State.LOST && (admitted || addresses.size() == 1);
+    }
+
+    /**
+     * Returns whether this process wants to join a group that exists already, and no process has answered for a
+     * liveness timeout, or longer if it has many addresses to try. Any thread may call this.
+     */
+    boolean isUnanswered() {
+        return config.existing() && !admitted && transport.nanoTime() - answeredNs > Math.max(4, addresses.size())
+                * (transport.config().livenessTimeout().toNanos() / 4);
     }
 
     /** Returns whether this process is connected to the coordinator that admitted it. Any thread may call this. */

@@ -9,32 +9,48 @@ import dev.starling.distributed.collective.Engine;
 import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.transport.Endpoint;
 import java.util.List;
+import java.util.Objects;
 import org.agrona.collections.Long2LongHashMap;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /** The members of a group or sub-group in its present epoch, and their collectives; changed under the group's lock. */
 abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
     private static final long UNKNOWN = Long.MIN_VALUE;
 
     volatile View view = new View(0, List.of());
-    /** This process in the view. */
+    /** This process in the view; set by {@link #take}. */
+    @SuppressWarnings("NullAway.Init")
     volatile Member self;
     /** {@code null} before the first epoch. */
-    volatile Engine engine;
+    volatile @Nullable Engine engine;
     /** What ended the present epoch, or {@code null}. */
-    volatile DistributedException failure;
-    private volatile GroupCollectives collectives;
+    volatile @Nullable DistributedException failure;
+    /** {@code null} before the first epoch. */
+    private volatile @Nullable GroupCollectives collectives;
     /** Ranks in {@link #ranked} of the members that have sent something, by id. */
     private final Long2LongHashMap ranks = new Long2LongHashMap(UNKNOWN);
     private View ranked = view;
+
+    /** Takes the members of the next epoch, of which this process is the one with an id. */
+    void take(View next, long ownId) {
+        view = next;
+        self = Objects.requireNonNull(next.byId(ownId));
+    }
 
     /** Creates the collectives of an epoch, in place of those of the last one. */
     void begin(Membership group, Fabric fabric, int channel) {
         if (engine != null) {
             engine.close();
         }
-        engine = new Engine(fabric, group, channel);
-        collectives = new GroupCollectives(group, engine, collectives);
+        Engine next = new Engine(fabric, group, channel);
+        engine = next;
+        collectives = new GroupCollectives(group, next, collectives);
+    }
+
+    /** Returns the engine of the present epoch; the first must have begun. */
+    Engine engine() {
+        return Objects.requireNonNull(engine);
     }
 
     /** Returns the rank of the process at the other end of a connection, or -1 if it is not a member. */
@@ -77,6 +93,8 @@ abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
     void release() {
         if (engine != null) {
             engine.close();
+        }
+        if (collectives != null) {
             collectives.close();
         }
     }
@@ -107,6 +125,6 @@ abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
     @Override
     public Collectives collectives() {
         check();
-        return collectives;
+        return Objects.requireNonNull(collectives);
     }
 }

@@ -13,8 +13,10 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
 import java.lang.foreign.MemorySegment;
 import java.util.Locale;
+import java.util.Objects;
 import java.util.function.BooleanSupplier;
 import java.util.function.LongFunction;
+import org.jspecify.annotations.Nullable;
 
 /** The collectives of one epoch, carried out by its {@link Engine}. */
 final class GroupCollectives implements Collectives {
@@ -22,12 +24,13 @@ final class GroupCollectives implements Collectives {
 
     private final Membership group;
     private final Engine engine;
-    private volatile SymmetricBuffer stage;
+    /** {@code null} before it is needed. */
+    private volatile @Nullable SymmetricBuffer stage;
     /** Stage of an earlier epoch, whose calls may still use it when this epoch starts. */
-    private SymmetricBuffer outdated;
+    private @Nullable SymmetricBuffer outdated;
 
     /** Creates the collectives of an epoch; {@code previous} are those of the last one, or {@code null}. */
-    GroupCollectives(Membership group, Engine engine, GroupCollectives previous) {
+    GroupCollectives(Membership group, Engine engine, @Nullable GroupCollectives previous) {
         this.group = group;
         this.engine = engine;
         if (previous != null) {
@@ -53,7 +56,7 @@ final class GroupCollectives implements Collectives {
         try {
             memory.keys().await(group.config().timeout());
             group.locked(memory::open);
-            memory.maps().await(group.config().timeout());
+            Objects.requireNonNull(memory.maps()).await(group.config().timeout());
         } catch (RuntimeException e) {
             memory.close();
             throw e;
@@ -83,7 +86,7 @@ final class GroupCollectives implements Collectives {
 
     @Override
     public Work prepareAllReduce(SymmetricBuffer buffer, long offset, long count, DType type, ReduceOp op,
-            String label, BooleanSupplier ready) {
+            String label, @Nullable BooleanSupplier ready) {
         return engine.prepare(CollectiveCall.allReduce(type, op, count, label), memoryOf(buffer), offset, ready);
     }
 
@@ -148,8 +151,10 @@ final class GroupCollectives implements Collectives {
     }
 
     private void staged(MemorySegment bytes, DType type, LongFunction<CollectiveCall> call) {
-        if (stage == null) {
-            stage = symmetric(STAGE_BYTES);
+        SymmetricBuffer through = stage;
+        if (through == null) {
+            through = symmetric(STAGE_BYTES);
+            stage = through;
             if (outdated != null) {
                 outdated.close();
                 outdated = null;
@@ -157,13 +162,13 @@ final class GroupCollectives implements Collectives {
         }
         for (long done = 0; done < bytes.byteSize(); done += STAGE_BYTES) {
             long piece = Math.min(STAGE_BYTES, bytes.byteSize() - done);
-            MemorySegment.copy(bytes, done, stage.memory(), 0, piece);
-            prepare(call.apply(piece / type.bytes()), stage, 0).run(group.config().timeout());
-            MemorySegment.copy(stage.memory(), 0, bytes, done, piece);
+            MemorySegment.copy(bytes, done, through.memory(), 0, piece);
+            prepare(call.apply(piece / type.bytes()), through, 0).run(group.config().timeout());
+            MemorySegment.copy(through.memory(), 0, bytes, done, piece);
         }
     }
 
-    private Work prepare(CollectiveCall call, SymmetricBuffer buffer, long offset) {
+    private Work prepare(CollectiveCall call, @Nullable SymmetricBuffer buffer, long offset) {
         return engine.prepare(call, buffer == null ? null : memoryOf(buffer), offset, null);
     }
 

@@ -122,7 +122,7 @@ final class Links {
     }
 
     /** Returns the member at the other end of a connection, or {@code null} if it is not in the present epoch. */
-    Member member(Endpoint endpoint) {
+    @Nullable Member member(Endpoint endpoint) {
         return endpoint.attachment() instanceof Long id ? view.byId(id) : null;
     }
 
@@ -309,10 +309,26 @@ final class Links {
         return member.id() == ownId || endpoint != null && endpoint.isConnected();
     }
 
-    /** Returns whether more than half of the members are connected, this one included, or half of them with rank 0. */
+    /**
+     * Returns whether more than half of the members are connected, this one included, or half of them with rank 0. Of a
+     * large group, the members that this one needs count.
+     */
     boolean areMostReached() {
+        if (isLarge()) {
+            return 2 * needed.values().stream().filter(this::isReached).count() >= needed.size();
+        }
         int reached = reachedCount();
         return 2 * reached > view.world() || 2 * reached == view.world() && isReached(view.members().getFirst());
+    }
+
+    /** Returns whether members are not all connected to each other. */
+    boolean isLarge() {
+        return view.world() > maxMesh && !needsAll;
+    }
+
+    /** Returns whether a member is connected, or may be reached by others, because this process needs no connection. */
+    boolean mayBeReached(Member member) {
+        return isReached(member) || isLarge() && endpoints.get(member.id()) == null && !lost.contains(member.id());
     }
 
     /** Describes the members that are not connected, with the reasons. */
@@ -336,7 +352,7 @@ final class Links {
      * @return the loss to report; {@code null} if the peer is not in this epoch, or has left with a goodbye: it may be
      *     done, and all its messages have arrived
      */
-    PeerLostException onLost(Endpoint endpoint, boolean started) {
+    @Nullable PeerLostException onLost(Endpoint endpoint, boolean started) {
         Member member = member(endpoint);
         if (member == null || endpoints.get(member.id()) != endpoint) {
             return null;
@@ -367,13 +383,13 @@ final class Links {
     }
 
     /** Returns the loss to report if a member that has left is needed; {@code null} if it has not left. */
-    PeerLostException departure(int rank) {
+    @Nullable PeerLostException departure(int rank) {
         return departures.get(rank);
     }
 
     /** Returns the loss of a member of the last view that the next one lacks. */
     PeerLostException absence(long id) {
-        int rank = view.byId(id).rank();
+        int rank = Objects.requireNonNull(view.byId(id)).rank();
         PeerLostException left = departures.get(rank);
         Endpoint endpoint = endpoints.get(id);
         return left != null ? left : new PeerLostException(rank, Duration.ofNanos(endpoint == null ? 0
@@ -381,7 +397,7 @@ final class Links {
     }
 
     /** Returns the loss because of which a member left, or {@code null} if it has reported none. */
-    PeerLostException reportedLoss(long id) {
+    @Nullable PeerLostException reportedLoss(long id) {
         return reportedLosses.get(id);
     }
 

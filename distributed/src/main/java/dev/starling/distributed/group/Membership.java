@@ -23,6 +23,7 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A group as the strategies use it: besides what users see, the transport, the connections to the members, channels for
@@ -116,7 +117,7 @@ public final class Membership extends EpochGroup implements Driver {
         boolean decided = progress.await(() -> {
             // The epoch may have ended again by now; the next call that uses it reports that.
             ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
-            return ran[0] || phase == Phase.ENDED || coordinator.isRefused()
+            return ran[0] || phase == Phase.ENDED || coordinator.isRefused() || coordinator.isUnanswered()
                     || phase != Phase.RUNNING && succession.isStranded();
         }, atMost);
         if (ran[0]) {
@@ -168,7 +169,7 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     /** Returns the connection to a member, or {@code null}; use it under {@link #locked} only. */
-    public Endpoint endpoint(long id) {
+    public @Nullable Endpoint endpoint(long id) {
         return links.get(id);
     }
 
@@ -184,7 +185,7 @@ public final class Membership extends EpochGroup implements Driver {
      * Sets the handler of a channel's messages; see {@link Channels}. Handlers run under {@link #locked}. The first
      * handler of a channel also receives the messages that arrived before it was set.
      */
-    public void channel(int number, MessageHandler handler) {
+    public void channel(int number, @Nullable MessageHandler handler) {
         locked(() -> handlers.set(number, handler));
     }
 
@@ -254,7 +255,7 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     /** Returns the failure that ended the present epoch, or {@code null}. */
-    public DistributedException failure() {
+    public @Nullable DistributedException failure() {
         return phase == Phase.RUNNING ? null : failure;
     }
 
@@ -309,10 +310,10 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     private int work() {
-        if (phase == Phase.RUNNING && (engine.worksDirectly() || subGroups.worksDirectly())) {
+        if (phase == Phase.RUNNING && (engine().worksDirectly() || subGroups.worksDirectly())) {
             long now = System.nanoTime();
             if (now - networkNs < NETWORK_INTERVAL_NS) {
-                return engine.doWork() + subGroups.doWork();
+                return engine().doWork() + subGroups.doWork();
             }
             networkNs = now;
         }
@@ -321,9 +322,9 @@ public final class Membership extends EpochGroup implements Driver {
         if (isForming()) {
             work += done + connect();
         } else if (phase == Phase.RUNNING) {
-            done += engine.doWork();
+            done += engine().doWork();
             // Flush the last messages: the next call may be long in coming.
-            work += done + (done > 0 && !engine.isBusy() && !subGroups.isBusy() ? transport.doWork() : 0);
+            work += done + (done > 0 && !engine().isBusy() && !subGroups.isBusy() ? transport.doWork() : 0);
             for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
                 failIfAwaited(rank);
             }
@@ -339,11 +340,11 @@ public final class Membership extends EpochGroup implements Driver {
     private void failIfAwaited(int rank) {
         PeerLostException loss = links.departure(rank);
         long id = view.members().get(rank).id();
-        if (loss != null && (engine.awaits(rank) || subGroups.awaits(links.get(id)))) {
+        if (loss != null && (engine().awaits(rank) || subGroups.awaits(id))) {
             failEpoch(loss);
             subGroups.onLost(id, loss);
             coordinator.send(Control.Suspect.of(view.epoch(), view.members().get(loss.rank()).id(), loss,
-                    loss.rank() == rank ? "it has left" : loss.getMessage()));
+                    loss.rank() == rank ? "it has left" : String.valueOf(loss.getMessage())));
         }
     }
 
@@ -405,8 +406,7 @@ public final class Membership extends EpochGroup implements Driver {
         }
         subGroups.onNewView(next, id);
         ownId = id;
-        view = next;
-        self = next.byId(id);
+        take(next, id);
         alwaysFirst &= rank() == 0;
         phase = Phase.CONNECTING;
         links.onNewView(next, id);
@@ -484,7 +484,7 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     /** Returns the loss because of which a member left, if it has sent one, or {@code null}; see {@link #locked}. */
-    public PeerLostException reportedLoss(long id) {
+    public @Nullable PeerLostException reportedLoss(long id) {
         return links.reportedLoss(id);
     }
 

@@ -22,6 +22,7 @@ final class Pieces {
     private static final int OFFSET = 4;
     private static final int PAYLOAD = 8;
 
+    /** The sender of the pieces that have arrived, or {@code null} if there are none. */
     private @Nullable Endpoint sender;
     private byte[] whole = {};
     private int arrived;

@@ -9,6 +9,7 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
 import org.agrona.concurrent.IdleStrategy;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Drives a group's work. A background thread does it while the process computes, so that heartbeats are sent and
@@ -33,12 +34,14 @@ final class Progress implements AutoCloseable {
     private final BooleanSupplier busy;
     private final long maxReliefNs;
     private final ReentrantLock lock = new ReentrantLock();
-    private final Thread thread;
+    /** {@code null} without a background thread. */
+    private final @Nullable Thread thread;
     private volatile int waiting;
     /** Number of calls that have waited; changed under the lock. */
     private volatile long waits;
     private volatile boolean closed;
-    private volatile Throwable failure;
+    /** What ended the background thread, or {@code null}. */
+    private volatile @Nullable Throwable failure;
 
     /**
      * Creates the driver, and starts its thread.

@@ -12,6 +12,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Some members of a group. It uses the connections and the thread of the whole group and has collectives of its own.
@@ -45,7 +46,7 @@ final class SubGroup extends EpochGroup {
     }
 
     /** Returns why a new view of the whole group ends this epoch, or {@code null} if it does not. */
-    DistributedException change(View whole, long ownId, Links links) {
+    @Nullable DistributedException change(View whole, long ownId, Links links) {
         if (ownId != self.id()) {
             return new MembershipChangedException("this process has joined the group again");
         }
@@ -61,7 +62,7 @@ final class SubGroup extends EpochGroup {
     void fail(DistributedException why) {
         if (failure == null) {
             failure = why;
-            engine.fail(why);
+            engine().fail(why);
         }
     }
 

@@ -44,8 +44,7 @@ final class SubGroups {
         Member own = group.self();
         View view = new View(group.epoch(), part.membersOf(group.view(), own));
         long number = number(view);
-        part.view = view;
-        part.self = view.byId(own.id());
+        part.take(view, own.id());
         part.begin(group, links.fabric(number, view, part.self.rank()), Channels.SUB_GROUPS);
         part.failure = null;
         byNumber.put(number, part);
@@ -97,7 +96,7 @@ final class SubGroups {
     /** Returns whether a sub-group has pending work. Any thread may call this. */
     boolean isBusy() {
         for (SubGroup part : running) {
-            if (part.engine.isBusy()) {
+            if (part.engine().isBusy()) {
                 return true;
             }
         }
@@ -107,7 +106,7 @@ final class SubGroups {
     /** Returns whether the pending work of a sub-group needs no network. */
     boolean worksDirectly() {
         for (SubGroup part : running) {
-            if (part.engine.worksDirectly()) {
+            if (part.engine().worksDirectly()) {
                 return true;
             }
         }
@@ -117,16 +116,16 @@ final class SubGroups {
     int doWork() {
         int work = 0;
         for (SubGroup part : running) {
-            work += part.engine.doWork();
+            work += part.engine().doWork();
         }
         return work;
     }
 
     /** Returns whether a collective of a sub-group needs a member. */
-    boolean awaits(Endpoint member) {
+    boolean awaits(long id) {
         for (SubGroup part : running) {
-            int rank = part.rankOf(member);
-            if (rank >= 0 && part.engine.awaits(rank)) {
+            int rank = part.rankOf(id);
+            if (rank >= 0 && part.engine().awaits(rank)) {
                 return true;
             }
         }

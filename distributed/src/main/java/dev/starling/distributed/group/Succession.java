@@ -40,9 +40,8 @@ final class Succession implements AutoCloseable {
     private long ownId;
     /** This member's coordinator; {@code null} if it has none. */
     private SuccessorProvider.@Nullable Successor candidate;
-    /** The best announcement of another member, its rank, and when it arrived last. */
+    /** The best announcement of another member, and when that member sent it. */
     private Control.@Nullable Successor announced;
-    private int announcer;
     private long announcedNs;
     /** A connection to a process that may know the coordinator, or be it; {@code null} for none. */
     private @Nullable Endpoint probe;
@@ -94,15 +93,11 @@ final class Succession implements AutoCloseable {
         }
     }
 
-    /**
-     * Returns whether another coordinator takes the place of a lost one: not in a group whose members are not all
-     * connected to each other. Any thread may call this.
-     */
+    /** Returns whether another coordinator takes the place of a lost one. Any thread may call this. */
     boolean isEnabled() {
         Control.Rules rules = coordinator.rules();
         // Before the first epoch has started, the former coordinator may still begin it without this member.
-        return started.epoch() > 0 && rules.reforms() && !(rules.quorum() instanceof Quorum.None)
-                && seen.world() <= config.maxMesh();
+        return started.epoch() > 0 && rules.reforms() && !(rules.quorum() instanceof Quorum.None);
     }
 
     /** Returns whether this member looks for a coordinator. */
@@ -146,25 +141,31 @@ final class Succession implements AutoCloseable {
                 && (coordinator.isJoined() || links.areMostReached());
     }
 
-    /** Handles the announcement of another member. */
+    /** Handles the announcement of another member, which another one may have passed on. */
     void onAnnouncement(@Nullable Member from, Control.Successor message) {
-        if (from == null || !isEnabled()) {
+        long sentNs = transport.nanoTime() - Math.max(0, message.ageNs());
+        SuccessorProvider.Successor own = candidate;
+        if (from == null || !isEnabled() || !isFresh(sentNs)
+                || own != null && message.address().equals(own.address())) {
             return;
         }
         Control.Successor known = announced;
-        boolean fresh = known != null && transport.nanoTime() - announcedNs < livenessNs;
-        if (known == null || !fresh || from.rank() == announcer || isBefore(message, from.rank(), known, announcer)) {
+        boolean same = known != null && message.rank() == known.rank() && message.seen() == known.seen();
+        if (known == null || !isFresh(announcedNs) || (same ? sentNs > announcedNs : isBefore(message, known))) {
+            tickNs = known != null && message.address().equals(known.address()) ? tickNs : 0;
             announced = message;
-            announcer = from.rank();
-            announcedNs = transport.nanoTime();
-            tickNs = 0;
+            announcedNs = sentNs;
         }
     }
 
+    private boolean isFresh(long sentNs) {
+        return transport.nanoTime() - sentNs < livenessNs;
+    }
+
     /** Returns whether one announcement precedes another: that of the later epoch, and then of the lower rank. */
-    private static boolean isBefore(Control.Successor one, int rank, Control.Successor other, int otherRank) {
+    private static boolean isBefore(Control.Successor one, Control.Successor other) {
         int order = Long.compare(other.seen(), one.seen());
-        return order != 0 ? order < 0 : rank < otherRank;
+        return order != 0 ? order < 0 : one.rank() < other.rank();
     }
 
     /** Handles the answer of a process that knows the coordinator. */
@@ -219,6 +220,11 @@ final class Succession implements AutoCloseable {
         if (candidate != null) {
             links.sendToAll(announcement(candidate));
         }
+        Control.Successor known = announced;
+        if (known != null && isFresh(announcedNs) && links.isLarge()) {
+            links.sendToAll(new Control.Successor(known.address(), known.rank(), known.started(), known.seen(),
+                    now - announcedNs));
+        }
         follow(now);
         probe(now);
         return work + 1;
@@ -239,7 +245,7 @@ final class Succession implements AutoCloseable {
             before += links.isReached(member) ? 1 : 0;
         }
         return (failedNs == NEVER || now - failedNs > livenessNs) && now - lostNs >= before * livenessNs
-                && (announced == null || now - announcedNs > livenessNs);
+                && (announced == null || !isFresh(announcedNs));
     }
 
     private void open() {
@@ -248,13 +254,12 @@ final class Succession implements AutoCloseable {
                     SuccessorProvider.class.getClassLoader()).findFirst().orElseThrow(() -> new DistributedException(
                     "no " + SuccessorProvider.class.getName() + " is registered; keep META-INF/services when you merge "
                             + "jars"));
-            Member self = seen.byId(ownId);
-            int rank = self == null ? 0 : self.rank();
-            candidate = provider.open(transport.another(), coordinator.rules(), started, seen, rank, id -> {
+            candidate = provider.open(transport.another(), coordinator.rules(), started, seen, ownRank(), id -> {
                 Member member = seen.byId(id);
-                return member != null && links.isReached(member);
+                return member != null && links.mayBeReached(member);
             });
-            LOG.log(Level.INFO, "rank {0} takes the place of the lost coordinator, at {1}", rank, candidate.address());
+            LOG.log(Level.INFO, "rank {0} takes the place of the lost coordinator, at {1}", ownRank(),
+                    candidate.address());
         } catch (RuntimeException e) {
             LOG.log(Level.WARNING, "this process cannot take the place of the lost coordinator: " + e.getMessage(), e);
             failedNs = transport.nanoTime();
@@ -262,17 +267,20 @@ final class Succession implements AutoCloseable {
     }
 
     private Control.Successor announcement(SuccessorProvider.Successor of) {
-        return new Control.Successor(of.address(), started.epoch(), seen.epoch());
+        return new Control.Successor(of.address(), ownRank(), started.epoch(), seen.epoch(), 0);
+    }
+
+    private int ownRank() {
+        Member self = seen.byId(ownId);
+        return self == null ? 0 : self.rank();
     }
 
     /** Follows the best coordinator that is known, unless this member waits for the answer of another one. */
     private void follow(long now) {
         coordinator.giveUpAfter(livenessNs);
         SuccessorProvider.Successor own = candidate;
-        Control.Successor best = announced != null && now - announcedNs < livenessNs ? announced : null;
-        Member self = seen.byId(ownId);
-        if (own != null && (best == null || self != null && isBefore(announcement(own), self.rank(), best,
-                announcer))) {
+        Control.Successor best = isFresh(announcedNs) ? announced : null;
+        if (own != null && (best == null || isBefore(announcement(own), best))) {
             best = announcement(own);
         }
         if (best == null || best.address().equals(coordinator.endpoint().address())
@@ -285,7 +293,7 @@ final class Succession implements AutoCloseable {
     }
 
     private Control.Rejoin rejoin(String address) {
-        return rejoin(new Control.Successor(address, 0, 0));
+        return rejoin(new Control.Successor(address, 0, 0, 0, 0));
     }
 
     private Control.Rejoin rejoin(Control.Successor to) {

@@ -5,6 +5,7 @@ import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import org.jspecify.annotations.Nullable;
 
 /** Merges the output of all processes into one stream of whole lines, each prefixed with its rank. */
 final class Console {
@@ -14,7 +15,8 @@ final class Console {
     private final OutputStream stream;
     private final boolean coloured;
     private final int rankWidth;
-    private IOException failure;
+    /** Why the output has ended, or {@code null}. */
+    private @Nullable IOException failure;
 
     Console(OutputStream stream, boolean coloured, int world) {
         this.stream = stream;

@@ -5,6 +5,7 @@ import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** The command that started this Java program, for starting it again. */
 final class JavaCommand {
@@ -26,7 +27,7 @@ final class JavaCommand {
         return command;
     }
 
-    private static void add(List<String> command, String flag, String value) {
+    private static void add(List<String> command, String flag, @Nullable String value) {
         if (value != null && !value.isEmpty()) {
             command.add(flag);
             command.add(value);

@@ -39,7 +39,8 @@ public final class Launch implements AutoCloseable {
     private final LaunchDirectory directory;
     private final Path secretFile;
     private final Guardian guardian;
-    private CoordinatorThread coordinator;
+    /** {@code null} if no coordinator runs in this process. */
+    private final @Nullable CoordinatorThread coordinator;
     private final Console out;
     private final Console err;
     private final List<String> session;
@@ -56,9 +57,11 @@ public final class Launch implements AutoCloseable {
     private int draining;
     private int restartsLeft;
     private int toleratedLeft;
-    private RankProcess failed;
+    /** The first process that failed, or {@code null}. */
+    private @Nullable RankProcess failed;
     private boolean succeeded;
-    private LaunchException failure;
+    /** What the launch reports, or {@code null}. */
+    private @Nullable LaunchException failure;
     private int signalled;
     private boolean ending;
     /** When to terminate servers that do not end by themselves after their workers. */
@@ -164,9 +167,9 @@ public final class Launch implements AutoCloseable {
         }
     }
 
-    private static RuntimeException rethrown(Throwable cause) {
+    private static RuntimeException rethrown(@Nullable Throwable cause) {
         return cause instanceof LaunchException e
-                ? new LaunchException(e.rank(), e.status(), e.getMessage(), e.lastLines(), e)
+                ? new LaunchException(e.rank(), e.status(), String.valueOf(e.getMessage()), e.lastLines(), e)
                 : new DistributedException("the launch's supervisor failed", cause);
     }
 
@@ -418,7 +421,7 @@ public final class Launch implements AutoCloseable {
         remnants.forEach(p -> p.signal(signal));
     }
 
-    private void finish(AutoCloseable signalHandling, Throwable broken) {
+    private void finish(AutoCloseable signalHandling, @Nullable Throwable broken) {
         Throwable problem = broken;
         try {
             signalAll(Signals.KILL);

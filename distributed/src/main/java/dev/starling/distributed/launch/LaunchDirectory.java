@@ -10,6 +10,7 @@ import java.nio.file.SimpleFileVisitor;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.PosixFilePermissions;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The one directory in which a launch and its processes keep files, accessible to this user only. It is created in the
@@ -35,11 +36,11 @@ final class LaunchDirectory implements AutoCloseable {
      * @param named parent directory, which is created if it does not exist; or {@code null} or blank if none was named
      * @param processes number of processes that will be started
      */
-    static LaunchDirectory make(String named, int processes) throws IOException {
+    static LaunchDirectory make(@Nullable String named, int processes) throws IOException {
         return make(named, MEMORY, processes);
     }
 
-    static LaunchDirectory make(String named, Path memory, int processes) throws IOException {
+    static LaunchDirectory make(@Nullable String named, Path memory, int processes) throws IOException {
         if (named == null || named.isBlank()) {
             boolean fits = Files.isWritable(memory)
                     && Files.getFileStore(memory).getUsableSpace() >= roomBytes(processes);

@@ -2,6 +2,7 @@ package dev.starling.distributed.launch;
 
 import dev.starling.distributed.DistributedException;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A launch could not start, or one of its processes failed. The message contains rank, cause and the last lines of
@@ -13,7 +14,7 @@ public final class LaunchException extends DistributedException {
     private final int status;
     private final transient List<String> lastLines;
 
-    LaunchException(int rank, int status, String message, List<String> lastLines, Throwable cause) {
+    LaunchException(int rank, int status, String message, List<String> lastLines, @Nullable Throwable cause) {
         super(rank, message, cause);
         this.status = status;
         this.lastLines = List.copyOf(lastLines);

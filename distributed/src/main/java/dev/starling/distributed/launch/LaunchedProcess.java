@@ -3,9 +3,10 @@ package dev.starling.distributed.launch;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import java.nio.file.Path;
-import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Describes a process that was launched as one of several, from environment variables that the launcher, or any other
@@ -54,8 +55,9 @@ import java.util.Optional;
  * @param directory for the process's files, or {@code null}
  * @param restart how often this rank was started before
  */
-public record LaunchedProcess(int rank, int world, int servers, int localWorld, int localRank, String coordinator,
-        int coordinatorRank, Secret secret, String host, Path directory, int restart) {
+public record LaunchedProcess(int rank, int world, int servers, int localWorld, int localRank,
+        @Nullable String coordinator, int coordinatorRank, Secret secret, String host, @Nullable Path directory,
+        int restart) {
     static final String RANK = "STARLING_RANK";
     static final String WORLD = "STARLING_WORLD";
     static final String SERVERS = "STARLING_SERVERS";
@@ -123,7 +125,7 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
      * Returns the overall rank of a process from its number among those of its role, or among all if that is {@code
      * null}.
      */
-    private static int rank(String role, int number, int world, int servers) {
+    private static int rank(@Nullable String role, int number, int world, int servers) {
         if (role == null) {
             return number;
         }
@@ -167,13 +169,19 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
                         * Secret.MIN_LENGTH + " or more hexadecimal digits, which only this user may read"));
     }
 
-    private static String first(Map<String, String> variables, String... names) {
-        return List.of(names).stream().map(variables::get).filter(v -> v != null).findFirst().orElse(null);
+    private static @Nullable String first(Map<String, String> variables, String... names) {
+        for (String name : names) {
+            String value = variables.get(name);
+            if (value != null) {
+                return value;
+            }
+        }
+        return null;
     }
 
-    private static String required(String name, String value, String what) {
+    private static String required(String name, @Nullable String value, String what) {
         require(value != null, name + " to be set (" + what + ")", "nothing");
-        return value;
+        return Objects.requireNonNull(value);
     }
 
     private static int number(String name, String value) {

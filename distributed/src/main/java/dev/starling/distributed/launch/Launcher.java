@@ -41,10 +41,12 @@ public final class Launcher implements Cloneable {
     int tolerated;
     Duration backoff = Duration.ofMillis(500);
     Duration grace = Duration.ofSeconds(5);
-    String coordinator;
-    CoordinatorFactory coordinatorFactory;
+    /** {@code null} if the processes need none, or this process runs it. */
+    @Nullable String coordinator;
+    /** {@code null} if this process runs no coordinator. */
+    @Nullable CoordinatorFactory coordinatorFactory;
     /** {@code null} for a new random one at each start. */
-    Secret secret;
+    @Nullable Secret secret;
     Map<String, String> environment = Map.of();
     boolean signals;
     Output output = Output.PREFIXED;

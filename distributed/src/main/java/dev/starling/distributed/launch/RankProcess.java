@@ -24,10 +24,12 @@ final class RankProcess {
     private final Deque<String> lastOutput = new ArrayDeque<>();
     private final Deque<String> lastErrors = new ArrayDeque<>();
     /** The consequence of its failure, if that does not end the launch; used by the supervisor. */
-    String consequence;
+    @Nullable String consequence;
     /** Whether the supervisor has processed the end of the process, and that of its output; either may come first. */
     boolean hasEnded;
     boolean outputEnded;
+    /** Set by {@link #pump}. */
+    @SuppressWarnings("NullAway.Init")
     private CompletableFuture<Void> drained;
     private long endedNs;
 

@@ -17,6 +17,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A table of rows that may be larger than memory. {@link ParameterServer} servers hold it on their disks, each row on
@@ -41,13 +42,15 @@ import java.util.List;
  */
 public final class EmbeddingTable implements Layer {
     private final Plan.Table plan;
-    private final Rule rule;
+    /** {@code null} for that of the worker's optimiser. */
+    private final @Nullable Rule rule;
     /**
      * Always 0, and added to the fetched rows so that the tape records a gradient for them: the rows of a batch cannot
      * be a parameter, which has a fixed shape.
      */
     private final Parameter anchor = Parameter.filled(0, 1);
-    private RemoteTable remote;
+    /** {@code null} while the table is not connected to servers. */
+    private @Nullable RemoteTable remote;
 
     private EmbeddingTable(Builder builder) {
         plan = new Plan.Table(builder.name, builder.width, builder.rows, builder.scale,
@@ -160,7 +163,7 @@ public final class EmbeddingTable implements Layer {
         return remote != null;
     }
 
-    void connect(RemoteTable to) {
+    void connect(@Nullable RemoteTable to) {
         remote = to;
     }
 
@@ -170,7 +173,8 @@ public final class EmbeddingTable implements Layer {
         private final long rows;
         private final int width;
         private double scale;
-        private Rule rule;
+        /** {@code null} for that of the worker's optimiser. */
+        private @Nullable Rule rule;
 
         private Builder(String name, long rows, int width) {
             if (name.isEmpty() || rows < 1 || width < 1) {

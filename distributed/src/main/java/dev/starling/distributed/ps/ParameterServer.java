@@ -44,6 +44,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Training with servers that hold the weights and take the optimiser's steps: workers push each gradient as soon as it
@@ -87,21 +88,28 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     private final WorkerConfig config;
     private final boolean synchronous;
     private final SecureRandom random = new SecureRandom();
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
     private TrainingState state;
-    /** {@code null} before the start, and unless training is synchronous. */
+    /** Set by {@link #start} if training is synchronous, cleared by {@link #close}. */
+    @SuppressWarnings("NullAway.Init")
     private Agreement agreement;
+    /** Set by {@link #start}, cleared by {@link #close}. */
+    @SuppressWarnings("NullAway.Init")
     private Client client;
+    /** Set by {@link #start}, cleared by {@link #close}. */
+    @SuppressWarnings("NullAway.Init")
     private WorkerWeights localWeights;
     /** {@code null} if gradients are in the host's memory. */
-    private GradientCopies copies;
+    private @Nullable GradientCopies copies;
     /** F32 copies of gradients of other types; open until the servers have acknowledged them. */
     private final List<Tensor> held = new ArrayList<>();
     private final Map<EmbeddingTable, RemoteTable> tables = new LinkedHashMap<>();
     /** State of {@link Builder#optimizer}'s rule; only worker 0 has it, for checkpoints. */
     private final List<Parameter> ruleState = new ArrayList<>();
     /** The last checkpoint of rows, or {@code null}. */
-    private RowJob save;
-    private boolean[] pushed;
+    private @Nullable RowJob save;
+    private boolean[] pushed = {};
     private long steps;
 
     private ParameterServer(Group group, WorkerConfig config) {
@@ -193,7 +201,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             agreement = new Agreement(client, rank(), config.proportional(), config.ownData(), state);
         }
         Map<String, String> furthest = synchronous ? agreement.beginning() : client.furthest();
-        if (furthest != null && state.step() == 0 && !furthest.get("step").equals("0")) {
+        if (furthest != null && state.step() == 0 && !furthest.getOrDefault("step", "0").equals("0")) {
             state.restore(furthest);
         }
         if (synchronous && state.step() > 0) {
@@ -293,13 +301,13 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         }
         copies.begin(index, gradient);
         while (copies.isReady()) {
-            pushCopied();
+            pushCopied(copies);
         }
     }
 
-    private void pushCopied() {
-        int index = copies.next();
-        push(index, copies.address(index));
+    private void pushCopied(GradientCopies from) {
+        int index = from.next();
+        push(index, from.address(index));
     }
 
     private void push(int index, long address) {
@@ -315,7 +323,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             agreement.pause();
         }
         while (copies != null && copies.await()) {
-            pushCopied();
+            pushCopied(copies);
         }
         for (int i = 0; i < pushed.length; i++) {
             if (!pushed[i]) {
@@ -399,6 +407,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
 
     /** Releases the memory. */
     @Override
+    @SuppressWarnings("NullAway") // Nothing is connected between the end and another start.
     public void close() {
         if (agreement != null) {
             agreement.close();
@@ -434,7 +443,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         private Consistency consistency = new Consistency.Asynchronous();
         private boolean proportional;
         private boolean ownData;
-        private Rule optimizer;
+        private @Nullable Rule optimizer;
         private List<EmbeddingTable> tables = List.of();
         private int checkInterval = 100;
 

@@ -2,7 +2,7 @@ package dev.starling.distributed.ps;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.wire.Plan;
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.TrainingState;
@@ -13,6 +13,7 @@ import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /** Determines which parameters and tables servers hold, and which rule they apply to each. */
 final class Rules {
@@ -24,7 +25,7 @@ final class Rules {
      * @param common the rule for all parameters, or {@code null} for that of the worker's optimiser
      * @throws DistributedException if servers do not support the optimiser's rule
      */
-    static List<Plan.Dense> of(TrainingState state, Rule common, List<EmbeddingTable> tables) {
+    static List<Plan.Dense> of(TrainingState state, @Nullable Rule common, List<EmbeddingTable> tables) {
         List<Plan.Dense> dense = new ArrayList<>();
         List<Parameter> parameters = state.optimizer().parameters();
         Map<Parameter, String> paths = new IdentityHashMap<>();
@@ -39,7 +40,7 @@ final class Rules {
     }
 
     /** Returns the tables that servers hold. A table that is not in the model gets the rule of the first parameter. */
-    static List<Plan.Table> ofTables(TrainingState state, Rule common, List<EmbeddingTable> tables,
+    static List<Plan.Table> ofTables(TrainingState state, @Nullable Rule common, List<EmbeddingTable> tables,
             int servers) {
         return tables.stream().map(table -> table.plan(servers, common != null ? common : ofOptimizer(state.optimizer(),
                 Math.max(0, state.optimizer().parameters().indexOf(table.anchor()))))).toList();
@@ -60,24 +61,24 @@ final class Rules {
      *
      * @throws TensorException if two tables have the same name, or another run uses one of them
      */
-    static List<EmbeddingTable> tables(Layer model, List<EmbeddingTable> others) {
+    static List<EmbeddingTable> tables(Module model, List<EmbeddingTable> others) {
         Map<String, EmbeddingTable> found = new LinkedHashMap<>();
         walk(model, found);
         others.forEach(table -> add(table, found));
         return List.copyOf(found.values());
     }
 
-    private static void walk(Layer layer, Map<String, EmbeddingTable> found) {
+    private static void walk(Module layer, Map<String, EmbeddingTable> found) {
         if (layer instanceof EmbeddingTable table) {
             add(table, found);
         }
-        layer.visit(new Layer.Visitor() {
+        layer.visit(new Module.Visitor() {
             @Override
             public void parameter(String name, Parameter parameter) {
             }
 
             @Override
-            public void layer(String name, Layer inner) {
+            public void layer(String name, Module inner) {
                 walk(inner, found);
             }
         });

@@ -6,6 +6,7 @@ import dev.starling.nn.train.RunSettings;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Configuration of a worker. Immutable; a {@link ParameterServer.Builder} makes it.
@@ -21,7 +22,7 @@ import java.util.List;
  * @param checkInterval number of synchronous steps after which workers compare their weights; 0 for never
  */
 record WorkerConfig(int number, int workers, int servers, Consistency consistency, boolean proportional,
-        boolean ownData, Rule optimizer, List<EmbeddingTable> tables, int checkInterval) {
+        boolean ownData, @Nullable Rule optimizer, List<EmbeddingTable> tables, int checkInterval) {
     WorkerConfig {
         require(number >= 0 && number < workers && servers > 0, "0 <= number < workers and servers > 0 must hold, "
                 + "got number " + number + ", " + workers + " workers and " + servers + " servers",

@@ -92,7 +92,7 @@ public final class Fingerprint {
         sums.forEach(each -> counts.merge(each, 1, Integer::sum));
         long usual = sums.getFirst();
         for (long each : sums) {
-            usual = counts.get(each) > counts.get(usual) ? each : usual;
+            usual = counts.getOrDefault(each, 0) > counts.getOrDefault(usual, 0) ? each : usual;
         }
         List<Integer> others = new ArrayList<>();
         for (int rank = 0; rank < sums.size(); rank++) {

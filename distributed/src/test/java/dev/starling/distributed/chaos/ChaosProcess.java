@@ -4,27 +4,37 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 
 /** A process of a cluster, and what its output says; all times are {@link System#nanoTime}, one clock for a machine. */
 final class ChaosProcess {
     private static final int KEPT_LINES = 40;
+    /** What a launcher writes before each line. */
+    private static final Pattern PREFIX = Pattern.compile("^\\[\\d+] ");
     private static final long END_S = 20;
+    private static final String TAKEOVER = "takes the place of the lost coordinator, at ";
 
     final String name;
+    final long startedNs = System.nanoTime();
     private final Process process;
     private final Thread reader;
     private final Deque<String> last = new ArrayDeque<>();
+    private final List<Long> pids = new ArrayList<>();
     private String address;
-    private boolean joined;
+    private long takeoverNs = -1;
+    private int steps;
     private long lastStepNs;
     private long lastStep;
     private long firstStep = -1;
+    private long firstStepNs;
+    private String repeated = "";
     private int world;
     private long saved = -1;
     private Failure failure;
@@ -72,16 +82,24 @@ final class ChaosProcess {
         if (last.size() > KEPT_LINES) {
             last.removeFirst();
         }
-        String[] words = line.split(" ", 5);
+        if (line.contains(TAKEOVER)) {
+            takeoverNs = System.nanoTime();
+        }
+        String[] words = PREFIX.matcher(line).replaceFirst("").split(" ", 5);
         switch (words[0]) {
-            case "coordinator" -> address = words[1];
-            case "joined" -> joined = true;
+            case "pid" -> pids.add(Long.parseLong(words[1]));
+            case "address" -> address = words[1];
             case "saved" -> saved = Long.parseLong(words[1]);
             case "failed" -> failure = new Failure(Long.parseLong(words[1]), words[2], Integer.parseInt(words[3]),
                     words[4]);
             case "step" -> onStep(Long.parseLong(words[1]), Long.parseLong(words[2]), Integer.parseInt(words[3]));
             default -> { }
         }
+    }
+
+    /** Returns the number of steps that this process, or all that it has launched, have taken. */
+    synchronized int stepsOfAll() {
+        return steps;
     }
 
     private void onStep(long timeNs, long step, int newWorld) {
@@ -91,9 +109,15 @@ final class ChaosProcess {
                 firstStepSinceNs = timeNs;
             }
         }
+        steps++;
+        if (firstStep < 0) {
+            firstStep = step;
+            firstStepNs = timeNs;
+        } else if (step <= lastStep) {
+            repeated = "step " + step + " after step " + lastStep;
+        }
         lastStepNs = timeNs;
         lastStep = step;
-        firstStep = firstStep < 0 ? step : firstStep;
         world = newWorld;
     }
 
@@ -123,8 +147,24 @@ final class ChaosProcess {
         return address;
     }
 
-    synchronized boolean hasJoined() {
-        return joined;
+    /** Returns the process ids of this process and of those that it has launched. */
+    synchronized List<Long> pids() {
+        return List.copyOf(pids);
+    }
+
+    /** Returns when this member opened a coordinator in place of a lost one; -1 if it did not. */
+    synchronized long takeoverNs() {
+        return takeoverNs;
+    }
+
+    /** Returns the step that was taken although the same or a later one was finished, or an empty text. */
+    synchronized String repeated() {
+        return repeated;
+    }
+
+    /** Returns the time from the start of this process to its first step. */
+    synchronized long toFirstStepNs() {
+        return firstStepNs - startedNs;
     }
 
     synchronized int world() {
@@ -173,6 +213,16 @@ final class ChaosProcess {
             Thread.currentThread().interrupt();
         }
         return now;
+    }
+
+    /** Returns whether a process runs; one that has ended and that its parent has not noticed does not. */
+    static boolean isRunning(long pid) {
+        try {
+            String status = Files.readString(Path.of("/proc", Long.toString(pid), "stat"));
+            return status.charAt(status.lastIndexOf(')') + 2) != 'Z';
+        } catch (IOException gone) {
+            return false;
+        }
     }
 
     /** Kills the process if it runs, and waits for its end. */

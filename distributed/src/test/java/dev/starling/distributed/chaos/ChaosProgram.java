@@ -2,11 +2,13 @@ package dev.starling.distributed.chaos;
 
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
-import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.Role;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.gossip.Gossip;
+import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.launch.LaunchedProcess;
+import dev.starling.distributed.launch.Launcher;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
@@ -22,6 +24,7 @@ import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.Progress;
+import dev.starling.nn.train.RunEndedException;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.DType;
@@ -33,15 +36,19 @@ import dev.starling.transport.TransportConfig;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Stream;
 
 /**
- * A member of a cluster in which faults happen, or its coordinator. Prints each step with its time, each checkpoint
- * that was saved, and a failure with its time, one line each.
+ * A member of a cluster in which faults happen, its coordinator, or its launcher. Prints its process id, its address,
+ * each step with its time, each checkpoint that was saved, and a failure with its time, one line each.
  */
 final class ChaosProgram implements TrainingListener {
+    static final long STEPS_PER_CHECKPOINT = 25;
+
     private static final Duration TIMEOUT = Duration.ofSeconds(40);
     private static final Duration RUN = Duration.ofHours(1);
     private static final long PACE_NS = 2_000_000;
@@ -49,7 +56,7 @@ final class ChaosProgram implements TrainingListener {
     private static final int BATCH = 24;
     private static final int INPUTS = 8;
     private static final int HIDDEN = 16;
-    private static final long STEPS_PER_CHECKPOINT = 25;
+    private static final String LAUNCH = "launch=true";
 
     private final Map<String, String> arguments = new HashMap<>();
     private Group group;
@@ -63,20 +70,38 @@ final class ChaosProgram implements TrainingListener {
     /**
      * Arguments, {@code name=value}: strategy (ring, elastic, gossip, ps or ps-sync), provider, secret, host, silence
      * (ms), directory (of the transport), data (for checkpoints and journals), workers, servers, and either rank and
-     * coordinator (an address), or coordinate=true.
+     * coordinator (addresses), or coordinate=true, or launch=true. A process that the launcher starts has launched=true
+     * and gets its rank from the environment.
      */
     public static void main(String[] arguments) {
         Threads.set(1);
         ChaosProgram program = new ChaosProgram(arguments);
-        Thread.ofPlatform().daemon().name("parent").start(ChaosProgram::endWithTheParent);
+        print("pid " + ProcessHandle.current().pid());
+        if (!program.arguments.containsKey("launched")) {
+            Thread.ofPlatform().daemon().name("parent").start(ChaosProgram::endWithTheParent);
+        }
         try {
-            program.run();
+            if (program.arguments.containsKey("launch")) {
+                program.launch(arguments);
+            } else {
+                program.run();
+            }
         } catch (RuntimeException e) {
             print("failed " + System.nanoTime() + ' ' + e.getClass().getSimpleName() + ' '
-                    + (e instanceof PeerLostException lost ? lost.rank() : -1) + ' ' + e.getMessage());
+                    + (e instanceof RunEndedException ended ? ended.rank() : -1) + ' ' + e.getMessage());
             System.exit(1);
         }
         System.exit(0);
+    }
+
+    /** Runs coordinator and launcher in this process. */
+    private void launch(String[] all) {
+        String[] own = Stream.concat(Arrays.stream(all).filter(each -> !each.equals(LAUNCH)),
+                Stream.of("launched=true")).toArray(String[]::new);
+        Launcher.ofJava(ChaosProgram.class, own).processes(world()).servers(number("servers"))
+                .grace(ChaosCluster.GRACE).environment("STARLING_DIRECTORY", arguments.get("directory"))
+                .coordinator((secret, directory, _) -> CoordinatorThread.start(coordinator(transport(secret,
+                        directory)))).run();
     }
 
     /** Halts when the process ends that started this one. */
@@ -99,35 +124,51 @@ final class ChaosProgram implements TrainingListener {
         return Integer.parseInt(arguments.get(name));
     }
 
-    private void run() {
+    private int world() {
+        return number("workers") + number("servers");
+    }
+
+    private TransportConfig transport(Secret secret, Path directory) {
         String host = arguments.get("host");
-        boolean onHosts = !host.startsWith("127.");
-        TransportConfig transport = TransportConfig.of(arguments.get("provider"),
-                Secret.ofHex(arguments.get("secret"))).at(host, 0).sharedMemory(!onHosts)
-                .livenessTimeout(Duration.ofMillis(number("silence"))).directory(Path.of(arguments.get("directory")));
-        int world = number("workers") + number("servers");
-        String strategy = arguments.get("strategy");
+        return TransportConfig.of(arguments.get("provider"), secret).at(host, 0)
+                .sharedMemory(host.startsWith("127.")).directory(directory)
+                .livenessTimeout(Duration.ofMillis(number("silence")));
+    }
+
+    private Coordinator coordinator(TransportConfig transport) {
+        return Coordinator.open(transport, world(), Fault.isFailStop(arguments.get("strategy"))
+                ? Coordinator.OnLoss.END : Coordinator.OnLoss.REFORM, 1, TIMEOUT);
+    }
+
+    private void run() {
+        if (arguments.containsKey("launched")) {
+            LaunchedProcess me = LaunchedProcess.fromEnvironment().orElseThrow();
+            takePart(transport(me.secret(), me.directory()), me.coordinator(), me.rank());
+            return;
+        }
+        TransportConfig transport = transport(Secret.ofHex(arguments.get("secret")),
+                Path.of(arguments.get("directory")));
         if (arguments.containsKey("coordinate")) {
-            Coordinator.OnLoss onLoss = strategy.equals("ring") || strategy.equals("ps-sync") ? Coordinator.OnLoss.END
-                    : Coordinator.OnLoss.REFORM;
-            try (CoordinatorThread thread = CoordinatorThread.start(Coordinator.open(transport, world, onLoss, 1,
-                    TIMEOUT))) {
-                print("coordinator " + thread.address());
+            try (CoordinatorThread thread = CoordinatorThread.start(coordinator(transport))) {
+                print("address " + thread.address());
                 thread.awaitDone(RUN);
             }
             return;
         }
-        int rank = number("rank");
+        takePart(transport, arguments.get("coordinator"), number("rank"));
+    }
+
+    private void takePart(TransportConfig transport, String coordinator, int rank) {
         Path data = Path.of(arguments.get("data"));
-        GroupConfig config = GroupConfig.of(transport, arguments.get("coordinator")).place(rank, number("workers"))
-                .host(host).joinTimeout(TIMEOUT).timeout(TIMEOUT);
+        GroupConfig config = GroupConfig.of(transport, coordinator).place(rank, number("workers"))
+                .host(arguments.get("host")).joinTimeout(TIMEOUT).timeout(TIMEOUT);
         try (Group joined = Group.join(config)) {
             group = joined;
-            print("joined " + joined.rank());
+            print("address " + Membership.of(joined).self().address());
             if (config.role() instanceof Role.Server) {
                 ParameterServer.serve(joined, ServerConfig.in(data.resolve("server-" + rank)));
             } else {
-                train(strategy, rank, data.resolve("checkpoints"));
+                train(arguments.get("strategy"), rank, data.resolve(ChaosCluster.checkpoints(rank)));
             }
         }
     }
@@ -158,7 +199,7 @@ final class ChaosProgram implements TrainingListener {
                 DistributionStrategy distribution = strategy(strategy, rank)) {
             Trainer.Builder trainer = Trainer.of(model, Loss.crossEntropy(), sgd).data(data).strategy(distribution)
                     .epochs(Integer.MAX_VALUE).listeners(this);
-            if (strategy.equals("ring")) {
+            if (!strategy.startsWith("ps")) {
                 trainer.checkpoints(checkpoints, STEPS_PER_CHECKPOINT).resume();
             }
             trainer.build().run();

@@ -33,6 +33,7 @@ final class SimulatedGroup {
     private final CoordinatorConfig rules;
     private final Simulation simulation;
     private final Map<String, Life> lives = new TreeMap<>();
+    private Duration coordinatorAt = Duration.ZERO;
 
     /** What one process has seen. */
     static final class Life {
@@ -76,6 +77,18 @@ final class SimulatedGroup {
         return this;
     }
 
+    /** Starts the coordinator after the members. */
+    SimulatedGroup lateCoordinator(Duration at) {
+        coordinatorAt = at;
+        return this;
+    }
+
+    /** Starts a process that joins a group which exists, by an address. */
+    SimulatedGroup newcomerAt(Duration at, String name, String address) {
+        start(name, GroupConfig.of(null, address).host(name).existing(true), at);
+        return this;
+    }
+
     /** Starts a process that joins by an address. */
     SimulatedGroup processAt(Duration at, String name, String address) {
         simulation.at(at, () -> start(name, GroupConfig.of(null, address).host(name)));
@@ -85,7 +98,7 @@ final class SimulatedGroup {
     /** Returns what each process has seen. */
     Map<String, Life> run() {
         try (simulation) {
-            startCoordinator();
+            simulation.at(coordinatorAt, this::startCoordinator);
             for (int rank = 0; rank < rules.world(); rank++) {
                 start("rank" + rank, GroupConfig.of(null, COORDINATOR).preferredRank(rank).host("rank" + rank));
             }
@@ -125,9 +138,16 @@ final class SimulatedGroup {
     }
 
     private void start(String name, GroupConfig config) {
+        start(name, config, Duration.ZERO);
+    }
+
+    private void start(String name, GroupConfig config, Duration after) {
         Life life = new Life();
         lives.put(name, life);
-        simulation.start(name, () -> live(name, config.joinTimeout(TIMEOUT).timeout(TIMEOUT), life));
+        simulation.start(name, () -> {
+            simulation.sleep(after);
+            live(name, config.joinTimeout(TIMEOUT).timeout(TIMEOUT), life);
+        });
     }
 
     private void live(String name, GroupConfig config, Life life) {

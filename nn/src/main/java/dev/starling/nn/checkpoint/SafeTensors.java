@@ -22,6 +22,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
@@ -40,6 +41,8 @@ import org.jspecify.annotations.Nullable;
  */
 public final class SafeTensors implements AutoCloseable {
     private static final long MAX_HEADER_BYTES = 100_000_000;
+    /** Differences between a file and a model that a message lists. */
+    private static final int MAX_DIFFERENCES = 8;
     private static final int CHUNK = 1 << 24;
     private static final String REPLACE = "replace the file with an intact copy";
 
@@ -282,37 +285,56 @@ public final class SafeTensors implements AutoCloseable {
     }
 
     /**
-     * Reads all tensors into the parameters with the same names.
+     * Reads all tensors into the parameters with the same names. All are read before the first parameter changes, which
+     * takes as much memory as they have.
      *
-     * @throws CheckpointException if a name is missing on either side or a type or shape differs; then no parameter is
-     *     changed
+     * @throws CheckpointException if a name is missing on either side or a type or shape differs, with all differences,
+     *     or if the file cannot be read; then no parameter is changed
      */
     public void into(Map<String, Parameter> parameters) {
-        into(parameters, name -> false);
+        requireMatching(parameters, name -> false);
+        try (Scope scope = Scope.open("load")) {
+            Map<String, Tensor> read = new LinkedHashMap<>();
+            parameters.keySet().forEach(name -> read.put(name, tensor(name)));
+            read.forEach((name, tensor) -> Objects.requireNonNull(parameters.get(name)).set(tensor));
+        }
     }
 
-    /** Reads tensors into parameters as {@link #into(Map)} does, but skips tensors without a parameter if ignorable. */
+    /**
+     * Reads tensors into parameters, one after the other, but skips tensors without a parameter if ignorable. No
+     * parameter is changed if a name, type or shape differs.
+     */
     void into(Map<String, Parameter> parameters, Predicate<String> ignorable) {
-        for (String name : names()) {
-            if (!parameters.containsKey(name) && !ignorable.test(name)) {
-                throw wrong("contains a tensor \"" + name + "\" that the model does not have",
-                        "build the same model that was saved", null);
-            }
-        }
-        parameters.forEach((name, parameter) -> {
-            SafeTensorsHeader.Entry e = header.entries().get(name);
-            Spec expected = parameter.value().spec();
-            if (e == null || e.dtype() != expected.dtype() || !e.shape().equals(expected.shape())) {
-                throw wrong((e == null ? "has no tensor \"" + name + "\"" : "contains \"" + name + "\" as "
-                        + e.dtype() + e.shape()) + ", but the model needs " + expected.dtype() + expected.shape(),
-                        "build the same model that was saved", null);
-            }
-        });
+        requireMatching(parameters, ignorable);
         parameters.forEach((name, parameter) -> {
             try (Scope scope = Scope.open("load")) {
                 parameter.set(tensor(name));
             }
         });
+    }
+
+    private void requireMatching(Map<String, Parameter> parameters, Predicate<String> ignorable) {
+        List<String> differences = new ArrayList<>();
+        header.entries().forEach((name, e) -> {
+            if (!parameters.containsKey(name) && !ignorable.test(name)) {
+                differences.add("contains a tensor \"" + name + "\" that the model does not have, " + e.dtype()
+                        + e.shape());
+            }
+        });
+        parameters.forEach((name, parameter) -> {
+            SafeTensorsHeader.Entry e = header.entries().get(name);
+            Spec expected = parameter.value().spec();
+            if (e == null || e.dtype() != expected.dtype() || !e.shape().equals(expected.shape())) {
+                differences.add((e == null ? "has no tensor \"" + name + "\"" : "contains \"" + name + "\" as "
+                        + e.dtype() + e.shape()) + ", but the model needs " + expected.dtype() + expected.shape());
+            }
+        });
+        if (!differences.isEmpty()) {
+            int more = differences.size() - MAX_DIFFERENCES;
+            throw wrong(String.join("; ", differences.subList(0, Math.min(MAX_DIFFERENCES, differences.size())))
+                    + (more > 0 ? "; and " + more + " more differences" : ""), "build the same model that was saved",
+                    null);
+        }
     }
 
     /** Closes the file. Tensors that were read from it stay open. */

@@ -1,6 +1,9 @@
 package dev.starling.nn.data;
 
+import dev.starling.nn.RecordType;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.List;
 
 /**
  * Examples side by side, in memory that the loader reuses. The tensors of a batch are closed as soon as the next one is
@@ -12,12 +15,14 @@ public final class Batch {
 
     private final EpochPlan plan;
     private final int number;
+    private final List<Field> fields;
     private final Tensor[] tensors;
 
-    /** Makes a batch of tensors that were lent. */
-    Batch(EpochPlan plan, int number, Tensor[] tensors) {
+    /** Makes a batch of tensors that were lent, one for each field. */
+    Batch(EpochPlan plan, int number, List<Field> fields, Tensor[] tensors) {
         this.plan = plan;
         this.number = number;
+        this.fields = fields;
         this.tensors = tensors;
     }
 
@@ -58,12 +63,32 @@ public final class Batch {
         return tensors[field];
     }
 
-    /** Returns the first field, which is the input of the model. */
+    /**
+     * Returns the field of a name, {@code [size, *field]}.
+     *
+     * @throws TensorException if there is none
+     */
+    public Tensor tensor(String name) {
+        int position = Field.position(fields, name);
+        if (position < 0) {
+            throw TensorException.argument("batch", "there is no field " + name + "; the data set has the fields "
+                    + Field.list(fields), "name the fields with Dataset.named(..), or use one of these names");
+        }
+        return tensors[position];
+    }
+
+    /** Returns the fields with the names of a record's components, for example the inputs of a model. */
+    public <R extends Record> R record(Class<R> type) {
+        RecordType<R> components = RecordType.of(type);
+        return components.create(components.names().stream().map(this::tensor).toArray(Tensor[]::new));
+    }
+
+    /** Returns the first field, which is the input of a layer. */
     public Tensor input() {
         return tensor(0);
     }
 
-    /** Returns the last field, which is the expected result of the model. */
+    /** Returns the last field, which is the expected result of a layer. */
     public Tensor target() {
         return tensor(tensors.length - 1);
     }

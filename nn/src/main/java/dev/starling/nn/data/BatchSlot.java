@@ -129,7 +129,7 @@ final class BatchSlot {
         for (int i = 0; i < lent.length; i++) {
             lent[i] = from[i].storage().lend(each[i], each[i].shape().contiguousStrides());
         }
-        return new Batch(plan, number, lent);
+        return new Batch(plan, number, fields, lent);
     }
 
     private Spec[] specs() {

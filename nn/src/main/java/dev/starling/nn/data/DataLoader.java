@@ -10,6 +10,7 @@ import dev.starling.tensor.TensorException;
 import java.time.Duration;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
 import org.jspecify.annotations.Nullable;
@@ -74,6 +75,25 @@ public final class DataLoader implements AutoCloseable {
     /** Returns the number of examples in the data set. */
     public int size() {
         return config.dataset().size();
+    }
+
+    /** Returns the fields of an example. */
+    public List<Field> fields() {
+        return config.dataset().fields();
+    }
+
+    /**
+     * Requires fields with these names.
+     *
+     * @param reader what takes the fields, for the message
+     * @throws TensorException if one of them does not exist
+     */
+    public void require(String reader, List<String> names) {
+        if (names.stream().anyMatch(name -> Field.position(fields(), name) < 0)) {
+            throw TensorException.argument("data loader", reader + " takes the fields " + names
+                    + ", but the data set has " + Field.list(fields()), "name the fields of the data set as the "
+                    + "components of the model's records, with TensorDataset.of(record) or Dataset.named(..)");
+        }
     }
 
     /** Returns the share of the data that this process reads; by default all of it. */

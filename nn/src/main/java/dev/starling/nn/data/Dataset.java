@@ -7,7 +7,10 @@ public interface Dataset {
     /** Returns the number of examples. */
     int size();
 
-    /** Returns the fields of an example: the model's input first, the target last. */
+    /**
+     * Returns the fields of an example. A layer takes the first as its input, and its loss the last as the target; a
+     * {@link dev.starling.nn.Model} finds inputs and targets by their names.
+     */
     List<Field> fields();
 
     /**
@@ -19,4 +22,9 @@ public interface Dataset {
      * @throws Exception if the example cannot be read; the reader of the batch gets it as a {@link LoadException}
      */
     void write(int index, Example target) throws Exception;
+
+    /** Returns the same examples with names for their fields, in the order of {@link #fields}. */
+    default Dataset named(String... names) {
+        return NamedFields.of(this, names);
+    }
 }

@@ -1,8 +1,11 @@
 package dev.starling.nn.layer;
 
+import dev.starling.nn.Foldable;
 import dev.starling.nn.Fusible;
+import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Norms;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
@@ -11,12 +14,13 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Update;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Batch normalisation of channels, {@code [N, C, ..]}. In training it uses the statistics of the batch and updates
  * running statistics; in inference it uses the running statistics. (Ioffe and Szegedy, 2015)
  */
-public final class BatchNorm implements Fusible {
+public final class BatchNorm implements Fusible, Foldable {
     private static final double EPSILON = 1e-5;
     private static final double MOMENTUM = 0.1;
 
@@ -83,6 +87,41 @@ public final class BatchNorm implements Fusible {
         double n = (double) x.count() / x.size(1);
         return Tensor.apply(new Update.RunningStatistics(momentum, epsilon, n / (n - 1)), runningMean.value(),
                 batch.mean(), runningVariance.value(), batch.inverseDeviation());
+    }
+
+    /** {@inheritDoc} There is one for a dense layer and for a convolution that is not transposed. */
+    @Override
+    public @Nullable Layer foldedInto(Layer before) {
+        try (Scope scope = Scope.open("fold")) {
+            Tensor factor = exact(weight).div(exact(runningVariance).add(epsilon).sqrt());
+            Tensor offset = exact(bias).sub(exact(runningMean).mul(factor));
+            return Recorder.with(Recorder.NONE, () -> switch (before) {
+                case Linear linear -> new Rows(linear.scaled(factor, offset));
+                case Conv conv when !conv.isTransposed() -> conv.scaled(factor, offset);
+                default -> null;
+            });
+        }
+    }
+
+    private static Tensor exact(Parameter parameter) {
+        return parameter.master().to(DType.F64);
+    }
+
+    /** A dense layer whose result has its channels in dimension 1, as normalisation requires. */
+    private record Rows(Linear linear) implements Fusible {
+        @Override
+        public Tensor forward(Tensor x, Epilogue epilogue) {
+            if (x.rank() != 2) {
+                throw new TensorException(TensorException.Problem.SHAPE, "batchNorm", List.of(x.spec()),
+                        "x must be [N, C] before a dense layer with folded normalisation", "do not fold this model");
+            }
+            return linear.forward(x, epilogue);
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            visitor.layer("linear", linear);
+        }
     }
 
     @Override

@@ -46,6 +46,25 @@ public final class Conv implements Fusible, WeightedLayer {
         return geometry;
     }
 
+    boolean isTransposed() {
+        return outputPadding != null;
+    }
+
+    /**
+     * Returns a layer with weights of its own that computes {@code factor·forward(x) + offset} per channel of the
+     * result, if this one is not transposed.
+     */
+    Conv scaled(Tensor factor, Tensor offset) {
+        Tensor w = weight.master();
+        Tensor shift = bias == null ? offset : bias.master().mul(factor).add(offset);
+        long[] channels = new long[w.rank()];
+        Arrays.fill(channels, 1);
+        channels[0] = factor.count();
+        Tensor scaled = w.mul(factor.reshape(channels)).to(w.dtype());
+        return new Conv(Parameter.ofConvolution((shape, generator) -> scaled, Generator.seeded(0), w.shape().dims()),
+                Parameter.of(shift.to(w.dtype())), geometry, null);
+    }
+
     @Override
     public Tensor forward(Tensor x) {
         return forward(x, Epilogue.NONE);

@@ -47,6 +47,13 @@ public final class Linear implements Fusible, WeightedLayer {
         return bias;
     }
 
+    /** Returns a layer with weights of its own that computes {@code factor·forward(x) + offset} per channel. */
+    Linear scaled(Tensor factor, Tensor offset) {
+        Tensor shift = bias == null ? offset : bias.master().mul(factor).add(offset);
+        return new Linear(Parameter.of(weight.master().mul(factor.unsqueeze(1)).to(weight.master().dtype())),
+                Parameter.of(shift.to(weight.master().dtype())));
+    }
+
     @Override
     public Tensor forward(Tensor x) {
         return forward(x, Epilogue.NONE);

@@ -1,9 +1,8 @@
 package dev.starling.nn.layer;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.TensorException;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -11,7 +10,7 @@ import org.jspecify.annotations.Nullable;
  * A block of a transformer that translates one sequence into another: causal self-attention, attention to the memory
  * that an encoder has computed, and a perceptron; {@code x [N, L, width]} to the same shape. (Vaswani et al., 2017)
  */
-public final class TransformerDecoderLayer implements Layer {
+public final class TransformerDecoderLayer implements Module {
     private final MultiHeadAttention attention;
     private final MultiHeadAttention cross;
     private final Perceptron perceptron;
@@ -45,14 +44,6 @@ public final class TransformerDecoderLayer implements Layer {
     public TransformerDecoderLayer dropout(double probability) {
         return new TransformerDecoderLayer(attention.dropout(probability), cross.dropout(probability),
                 perceptron.dropout(probability), norms, new Dropout(probability), normFirst);
-    }
-
-    /** Throws an exception: the layer has two inputs. */
-    @Override
-    public Tensor forward(Tensor x) {
-        throw new TensorException(TensorException.Problem.ARGUMENT, "transformer decoder", List.of(x.spec()),
-                "the layer needs the memory of an encoder", "call forward(x, memory, mask), or use a "
-                + "TransformerEncoderLayer with causal attention");
     }
 
     /**

@@ -1,6 +1,6 @@
 package dev.starling.nn.loss;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Losses;
 import dev.starling.tensor.Losses.Reduce;
@@ -238,16 +238,16 @@ public interface Loss {
      *
      * @param paths selects weights of the model by path
      */
-    default Loss plusL1(Layer model, Predicate<String> paths, double strength) {
+    default Loss plusL1(Module model, Predicate<String> paths, double strength) {
         return plusPenalty(model, paths, strength, Tensor::abs);
     }
 
     /** Returns this loss plus {@code strength} times the sum of the squares of some weights; see {@link #plusL1}. */
-    default Loss plusL2(Layer model, Predicate<String> paths, double strength) {
+    default Loss plusL2(Module model, Predicate<String> paths, double strength) {
         return plusPenalty(model, paths, strength, Tensor::square);
     }
 
-    private Loss plusPenalty(Layer model, Predicate<String> paths, double strength, UnaryOperator<Tensor> of) {
+    private Loss plusPenalty(Module model, Predicate<String> paths, double strength, UnaryOperator<Tensor> of) {
         List<Parameter> chosen = model.parameters().entrySet().stream().filter(e -> paths.test(e.getKey()))
                 .map(Map.Entry::getValue).toList();
         if (chosen.isEmpty()) {

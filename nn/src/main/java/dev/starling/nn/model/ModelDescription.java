@@ -50,6 +50,11 @@ public record ModelDescription(String factory, Map<String, String> settings) {
         return texts;
     }
 
+    /** Returns whether texts describe a model. */
+    static boolean isIn(Map<String, String> metadata) {
+        return metadata.containsKey(FACTORY);
+    }
+
     /**
      * Returns the description from which {@link #metadata} was made. Ignores other texts.
      *

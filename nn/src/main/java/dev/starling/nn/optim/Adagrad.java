@@ -1,6 +1,6 @@
 package dev.starling.nn.optim;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.tensor.op.Rule;
 
 /**
@@ -15,7 +15,7 @@ public final class Adagrad {
      * Returns a builder of an optimiser for all parameters of {@code model}, with learning rate 0.01 and without weight
      * decay. Frozen parameters do not change while frozen.
      */
-    public static Builder over(Layer model) {
+    public static Builder over(Module model) {
         return new Builder(model);
     }
 
@@ -24,7 +24,7 @@ public final class Adagrad {
         private double epsilon = 1e-10;
         private double initial;
 
-        private Builder(Layer model) {
+        private Builder(Module model) {
             super(model, 0.01, 0);
         }
 

@@ -1,6 +1,6 @@
 package dev.starling.nn.optim;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 
@@ -17,7 +17,7 @@ public final class Adam {
      * Returns a builder of an optimiser for all parameters of {@code model}, with learning rate 0.001 and without
      * weight decay. Frozen parameters do not change while frozen.
      */
-    public static Builder over(Layer model) {
+    public static Builder over(Module model) {
         return new Builder(model, false, 0);
     }
 
@@ -28,7 +28,7 @@ public final class Adam {
         private double beta2 = 0.999;
         private double epsilon = 1e-8;
 
-        Builder(Layer model, boolean decoupled, double weightDecay) {
+        Builder(Module model, boolean decoupled, double weightDecay) {
             super(model, 1e-3, weightDecay);
             this.decoupled = decoupled;
         }

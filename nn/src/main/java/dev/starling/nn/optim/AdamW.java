@@ -1,6 +1,6 @@
 package dev.starling.nn.optim;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 
 /** Creates {@link Adam} with decoupled weight decay. (Loshchilov and Hutter, 2017) */
 public final class AdamW {
@@ -8,7 +8,7 @@ public final class AdamW {
     }
 
     /** Returns a builder as {@link Adam#over} does, with decoupled weight decay of 0.01. */
-    public static Adam.Builder over(Layer model) {
+    public static Adam.Builder over(Module model) {
         return new Adam.Builder(model, true, 0.01);
     }
 }

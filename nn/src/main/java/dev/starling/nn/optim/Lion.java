@@ -1,6 +1,6 @@
 package dev.starling.nn.optim;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 
@@ -16,7 +16,7 @@ public final class Lion {
      * Returns a builder of an optimiser for all parameters of {@code model}, with learning rate 0.0001 and without
      * weight decay. Frozen parameters do not change while frozen.
      */
-    public static Builder over(Layer model) {
+    public static Builder over(Module model) {
         return new Builder(model);
     }
 
@@ -25,7 +25,7 @@ public final class Lion {
         private double beta1 = 0.9;
         private double beta2 = 0.99;
 
-        private Builder(Layer model) {
+        private Builder(Module model) {
             super(model, 1e-4, 0);
         }
 

@@ -1,6 +1,6 @@
 package dev.starling.nn.optim;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 import java.util.ArrayList;
@@ -15,7 +15,7 @@ import org.jspecify.annotations.Nullable;
  */
 public abstract sealed class OptimizerBuilder<B extends OptimizerBuilder<B>>
         permits Sgd.Builder, Adam.Builder, Adagrad.Builder, Rmsprop.Builder, Lion.Builder, TensorRuleBuilder {
-    final Layer model;
+    final Module model;
     Schedule schedule;
     double weightDecay;
     Predicate<String> selected = path -> true;
@@ -31,7 +31,7 @@ public abstract sealed class OptimizerBuilder<B extends OptimizerBuilder<B>>
      */
     record Group(Predicate<String> paths, @Nullable Schedule rates, @Nullable Double decay) { }
 
-    OptimizerBuilder(Layer model, double rate, double weightDecay) {
+    OptimizerBuilder(Module model, double rate, double weightDecay) {
         this.model = model;
         schedule = Schedule.constant(rate);
         this.weightDecay = weightDecay;

@@ -59,7 +59,7 @@ final class RuleOptimizer implements Optimizer {
         if (trained.isEmpty()) {
             throw TensorException.argument("optimizer", all.isEmpty() ? "the model has no parameters"
                     : "only(..) selects none of the model's parameters",
-                    "override Layer.visit to pass parameters to the visitor, or select some of their paths");
+                    "override visit to pass parameters to the visitor, or select some of their paths");
         }
         parameters = List.copyOf(trained);
         paths = names;

@@ -14,6 +14,10 @@ import java.util.stream.Collectors;
  */
 final class Averages {
     final List<Metric> metrics;
+    /** Number of the first metrics that are losses of a batch, in their order. */
+    private final int losses;
+    /** By metric, which result of a batch it measures. */
+    private final int[] measured;
     /** By metric, where its sums begin. */
     private final int[] starts;
     /** Number of examples, sum of losses, sums of metrics: over the epoch, and over the current step. */
@@ -23,8 +27,15 @@ final class Averages {
     double lastLoss;
     final double[] last;
 
+    /** Makes means of metrics of the only result of a model. */
     Averages(List<Metric> metrics) {
+        this(metrics, 0, new int[metrics.size()]);
+    }
+
+    Averages(List<Metric> metrics, int losses, int[] measured) {
         this.metrics = metrics;
+        this.losses = losses;
+        this.measured = measured;
         last = new double[metrics.size()];
         starts = new int[last.length];
         int end = 2;
@@ -37,12 +48,17 @@ final class Averages {
     }
 
     private int size(int metric) {
-        return metrics.get(metric) instanceof MetricOfSums several ? several.size() : 1;
+        return inner(metric) instanceof MetricOfSums several ? several.size() : 1;
+    }
+
+    /** Returns a metric as a function of the result that it measures. */
+    private Metric inner(int metric) {
+        return metrics.get(metric) instanceof MetricOfOutput of ? of.metric() : metrics.get(metric);
     }
 
     /** Returns the value of a metric for the given sums. */
     private double value(int metric, double[] of) {
-        return metrics.get(metric) instanceof MetricOfSums several
+        return inner(metric) instanceof MetricOfSums several
                 ? several.value(Arrays.copyOfRange(of, starts[metric], starts[metric] + several.size()))
                 : of[starts[metric]] / of[0];
     }
@@ -52,21 +68,30 @@ final class Averages {
     }
 
     /** Adds a batch to the current step. */
-    void add(double loss, Tensor result, Tensor target, long n) {
+    void add(double loss, BatchResult batch) {
+        long n = batch.rows();
         step[0] += n;
         step[1] += loss * n;
-        boolean narrow = last.length > 0 && result.dtype().isFloating() && result.dtype().bytes() == 2;
-        Tensor measured = narrow ? result.to(DType.F32) : result;
-        for (int i = 0; i < last.length; i++) {
-            if (metrics.get(i) instanceof MetricOfSums several) {
-                double[] own = new double[several.size()];
-                several.addTo(own, measured, target);
-                for (int k = 0; k < own.length; k++) {
-                    step[starts[i] + k] += own[k];
-                }
-            } else {
-                step[starts[i]] += metrics.get(i).sumOver(measured, target);
+        for (int i = 0; i < losses; i++) {
+            step[starts[i]] += batch.losses()[i].item() * n;
+        }
+        for (int i = losses; i < last.length; i++) {
+            Tensor result = batch.results()[measured[i]];
+            Tensor target = batch.targets()[measured[i]];
+            boolean narrow = result.dtype().isFloating() && result.dtype().bytes() == 2;
+            add(i, narrow ? result.to(DType.F32) : result, target);
+        }
+    }
+
+    private void add(int metric, Tensor result, Tensor target) {
+        if (inner(metric) instanceof MetricOfSums several) {
+            double[] own = new double[several.size()];
+            several.addTo(own, result, target);
+            for (int k = 0; k < own.length; k++) {
+                step[starts[metric] + k] += own[k];
             }
+        } else {
+            step[starts[metric]] += metrics.get(metric).sumOver(result, target);
         }
     }
 

@@ -19,15 +19,16 @@ import org.jspecify.annotations.Nullable;
 final class CapturedPass {
     /** The mark of the point at which the loss is known. The marks of gradients are their indices. */
     static final int LOSS = -1;
-    /** The index of the first gradient in the outputs of the program. */
-    private static final int FIRST_GRADIENT = 3;
 
+    private final Task task;
     private final Device device;
     private final Generator generator;
     private final Function<StepBatch, BatchResult> pass;
     private final Tensor[] gradients;
     private final Consumer<Tensor> onLoss;
     private final IntConsumer onGradient;
+    /** The index of the first gradient in the outputs of the program. */
+    private final int firstGradient;
     private final Program.MarkListener markListener = this::onMark;
     private @Nullable Replay replay;
     /** The form of the last batch, or {@code null}. */
@@ -47,13 +48,17 @@ final class CapturedPass {
     }
 
     /** The properties in which a batch must equal the captured one for the program to be replayed. */
-    private record Form(Spec input, Spec target, double weight) {
+    private record Form(Spec[] fields, double weight) {
         static Form of(StepBatch batch) {
-            return new Form(batch.input().spec(), batch.target().spec(), batch.weight());
+            return new Form(Arrays.stream(batch.fields()).map(Tensor::spec).toArray(Spec[]::new), batch.weight());
         }
 
         boolean fits(StepBatch batch) {
-            return weight == batch.weight() && fits(input, batch.input().spec()) && fits(target, batch.target().spec());
+            boolean fits = weight == batch.weight();
+            for (int i = 0; fits && i < fields.length; i++) {
+                fits = fits(fields[i], batch.fields()[i].spec());
+            }
+            return fits;
         }
 
         /** Compares type and shape; an input may come from any device. */
@@ -65,14 +70,17 @@ final class CapturedPass {
     /**
      * Creates a pass that has not captured anything yet.
      *
+     * @param task what the pass computes
      * @param device where the pass runs
      * @param pass the pass, which stores gradients in {@code gradients}, and marks {@link #LOSS} and each index
      * @param gradients of the step by index
      * @param onLoss receives the loss of a replayed pass when it is known
      * @param onGradient receives the index of each gradient of a replayed pass when it is final
      */
-    CapturedPass(Device device, Generator generator, Function<StepBatch, BatchResult> pass, Tensor[] gradients,
-            Consumer<Tensor> onLoss, IntConsumer onGradient) {
+    CapturedPass(Task task, Device device, Generator generator, Function<StepBatch, BatchResult> pass,
+            Tensor[] gradients, Consumer<Tensor> onLoss, IntConsumer onGradient) {
+        this.task = task;
+        firstGradient = BatchResult.size(task);
         this.device = device;
         this.generator = generator;
         this.pass = pass;
@@ -88,8 +96,8 @@ final class CapturedPass {
         }
         if (replay != null && replay.form.fits(batch)) {
             last = replay.form;
-            Tensor[] outputs = replay.program.run(markListener, batch.input(), batch.target());
-            BatchResult result = replay.result == null ? result(outputs, batch) : replay.result;
+            Tensor[] outputs = replay.program.run(markListener, batch.fields());
+            BatchResult result = replay.result == null ? BatchResult.of(outputs, task, batch.rows()) : replay.result;
             replay.result = result;
             return result;
         }
@@ -98,22 +106,17 @@ final class CapturedPass {
             return pass.apply(batch);
         }
         close();
-        Program.Captured captured = Program.capture(generator, inputs -> outputs(pass.apply(StepBatch.single(inputs[0],
-                inputs[1], batch.weight()))), batch.input().to(device), batch.target().to(device));
+        Program.Captured captured = Program.capture(generator, inputs -> outputs(pass.apply(StepBatch.single(inputs,
+                batch.weight()))), Task.to(device, batch.fields()));
         last = Form.of(batch);
         replay = new Replay(captured.program(), last);
-        return result(captured.outputs(), batch);
+        return BatchResult.of(captured.outputs(), task, batch.rows());
     }
 
     private Tensor[] outputs(BatchResult result) {
-        Tensor[] outputs = Arrays.copyOf(new Tensor[] {result.loss(), result.result(), result.target()},
-                FIRST_GRADIENT + gradients.length);
-        System.arraycopy(gradients, 0, outputs, FIRST_GRADIENT, gradients.length);
+        Tensor[] outputs = result.tensors(gradients.length);
+        System.arraycopy(gradients, 0, outputs, firstGradient, gradients.length);
         return outputs;
-    }
-
-    private static BatchResult result(Tensor[] outputs, StepBatch batch) {
-        return new BatchResult(outputs[0], outputs[1], outputs[2], batch.input().size(0));
     }
 
     /** In a replay, does what the pass does in addition to the recorded operations. */
@@ -121,7 +124,7 @@ final class CapturedPass {
         if (label == LOSS) {
             onLoss.accept(outputs[0]);
         } else {
-            gradients[label] = outputs[FIRST_GRADIENT + label];
+            gradients[label] = outputs[firstGradient + label];
             onGradient.accept(label);
         }
     }

@@ -28,7 +28,7 @@ final class CommonSettings {
         }
         values.put("epochs", Integer.toString(config.epochs));
         values.put("batches in a step", Integer.toString(config.accumulate));
-        values.put("loss", config.loss.describe());
+        values.put("loss", config.task().describe());
         values.put("precision", config.precision.toString());
         values.put("seed", Long.toString(config.seed));
         if (share.isSynchronous()) {
@@ -37,6 +37,11 @@ final class CommonSettings {
             values.put("metrics", config.metrics.stream().map(Metric::name).collect(Collectors.joining(", ")));
             values.put("checkpoints", config.directory == null ? "none" : config.everySteps == 0 ? "after each epoch"
                     : "after every " + config.everySteps + " steps");
+        }
+        String kept = config.listeners.stream().filter(each -> each instanceof ResumableListener resumable
+                && !resumable.tensors().isEmpty()).map(Object::toString).collect(Collectors.joining(", "));
+        if (share.isSynchronous() && !kept.isEmpty()) {
+            values.put("listeners that keep weights", kept);
         }
         values.putAll(RunSettings.of(config.model, config.optimizer).values());
         if (share.isOwn() && !share.isSynchronous()) {

@@ -15,6 +15,14 @@ public interface Metric {
     /** Returns the sum over the examples of a batch. */
     double sumOver(Tensor result, Tensor target);
 
+    /**
+     * Returns this metric of one result of a {@link dev.starling.nn.Model}; the target is the field of the data of the
+     * same name. The metric's name is preceded by that of the result.
+     */
+    default Metric on(String output) {
+        return new MetricOfOutput(output, this);
+    }
+
     /** Formats a mean. */
     default String format(double mean) {
         return String.format(Locale.ROOT, "%.4f", mean);

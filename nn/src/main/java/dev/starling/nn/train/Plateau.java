@@ -2,7 +2,7 @@ package dev.starling.nn.train;
 
 import dev.starling.nn.optim.Schedule;
 import dev.starling.tensor.TensorException;
-import java.util.function.ToDoubleFunction;
+import java.util.Map;
 
 /**
  * Reduces the learning rate when a measure has stopped improving for some epochs. It is both the schedule of the
@@ -14,18 +14,21 @@ import java.util.function.ToDoubleFunction;
  * }</pre>
  *
  * <p>The measure is the held-out loss, or the training loss if nothing is held out. The rate is no function of the
- * number of steps: a run that resumes from a checkpoint begins with the first rate again, and {@link #startingAt}
- * changes that. Processes that train synchronously see the same measures and therefore have the same rates.
+ * number of steps, but part of checkpoints: a run that resumes continues with the rate that it had. Processes that
+ * train synchronously see the same measures and therefore have the same rates.
  */
-public final class Plateau implements Schedule, TrainingListener {
+public final class Plateau implements Schedule, ResumableListener {
+    private static final String RATE = "rate";
+    private static final String BEST = "best";
+    private static final String WORSE = "worse";
+
     private final double first;
     private double factor = 0.1;
     private int patience = 10;
     private double threshold = 1e-4;
     private double lowest;
-    /** The larger the measure, the worse. */
-    private ToDoubleFunction<EpochReport> measure = report -> report.heldOut().orElse(report.training()).loss();
-    private double best = Double.POSITIVE_INFINITY;
+    private Measure measure = Measure.LOSS;
+    private double best = Double.NaN;
     private int worse;
     private volatile double rate;
 
@@ -70,20 +73,13 @@ public final class Plateau implements Schedule, TrainingListener {
         return this;
     }
 
-    /** Sets the rate to begin with, for a run that resumes after the rate was reduced. */
-    public Plateau startingAt(double value) {
-        require(value >= 0 && value <= first, "the rate must be in [0, " + first + "], got " + value);
-        rate = value;
-        return this;
-    }
-
     /**
      * Measures a metric of the held-out data, which improves when it grows, in place of the loss.
      *
      * @param metric its name
      */
     public Plateau growing(String metric) {
-        measure = report -> -report.heldOut().orElse(report.training()).metric(metric);
+        measure = new Measure(metric, true);
         return this;
     }
 
@@ -100,14 +96,26 @@ public final class Plateau implements Schedule, TrainingListener {
 
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
-        double now = measure.applyAsDouble(report);
-        if (now < best - threshold * Math.abs(best) || best == Double.POSITIVE_INFINITY) {
+        double now = measure.of(report);
+        if (measure.improves(now, best, threshold * Math.abs(best))) {
             best = now;
             worse = 0;
         } else if (++worse > patience) {
             rate = Math.max(lowest, rate * factor);
             worse = 0;
         }
+    }
+
+    @Override
+    public Map<String, String> notes() {
+        return Map.of(RATE, Double.toString(rate), BEST, Double.toString(best), WORSE, Integer.toString(worse));
+    }
+
+    @Override
+    public void restore(Map<String, String> notes) {
+        rate = Double.parseDouble(notes.getOrDefault(RATE, Double.toString(first)));
+        best = Double.parseDouble(notes.getOrDefault(BEST, "NaN"));
+        worse = Integer.parseInt(notes.getOrDefault(WORSE, "0"));
     }
 
     @Override

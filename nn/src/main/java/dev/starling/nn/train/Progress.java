@@ -12,6 +12,7 @@ public final class Progress {
     private final int epochs;
     private int batches;
     private long examplesPerEpoch;
+    private final DistributionStrategy strategy;
     final Averages averages;
     /** The number of completed epochs. */
     int epoch;
@@ -29,8 +30,13 @@ public final class Progress {
     private volatile boolean stopped;
 
     Progress(int epochs, Averages averages) {
+        this(epochs, averages, new SingleProcess());
+    }
+
+    Progress(int epochs, Averages averages, DistributionStrategy strategy) {
         this.epochs = epochs;
         this.averages = averages;
+        this.strategy = strategy;
     }
 
     /** Sets the size of an epoch, which may change with the number of processes. */
@@ -85,6 +91,11 @@ public final class Progress {
         rate = keep * rate + (1 - keep) * n / seconds;
         weight = keep * weight + (1 - keep);
         pace.add(seconds, n);
+    }
+
+    /** Returns the rank of this process in the run, from 0. A listener that writes files does so on rank 0 only. */
+    public int rank() {
+        return strategy.rank();
     }
 
     /** Returns the number of the current epoch, from 1. */
@@ -168,6 +179,11 @@ public final class Progress {
 
     boolean isStopped() {
         return stopped;
+    }
+
+    /** Returns whether all epochs are done or the end of the run was requested. */
+    boolean isOver() {
+        return stopped || epoch == epochs;
     }
 
     EpochReport report(Scores training, @Nullable Scores heldOut) {

@@ -1,6 +1,6 @@
 package dev.starling.nn.train;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;
 import java.lang.reflect.RecordComponent;
@@ -46,7 +46,7 @@ public record RunSettings(Map<String, String> values) {
     }
 
     /** Returns the settings of a model and its optimiser. */
-    public static RunSettings of(Layer model, Optimizer optimizer) {
+    public static RunSettings of(Module model, Optimizer optimizer) {
         Map<String, String> values = new LinkedHashMap<>();
         describe("model", model, values);
         values.putAll(optimizer.settings());
@@ -54,23 +54,23 @@ public record RunSettings(Map<String, String> values) {
         return new RunSettings(values);
     }
 
-    private static void describe(String path, Layer layer, Map<String, String> values) {
+    private static void describe(String path, Module layer, Map<String, String> values) {
         values.put(path, name(layer));
-        layer.visit(new Layer.Visitor() {
+        layer.visit(new Module.Visitor() {
             @Override
             public void parameter(String name, Parameter parameter) {
                 values.put(path + '.' + name, describe(parameter));
             }
 
             @Override
-            public void layer(String name, Layer inner) {
+            public void layer(String name, Module inner) {
                 describe(path + '.' + name, inner, values);
             }
         });
     }
 
     /** Returns the name of a layer, and its settings if it is a record of numbers. */
-    private static String name(Layer layer) {
+    private static String name(Module layer) {
         RecordComponent[] components = layer.getClass().getRecordComponents();
         return components != null && components.length > 0 && Arrays.stream(components).allMatch(each -> each.getType()
                 .isPrimitive()) ? layer.toString() : layer.describe();

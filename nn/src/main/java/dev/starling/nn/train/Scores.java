@@ -1,15 +1,16 @@
 package dev.starling.nn.train;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Model;
 import dev.starling.nn.Mode;
 import dev.starling.nn.Precision;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.loss.Loss;
+import dev.starling.nn.loss.Objective;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
-import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Collections;
 import java.util.LinkedHashMap;
@@ -43,13 +44,23 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
      * @throws TensorException if there is no example, among other reasons
      */
     public static Scores evaluate(Layer model, Loss loss, DataLoader data, Metric... metrics) {
-        Averages averages = new Averages(List.of(metrics));
-        return averages.evaluated(sums(model, loss, data, averages));
+        return evaluate(Task.of(model, loss, List.of(metrics)), data);
+    }
+
+    /** As {@link #evaluate(Layer, Loss, DataLoader, Metric...)}, of a model with several inputs or results. */
+    public static Scores evaluate(Model<?, ?> model, Objective objective, DataLoader data, Metric... metrics) {
+        return evaluate(Task.of(model, objective, List.of(metrics)), data);
+    }
+
+    private static Scores evaluate(Task task, DataLoader data) {
+        task.require(data);
+        Averages averages = task.averages();
+        return averages.evaluated(sums(task, data, averages));
     }
 
     /** Returns the sums over this process's share of the data. */
-    static double[] sums(Layer model, Loss loss, DataLoader data, Averages averages) {
-        Device device = model.device();
+    static double[] sums(Task task, DataLoader data, Averages averages) {
+        Device device = task.model().device();
         Device before = data.device();
         data.device(device);
         try {
@@ -57,13 +68,8 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
                 for (Batch batch : data.epoch(0)) {
                     if (batch.size() > 0) {
                         try (Scope scope = Scope.open("evaluation")) {
-                            Tensor target = batch.target().to(device);
-                            Tensor input = batch.input().to(device);
-                            Precision precision = Precision.current();
-                            Tensor result = loss.widens() ? precision.narrow(model, input)
-                                    : precision.forward(model, input);
-                            Tensor value = StepChecks.requireScalar(loss.of(result, target));
-                            averages.add(value.item(), result, target, batch.size());
+                            BatchResult result = task.forward(Precision.current(), Task.to(device, task.fields(batch)));
+                            averages.add(result.loss().item(), result);
                         }
                     }
                 }

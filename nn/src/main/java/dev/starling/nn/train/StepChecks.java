@@ -1,6 +1,6 @@
 package dev.starling.nn.train;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.layer.Sigmoid;
@@ -27,7 +27,7 @@ final class StepChecks {
      * Requires the optimiser to change parameters of the model, and warns of a model that ends in a softmax or sigmoid
      * although its loss computes one.
      */
-    static void check(Layer model, Loss loss, Optimizer optimizer) {
+    static void check(Module model, List<Loss> losses, Optimizer optimizer) {
         Set<Parameter> own = Collections.newSetFromMap(new IdentityHashMap<>());
         Collection<Parameter> parameters = model.parameters().values();
         own.addAll(parameters);
@@ -37,7 +37,13 @@ final class StepChecks {
                     + parameters.size() + " parameters, but " + optimizer.parameters().size() + " of another model",
                     "create the optimiser with over(model) of the model that is trained");
         }
-        Layer last = last(model);
+        Module last = last(model);
+        for (Loss loss : losses) {
+            warnOfLast(last, loss);
+        }
+    }
+
+    private static void warnOfLast(Module last, Loss loss) {
         if (loss.expectsLogits() && (last instanceof Softmax || last instanceof Sigmoid)) {
             LOG.log(System.Logger.Level.WARNING, "the model ends in {0}, but its loss {1} computes the {2} itself and "
                     + "expects logits: training is slow and the loss stays high; remove the last layer",
@@ -45,7 +51,7 @@ final class StepChecks {
         }
     }
 
-    private static Layer last(Layer model) {
+    private static Module last(Module model) {
         return model instanceof Sequential s && !s.layers().isEmpty() ? last(s.layers().getLast()) : model;
     }
 
@@ -59,16 +65,22 @@ final class StepChecks {
     }
 
     /** Makes the exception for a loss that is not finite. */
-    static TensorException notFinite(Tensor loss, double value, @Nullable TrainingState state,
-            @Nullable Tensor input) {
+    static TensorException notFinite(Tensor loss, double value, @Nullable TrainingState state, Task task,
+            Tensor[] fields) {
         String place = state == null ? "" : " in epoch " + (state.epoch() + 1) + ", batch " + (state.batch() + 1)
                 + " (step " + (state.step() + 1) + ")";
-        boolean known = input != null && !input.isClosed() && input.dtype().isFloating();
-        boolean bad = input != null && known && !input.device().backend().isFinite(input);
-        String cause = bad ? ": the input has an element that is infinite or NaN" : known
-                ? ": the input is finite" : "";
+        String known = "";
+        String bad = "";
+        for (int i = 0; i < Math.min(fields.length, task.inputs()); i++) {
+            Tensor input = fields[i];
+            if (!input.isClosed() && input.dtype().isFloating()) {
+                known = ": the input is finite";
+                bad = !bad.isEmpty() || input.device().backend().isFinite(input) ? bad
+                        : ": " + task.inputName(i) + " has an element that is infinite or NaN";
+            }
+        }
         return new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(loss.spec()),
-                "the loss is " + value + place + cause, bad
+                "the loss is " + value + place + (bad.isEmpty() ? known : bad), !bad.isEmpty()
                 ? "repair the data or its normalisation; weights are those before the step"
                 : "lower the learning rate, clip gradients, or find the first operation that is not finite with "
                 + "Tape.detectAnomalies; weights are those before the step");

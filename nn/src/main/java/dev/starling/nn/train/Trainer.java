@@ -2,12 +2,15 @@ package dev.starling.nn.train;
 
 import dev.starling.errors.StarlingException;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Model;
+import dev.starling.nn.Module;
 import dev.starling.nn.Precision;
 import dev.starling.nn.checkpoint.CheckpointWriter;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.loss.Loss;
+import dev.starling.nn.loss.Objective;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -18,6 +21,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.function.Function;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
@@ -39,6 +43,7 @@ public final class Trainer {
     private final Collective collective;
     private final Concludes ending;
     private final DataLoader data;
+    private final Task task;
     private final Averages averages;
     private final Progress progress;
     private final TrainingState state;
@@ -52,18 +57,25 @@ public final class Trainer {
         strategy = config.strategy;
         collective = Collective.of(strategy);
         ending = Concludes.of(strategy);
-        averages = new Averages(config.metrics);
-        progress = new Progress(config.epochs, averages);
+        Task task = config.task();
+        task.require(data);
+        if (config.heldOut != null) {
+            task.require(config.heldOut);
+        }
+        this.task = task;
+        averages = task.averages();
+        progress = new Progress(config.epochs, averages, strategy);
         progress.setEpochSize(data.batches(), data.examples());
         LossScale scale = config.precision.scalesLoss() ? new LossScale() : null;
         state = new TrainingState(config.model, config.optimizer, data, config.seed, progress, scale);
         if (strategy.share().isOwn()) {
             state.ownData();
         }
+        state.listeners(config.listeners);
         state.settings(() -> CommonSettings.of(config, data));
         state.resumeFrom(config.resume ? config.directory : null, config.skipDamaged);
         writer = config.directory == null ? null : new CheckpointWriter(config.directory, config.keep);
-        step = new TrainingStep(config.model, config.loss, config.optimizer, Generator.seeded(config.seed), strategy)
+        step = new TrainingStep(task, config.optimizer, Generator.seeded(config.seed), strategy)
                 .precision(config.precision, scale);
         if (config.captured) {
             step.captured();
@@ -72,7 +84,16 @@ public final class Trainer {
 
     /** Returns a builder of a trainer. */
     public static Builder of(Layer model, Loss loss, Optimizer optimizer) {
-        return new Builder(model, loss, optimizer);
+        return new Builder(model, metrics -> Task.of(model, loss, metrics), optimizer);
+    }
+
+    /**
+     * Returns a builder of a trainer of a model with several inputs or results. Inputs and targets are the fields of
+     * the data that have the names of the model's inputs and results. If the objective has several losses, the mean of
+     * each is reported as a metric: that of {@code price} as {@code price loss}.
+     */
+    public static Builder of(Model<?, ?> model, Objective objective, Optimizer optimizer) {
+        return new Builder(model, metrics -> Task.of(model, objective, metrics), optimizer);
     }
 
     /** Returns the progress of the run, which can also be used to stop it. */
@@ -246,10 +267,10 @@ public final class Trainer {
 
     /** Returns the sums over this rank's part of the held-out data. */
     private double[] evaluate() {
-        Averages measured = new Averages(config.metrics);
+        Averages measured = task.averages();
         DataLoader heldOut = Objects.requireNonNull(config.heldOut);
         heldOut.share(strategy.share().ofHeldOut());
-        double[] sums = config.precision.run(() -> Scores.sums(config.model, config.loss, heldOut, measured));
+        double[] sums = config.precision.run(() -> Scores.sums(task, heldOut, measured));
         heldOut.share(Share.WHOLE);
         return sums;
     }
@@ -297,10 +318,10 @@ public final class Trainer {
 
     /** Collects the settings of a trainer. */
     public static final class Builder implements Cloneable {
-        final Layer model;
-        final Loss loss;
+        final Module model;
+        private final Function<List<Metric>, Task> task;
         final Optimizer optimizer;
-        private List<TrainingListener> listeners = List.of();
+        List<TrainingListener> listeners = List.of();
         private @Nullable DataLoader data;
         /** {@code null} if epochs are not evaluated. */
         @Nullable DataLoader heldOut;
@@ -321,10 +342,15 @@ public final class Trainer {
         private boolean resume;
         private boolean skipDamaged;
 
-        private Builder(Layer model, Loss loss, Optimizer optimizer) {
+        private Builder(Module model, Function<List<Metric>, Task> task, Optimizer optimizer) {
             this.model = model;
-            this.loss = loss;
+            this.task = task;
             this.optimizer = optimizer;
+        }
+
+        /** Returns what the trainer computes of a batch. */
+        Task task() {
+            return task.apply(metrics);
         }
 
         /** Sets the training data. */

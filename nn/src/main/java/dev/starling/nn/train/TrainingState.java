@@ -1,6 +1,6 @@
 package dev.starling.nn.train;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointException;
@@ -28,9 +28,11 @@ import org.jspecify.annotations.Nullable;
 public final class TrainingState {
     /** Prefix of the names of tensors that strategies keep. */
     private static final String STRATEGY = "strategy.";
+    /** Prefix of the names of what listeners keep. */
+    private static final String LISTENER = "listener.";
     private static final String MISSED = "optimizer.missed";
 
-    private final Layer model;
+    private final Module model;
     private final Optimizer optimizer;
     /** {@code null} if the caller performs the steps without a trainer. */
     private final @Nullable DataLoader data;
@@ -38,6 +40,7 @@ public final class TrainingState {
     /** {@code null} if the loss is not scaled. */
     private final @Nullable LossScale scale;
     private final Map<String, Parameter> tensors = new LinkedHashMap<>();
+    private final Map<String, ResumableListener> listeners = new LinkedHashMap<>();
     /** Directory of the checkpoints to resume from, or {@code null} if this run starts from the beginning. */
     private @Nullable Path resumeDirectory;
     private boolean skipDamaged;
@@ -52,7 +55,7 @@ public final class TrainingState {
     /** {@code null} before they are first asked for. */
     private @Nullable RunSettings known;
 
-    TrainingState(Layer model, Optimizer optimizer, @Nullable DataLoader data, long seed, Progress progress,
+    TrainingState(Module model, Optimizer optimizer, @Nullable DataLoader data, long seed, Progress progress,
             @Nullable LossScale scale) {
         this.model = model;
         this.optimizer = optimizer;
@@ -65,12 +68,12 @@ public final class TrainingState {
     }
 
     /** Returns the state of a run at its start, for callers that perform steps without a {@link Trainer}. */
-    public static TrainingState of(Layer model, Optimizer optimizer) {
+    public static TrainingState of(Module model, Optimizer optimizer) {
         return new TrainingState(model, optimizer, null, 0, new Progress(1, new Averages(List.of())), null);
     }
 
     /** Returns the model that is trained. */
-    public Layer model() {
+    public Module model() {
         return model;
     }
 
@@ -108,6 +111,30 @@ public final class TrainingState {
     /** Returns the checkpoint from which this process resumed, if it did. */
     public Optional<Checkpoint> source() {
         return Optional.ofNullable(source);
+    }
+
+    /** Adds what listeners keep: tensors and notes, under the class of each. */
+    void listeners(List<TrainingListener> all) {
+        for (TrainingListener each : all) {
+            if (each instanceof ResumableListener listener) {
+                String name = LISTENER + each.getClass().getSimpleName();
+                long same = listeners.keySet().stream().filter(other -> other.startsWith(name)).count();
+                String prefix = name + (same == 0 ? "" : "-" + (same + 1)) + ".";
+                listeners.put(prefix, listener);
+                listener.tensors().forEach((path, tensor) -> tensors.put(prefix + path, tensor));
+            }
+        }
+    }
+
+    /** Returns the notes with a prefix, without it. */
+    private static Map<String, String> within(Map<String, String> notes, String prefix) {
+        Map<String, String> found = new LinkedHashMap<>();
+        notes.forEach((name, value) -> {
+            if (name.startsWith(prefix)) {
+                found.put(name.substring(prefix.length()), value);
+            }
+        });
+        return found;
     }
 
     /** Sets what describes the settings that must be equal on all ranks. */
@@ -202,6 +229,7 @@ public final class TrainingState {
         if (scale != null) {
             scale.save(notes);
         }
+        listeners.forEach((prefix, each) -> each.notes().forEach((name, note) -> notes.put(prefix + name, note)));
         return notes;
     }
 
@@ -238,6 +266,12 @@ public final class TrainingState {
             if (scale != null) {
                 scale.restore(notes);
             }
+            listeners.forEach((prefix, each) -> {
+                Map<String, String> own = within(notes, prefix);
+                if (!own.isEmpty()) {
+                    each.restore(own);
+                }
+            });
             seed = Long.parseLong(notes.get("random.seed"));
             progress.step = step;
             progress.epoch = epoch;
@@ -269,8 +303,11 @@ public final class TrainingState {
             throw new CheckpointException(checkpoint.path(), String.valueOf(e.getMessage()),
                     "use a checkpoint that this run saved", e);
         }
-        // A strategy reads the tensors that it kept when it calls keep(); other strategies do not need them.
-        checkpoint.into(tensors, name -> name.startsWith(STRATEGY));
+        Map<String, Parameter> saved = new LinkedHashMap<>(tensors);
+        saved.keySet().removeIf(name -> name.startsWith(LISTENER) && !checkpoint.has(name));
+        // A strategy reads the tensors that it kept when it calls keep(); other strategies do not need them. Listeners
+        // may be others than those of the saved run.
+        checkpoint.into(saved, name -> name.startsWith(STRATEGY) || name.startsWith(LISTENER));
         source = checkpoint;
     }
 }

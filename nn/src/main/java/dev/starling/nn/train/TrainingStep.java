@@ -3,10 +3,12 @@ package dev.starling.nn.train;
 import dev.starling.autograd.Tape;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
+import dev.starling.nn.Model;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Precision;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.loss.Loss;
+import dev.starling.nn.loss.Objective;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -31,8 +33,9 @@ import org.jspecify.annotations.Nullable;
  * may be replaced, frozen or unfrozen between two steps. Confined to one thread.
  */
 public final class TrainingStep implements AutoCloseable {
-    private final Layer model;
-    private final Loss loss;
+    private static final Tensor[] NO_FIELDS = {};
+
+    private final Task task;
     private final Optimizer optimizer;
     private final Generator generator;
     private final DistributionStrategy strategy;
@@ -51,9 +54,9 @@ public final class TrainingStep implements AutoCloseable {
     private @Nullable LossScale scale;
     /** {@code null} if steps are not captured. */
     private @Nullable CapturedPass captured;
-    /** The position of the step that runs, if it is known, and the input of its batch; for messages. */
+    /** The position of the step that runs, if it is known, and the fields of its batch; for messages. */
     private @Nullable TrainingState position;
-    private @Nullable Tensor input;
+    private Tensor[] fields = NO_FIELDS;
 
     /** Creates a step for a single process. */
     public TrainingStep(Layer model, Loss loss, Optimizer optimizer, Generator generator) {
@@ -68,9 +71,23 @@ public final class TrainingStep implements AutoCloseable {
      */
     public TrainingStep(Layer model, Loss loss, Optimizer optimizer, Generator generator,
             DistributionStrategy strategy) {
-        StepChecks.check(model, loss, optimizer);
-        this.model = model;
-        this.loss = loss;
+        this(Task.of(model, loss, List.of()), optimizer, generator, strategy);
+    }
+
+    /** Creates a step of a model with several inputs or results, for a single process. */
+    public TrainingStep(Model<?, ?> model, Objective objective, Optimizer optimizer, Generator generator) {
+        this(model, objective, optimizer, generator, new SingleProcess());
+    }
+
+    /** Creates a step of a model with several inputs or results. */
+    public TrainingStep(Model<?, ?> model, Objective objective, Optimizer optimizer, Generator generator,
+            DistributionStrategy strategy) {
+        this(Task.of(model, objective, List.of()), optimizer, generator, strategy);
+    }
+
+    TrainingStep(Task task, Optimizer optimizer, Generator generator, DistributionStrategy strategy) {
+        StepChecks.check(task.model(), task.lossFunctions(), optimizer);
+        this.task = task;
         this.optimizer = optimizer;
         this.generator = generator;
         this.strategy = strategy;
@@ -127,7 +144,7 @@ public final class TrainingStep implements AutoCloseable {
      * only from its {@link Mode}. Otherwise the second step throws an exception with the reason.
      */
     public TrainingStep captured() {
-        captured = new CapturedPass(device, generator, this::pass, gradients, this::checkLoss, this::deliver);
+        captured = new CapturedPass(task, device, generator, this::pass, gradients, this::checkLoss, this::deliver);
         return this;
     }
 
@@ -185,8 +202,24 @@ public final class TrainingStep implements AutoCloseable {
      * @throws TensorException if the loss is not finite, among other reasons
      */
     public double run(Tensor input, Tensor target) {
+        return run(task.fields(input, target));
+    }
+
+    /**
+     * Performs a step of a model with several inputs or results.
+     *
+     * @param input the model's inputs, on any device
+     * @param targets a record with a target for each result that has a loss, of its name, on any device
+     * @return the loss before the step
+     * @throws TensorException if the loss is not finite, among other reasons
+     */
+    public double run(Record input, Record targets) {
+        return run(task.fields(input, targets));
+    }
+
+    private double run(Tensor[] batch) {
         try (Scope scope = Scope.open("step")) {
-            BatchResult result = differentiate(StepBatch.single(input, target, 1));
+            BatchResult result = differentiate(StepBatch.single(batch, 1));
             boolean local = strategy.beforeStep(gradients) == DistributionStrategy.Step.LOCAL;
             double loss = local ? update(result, null) : readLoss(result, null);
             strategy.afterStep();
@@ -213,11 +246,11 @@ public final class TrainingStep implements AutoCloseable {
                 Batch batch = batches.next();
                 double weight = batch.size() / (double) rows;
                 if (count == 1) {
-                    unread = differentiate(StepBatch.single(batch.input(), batch.target(), weight));
+                    unread = differentiate(StepBatch.single(task.fields(batch), weight));
                 } else {
                     try (Scope inner = Scope.open("batch")) {
-                        readLoss(differentiate(new StepBatch(batch.input(), batch.target(), weight, inner,
-                                i == count)), averages);
+                        readLoss(differentiate(new StepBatch(task.fields(batch), weight, inner, i == count)),
+                                averages);
                     }
                 }
             }
@@ -244,10 +277,10 @@ public final class TrainingStep implements AutoCloseable {
      */
     private @Nullable BatchResult differentiate(StepBatch batch) {
         updateParameters();
-        input = batch.input();
-        stream.beforeForward(batch.input());
+        fields = batch.fields();
+        stream.beforeForward(fields[0]);
         BatchResult result = null;
-        if (batch.input().size(0) > 0) {
+        if (batch.rows() > 0) {
             if (scale != null) {
                 scale.upload(device);
             }
@@ -277,13 +310,9 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     private Forward forward(StepBatch batch) {
-        Tensor input = batch.input().to(device);
-        Tensor target = batch.target().to(device);
-        Tensor result = loss.widens() ? precision.narrow(model, input) : precision.forward(model, input);
-        Tensor value = StepChecks.requireScalar(loss.of(result, target));
-        Tensor weighted = batch.weight() == 1 ? value : value.mul(batch.weight());
-        return new Forward(new BatchResult(value, result, target, input.size(0)),
-                scale == null ? weighted : scale.multiply(weighted));
+        BatchResult result = task.forward(precision, Task.to(device, batch.fields()));
+        Tensor weighted = batch.weight() == 1 ? result.loss() : result.loss().mul(batch.weight());
+        return new Forward(result, scale == null ? weighted : scale.multiply(weighted));
     }
 
     /**
@@ -345,7 +374,7 @@ public final class TrainingStep implements AutoCloseable {
         double value = batch.loss().item();
         requireFinite(batch.loss(), value);
         if (averages != null) {
-            averages.add(value, batch.result(), batch.target(), batch.rows());
+            averages.add(value, batch);
         }
         return value;
     }
@@ -386,7 +415,7 @@ public final class TrainingStep implements AutoCloseable {
 
     private void requireFinite(Tensor value, double number) {
         if (!Double.isFinite(number)) {
-            throw StepChecks.notFinite(value, number, position, input);
+            throw StepChecks.notFinite(value, number, position, task, fields);
         }
     }
 
@@ -394,7 +423,7 @@ public final class TrainingStep implements AutoCloseable {
         Arrays.fill(gradients, null);
         Arrays.fill(delivered, false);
         position = null;
-        input = null;
+        fields = NO_FIELDS;
         tape.reset();
     }
 }

@@ -46,6 +46,7 @@ final class NetworksTable {
         settings("loss/CrossEntropyLoss.java", "Loss.crossEntropy()");
         settings("loss/CtcLoss.java", "Loss.ctc()");
         settings("loss/BinaryCrossEntropyLoss.java", "Loss.binaryCrossEntropy()");
+        methods("loss/Objective.java", "Objective", List.of());
         section("Metrics", "train");
         methods("train/Metric.java", "Metric", List.of("format"));
         methods("train/Metrics.java", "Metrics", List.of());

@@ -385,7 +385,7 @@ class OptimizerTest {
         assertThatThrownBy(() -> sgd.step(Tensor.ones(SIZE))).hasMessageContaining("2 gradients");
         assertThatThrownBy(() -> sgd.step(Tensor.ones(SIZE), Tensor.ones(SIZE))).hasMessageContaining("bias");
         assertThat(pair.weight.value().toFloats()).isEqualTo(before);
-        assertThatThrownBy(() -> Sgd.over(x -> x).build()).isInstanceOf(TensorException.class);
+        assertThatThrownBy(() -> Sgd.over((Layer) x -> x).build()).isInstanceOf(TensorException.class);
         assertThatThrownBy(() -> Sgd.over(pair).momentum(1)).isInstanceOf(TensorException.class);
     }
 

@@ -145,7 +145,8 @@ class MetricsTest {
         for (int rank = 0; rank < 2; rank++) {
             Averages averages = new Averages(metrics);
             long rows = rank == 0 ? 150 : ROWS - 150;
-            averages.add(rank, x.narrow(0, rank * 150L, rows), y.narrow(0, rank * 150L, rows), rows);
+            averages.add(rank, new BatchResult(x, new Tensor[0], new Tensor[] {x.narrow(0, rank * 150L, rows)},
+                    new Tensor[] {y.narrow(0, rank * 150L, rows)}, rows));
             averages.endStep(true);
             double[] sums = averages.sums();
             for (int i = 0; i < total.length; i++) {

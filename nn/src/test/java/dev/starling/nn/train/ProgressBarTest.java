@@ -55,7 +55,7 @@ class ProgressBarTest {
 
     private static void step(Progress progress, double loss) {
         Averages averages = progress.averages;
-        averages.add(loss, RESULT, RESULT, 100);
+        averages.add(loss, new BatchResult(RESULT, new Tensor[0], new Tensor[] {RESULT}, new Tensor[] {RESULT}, 100));
         averages.endStep(true);
         progress.batch++;
         progress.step++;

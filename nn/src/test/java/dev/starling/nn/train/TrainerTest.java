@@ -410,7 +410,6 @@ class TrainerTest {
             rates.add(plateau.rate(i));
         }
         assertThat(rates).containsExactly(0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2, 0.2, 0.2);
-        assertThat(Plateau.of(1).startingAt(0.1).rate(7)).isEqualTo(0.1);
     }
 
     /** The averages continue from the checkpoint as if the run had not been interrupted. */

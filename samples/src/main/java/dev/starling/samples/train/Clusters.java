@@ -96,14 +96,20 @@ public final class Clusters {
                 + "host:port with a port from 1 to " + MAX_PORT + ", or file:PATH, got " + coordinator, cause);
     }
 
-    /** Joins the group of all launched processes. */
-    static Group join(LaunchedProcess process, TransportConfig config) {
+    /**
+     * Joins the group of all launched processes.
+     *
+     * @param existing whether the group exists already; also assumed for a process that was started again, unless its
+     *     coordinator may have been as well
+     */
+    static Group join(LaunchedProcess process, TransportConfig config, boolean existing) {
         if (process.coordinator() == null) {
             throw new IllegalArgumentException("STARLING_RANK is set but STARLING_COORDINATOR is not: set "
                     + "it to the host:port of the coordinator");
         }
         return Group.join(GroupConfig.of(config, process.coordinator()).place(process.rank(), process.workers())
-                .joinTimeout(JOIN_TIMEOUT).timeout(TIMEOUT));
+                .joinTimeout(JOIN_TIMEOUT).timeout(TIMEOUT)
+                .existing(existing || process.restart() > 0 && process.coordinatorRank() < 0));
     }
 
     /** Returns the configuration of a process's transport. */

@@ -66,6 +66,10 @@ final class Team {
         if (process == null && options.isRequested() && options.workers() == 0) {
             return "--strategy needs --workers N";
         }
+        if (options.join && (process == null || process.runsCoordinator() || !options.survives())) {
+            return "--join applies to a process that is started by itself and joins workers that continue after a loss"
+                    + ": omit it";
+        }
         String alone = process == null && options.workers() == 0 ? teamOption(options) : null;
         return alone == null ? null : alone + " applies to several workers: add --workers N";
     }
@@ -153,7 +157,7 @@ final class Team {
         TransportConfig config = Clusters.config(process, options);
         try (Clusters.Resource coordinator = Clusters.coordinator(process, config,
                 options.rules(process.world()));
-                Group group = Clusters.join(process, config)) {
+                Group group = Clusters.join(process, config, options.join)) {
             work(group, split, process.rank(), process.workers());
         }
     }

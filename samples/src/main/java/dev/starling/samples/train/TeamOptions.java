@@ -50,6 +50,10 @@ final class TeamOptions {
                     + "--staleness 0.")
     int restarts;
 
+    @Option(names = "--join", description = "Join workers that train already: end with an error if none of them, and "
+            + "no coordinator, answers within the time of --silence, instead of waiting for their start.")
+    boolean join;
+
     @Option(names = "--min-workers", paramLabel = "N",
             description = "Number of workers with which the others may continue after losses (default: 1).")
     Integer minWorkers;

@@ -95,6 +95,7 @@ class TeamTest {
         "--workers 2 --quorum 3 | --quorum applies to workers that continue after a loss, and --strategy ring ends",
         "--workers 2 --max-workers 3 | --max-workers applies to workers that continue after a loss",
         "--strategy gossip --quorum none | --workers N",
+        "--workers 2 --elastic --join | --join applies to a process that is started by itself",
         "--half | --half applies to several workers: add --workers N",
         "--workers 2 --strategy ps --compress bf16 | --compress applies to ring, and --strategy ps sends f32",
         "--workers 2 --half --compress bf16 | --half is --compress bf16",
@@ -135,6 +136,8 @@ class TeamTest {
         LaunchedProcess me = new LaunchedProcess(0, 3, 0, 3, 0, "host:1", -1, Secret.random(), "host", null, 0);
         assertThat(Team.problem(parse("--strategy ring"), me)).isNull();
         assertThat(Team.problem(parse("--workers 2"), me)).contains("--workers=2").contains("one of 3");
+        assertThat(Team.problem(parse("--elastic --join"), me)).isNull();
+        assertThat(Team.problem(parse("--join"), me)).contains("--join applies").contains("continue after a loss");
         assertThat(Team.problem(parse("--strategy ps --servers 2"), me)).contains("run --servers 2");
         assertThat(Team.problem(parse("--strategy ps --servers 2"),
                 new LaunchedProcess(0, 3, 2, 3, 0, "host:1", -1, Secret.random(), "host", null, 0))).isNull();

@@ -75,6 +75,11 @@ public final class HostAllocator implements Allocator {
     }
 
     @Override
+    public void freeMany(Runnable frees) {
+        cache.freeMany(frees);
+    }
+
+    @Override
     public void trim() {
         cache.trim();
     }

@@ -12,6 +12,11 @@ public interface Allocator {
     /** Returns a block to the cache. */
     void free(Block block);
 
+    /** Runs {@code frees}, which frees many blocks. An allocator with a lock acquires it once for all of them. */
+    default void freeMany(Runnable frees) {
+        frees.run();
+    }
+
     /** Frees cached memory to the system. */
     void trim();
 

@@ -191,6 +191,13 @@ public final class CachingAllocator implements Allocator {
     }
 
     @Override
+    public void freeMany(Runnable frees) {
+        synchronized (lock) {
+            frees.run();
+        }
+    }
+
+    @Override
     public void trim() {
         synchronized (lock) {
             trimLocked();

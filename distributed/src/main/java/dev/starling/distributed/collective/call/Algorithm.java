@@ -5,7 +5,7 @@ public interface Algorithm extends StateMachine {
     /**
      * Begins a collective; the previous one must be done.
      *
-     * @param memory that contains the elements; {@code null} for a barrier
+     * @param memory that contains the elements; a barrier accesses none
      * @param offset of the elements, in bytes
      */
     void begin(CollectiveCall call, SymmetricMemory memory, long offset);

@@ -8,6 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /** The arguments of a collective, which must be equal on all ranks. Immutable; created once and used for every step. */
 public final class CollectiveCall {
@@ -18,7 +19,8 @@ public final class CollectiveCall {
 
     private final Kind kind;
     private final DType dtype;
-    private final ReduceOp op;
+    /** {@code null} if elements are not reduced. */
+    private final @Nullable ReduceOp op;
     private final long count;
     private final int root;
     private final String label;
@@ -27,7 +29,8 @@ public final class CollectiveCall {
     private final byte[] textBytes;
     private final long hash;
 
-    private CollectiveCall(Kind kind, DType dtype, ReduceOp op, long count, int root, String label, String place) {
+    private CollectiveCall(Kind kind, DType dtype, @Nullable ReduceOp op, long count, int root, String label,
+            String place) {
         if (count < 0) {
             throw TensorException.argument("collective", "count >= 0 must hold, got " + count,
                     "pass the number of elements");
@@ -108,9 +111,14 @@ public final class CollectiveCall {
         return dtype;
     }
 
-    /** Returns the reduction, or {@code null} if elements are not reduced. */
+    /** Returns whether elements are reduced. */
+    public boolean reduces() {
+        return op != null;
+    }
+
+    /** Returns the reduction of a call that {@linkplain #reduces reduces} elements. */
     public ReduceOp op() {
-        return op;
+        return Objects.requireNonNull(op);
     }
 
     /** Returns the number of elements on each rank, of all chunks together. */

@@ -1,19 +1,20 @@
 package dev.starling.distributed.collective.call;
 
 import java.util.function.BooleanSupplier;
+import org.jspecify.annotations.Nullable;
 
 /** A collective on elements in registered memory. */
 public final class CollectiveTask extends Task {
     public final CollectiveCall call;
-    /** Memory that contains the elements; {@code null} for a barrier. */
+    /** Memory that contains the elements; a barrier accesses none. */
     public final SymmetricMemory memory;
     /** Offset of the elements, in bytes. */
     public final long offset;
     /** Returns whether the elements have arrived in memory; {@code null} if they have when the task is started. */
-    private final BooleanSupplier ready;
+    private final @Nullable BooleanSupplier ready;
 
     public CollectiveTask(Runner runner, CollectiveCall call, SymmetricMemory memory, long offset,
-            BooleanSupplier ready) {
+            @Nullable BooleanSupplier ready) {
         super(runner);
         this.call = call;
         this.memory = memory;

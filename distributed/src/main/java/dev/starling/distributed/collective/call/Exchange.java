@@ -4,7 +4,7 @@ package dev.starling.distributed.collective.call;
 public final class Exchange extends Task {
     private final byte[] own;
     private final String what;
-    private byte[][] blobs;
+    private byte[][] blobs = {};
 
     /**
      * Creates an exchange.
@@ -33,7 +33,7 @@ public final class Exchange extends Task {
 
     /** Forgets the bytes of all ranks. */
     public void release() {
-        blobs = null;
+        blobs = new byte[0][];
     }
 
     @Override

@@ -7,6 +7,7 @@ import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RegionKey;
 import dev.starling.transport.RemoteRegion;
 import java.lang.foreign.MemorySegment;
+import java.util.Objects;
 import java.util.function.BiFunction;
 import org.jspecify.annotations.Nullable;
 
@@ -30,7 +31,8 @@ public final class SymmetricMemory implements SymmetricBuffer {
     /** By rank, the keys of partners; {@code null} before {@link #open}. */
     private @Nullable RegionKey @Nullable [] partnerKeys;
     private final Exchange keys;
-    private Exchange maps;
+    /** {@code null} before {@link #open}. */
+    private @Nullable Exchange maps;
     private boolean direct;
     private boolean hosted;
 
@@ -103,7 +105,7 @@ public final class SymmetricMemory implements SymmetricBuffer {
     }
 
     /** Returns the exchange of whether ranks map memory; {@code null} before {@link #open}. */
-    public Exchange maps() {
+    public @Nullable Exchange maps() {
         return maps;
     }
 
@@ -111,11 +113,12 @@ public final class SymmetricMemory implements SymmetricBuffer {
     public void settle() {
         direct = true;
         hosted = true;
-        for (byte[] answer : maps.blobs()) {
+        Exchange answers = Objects.requireNonNull(maps);
+        for (byte[] answer : answers.blobs()) {
             direct &= answer.length == 1 && (answer[0] & MAPS_ALL) != 0;
             hosted &= answer.length == 1 && (answer[0] & MAPS_HOST) != 0;
         }
-        maps.release();
+        answers.release();
     }
 
     /** Returns whether every rank maps the memory of every other. */

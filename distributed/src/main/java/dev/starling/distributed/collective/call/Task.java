@@ -4,6 +4,7 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Work;
 import java.time.Duration;
 import java.util.function.BooleanSupplier;
+import org.jspecify.annotations.Nullable;
 
 /** What an engine carries out, and what users start and wait for. */
 public abstract sealed class Task implements Work permits CollectiveTask, Exchange, Transfer {
@@ -29,7 +30,8 @@ public abstract sealed class Task implements Work permits CollectiveTask, Exchan
     private final BooleanSupplier done = this::isDone;
     private final Duration patience;
     private volatile boolean inProgress;
-    private volatile RuntimeException failure;
+    /** Why the task failed, or {@code null}. */
+    private volatile @Nullable RuntimeException failure;
 
     Task(Runner runner) {
         this.runner = runner;

@@ -26,6 +26,8 @@ final class CallAgreement {
     private final UnsafeBuffer out = new UnsafeBuffer(ByteBuffer.allocateDirect(
             EpochMessages.HEADER + NetworkMessage.MAX_BYTES + SmallGather.MAX_PAYLOAD));
 
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private CollectiveCall call;
     private long sequence;
     /** Whether the successor has been sent the call. */

@@ -58,10 +58,16 @@ final class HalvingDoubling implements Algorithm {
     private final long[] sources = new long[2];
     private final long[] target = new long[1];
     private final Completion arrivedThere = success -> done();
+    /** Set by {@link #open}. */
+    @SuppressWarnings("NullAway.Init")
     private SymmetricMemory scratch;
     private long scratchOffset;
 
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private CollectiveCall call;
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private SymmetricMemory memory;
     private long offset;
     private long sequence;

@@ -10,6 +10,7 @@ import dev.starling.distributed.collective.shared.DirectCollectives;
 import java.lang.foreign.MemorySegment;
 import java.util.Map;
 import java.util.WeakHashMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * All-reduce by host. The ranks of each host first reduce in the memory that they share. The first ranks of all hosts
@@ -18,12 +19,19 @@ import java.util.WeakHashMap;
  */
 final class Hierarchy implements Algorithm {
     private final int[] ranks;
-    private final Ring ring;
+    /** {@code null} if this rank is not the first of its host. */
+    private final @Nullable Ring ring;
     private final DirectCollectives direct;
     private final MemorySegment[] memories;
     private final Map<CollectiveCall, Steps> steps = new WeakHashMap<>();
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private CollectiveCall call;
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private Steps present;
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private SymmetricMemory memory;
     private long offset;
     private Phase phase = Phase.DONE;
@@ -40,7 +48,7 @@ final class Hierarchy implements Algorithm {
      * @param control the ranks' control pages
      * @param ring of the first ranks of all hosts, or {@code null} if this rank is not one of them
      */
-    Hierarchy(Placement hosts, SymmetricMemory control, Ring ring) {
+    Hierarchy(Placement hosts, SymmetricMemory control, @Nullable Ring ring) {
         ranks = hosts.near();
         this.ring = ring;
         memories = new MemorySegment[ranks.length];
@@ -86,7 +94,7 @@ final class Hierarchy implements Algorithm {
         if (phase == Phase.DONE) {
             return 0;
         }
-        Algorithm working = phase == Phase.CIRCLING ? ring : direct;
+        Algorithm working = phase == Phase.CIRCLING && ring != null ? ring : direct;
         int work = working.doWork();
         if (working.isDone()) {
             phase = next();
@@ -115,7 +123,7 @@ final class Hierarchy implements Algorithm {
 
     @Override
     public int awaited() {
-        if (phase == Phase.CIRCLING) {
+        if (phase == Phase.CIRCLING && ring != null) {
             return ring.awaited();
         }
         int place = direct.awaited();

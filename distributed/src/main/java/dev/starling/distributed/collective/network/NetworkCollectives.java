@@ -8,6 +8,7 @@ import dev.starling.distributed.collective.call.SymmetricMemory;
 import dev.starling.distributed.collective.reduce.ReduceKernels;
 import java.util.stream.IntStream;
 import org.agrona.DirectBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Collectives between ranks that do not map each other's memory: {@linkplain SmallGather small} ones in messages,
@@ -23,9 +24,9 @@ public final class NetworkCollectives implements Algorithm, AutoCloseable {
     private final Ring ring;
     private final Placement hosts;
     /** The ring of the first ranks of all hosts, or {@code null}. */
-    private final Ring firsts;
+    private final @Nullable Ring firsts;
     /** {@code null} if each rank is on a host of its own. */
-    private Hierarchy hierarchy;
+    private @Nullable Hierarchy hierarchy;
     private final NetworkMessage in = new NetworkMessage();
     /** The algorithm of the present collective. */
     private Algorithm chosen;

@@ -26,6 +26,8 @@ final class NetworkMessage {
     /** Maximum length in bytes of a message without its payload. */
     static final int MAX_BYTES = TEXT + CollectiveCall.MAX_TEXT;
 
+    /** Set by {@link #wrap}. */
+    @SuppressWarnings("NullAway.Init")
     private DirectBuffer buffer;
     private int offset;
     private int length;

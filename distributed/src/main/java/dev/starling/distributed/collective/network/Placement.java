@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 
 /** The placement of ranks on hosts, as seen by one rank; all ranks have the same view of hosts. */
 final class Placement {
@@ -20,7 +21,7 @@ final class Placement {
         for (int r = 0; r < fabric.world(); r++) {
             hosts.computeIfAbsent(fabric.host(r), h -> new ArrayList<>()).add(r);
         }
-        near = hosts.get(fabric.host(rank)).stream().mapToInt(r -> r).toArray();
+        near = Objects.requireNonNull(hosts.get(fabric.host(rank))).stream().mapToInt(r -> r).toArray();
         firsts = hosts.values().stream().mapToInt(List::getFirst).toArray();
         mixed = firsts.length > 1 && firsts.length < fabric.world();
     }

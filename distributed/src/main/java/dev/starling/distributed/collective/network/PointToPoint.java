@@ -44,7 +44,7 @@ public final class PointToPoint {
         final LongArrayList wantedSizes = new LongArrayList();
 
         /** Returns the oldest transfer of a tag, or {@code null}. */
-        static Transfer oldest(List<Transfer> transfers, int tag) {
+        static @Nullable Transfer oldest(List<Transfer> transfers, int tag) {
             for (int i = 0; i < transfers.size(); i++) {
                 if (transfers.get(i).tag == tag) {
                     return transfers.get(i);

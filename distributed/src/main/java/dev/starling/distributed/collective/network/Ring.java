@@ -73,7 +73,11 @@ final class Ring implements Algorithm {
     private final long[] noTarget = {};
     private final Completion arrivedThere;
     private final Completion leftSlot;
+    /** Set by {@link #open}. */
+    @SuppressWarnings("NullAway.Init")
     private MemoryRegion scratch;
+    /** Set by {@link #open}. */
+    @SuppressWarnings("NullAway.Init")
     private SymmetricMemory control;
     private long scratchOffset;
 
@@ -91,7 +95,11 @@ final class Ring implements Algorithm {
     private long drained;
     private long released;
 
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private CollectiveCall call;
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private SymmetricMemory memory;
     private long offset;
     private int reductions;
@@ -140,7 +148,7 @@ final class Ring implements Algorithm {
         call = newCall;
         memory = newMemory;
         offset = newOffset;
-        wide = call.op() != null && world > 2 && ReduceKernels.needsWide(call.dtype(), call.op());
+        wide = call.reduces() && world > 2 && ReduceKernels.needsWide(call.dtype(), call.op());
         keepsApart = wide || call.kind() == Kind.REDUCE_SCATTER;
         switch (call.kind()) {
             case ALL_REDUCE -> begin(false, rank, 2 * (world - 1), world - 1);

@@ -34,6 +34,8 @@ final class SmallGather implements Algorithm, AutoCloseable {
     private final long[][] hashes;
     private final long[] sources;
     private final long[] target = new long[1];
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private CollectiveCall call;
     /** Address of this rank's elements. */
     private long own;
@@ -74,7 +76,7 @@ final class SmallGather implements Algorithm, AutoCloseable {
     @Override
     public void begin(CollectiveCall newCall, SymmetricMemory memory, long offset) {
         call = newCall;
-        own = memory == null ? 0 : memory.address(offset);
+        own = memory.address(offset);
         sequence = agreement.sequence();
         parity = (int) (sequence & 1);
         bytes = (int) blockBytes(newCall, world);

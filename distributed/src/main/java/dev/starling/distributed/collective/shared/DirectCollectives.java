@@ -38,6 +38,8 @@ public final class DirectCollectives implements Algorithm {
     /** Number of pieces of each share in all collectives so far, including this one. */
     private final long[] limits;
     private long sequence;
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private CollectiveCall call;
     private long offset;
     private State state = State.DONE;
@@ -62,7 +64,7 @@ public final class DirectCollectives implements Algorithm {
 
     @Override
     public void begin(CollectiveCall newCall, SymmetricMemory all, long byteOffset) {
-        begin(newCall, all == null ? null : all.memories(), byteOffset);
+        begin(newCall, all.memories(), byteOffset);
     }
 
     /**

@@ -3,6 +3,7 @@ package dev.starling.distributed.ps.config;
 import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
 import java.time.Duration;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Configuration of a parameter server's storage and pipeline. Immutable.
@@ -15,7 +16,8 @@ import java.time.Duration;
  *     when it arrives, as in a simulation
  * @param deadline how long the server waits for its own stages before it fails
  */
-public record ServerConfig(Path directory, long journalBytes, long cacheBytes, int ringSize, Duration deadline) {
+public record ServerConfig(@Nullable Path directory, long journalBytes, long cacheBytes, int ringSize,
+        Duration deadline) {
     /** Checks that all sizes and the deadline are positive. */
     public ServerConfig {
         if (journalBytes < 1 || cacheBytes < 1 || Integer.bitCount(ringSize) > 1 || ringSize < 0

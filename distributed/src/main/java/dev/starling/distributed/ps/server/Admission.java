@@ -32,6 +32,11 @@ final class Admission {
         founders = view.members().stream().map(Member::id).collect(Collectors.toSet());
     }
 
+    /** Returns the plan of the first worker. */
+    Plan plan() {
+        return plan;
+    }
+
     /** Returns whether a worker belonged to the group when the first worker opened its session. */
     boolean isFounder(Endpoint worker) {
         return worker.attachment() instanceof Long id && founders.contains(id);

@@ -157,7 +157,7 @@ final class Request {
                     rawFloats.get(2 * count, gradient, 0, count * width);
                 }
             }
-            case Message.LEAVE, Message.SNAPSHOT, Message.CUT, Message.ROWS_READY -> {
+            case Message.LEAVE, Message.CUT, Message.ROWS_READY -> {
                 return bytes == 0;
             }
             default -> {

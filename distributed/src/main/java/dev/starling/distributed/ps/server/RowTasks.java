@@ -5,6 +5,7 @@ import dev.starling.distributed.ps.store.RowState;
 import dev.starling.distributed.ps.store.RowTask;
 import java.io.IOException;
 import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The {@link RowTask} that worker 0 requested last. A repeated request only makes the server report the task's state. A
@@ -14,14 +15,15 @@ final class RowTasks {
     /** The only file names that a server accepts from a worker. */
     private static final Pattern PART = Pattern.compile("step-\\d{1,18}-[0-9a-f]{8}-\\d{1,9}\\.rows");
 
-    private RowTask task;
+    /** The last task, or {@code null} before the first. */
+    private @Nullable RowTask task;
     private long requested;
     /** The kind of state that worker 0 knows, or {@code null}. */
-    private Class<?> reported;
+    private @Nullable Class<?> reported;
     private long reportedRows;
 
     /** Handles a request of worker 0. */
-    void onRequest(ServerCore core, byte[] encoded) throws IOException {
+    void onRequest(@Nullable ServerCore core, byte[] encoded) throws IOException {
         RowRequest request = RowRequest.CODEC.decode(encoded);
         requested = request.id();
         reported = null;
@@ -41,7 +43,7 @@ final class RowTasks {
     }
 
     /** Returns what to report if worker 0 has requested it, or the kind of state has changed since; else null. */
-    RowState.Report pollReport() {
+    RowState.@Nullable Report pollReport() {
         RowState state = state();
         if (requested == 0 || state.getClass() == reported) {
             return null;

@@ -27,10 +27,12 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A server without its network: {@link #offer} adds requests, and the {@link ReplySink} receives replies. Each of the
@@ -48,13 +50,15 @@ final class ServerCore implements AutoCloseable {
     private final ServerConfig config;
     private final Shard shard;
     private final ReplySink sink;
-    private final FileChannel lock;
-    private final Path snapshot;
-    private final Journal journal;
-    private final Disruptor<Request> disruptor;
-    private final RingBuffer<Request> ring;
+    /** {@code null} without a directory, as the snapshot and the journal. */
+    private final @Nullable FileChannel lock;
+    private final @Nullable Path snapshot;
+    private final @Nullable Journal journal;
+    /** {@code null} if the caller's thread does all, as the ring. */
+    private final @Nullable Disruptor<Request> disruptor;
+    private final @Nullable RingBuffer<Request> ring;
     /** The only request, used in place of the ring if there is none. */
-    private final Request only;
+    private final @Nullable Request only;
     private final ApplyStage applyStage = new ApplyStage();
     private final EventHandler<Request> journalStage = this::journal;
     private final EventHandler<Request> replyStage = this::reply;
@@ -65,12 +69,14 @@ final class ServerCore implements AutoCloseable {
     private final UnsafeBuffer replyBuffer;
     private final boolean holdsEarlier;
     /** Name of the thread of a task with rows, or {@code null} if the caller's thread does it. */
-    private final String rowsThread;
+    private final @Nullable String rowsThread;
     private long journalBytes;
     /** The save that the next cut starts. */
-    private volatile RowSaver saving;
-    private volatile RowTask task;
-    private volatile Throwable failure;
+    private volatile @Nullable RowSaver saving;
+    /** The last task with rows, or {@code null} before the first. */
+    private volatile @Nullable RowTask task;
+    /** What ended the server, or {@code null}. */
+    private volatile @Nullable Throwable failure;
     private volatile boolean closing;
 
     /**
@@ -123,7 +129,7 @@ final class ServerCore implements AutoCloseable {
         throw new ServerException("another server uses " + directory + "; give each server its own directory", null);
     }
 
-    private static void closeQuietly(FileChannel channel, Throwable because) {
+    private static void closeQuietly(@Nullable FileChannel channel, Throwable because) {
         try {
             if (channel != null) {
                 channel.close();
@@ -138,8 +144,8 @@ final class ServerCore implements AutoCloseable {
                 + cause.getMessage(), cause);
     }
 
-    private ServerCore(ServerConfig config, Plan plan, Shard shard, ReplySink sink, FileChannel lock,
-            Journal journal) {
+    private ServerCore(ServerConfig config, Plan plan, Shard shard, ReplySink sink, @Nullable FileChannel lock,
+            @Nullable Journal journal) {
         this.config = config;
         this.shard = shard;
         this.sink = sink;
@@ -180,9 +186,9 @@ final class ServerCore implements AutoCloseable {
     /** Stops the pipeline before the failed request counts as done, so that no later request is answered. */
     private final class Failures implements ExceptionHandler<Request> {
         @Override
-        public void handleEventException(Throwable e, long at, Request request) {
+        public void handleEventException(Throwable e, long at, @Nullable Request request) {
             failure = failure == null ? e : failure;
-            disruptor.halt();
+            Objects.requireNonNull(disruptor).halt();
             throw new ServerException("stopped", e);
         }
 
@@ -220,15 +226,16 @@ final class ServerCore implements AutoCloseable {
     }
 
     /** Returns a request for new contents, or {@code null} if the ring is full. */
-    private Request claim() {
+    private @Nullable Request claim() {
         if (only != null) {
             return only;
         }
         try {
-            if (ring.hasAvailableCapacity(1)) {
-                long at = ring.tryNext();
-                ring.get(at).at = at;
-                return ring.get(at);
+            RingBuffer<Request> pipeline = Objects.requireNonNull(ring);
+            if (pipeline.hasAvailableCapacity(1)) {
+                long at = pipeline.tryNext();
+                pipeline.get(at).at = at;
+                return pipeline.get(at);
             }
         } catch (InsufficientCapacityException others) {
             // handled like a ring that was full before
@@ -239,7 +246,7 @@ final class ServerCore implements AutoCloseable {
     /** Passes a request to the stages, or runs all of them in the calling thread. */
     private void publish(Request request) {
         if (only == null) {
-            ring.publish(request.at);
+            Objects.requireNonNull(ring).publish(request.at);
             return;
         }
         try {
@@ -271,11 +278,6 @@ final class ServerCore implements AutoCloseable {
         return request != null;
     }
 
-    /** Writes a snapshot, and waits until it is on the disk. */
-    void snapshot() {
-        perform(Message.SNAPSHOT);
-    }
-
     /** Processes an internal request, and waits until its changes are on the disk. */
     private void perform(int kind) {
         long deadline = System.nanoTime() + config.deadline().toNanos();
@@ -297,23 +299,25 @@ final class ServerCore implements AutoCloseable {
      * @param file to be written
      * @return the task, or {@code null} if the ring is full
      */
-    RowTask save(long id, Path file, long step) {
-        saving = new RowSaver(id, file, step);
-        task = saving;
-        return process(Message.CUT, 0, 0) ? task : null;
+    @Nullable RowTask save(long id, Path file, long step) {
+        RowSaver saver = new RowSaver(id, file, step);
+        saving = saver;
+        task = saver;
+        return process(Message.CUT, 0, 0) ? saver : null;
     }
 
     /** Starts to fill tables with rows of a checkpoint, unless they have rows of this run. */
     RowTask restore(long id, List<RowRequest.Source> parts) {
         check();
-        task = shard.restoring(id, parts, () -> perform(Message.ROWS_READY));
-        task.begin(rowsThread);
-        return task;
+        RowTask restoring = shard.restoring(id, parts, () -> perform(Message.ROWS_READY));
+        task = restoring;
+        restoring.begin(rowsThread);
+        return restoring;
     }
 
     private void await(EventHandler<Request> stage, long at) {
         long deadline = System.nanoTime() + config.deadline().toNanos();
-        while (only == null && disruptor.getSequenceValueFor(stage) < at) {
+        while (disruptor != null && disruptor.getSequenceValueFor(stage) < at) {
             pause(deadline);
         }
     }
@@ -350,7 +354,8 @@ final class ServerCore implements AutoCloseable {
     // ---- stages ----
 
     private final class ApplyStage implements EventHandler<Request> {
-        private Sequence done;
+        /** {@code null} if the caller's thread does all stages. */
+        private @Nullable Sequence done;
 
         @Override
         public void setSequenceCallback(Sequence sequence) {
@@ -359,8 +364,7 @@ final class ServerCore implements AutoCloseable {
 
         @Override
         public void onEvent(Request e, long at, boolean endOfBatch) throws IOException {
-            if (snapshot != null && (e.kind == Message.SNAPSHOT || journalBytes > config.journalBytes()
-                    || shard.isFullFor(e))) {
+            if (snapshot != null && (journalBytes > config.journalBytes() || shard.isFullFor(e))) {
                 awaitJournal(at);
                 shard.save(snapshot);
                 e.rotate = true;
@@ -369,7 +373,7 @@ final class ServerCore implements AutoCloseable {
             }
             if (e.kind == Message.CUT) {
                 awaitJournal(at);
-                shard.cut(saving, rowsThread);
+                shard.cut(Objects.requireNonNull(saving), rowsThread);
             }
             shard.apply(e);
             if (e.record != 0) {
@@ -383,7 +387,7 @@ final class ServerCore implements AutoCloseable {
          */
         private void awaitJournal(long at) {
             if (only == null) {
-                done.set(at - 1);
+                Objects.requireNonNull(done).set(at - 1);
                 await(journalStage, at - 1);
             }
         }
@@ -448,7 +452,7 @@ final class ServerCore implements AutoCloseable {
             }
         }
         try (Shard closedLast = shard; FileChannel unlocked = lock; Journal closedFirst = journal) {
-            if (snapshot != null && failure == null) {
+            if (snapshot != null && journal != null && failure == null) {
                 journal.force();
                 shard.save(snapshot);
             }

@@ -29,6 +29,7 @@ import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.function.Predicate;
 import java.util.stream.Stream;
@@ -61,13 +62,12 @@ public final class ServerNode {
     private final PlanParts plans = new PlanParts();
     /** Random number by which workers recognise a restart of the server. */
     private final long process = new SecureRandom().nextLong();
-    private Plan plan;
     /** {@code null} before the first worker joins. */
     private @Nullable Admission admission;
     /** The difference between workers that ends the run, or {@code null}. */
     private @Nullable SettingsMismatchException mismatch;
     /** {@code null} before the first worker joins, and unless training is synchronous. */
-    private RunMembership membership;
+    private @Nullable RunMembership membership;
     /** Peers that have been sent the reason why synchronous training ends. */
     private final Set<Endpoint> notified = new HashSet<>();
     private long endingNs;
@@ -76,10 +76,12 @@ public final class ServerNode {
     private long workingNs = Long.MIN_VALUE;
     private long notedStep = -1;
     private Map<String, String> notes = Map.of();
-    private volatile ServerCore core;
+    /** {@code null} before the directory is read. */
+    private volatile @Nullable ServerCore core;
     private volatile boolean done;
     private long lastSeenNs;
-    private volatile RuntimeException failure;
+    /** What {@link #run} throws, or {@code null}. */
+    private volatile @Nullable RuntimeException failure;
 
     /**
      * Creates a server.
@@ -106,11 +108,11 @@ public final class ServerNode {
                 if (failure != null) {
                     throw failure;
                 }
-                if (plan != null && core == null) {
-                    open();
+                if (admission != null && core == null) {
+                    open(admission.plan());
                 }
                 if (!done && group.isEnded()) {
-                    throw group.failure();
+                    throw Objects.requireNonNull(group.failure());
                 }
                 if (!done && group.transport().nanoTime() - lastSeenNs > group.config().timeout().toNanos()) {
                     throw new DistributedException("server " + number + " has seen no worker for "
@@ -134,30 +136,24 @@ public final class ServerNode {
             core.check();
         }
         group.locked(duty);
-        return done || failure != null || plan != null && core == null || group.isEnded();
+        return done || failure != null || admission != null && core == null || group.isEnded();
     }
 
     /**
      * Opens the core, which may take seconds to read the directory. Runs without the group's lock, so that the group
      * continues to receive messages and heartbeats.
      */
-    private void open() {
+    private void open(Plan of) {
         ServerConfig own = config.directory() == null ? config
                 : config.directory(config.directory().resolve("server-" + number));
         ServerCore opened;
         try {
-            opened = ServerCore.open(own, plan, number, this::offer);
+            opened = ServerCore.open(own, of, number, this::offer);
         } catch (ServerException e) {
-            group.locked(() -> {
-                for (WorkerSession worker : workers) {
-                    if (worker.endpoint() != null) {
-                        refuse(worker.endpoint(), e.getMessage());
-                    }
-                }
-            });
+            group.locked(() -> connections().forEach(to -> refuse(to, String.valueOf(e.getMessage()))));
             throw e;
         }
-        LOG.log(Level.INFO, "server {0} of {1} is ready: {2} units, {3}", number, plan.servers(), opened.units(),
+        LOG.log(Level.INFO, "server {0} of {1} is ready: {2} units, {3}", number, of.servers(), opened.units(),
                 own.directory() == null ? "in memory" : "in " + own.directory());
         core = opened;
         group.locked(this::welcomeAll);
@@ -178,8 +174,9 @@ public final class ServerNode {
     // ---- under the group's lock ----
 
     private void doWork() {
-        if (isOver()) {
-            end(mismatch != null ? mismatch : membership.failure());
+        RunEndedException over = over();
+        if (over != null) {
+            end(over);
             return;
         }
         if (core == null) {
@@ -194,9 +191,10 @@ public final class ServerNode {
             WorkerSession worker = workers[w];
             anyFinished |= worker.isFinished();
             anyAwaited |= worker.isAwaited();
-            if (worker.endpoint() != null && !worker.endpoint().isConnected()) {
+            Endpoint present = worker.endpoint();
+            if (present != null && !present.isConnected()) {
                 LOG.log(worker.isFinished() ? Level.DEBUG : Level.WARNING, "server {0}: worker {1} disconnected: {2}",
-                        number, w, worker.endpoint().reason());
+                        number, w, present.reason());
                 worker.vacate();
             }
             if (!worker.unsent.isEmpty()) {
@@ -233,18 +231,18 @@ public final class ServerNode {
                         || Arrays.stream(workers).anyMatch(worker -> worker.endpoint() == each && state.test(worker)));
     }
 
-    /** Returns whether the settings of workers differ, or a synchronous run lost a member before a worker was done. */
-    private boolean isOver() {
+    /** Returns why the run is over, or {@code null}: settings differ, or it lost a member before a worker was done. */
+    private @Nullable RunEndedException over() {
         if (membership == null || mismatch != null) {
-            return mismatch != null;
+            return mismatch;
         }
         for (WorkerSession worker : workers) {
             if (worker.isFinished()) {
-                return false;
+                return null;
             }
         }
         membership.update();
-        return membership.failure() != null;
+        return membership.failure();
     }
 
     /** Sends workers the reason why training ends; ends this server when all have it, or after a timeout. */
@@ -252,7 +250,8 @@ public final class ServerNode {
         long now = group.transport().nanoTime();
         endingNs = endingNs == 0 ? now : endingNs;
         boolean complete = true;
-        for (Endpoint each : membership != null ? membership.workerEndpoints() : admission.endpoints(group)) {
+        for (Endpoint each : membership != null ? membership.workerEndpoints()
+                : Objects.requireNonNull(admission).endpoints(group)) {
             if (each.isConnected() && !notified.contains(each)) {
                 complete &= sendFailure(each, why);
             }
@@ -264,9 +263,9 @@ public final class ServerNode {
 
     private boolean sendFailure(Endpoint to, RunEndedException why) {
         boolean sent = switch (why) {
-            case PeerLostException loss -> send(to, membership.message(loss));
+            case PeerLostException loss -> send(to, RunMembership.message(loss));
             case SettingsMismatchException difference -> send(to, SessionMessage.Differs.of(difference));
-            default -> refuse(to, why.getMessage());
+            default -> refuse(to, String.valueOf(why.getMessage()));
         };
         if (sent) {
             notified.add(to);
@@ -276,19 +275,21 @@ public final class ServerNode {
 
     /** Sends worker 0 changes of its task with rows, and all workers a sign of progress at intervals. */
     private void reportTasks() {
-        RowState.Report report = workers[0].endpoint() == null ? null : tasks.pollReport();
-        if (report != null) {
-            send(workers[0].endpoint(), new SessionMessage.TaskState(RowState.Report.CODEC.encode(report)));
+        Endpoint first = workers[0].endpoint();
+        RowState.Report report = first == null ? null : tasks.pollReport();
+        if (first != null && report != null) {
+            send(first, new SessionMessage.TaskState(RowState.Report.CODEC.encode(report)));
         }
         long now = group.transport().nanoTime();
         if ((workingNs == Long.MIN_VALUE || now - workingNs > WORKING_INTERVAL_NS) && tasks.pollProgress()) {
             workingNs = now;
-            for (WorkerSession worker : workers) {
-                if (worker.endpoint() != null) {
-                    send(worker.endpoint(), new SessionMessage.Working());
-                }
-            }
+            connections().forEach(to -> send(to, new SessionMessage.Working()));
         }
+    }
+
+    /** Returns the connections of the workers that have one. */
+    private Stream<Endpoint> connections() {
+        return Arrays.stream(workers).map(WorkerSession::endpoint).filter(Objects::nonNull);
     }
 
     /** Returns whether all members that are connected or connecting are servers, or workers that are done. */
@@ -296,7 +297,8 @@ public final class ServerNode {
         if (membership == null && group.failure() != null && !group.isCoordinatorLost()) {
             return false;
         }
-        return haveSessions(Endpoint::isConnected, worker -> worker.isDone(group.transport(), core.units()));
+        int units = Objects.requireNonNull(core).units();
+        return haveSessions(Endpoint::isConnected, worker -> worker.isDone(group.transport(), units));
     }
 
     private ControlledMessageHandler.Action sendReply(int type, DirectBuffer buffer, int offset, int length) {
@@ -417,7 +419,7 @@ public final class ServerNode {
             return;
         }
         boolean sent = send(to, switch (due) {
-            case WELCOME -> new SessionMessage.Welcome(core.holdsEarlier(), process, notes);
+            case WELCOME -> new SessionMessage.Welcome(Objects.requireNonNull(core).holdsEarlier(), process, notes);
             case BEGUN -> new SessionMessage.Begun();
             case FAREWELL -> new SessionMessage.Farewell();
         });
@@ -445,7 +447,7 @@ public final class ServerNode {
                 admit(from, worker, whole);
             }
         } catch (IOException e) {
-            refuse(from, e.getMessage());
+            refuse(from, String.valueOf(e.getMessage()));
         }
     }
 
@@ -460,18 +462,17 @@ public final class ServerNode {
             refuse(from, "the plan is malformed: " + e.getMessage());
             return;
         }
-        if (plan == null) {
+        if (admission == null) {
             if (number >= decoded.servers()) {
                 refuse(from, "the plan has " + decoded.servers() + " servers, but this is server " + number
                         + "; set the number of servers in the workers' builders");
                 return;
             }
             workers = Stream.generate(WorkerSession::new).limit(decoded.workers()).toArray(WorkerSession[]::new);
-            plan = decoded;
-            admission = new Admission(plan, worker, settings, group.view());
-            if (plan.consistency() instanceof Consistency.Synchronous) {
+            admission = new Admission(decoded, worker, settings, group.view());
+            if (decoded.consistency() instanceof Consistency.Synchronous) {
                 // A worker that leaves early, even with a goodbye, is missed by the others.
-                membership = new RunMembership(group, plan.workers(), plan.servers(), Member::isServer);
+                membership = new RunMembership(group, decoded.workers(), decoded.servers(), Member::isServer);
             }
         }
         RunEndedException refusal = admission.refusal(worker, settings, decoded);
@@ -484,8 +485,9 @@ public final class ServerNode {
             sendFailure(from, refusal);
             return;
         }
-        if (membership != null && membership.failure() != null) {
-            sendFailure(from, membership.failure());
+        DistributedException over = membership == null ? null : membership.failure();
+        if (over != null) {
+            sendFailure(from, over);
             return;
         }
         WorkerSession session = workers[worker];

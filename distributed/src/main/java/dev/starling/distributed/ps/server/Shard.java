@@ -16,6 +16,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The state of one server: its blocks, its rows, and the clocks of workers, and how requests change it. Confined to one
@@ -32,7 +34,8 @@ final class Shard implements AutoCloseable {
     /** Blocks and tables. */
     final int units;
     final Clocks clocks;
-    private final PendingGradients gathering;
+    /** {@code null} unless training is synchronous. */
+    private final @Nullable PendingGradients gathering;
     private final RowSum sum = new RowSum();
     /** Whether a block has weights. */
     private final boolean[] ready;
@@ -51,7 +54,7 @@ final class Shard implements AutoCloseable {
      *
      * @param directory for the files of tables; may be {@code null} if there are no tables
      */
-    Shard(Plan plan, int server, Path directory, long cacheBytes) throws IOException {
+    Shard(Plan plan, int server, @Nullable Path directory, long cacheBytes) throws IOException {
         this.plan = plan;
         this.server = server;
         encodedPlan = plan.encode();
@@ -67,7 +70,8 @@ final class Shard implements AutoCloseable {
                 .toArray(TrainedWeights[]::new);
         tables = new EmbeddingRows[plan.tables().size()];
         for (int t = 0; t < tables.length; t++) {
-            tables[t] = new EmbeddingRows(plan.tables().get(t), directory.resolve("table-" + t + ".rows"), cacheBytes);
+            tables[t] = new EmbeddingRows(plan.tables().get(t),
+                    Objects.requireNonNull(directory).resolve("table-" + t + ".rows"), cacheBytes);
         }
     }
 
@@ -122,7 +126,7 @@ final class Shard implements AutoCloseable {
             case Message.PULL_ROWS -> pullRows(e);
             case Message.LEAVE -> leave(e);
             case Message.ROWS_READY -> setRowsReady(e);
-            case Message.SNAPSHOT, Message.CUT -> { }
+            case Message.CUT -> { }
             default -> refused++;
         }
     }
@@ -168,7 +172,7 @@ final class Shard implements AutoCloseable {
         e.record = ++sequence;
         if (gathering != null) {
             gathering.clear(slot);
-            stepIfComplete(e);
+            stepIfComplete(gathering, e);
         }
         release(e);
     }
@@ -203,7 +207,7 @@ final class Shard implements AutoCloseable {
             if (gathering != null) {
                 int floats = ofRows ? e.count * tableOf(e.unit).width() : e.count;
                 gathering.add(slot, e, floats, ofRows, last);
-                stepIfComplete(e);
+                stepIfComplete(gathering, e);
             } else {
                 if (ofRows) {
                     sum.begin(tableOf(e.unit).width());
@@ -251,31 +255,31 @@ final class Shard implements AutoCloseable {
     }
 
     /** Takes a synchronous step if the gradients of all workers have arrived. */
-    private void stepIfComplete(Request e) {
+    private void stepIfComplete(PendingGradients pending, Request e) {
         int unit = e.unit;
-        if (!gathering.isComplete(unit)) {
+        if (!pending.isComplete(unit)) {
             return;
         }
-        e.rate = gathering.rate(unit);
+        e.rate = pending.rate(unit);
         if (unit < blocks) {
-            step(e, gathering.sum(unit, e.gradient, lengthOf(unit)));
+            step(e, pending.sum(unit, e.gradient, lengthOf(unit)));
         } else {
             sum.begin(tableOf(unit).width());
             for (int slot = clocks.slot(unit, 0); slot < clocks.slot(unit + 1, 0); slot++) {
-                if (gathering.complete[slot]) {
-                    sum.add(gathering.keys[slot], gathering.sizes[slot], gathering.gradients[slot],
-                            (float) gathering.weights[slot]);
+                if (pending.complete[slot]) {
+                    sum.add(pending.keys[slot], pending.sizes[slot], pending.gradients[slot],
+                            (float) pending.weights[slot]);
                 }
             }
             stepRows(e);
         }
         for (int w = 0; w < plan.workers(); w++) {
             int slot = clocks.slot(unit, w);
-            if (gathering.complete[slot]) {
-                clocks.counts[slot] += gathering.parts[slot];
+            if (pending.complete[slot]) {
+                clocks.counts[slot] += pending.parts[slot];
                 clocks.clocks[slot]++;
                 clocks.waiting[slot] = true;
-                gathering.clear(slot);
+                pending.clear(slot);
                 clocks.write(unit, w, e.moved);
             }
         }
@@ -340,7 +344,7 @@ final class Shard implements AutoCloseable {
     // ---- checkpoints ----
 
     /** Starts to write all rows as they are now. The journal must be on the disk. */
-    void cut(RowSaver saving, String threadName) {
+    void cut(RowSaver saving, @Nullable String threadName) {
         saving.begin(plan, server, tables, sequence, threadName);
     }
 

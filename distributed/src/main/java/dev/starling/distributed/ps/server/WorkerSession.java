@@ -4,19 +4,20 @@ import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import java.util.EnumSet;
 import java.util.Set;
+import org.jspecify.annotations.Nullable;
 
 /** A server's session with one worker number. Used under the group's lock. */
 final class WorkerSession {
     private State state = State.AWAITED;
     /** Connection to the worker's process; {@code null} while no process has the number. */
-    private Endpoint endpoint;
+    private @Nullable Endpoint endpoint;
     private long finishedNs;
     /** The next unit that the worker has to leave; {@link Integer#MAX_VALUE} while it leaves none. */
     private int nextUnitToLeave = Integer.MAX_VALUE;
     /** Messages for which the link had no room. The server sends them later, with the values of that time. */
     final Set<Due> unsent = EnumSet.noneOf(Due.class);
     /** Another process that claims the number, and since when. */
-    private Endpoint claimant;
+    private @Nullable Endpoint claimant;
     private long claimedNs;
 
     /** What a server sends to a worker as soon as the link has room. */
@@ -44,7 +45,7 @@ final class WorkerSession {
     }
 
     /** Returns the connection to the worker's process, or {@code null} while no process has the number. */
-    Endpoint endpoint() {
+    @Nullable Endpoint endpoint() {
         return endpoint;
     }
 

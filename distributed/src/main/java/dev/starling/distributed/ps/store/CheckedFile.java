@@ -10,7 +10,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.util.Objects;
 import java.util.zip.CRC32C;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A binary file that ends with its CRC-32C. The writer writes under a temporary name and renames the file when it is
@@ -20,14 +22,15 @@ public final class CheckedFile implements Closeable {
     private static final int BUFFER = 1 << 20;
 
     private final Path path;
-    private final Path temporary;
+    /** {@code null} while reading. */
+    private final @Nullable Path temporary;
     private final FileChannel file;
     private final CRC32C crc = new CRC32C();
     /** While reading, how many bytes of the buffer the checksum contains. */
     private int summed;
     private final ByteBuffer buffer = ByteBuffer.allocateDirect(BUFFER).order(ByteOrder.LITTLE_ENDIAN);
 
-    private CheckedFile(Path path, Path temporary, FileChannel file) {
+    private CheckedFile(Path path, @Nullable Path temporary, FileChannel file) {
         this.path = path;
         this.temporary = temporary;
         this.file = file;
@@ -115,8 +118,9 @@ public final class CheckedFile implements Closeable {
         }
         file.force(true);
         file.close();
-        Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
-        forceDirectory(path.toAbsolutePath().getParent());
+        Files.move(Objects.requireNonNull(temporary), path, StandardCopyOption.ATOMIC_MOVE,
+                StandardCopyOption.REPLACE_EXISTING);
+        forceDirectory(Objects.requireNonNull(path.toAbsolutePath().getParent()));
         return checksum;
     }
 

@@ -18,6 +18,7 @@ import net.openhft.chronicle.map.ExternalMapQueryContext;
 import net.openhft.chronicle.map.MapEntry;
 import net.openhft.chronicle.map.MapSegmentContext;
 import org.agrona.collections.Long2LongHashMap;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A server's rows of one table, each with the state of the rule: a map in a file, which may be larger than memory, and
@@ -57,7 +58,8 @@ public final class EmbeddingRows implements AutoCloseable {
     private final FloatBuffer valueView;
     private final byte[] replaced;
     private final byte[] scannedValue;
-    private volatile Cut cut;
+    /** {@code null} between cuts. */
+    private volatile @Nullable Cut cut;
     private volatile long cutAt;
     /** Number of segments of the map that were scanned for the cut. */
     private volatile int scanned;

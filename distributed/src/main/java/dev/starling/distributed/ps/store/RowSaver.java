@@ -4,6 +4,7 @@ import dev.starling.distributed.ps.wire.Plan;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Writes the rows of a server as of a cut, while training changes them. Two threads deliver rows: one scans the tables,
@@ -13,12 +14,18 @@ import java.nio.file.Path;
 public final class RowSaver extends RowTask {
     private final Path file;
     private final long step;
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private Plan plan;
     private int server;
+    /** Set by {@link #begin}. */
+    @SuppressWarnings("NullAway.Init")
     private EmbeddingRows[] tables;
-    private CheckedFile out;
+    /** {@code null} before the first row. */
+    private @Nullable CheckedFile out;
     private boolean closed;
-    private IOException failure;
+    /** Why the rows cannot be saved, or {@code null}. */
+    private @Nullable IOException failure;
 
     /**
      * Creates a task that has not started.
@@ -38,7 +45,8 @@ public final class RowSaver extends RowTask {
      * @param sequence number of the journal's last record, which is on the disk
      * @param threadName of the thread that scans the tables, or {@code null} if the calling thread does
      */
-    public void begin(Plan of, int ofServer, EmbeddingRows[] all, long sequence, String threadName) {
+    public void begin(Plan of, int ofServer, EmbeddingRows[] all, long sequence,
+            @Nullable String threadName) {
         plan = of;
         server = ofServer;
         tables = all;
@@ -57,10 +65,7 @@ public final class RowSaver extends RowTask {
             return;
         }
         try {
-            if (out == null) {
-                open();
-            }
-            RowFile.putRow(out, table, key, row, tables[table].rowBytes());
+            RowFile.putRow(out(), table, key, row, tables[table].rowBytes());
             advance();
         } catch (IOException e) {
             // Not thrown here, where it could end the apply stage; commit() throws it on the task's thread.
@@ -68,9 +73,15 @@ public final class RowSaver extends RowTask {
         }
     }
 
-    private void open() throws IOException {
-        out = CheckedFile.write(file);
-        RowFile.putHeader(out, plan, server, step);
+    /** Returns the file, which it begins at the first call. */
+    private CheckedFile out() throws IOException {
+        if (out != null) {
+            return out;
+        }
+        CheckedFile opened = CheckedFile.write(file);
+        out = opened;
+        RowFile.putHeader(opened, plan, server, step);
+        return opened;
     }
 
     @Override
@@ -103,11 +114,9 @@ public final class RowSaver extends RowTask {
         if (isCancelled()) {
             throw new RowException(file, "was not completed, because the task was cancelled");
         }
-        if (out == null) {
-            open();
-        }
-        RowFile.putEnd(out, rows());
-        String checksum = RowFile.checksum(out.commit());
+        CheckedFile written = out();
+        RowFile.putEnd(written, rows());
+        String checksum = RowFile.checksum(written.commit());
         return new RowState.Saved(file.getFileName().toString(), Files.size(file), checksum);
     }
 

@@ -3,6 +3,7 @@ package dev.starling.distributed.ps.store;
 import java.io.IOException;
 import java.nio.file.FileSystemException;
 import java.nio.file.Path;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A server's part of a job that worker 0 makes all servers do: takes a cut of all rows and writes it, or reads the rows
@@ -14,9 +15,10 @@ public abstract sealed class RowTask permits RowSaver, RowRestorer {
     private volatile boolean begun;
     private volatile long rows;
     /** The final state, or {@code null}. */
-    private volatile RowState end;
+    private volatile @Nullable RowState end;
     private volatile boolean cancelled;
-    private Thread thread;
+    /** {@code null} if the caller's thread does the task. */
+    private @Nullable Thread thread;
 
     /**
      * Creates a task that has not started.
@@ -32,7 +34,7 @@ public abstract sealed class RowTask permits RowSaver, RowRestorer {
     abstract RowState work() throws IOException;
 
     /** Starts the work on a new thread, or does it in the calling thread if {@code threadName} is {@code null}. */
-    public synchronized void begin(String threadName) {
+    public synchronized void begin(@Nullable String threadName) {
         begun = true;
         if (threadName == null) {
             run();
@@ -45,7 +47,7 @@ public abstract sealed class RowTask permits RowSaver, RowRestorer {
         try {
             end = work();
         } catch (RowException e) {
-            fail(e.path, e.getMessage());
+            fail(e.path, String.valueOf(e.getMessage()));
         } catch (FileSystemException e) {
             fail(e.getFile() == null ? file : Path.of(e.getFile()), e.getClass().getSimpleName()
                     + (e.getReason() == null ? "" : ": " + e.getReason()));

@@ -27,8 +27,6 @@ public final class Message {
     public static final int PULL_ROWS = 5;
     /** A worker was lost or has left. Internal: never received from the network. */
     public static final int LEAVE = 6;
-    /** Requests a snapshot. Internal. */
-    public static final int SNAPSHOT = 7;
 
     /** One slot of the rule's state, with the number of steps taken. Precedes the weights of a block that has none. */
     public static final int KEPT = 8;

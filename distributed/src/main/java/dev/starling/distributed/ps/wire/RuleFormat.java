@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.RecordComponent;
 import java.util.List;
+import java.util.Objects;
 
 /** Rules as bytes: the name of the record, the number of its components, and the components. */
 final class RuleFormat {
@@ -67,8 +68,8 @@ final class RuleFormat {
         try {
             return (Rule) type.getConstructor(types).newInstance(values);
         } catch (InvocationTargetException e) {
-            throw new IOException(type.getSimpleName() + " with settings out of range: "
-                    + e.getCause().getMessage(), e.getCause());
+            Throwable cause = Objects.requireNonNull(e.getCause());
+            throw new IOException(type.getSimpleName() + " with settings out of range: " + cause.getMessage(), cause);
         } catch (ReflectiveOperationException e) {
             throw new AssertionError("the constructor of a public record is public", e);
         }

@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The members of a synchronous run: those of the membership epoch in which it started. The loss of any of them ends the
@@ -23,15 +24,16 @@ public final class RunMembership implements AutoCloseable {
     private final Membership group;
     private final View first;
     /** By rank; {@code null} for this process, and for members without a connection. */
-    private final List<Endpoint> endpoints = new ArrayList<>();
+    private final List<@Nullable Endpoint> endpoints = new ArrayList<>();
     private final Predicate<Member> mayLeave;
     /** The workers' sub-group, if this process is one of them and all are there; otherwise {@code null}. */
-    private final Group workers;
+    private final @Nullable Group workers;
     private final Runnable removeListener;
     private volatile View seen;
     /** When a new epoch first closed the connection to a member; 0 if none has. */
     private volatile long droppedNs;
-    private volatile DistributedException failure;
+    /** What ended the run, or {@code null}. */
+    private volatile @Nullable DistributedException failure;
 
     /**
      * Takes the group's present members. The caller holds the group's lock.
@@ -61,7 +63,7 @@ public final class RunMembership implements AutoCloseable {
     }
 
     /** Returns what ended the run, or {@code null}. Safe from any thread. */
-    public DistributedException failure() {
+    public @Nullable DistributedException failure() {
         if (failure == null && (group.failure() != null || group.view() != seen || droppedNs != 0)) {
             group.locked(this::update);
         }
@@ -72,7 +74,7 @@ public final class RunMembership implements AutoCloseable {
     public void update() {
         seen = group.view();
         if (failure == null && group.isEnded()) {
-            fail(group.failure());
+            fail(Objects.requireNonNull(group.failure()));
         }
         Endpoint lost = null;
         for (int rank = 0; failure == null && rank < endpoints.size(); rank++) {
@@ -134,7 +136,7 @@ public final class RunMembership implements AutoCloseable {
     }
 
     /** Returns the message that {@link #onLossMessage} handles. */
-    public SessionMessage message(PeerLostException loss) {
+    public static SessionMessage message(PeerLostException loss) {
         return new SessionMessage.RunLost(LossReport.of(loss));
     }
 
@@ -142,7 +144,7 @@ public final class RunMembership implements AutoCloseable {
         if (failure == null) {
             failure = loss;
             if (workers != null) {
-                workers.abort(loss.getMessage());
+                workers.abort(String.valueOf(loss.getMessage()));
             }
         }
     }
@@ -154,7 +156,7 @@ public final class RunMembership implements AutoCloseable {
 
     /** Returns the workers' sub-group, which ends with the run. Only on a worker, and if the run could start. */
     public Group workers() {
-        return workers;
+        return Objects.requireNonNull(workers);
     }
 
     /** Returns the connections to all other workers of the run. The caller holds the group's lock. */

@@ -33,7 +33,7 @@ public sealed interface SessionMessage {
     record Differs(String setting, int worker, String reason) implements SessionMessage {
         /** Returns the message of an exception. */
         public static Differs of(SettingsMismatchException e) {
-            return new Differs(e.setting(), e.rank(), e.getMessage());
+            return new Differs(e.setting(), e.rank(), String.valueOf(e.getMessage()));
         }
 
         /** Returns the exception. */

@@ -9,7 +9,7 @@ import dev.starling.distributed.encoding.RecordCodec;
 import dev.starling.distributed.state.Fingerprint;
 import dev.starling.distributed.state.OwnRows;
 import dev.starling.distributed.state.Throughput;
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.TrainingState;
@@ -24,6 +24,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * What synchronous workers agree on by the collectives of their sub-group: the start of the run, sums of values,
@@ -45,11 +46,11 @@ public final class Agreement implements AutoCloseable {
     /** By number, the rank of a worker. */
     private final int[] ranks;
     /** {@code null} if shares stay equal. */
-    private final Throughput throughput;
+    private final @Nullable Throughput throughput;
     private final Map<String, String> beginning;
     private Share share;
     /** The votes in flight, or {@code null}. */
-    private Work voting;
+    private @Nullable Work voting;
     private boolean ending;
 
     /**
@@ -169,7 +170,7 @@ public final class Agreement implements AutoCloseable {
         double[] votes = new double[throughput == null ? 1 : 1 + workers];
         add(votes, 0, votes.length);
         ending = votes[0] > 0;
-        for (int w = 1; w < votes.length; w++) {
+        for (int w = 1; throughput != null && w < votes.length; w++) {
             throughput.rate(w - 1, (float) votes[w]);
         }
         if (throughput != null && throughput.step()) {
@@ -179,7 +180,7 @@ public final class Agreement implements AutoCloseable {
     }
 
     /** Replaces a model's running statistics with their weighted sum over workers. */
-    public void sumBuffers(Layer model, double weight) {
+    public void sumBuffers(Module model, double weight) {
         try (Scope scope = Scope.open("settle")) {
             for (Parameter p : model.state().values()) {
                 if (p.isBuffer() && p.value().dtype().isFloating()) {

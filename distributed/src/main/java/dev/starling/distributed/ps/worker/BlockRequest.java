@@ -7,6 +7,7 @@ import java.util.random.RandomGenerator;
 import org.agrona.DirectBuffer;
 import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /** A worker's requests for one block of a parameter. */
 final class BlockRequest extends UnitRequest {
@@ -68,7 +69,7 @@ final class BlockRequest extends UnitRequest {
         return server.send(Channels.HEADER + Message.HEADER + (payload == null ? 0 : payload.capacity()));
     }
 
-    private MutableDirectBuffer begin(int kind, DirectBuffer payload) {
+    private MutableDirectBuffer begin(int kind, @Nullable DirectBuffer payload) {
         int bytes = payload == null ? 0 : payload.capacity();
         MutableDirectBuffer message = server.begin(kind, session, sequence, number, bytes / 4);
         if (bytes > 0) {

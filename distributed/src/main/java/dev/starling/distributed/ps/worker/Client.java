@@ -26,6 +26,7 @@ import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.function.BooleanSupplier;
 import org.agrona.DirectBuffer;
 import org.jspecify.annotations.Nullable;
@@ -47,13 +48,16 @@ public final class Client {
     private final boolean synchronous;
     private final SecureRandom random;
     /** {@code null} before {@link #open}, and unless training is synchronous. */
-    private volatile RunMembership membership;
+    private volatile @Nullable RunMembership membership;
     /** The view in which the servers were looked up, if all were connected then. */
-    private View connected;
+    private @Nullable View connected;
     private volatile int awaited;
+    /** What ended the run, or {@code null}. */
     private volatile @Nullable RunEndedException failure;
-    private volatile Map<String, String> furthest;
-    private volatile RowJob job;
+    /** {@code null} before a server has sent any. */
+    private volatile @Nullable Map<String, String> furthest;
+    /** The last job, or {@code null} before the first. */
+    private volatile @Nullable RowJob job;
     /** When a server last reported progress of a task with rows, during which it may not reply. */
     private volatile long workingNs = Long.MIN_VALUE;
 
@@ -85,7 +89,7 @@ public final class Client {
     /** Starts to receive messages; in synchronous training after the membership epoch has started. */
     public void open() {
         if (!group.awaitLocked(this::begin, group.config().timeout())) {
-            throw group.failure();
+            throw Objects.requireNonNull(group.failure());
         }
     }
 
@@ -106,7 +110,7 @@ public final class Client {
      */
     public void close() {
         if (membership != null && membership.failure() instanceof PeerLostException loss && !group.isEnded()) {
-            SessionMessage message = membership.message(loss);
+            SessionMessage message = RunMembership.message(loss);
             group.awaitLocked(() -> {
                 boolean sent = true;
                 for (ServerLink server : servers) {
@@ -152,7 +156,7 @@ public final class Client {
     }
 
     /** Returns the notes of the worker that is furthest ahead, or {@code null} if none have arrived. */
-    public Map<String, String> furthest() {
+    public @Nullable Map<String, String> furthest() {
         return furthest;
     }
 
@@ -200,7 +204,7 @@ public final class Client {
 
     /** Returns the workers of a synchronous run. */
     Group peers() {
-        return membership.workers();
+        return Objects.requireNonNull(membership).workers();
     }
 
     /** Works until a collective of the workers is done; {@code what} completes "waited ..." in the error message. */
@@ -230,14 +234,15 @@ public final class Client {
             throw failure;
         }
         RunMembership present = membership;
-        if (present != null && present.failure() != null) {
-            throw present.failure();
+        DistributedException ended = present == null ? null : present.failure();
+        if (ended != null) {
+            throw ended;
         }
         if (failure != null) {
             throw failure;
         }
         if (group.isEnded()) {
-            throw group.failure();
+            throw Objects.requireNonNull(group.failure());
         }
     }
 
@@ -248,8 +253,9 @@ public final class Client {
                 connect(server);
             }
             all &= server.isConnected();
-            if (membership != null && server.isMissed()) {
-                membership.reportMissing(server.endpoint);
+            Endpoint missed = server.endpoint;
+            if (membership != null && missed != null && server.isMissed()) {
+                membership.reportMissing(missed);
             }
             server.pump();
         }
@@ -323,7 +329,7 @@ public final class Client {
     private DistributedException timeout(String what) {
         for (ServerLink server : servers) {
             Endpoint endpoint = server.endpoint;
-            if (server.isMissed()) {
+            if (endpoint != null && server.isMissed()) {
                 Duration silent = Duration.ofNanos(group.transport().nanoTime() - endpoint.lastReceivedNs());
                 return new PeerLostException(workers + server.number, silent, "it is " + server
                         + ", and did not return within " + group.config().timeout());

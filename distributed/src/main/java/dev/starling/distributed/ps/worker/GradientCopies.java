@@ -17,6 +17,7 @@ import dev.starling.tensor.spi.PinnedMemory;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Copies of gradients from a device to the host's memory. The device copies them asynchronously while the backward pass
@@ -68,7 +69,7 @@ public final class GradientCopies implements AutoCloseable {
     }
 
     /** Returns copies if all parameters are on one device whose memory the host cannot read, else {@code null}. */
-    public static GradientCopies of(Membership group, List<Parameter> parameters) {
+    public static @Nullable GradientCopies of(Membership group, List<Parameter> parameters) {
         List<Device> devices = parameters.stream().map(p -> p.value().device()).distinct().toList();
         return devices.size() != 1 || devices.getFirst().backend().hostVisible() ? null
                 : new GradientCopies(group, devices.getFirst(), parameters);

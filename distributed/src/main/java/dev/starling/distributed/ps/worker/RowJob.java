@@ -15,8 +15,10 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.random.RandomGenerator;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A job with rows that worker 0 makes all servers do: save them to a checkpoint, or restore them. The training thread
@@ -45,7 +47,7 @@ public final class RowJob implements Parts {
     private volatile long progress;
     private volatile long lastChangeNs;
     /** Why the job cannot complete, or {@code null}. */
-    private String lost;
+    private @Nullable String lost;
 
     private RowJob(Client client, RandomGenerator random, String name, String remedy) {
         this.client = client;
@@ -92,7 +94,7 @@ public final class RowJob implements Parts {
      */
     public static void restore(Client client, RandomGenerator random, Checkpoint checkpoint) {
         RowJob job = new RowJob(client, random, "checkpoint " + checkpoint.path(), BEFORE);
-        Path directory = checkpoint.path().toAbsolutePath().getParent();
+        Path directory = Objects.requireNonNull(checkpoint.path().toAbsolutePath().getParent());
         List<RowRequest.Source> parts = new ArrayList<>();
         for (Part part : checkpoint.parts()) {
             parts.add(new RowRequest.Source(directory.resolve(part.file()), part.checksum()));
@@ -116,7 +118,7 @@ public final class RowJob implements Parts {
     }
 
     /** Returns the message for a server, or {@code null} if the server has finished or failed. */
-    synchronized byte[] request(int server) {
+    synchronized byte @Nullable [] request(int server) {
         return states[server].isOver() ? null : started ? query : requests[server];
     }
 
@@ -190,7 +192,7 @@ public final class RowJob implements Parts {
     }
 
     /** Waits until all servers are done or one has failed; returns why that cannot happen, or {@code null}. */
-    public String awaitServers() {
+    public @Nullable String awaitServers() {
         String reason = null;
         while (reason == null && !isOver()) {
             client.ask(this);
@@ -200,7 +202,7 @@ public final class RowJob implements Parts {
         return reason;
     }
 
-    private String reasonToAbandon() {
+    private @Nullable String reasonToAbandon() {
         synchronized (this) {
             if (lost != null) {
                 return lost;

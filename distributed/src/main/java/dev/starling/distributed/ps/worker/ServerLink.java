@@ -9,10 +9,12 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Deque;
 import java.util.List;
+import java.util.Objects;
 import org.agrona.ExpandableDirectByteBuffer;
 import org.agrona.MutableDirectBuffer;
 import org.agrona.concurrent.NanoClock;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A worker's connection to one server. The server may be lost and return, even as another process; the link then
@@ -32,7 +34,8 @@ public final class ServerLink {
     final List<UnitRequest> units = new ArrayList<>();
     /** Those that have something to send. */
     private final Deque<UnitRequest> queue = new ArrayDeque<>();
-    Endpoint endpoint;
+    /** {@code null} before the first connection. */
+    @Nullable Endpoint endpoint;
     /** Bytes of the plan that were sent to the present process. */
     private int planBytesSent;
     private boolean welcomed;
@@ -42,7 +45,7 @@ public final class ServerLink {
     private long process;
     private long triedNs;
     /** The last message that needs an answer. */
-    private SessionMessage question;
+    private @Nullable SessionMessage question;
     private volatile Answer answer = Answer.RECEIVED;
 
     /** What a link does about its question. */
@@ -159,7 +162,7 @@ public final class ServerLink {
 
     private int offer(byte[] encoded) {
         control.wrap(encoded);
-        return endpoint.send(control, 0, encoded.length);
+        return Objects.requireNonNull(endpoint).send(control, 0, encoded.length);
     }
 
     /** Sends as much as the link accepts. */
@@ -176,7 +179,8 @@ public final class ServerLink {
             return;
         }
         if (answer == Answer.UNSENT || answer == Answer.AWAITED && clock.nanoTime() - triedNs > RETRY_NS) {
-            answer = offer(question.encode(worker)) == Endpoint.OK ? Answer.AWAITED : Answer.UNSENT;
+            byte[] asked = Objects.requireNonNull(question).encode(worker);
+            answer = offer(asked) == Endpoint.OK ? Answer.AWAITED : Answer.UNSENT;
             triedNs = clock.nanoTime();
         }
         while (!queue.isEmpty() && queue.peek().send()) {
@@ -218,7 +222,7 @@ public final class ServerLink {
 
     /** Sends the request from {@link #begin}. If the connection is lost, {@link #onWelcome} queues it again. */
     boolean send(int length) {
-        return endpoint.send(message, 0, length) == Endpoint.OK;
+        return Objects.requireNonNull(endpoint).send(message, 0, length) == Endpoint.OK;
     }
 
     @Override

@@ -1,0 +1,88 @@
+package dev.starling.distributed.coordinator;
+
+import static dev.starling.distributed.coordinator.SimulatedGroup.COORDINATOR;
+import static dev.starling.distributed.coordinator.SimulatedGroup.END;
+import static dev.starling.distributed.coordinator.SimulatedGroup.SILENCE;
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.coordinator.SimulatedGroup.Life;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
+import dev.starling.transport.simulated.Fault;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** A process that joins a group which exists learns within a liveness timeout that the group does not. */
+class NewcomerTest {
+    private static final Duration AT = Duration.ofMillis(200);
+    private static final Duration LATE = END.plus(AT);
+
+    private static void assertUnanswered(Life newcomer, Duration at, Duration within) {
+        assertThat(newcomer.epochs).isEmpty();
+        assertThat(newcomer.failure).isInstanceOf(DistributedException.class)
+                .hasMessageContaining("no coordinator or member of the group answered at " + COORDINATOR);
+        assertThat(newcomer.failed.minus(at)).isBetween(SILENCE, within);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {COORDINATOR, COORDINATOR + ",rank0,rank1"})
+    void aFinishedGroupDoesNotAnswer(String addresses) {
+        Map<String, Life> lives = SimulatedGroup.of(CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM))
+                .newcomerAt(LATE, "newcomer", addresses).run();
+        assertUnanswered(lives.get("newcomer"), LATE, SILENCE.multipliedBy(5).dividedBy(4));
+    }
+
+    /** Of a group that ends with the next loss, no member takes the place of the coordinator. */
+    @Test
+    void anOrphanedGroupDoesNotAnswer() {
+        Map<String, Life> lives = SimulatedGroup.of(CoordinatorConfig.of(2, Coordinator.OnLoss.END),
+                new Fault.Crash(AT, 0, COORDINATOR)).newcomerAt(AT.multipliedBy(2), "newcomer", COORDINATOR).run();
+        assertUnanswered(lives.get("newcomer"), AT.multipliedBy(2), SILENCE.multipliedBy(5).dividedBy(4));
+        assertThat(lives.get("rank0").failure).isNull();
+    }
+
+    @Test
+    void aNewcomerFindsTheGroupByTheSecondAddress() {
+        Map<String, Life> lives = SimulatedGroup.of(CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM),
+                new Fault.Crash(AT, 0, COORDINATOR)).newcomerAt(AT.multipliedBy(5), "newcomer", COORDINATOR + ",rank0")
+                .run();
+        assertThat(lives.get("newcomer").failure).isNull();
+        assertThat(lives.get("newcomer").lastMembers()).containsExactly("rank0", "rank1", "newcomer");
+    }
+
+    @Test
+    void workersMayStartLongBeforeTheirCoordinator() {
+        Map<String, Life> lives = SimulatedGroup.of(CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM))
+                .lateCoordinator(SILENCE.multipliedBy(8)).run();
+        lives.forEach((name, life) -> assertThat(life.lastMembers()).as(name).containsExactly("rank0", "rank1"));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"tcp", "aeron"})
+    @Timeout(30)
+    void noProcessListens(String transport, @TempDir Path directory) throws IOException {
+        int free;
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            free = socket.getLocalPort();
+        }
+        TransportConfig config = TransportConfig.of(transport, Secret.random()).directory(directory)
+                .livenessTimeout(Duration.ofMillis(300));
+        String address = "127.0.0.1:" + free;
+        assertThatThrownBy(() -> Group.join(GroupConfig.of(config, address).existing(true)))
+                .isInstanceOf(DistributedException.class).hasMessageContaining("answered at " + address)
+                .hasMessageContaining("no process listens there");
+    }
+}

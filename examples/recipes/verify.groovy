@@ -1,0 +1,10 @@
+// Each program must have learned, on a JVM without flags.
+def log = new File(basedir, 'build.log').text
+def accuracies = (log =~ /held-out.*kind accuracy ([\d.]+) %/).collect { it[1] as double }
+assert accuracies.size() == 10 && accuracies.last() > 95
+def errors = (log =~ /held-out.*price mean absolute error ([\d.]+)/).collect { it[1] as double }
+assert errors.last() < 0.05
+assert log.contains('[kind=1, price=0.6')
+// A recipe is short.
+new File(basedir, 'src/main/java').eachFile { assert it.readLines().size() < 60 }
+true

@@ -1,0 +1,165 @@
+package dev.starling.nn.serve;
+
+import dev.starling.nn.Mode;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.program.Program;
+import java.lang.System.Logger.Level;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+import java.util.function.UnaryOperator;
+import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A model with memory for batches. Batches are computed in a few sizes (1, 2, 3, 4, 6, 8, 12, ..), each captured once
+ * as a {@link Program}; unused rows repeat the first. The model is a function of any number of tensors, because the
+ * form in which callers give examples is not known here. Confined to one thread at a time.
+ */
+final class BatchedModel implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger("dev.starling.nn.serve");
+    /** Runs of each size before the first request. The first run of a program plans its memory. */
+    private static final int WARM_UP_RUNS = 2;
+
+    private final UnaryOperator<Tensor[]> forward;
+    private final Device device;
+    private final int[] sizes;
+    /** The inputs for the largest batch, in host memory. */
+    private final Tensor[] inputs;
+    private final Rows inputRows;
+    /** By size, the first rows of the inputs. */
+    private final Tensor[][] batches;
+    /** By size, the program, or {@code null} if the model cannot be captured. */
+    private final @Nullable Program[] programs;
+    private List<Spec> outputs = List.of();
+
+    /**
+     * Captures a model for all sizes.
+     *
+     * @param forward the model, for batches on {@code device}
+     * @param example the type and shape of each input, without the dimension of the batch
+     * @throws TensorException if the model fails, or returns tensors whose first dimension is not the batch
+     */
+    BatchedModel(UnaryOperator<Tensor[]> forward, Device device, List<Spec> example, int maxBatch) {
+        this.forward = forward;
+        this.device = device;
+        sizes = sizes(maxBatch);
+        inputs = Scope.detached(() -> example.stream().map(one -> Tensor.full(new Spec(one.dtype(),
+                one.shape().insert(0, maxBatch), Device.cpu()), 0)).toArray(Tensor[]::new));
+        inputRows = Rows.of(inputs);
+        batches = new Tensor[sizes.length][];
+        programs = new Program[sizes.length];
+        try {
+            for (int i = 0; i < sizes.length; i++) {
+                int at = i;
+                outputs = isolated(() -> prepare(at));
+            }
+        } catch (RuntimeException | Error e) {
+            close();
+            throw e;
+        }
+    }
+
+    private static int[] sizes(int max) {
+        return IntStream.concat(IntStream.iterate(1, size -> size < max, size -> 2 * size)
+                .flatMap(size -> IntStream.of(size, size + size / 2)).filter(size -> size < max),
+                IntStream.of(max)).distinct().toArray();
+    }
+
+    /** Runs {@code body} in a scope of its own, in inference mode, without recording. */
+    private static <T extends @Nullable Object> T isolated(Supplier<T> body) {
+        try (Scope scope = Scope.open("predict")) {
+            return Recorder.with(Recorder.NONE, () -> Mode.inference(body));
+        }
+    }
+
+    /** Captures the model for a size and returns the specs of the outputs for one example. */
+    private List<Spec> prepare(int i) {
+        int size = sizes[i];
+        batches[i] = Arrays.stream(inputs).map(all -> all.narrow(0, 0, size)).toArray(Tensor[]::new);
+        Tensor[] results;
+        try {
+            Tensor[] onDevice = Arrays.stream(batches[i]).map(t -> t.to(device)).toArray(Tensor[]::new);
+            Program.Captured captured = Program.capture(null, forward::apply, onDevice);
+            programs[i] = captured.program();
+            results = captured.outputs();
+        } catch (TensorException e) {
+            results = eager(i);
+            if (i == 0) {
+                LOG.log(Level.INFO, "predictions run without capture: " + e.getMessage());
+            }
+        }
+        List<Spec> specs = Arrays.stream(results).map(result -> ofExample(result.spec(), size)).toList();
+        if (i > 0 && !specs.equals(outputs)) {
+            throw new TensorException(TensorException.Problem.SHAPE, "predictor", specs,
+                    "each example must have a result of the same shape; a batch of 1 returned " + outputs,
+                    "return one result for each example");
+        }
+        for (int run = 0; run < WARM_UP_RUNS; run++) {
+            run(size, rows -> { });
+        }
+        return specs;
+    }
+
+    private static Spec ofExample(Spec batch, int size) {
+        if (batch.shape().rank() == 0 || batch.shape().dim(0) != size) {
+            throw new TensorException(TensorException.Problem.SHAPE, "predictor", List.of(batch),
+                    "the first dimension of a result must be the batch, " + size,
+                    "return one result for each example");
+        }
+        return new Spec(batch.dtype(), batch.shape().without(0), Device.cpu());
+    }
+
+    /** Returns the type and shape of each output for one example, in host memory. */
+    List<Spec> outputs() {
+        return outputs;
+    }
+
+    /** Returns the memory of the inputs. */
+    Rows inputs() {
+        return inputRows;
+    }
+
+    /**
+     * Computes the first {@code n} rows of the inputs.
+     *
+     * @param listener receives the outputs, which are valid during the call
+     */
+    void run(int n, Consumer<Rows> listener) {
+        int i = Arrays.binarySearch(sizes, n);
+        int at = i < 0 ? -i - 1 : i;
+        for (int row = n; row < sizes[at]; row++) {
+            inputRows.copy(0, row);
+        }
+        isolated(() -> {
+            Program program = programs[at];
+            Tensor[] results = program == null ? eager(at) : program.run(batches[at]);
+            listener.accept(Rows.of(Arrays.stream(results).map(t -> t.to(Device.cpu()).contiguous())
+                    .toArray(Tensor[]::new)));
+            return null;
+        });
+    }
+
+    private Tensor[] eager(int i) {
+        return forward.apply(Arrays.stream(batches[i]).map(t -> t.to(device)).toArray(Tensor[]::new));
+    }
+
+    /** Frees programs and inputs, but not the model. */
+    @Override
+    public void close() {
+        for (Program program : programs) {
+            if (program != null) {
+                program.close();
+            }
+        }
+        for (Tensor input : inputs) {
+            input.close();
+        }
+    }
+}

@@ -1,0 +1,400 @@
+package dev.starling.nn.serve;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.Embedding;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.model.Networks;
+import dev.starling.nn.serve.PredictionException.Reason;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.spi.MemoryUse;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(60)
+class PredictorTest {
+    /** Doubles its input once the gate is open. It reads elements, so it cannot be captured and runs for each batch. */
+    private static final class Gate implements Layer {
+        private final CountDownLatch entered = new CountDownLatch(1);
+        private final CountDownLatch open = new CountDownLatch(1);
+        private volatile boolean armed;
+
+        @Override
+        public Tensor forward(Tensor x) {
+            x.toFloats();
+            if (armed) {
+                entered.countDown();
+                await(open);
+            }
+            return x.mul(2);
+        }
+
+        @Override
+        public void close() {
+            open.countDown();
+        }
+    }
+
+    private static void await(CountDownLatch latch) {
+        try {
+            assertThat(latch.await(30, TimeUnit.SECONDS)).isTrue();
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    private static <T> List<Future<T>> start(ExecutorService threads, int n, Callable<T> task) {
+        List<Future<T>> started = new ArrayList<>();
+        for (int i = 0; i < n; i++) {
+            started.add(threads.submit(task));
+        }
+        return started;
+    }
+
+    private static Reason reason(Future<?> future) throws Exception {
+        try {
+            future.get(30, TimeUnit.SECONDS);
+            return null;
+        } catch (ExecutionException e) {
+            return e.getCause() instanceof PredictionException p ? p.reason() : null;
+        }
+    }
+
+    private static float[] forward(Layer model, float... example) {
+        try (Scope scope = Scope.open("test")) {
+            return model.forward(Tensor.of(example, 1, example.length)).toFloats();
+        }
+    }
+
+    @Test
+    void answersEachOfManyThreadsWithTheResultOfItsExample() throws Exception {
+        try (Sequential model = Networks.mlp(Generator.seeded(1), 6, 16, 3);
+                Predictor predictor = Predictor.of(model, 6).maxBatch(24).build();
+                ExecutorService threads = Executors.newFixedThreadPool(64)) {
+            List<Future<Void>> clients = new ArrayList<>();
+            for (int i = 0; i < 64; i++) {
+                int client = i;
+                clients.add(threads.submit(() -> {
+                    float[] result = new float[3];
+                    for (int k = 0; k < 20; k++) {
+                        float[] example = {client, k, 1, -client, 0.5f, k * client};
+                        predictor.predict(example, result, Duration.ofSeconds(30));
+                        assertThat(result).containsExactly(forward(model, example), within(1e-3f));
+                    }
+                    return null;
+                }));
+            }
+            for (Future<Void> client : clients) {
+                client.get(30, TimeUnit.SECONDS);
+            }
+            PredictorStats stats = predictor.stats();
+            assertThat(stats.answered()).isEqualTo(64 * 20);
+            assertThat(stats.batches()).isBetween(64 * 20 / 24L, 64 * 20L);
+            assertThat(stats.p50()).isPositive().isLessThanOrEqualTo(stats.p99());
+            assertThat(stats.p99()).isLessThanOrEqualTo(stats.longest());
+        }
+    }
+
+    @Test
+    void computesOneExampleAsTheModelDoesBitForBit() {
+        try (Sequential model = Networks.mlp(Generator.seeded(1), 5, 8, 2);
+                Predictor predictor = Predictor.of(model, 5).build()) {
+            float[] example = {1, -2, 3, -4, 5};
+            assertThat(predictor.predict(example)).isEqualTo(forward(model, example));
+        }
+    }
+
+    /** The model waits until all threads have called, which they can only if none of them pins its carrier. */
+    @Test
+    void pinsNoCarrierOfVirtualThreads() throws Exception {
+        int n = 3000;
+        CountDownLatch calling = new CountDownLatch(n);
+        AtomicBoolean armed = new AtomicBoolean();
+        Layer model = x -> {
+            x.toFloats();
+            if (armed.get()) {
+                await(calling);
+            }
+            return x.mul(2);
+        };
+        try (Predictor predictor = Predictor.of(model, 1).maxQueue(n).timeout(Duration.ofSeconds(40)).build();
+                ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor()) {
+            armed.set(true);
+            List<Future<Float>> results = new ArrayList<>();
+            for (int i = 0; i < n; i++) {
+                float number = i;
+                results.add(threads.submit(() -> {
+                    calling.countDown();
+                    return predictor.predict(new float[] {number})[0];
+                }));
+            }
+            for (int i = 0; i < n; i++) {
+                assertThat(results.get(i).get(50, TimeUnit.SECONDS)).isEqualTo(2f * i);
+            }
+            assertThat(predictor.stats().meanBatch()).isGreaterThan(8);
+        }
+    }
+
+    @Test
+    void answersEachRequestFromOneModelWhileModelsAreSwapped() throws Exception {
+        AtomicBoolean ended = new AtomicBoolean();
+        try (Predictor predictor = Predictor.of(x -> x.mul(1), 4).maxBatch(4).build();
+                ExecutorService threads = Executors.newFixedThreadPool(8)) {
+            List<Future<Integer>> clients = start(threads, 8, () -> {
+                int answers = 0;
+                float last = 1;
+                while (!ended.get()) {
+                    float[] y = predictor.predict(new float[] {1, 2, 4, 8});
+                    assertThat(y[0]).isGreaterThanOrEqualTo(last);
+                    assertThat(y).containsExactly(y[0], 2 * y[0], 4 * y[0], 8 * y[0]);
+                    last = y[0];
+                    answers++;
+                }
+                return answers;
+            });
+            for (int i = 2; i <= 30; i++) {
+                int factor = i;
+                predictor.swap(x -> x.mul(factor));
+                assertThat(predictor.predict(new float[] {1, 0, 0, 0})[0]).isEqualTo(factor);
+            }
+            ended.set(true);
+            int answers = 29;
+            for (Future<Integer> client : clients) {
+                answers += client.get(30, TimeUnit.SECONDS);
+            }
+            assertThat(predictor.stats().answered()).isEqualTo(answers);
+        }
+    }
+
+    @Test
+    void keepsServingTheOldModelWhenAnotherDoesNotFit() {
+        Generator generator = Generator.seeded(1);
+        try (Layer model = Linear.of(3, 2, generator); Layer wider = Linear.of(3, 5, generator);
+                Layer other = Linear.of(4, 2, generator); Predictor predictor = Predictor.of(model, 3).build()) {
+            float[] before = predictor.predict(new float[] {1, 2, 3});
+            assertThatThrownBy(() -> predictor.swap(wider)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("f32[2]");
+            assertThatThrownBy(() -> predictor.swap(other)).isInstanceOf(TensorException.class);
+            assertThat(predictor.predict(new float[] {1, 2, 3})).isEqualTo(before);
+            try (Layer fitting = Linear.of(3, 2, generator)) {
+                assertThat(predictor.swap(fitting)).isSameAs(model);
+                assertThat(predictor.swap(model)).isSameAs(fitting);
+            }
+        }
+    }
+
+    @Test
+    void refusesWhatDoesNotFitIntoTheQueue() throws Exception {
+        try (Gate gate = new Gate();
+                Predictor predictor = Predictor.of(gate, 1).maxBatch(1).maxQueue(2).build();
+                ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor()) {
+            gate.armed = true;
+            Future<float[]> running = threads.submit(() -> predictor.predict(new float[] {3}));
+            await(gate.entered);
+            CountDownLatch refused = new CountDownLatch(4);
+            List<Future<float[]>> others = start(threads, 6, () -> {
+                try {
+                    return predictor.predict(new float[] {4});
+                } catch (PredictionException e) {
+                    refused.countDown();
+                    throw e;
+                }
+            });
+            await(refused);
+            gate.open.countDown();
+            assertThat(running.get(30, TimeUnit.SECONDS)).containsExactly(6);
+            List<Reason> reasons = new ArrayList<>();
+            for (Future<float[]> other : others) {
+                reasons.add(reason(other));
+            }
+            assertThat(reasons).containsOnly(null, Reason.REFUSED);
+            assertThat(reasons.stream().filter(Reason.REFUSED::equals)).hasSize(4);
+            assertThat(predictor.stats().refused()).isEqualTo(4);
+            assertThat(predictor.stats().answered()).isEqualTo(3);
+        }
+    }
+
+    @Test
+    void endsARequestAtItsDeadlineWithoutTouchingItsResult() throws Exception {
+        try (Gate gate = new Gate(); Predictor predictor = Predictor.of(gate, 1).maxBatch(1).build();
+                ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor()) {
+            gate.armed = true;
+            float[] running = {-1};
+            float[] waiting = {-1};
+            Future<?> first = threads.submit(() -> predictor.predict(new float[] {3}, running, Duration.ofSeconds(1)));
+            await(gate.entered);
+            assertThatThrownBy(() -> predictor.predict(new float[] {3}, waiting, Duration.ofMillis(20)))
+                    .isInstanceOf(PredictionException.class).hasMessageContaining("PT0.02S")
+                    .hasMessageContaining("in the queue");
+            assertThat(reason(first)).isEqualTo(Reason.TIMEOUT);
+            gate.open.countDown();
+            assertThat(predictor.predict(new float[] {5})).containsExactly(10);
+            assertThat(running).containsExactly(-1);
+            assertThat(waiting).containsExactly(-1);
+            assertThat(predictor.stats().timedOut()).isEqualTo(2);
+        }
+    }
+
+    @Test
+    void endsARequestWhoseThreadIsInterrupted() throws Exception {
+        try (Gate gate = new Gate(); Predictor predictor = Predictor.of(gate, 1).maxBatch(1).build()) {
+            gate.armed = true;
+            AtomicBoolean stillInterrupted = new AtomicBoolean();
+            List<Reason> reasons = new ArrayList<>();
+            Thread client = Thread.ofVirtual().start(() -> {
+                try {
+                    predictor.predict(new float[] {3});
+                } catch (PredictionException e) {
+                    reasons.add(e.reason());
+                    stillInterrupted.set(Thread.currentThread().isInterrupted());
+                }
+            });
+            await(gate.entered);
+            client.interrupt();
+            assertThat(client.join(Duration.ofSeconds(30))).isTrue();
+            gate.open.countDown();
+            assertThat(reasons).containsExactly(Reason.INTERRUPTED);
+            assertThat(stillInterrupted).isTrue();
+        }
+    }
+
+    @Test
+    void answersWhatWaitsWhenItCloses() throws Exception {
+        try (Gate gate = new Gate(); ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor()) {
+            Predictor predictor = Predictor.of(gate, 1).maxBatch(2).maxQueue(4).build();
+            gate.armed = true;
+            CountDownLatch refused = new CountDownLatch(1);
+            Future<float[]> running = threads.submit(() -> predictor.predict(new float[] {1}));
+            await(gate.entered);
+            List<Future<Reason>> others = start(threads, 5, () -> {
+                try {
+                    assertThat(predictor.predict(new float[] {2})).containsExactly(4);
+                    return null;
+                } catch (PredictionException e) {
+                    refused.countDown();
+                    return e.reason();
+                }
+            });
+            await(refused);                                 // now four wait
+            Future<?> closing = threads.submit(predictor::close);
+            gate.open.countDown();
+            closing.get(30, TimeUnit.SECONDS);
+            assertThat(running.get(30, TimeUnit.SECONDS)).containsExactly(2);
+            List<Reason> reasons = new ArrayList<>();
+            for (Future<Reason> other : others) {
+                reasons.add(other.get(30, TimeUnit.SECONDS));
+            }
+            assertThat(reasons).containsExactlyInAnyOrder(null, null, null, null, Reason.REFUSED);
+            assertThatThrownBy(() -> predictor.predict(new float[] {1})).isInstanceOfSatisfying(
+                    PredictionException.class, e -> assertThat(e.reason()).isEqualTo(Reason.CLOSED));
+            assertThatThrownBy(() -> predictor.swap(x -> x.mul(3))).isInstanceOfSatisfying(
+                    PredictionException.class, e -> assertThat(e.reason()).isEqualTo(Reason.CLOSED));
+            predictor.close();
+        }
+    }
+
+    /** Four requests make one batch, because it waits for them; the embedding then rejects the whole batch. */
+    @Test
+    void failsOnlyTheExampleThatTheModelRejects() throws Exception {
+        try (Embedding model = Embedding.of(10, 3, Generator.seeded(1));
+                Predictor predictor = Predictor.of(model, new Spec(DType.I64, Shape.of(2), Device.cpu())).maxBatch(4)
+                        .maxDelay(Duration.ofSeconds(20)).build();
+                ExecutorService threads = Executors.newFixedThreadPool(4)) {
+            List<Future<float[]>> results = new ArrayList<>();
+            for (long id : new long[] {1, 2, 99, 4}) {
+                results.add(threads.submit(() -> {
+                    try (Scope scope = Scope.open("client")) {
+                        Tensor y = predictor.predict(Tensor.of(new long[] {id, 0}));
+                        assertThat(scope.owns(y)).isTrue();
+                        assertThat(y.shape()).isEqualTo(Shape.of(2, 3));
+                        assertThat(y.toFloats()).isEqualTo(model.forward(Tensor.of(new long[] {id, 0})).toFloats());
+                        return y.toFloats();
+                    }
+                }));
+            }
+            List<Reason> reasons = new ArrayList<>();
+            for (Future<float[]> result : results) {
+                reasons.add(reason(result));
+            }
+            assertThat(reasons).containsExactly(null, null, Reason.FAILED, null);
+            assertThat(predictor.stats().batches()).isEqualTo(1);
+            assertThat(predictor.stats().failed()).isEqualTo(1);
+        }
+    }
+
+    @Test
+    void namesWhatDoesNotFit() {
+        try (Sequential model = Networks.mlp(Generator.seeded(1), 5, 2);
+                Predictor predictor = Predictor.of(model, 5).build()) {
+            assertThatThrownBy(() -> predictor.predict(new float[4])).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("5 elements, got 4");
+            assertThatThrownBy(() -> predictor.predict(Tensor.zeros(1, 5))).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("f32[5]");
+            assertThatThrownBy(() -> Predictor.of(model, 4).build()).isInstanceOf(TensorException.class);
+            assertThatThrownBy(() -> Predictor.of(x -> x.sum(), 4).build()).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("first dimension");
+            assertThatThrownBy(() -> Predictor.of(model, 5).maxBatch(0)).isInstanceOf(TensorException.class);
+        }
+    }
+
+    @Test
+    void keepsMemoryFlat() {
+        serve(2_000);
+    }
+
+    @Test
+    @Tag("stress")
+    @Timeout(600)
+    void keepsMemoryFlatForLong() {
+        serve(100_000);
+    }
+
+    private static void serve(int requests) {
+        try (Sequential model = Networks.mlp(Generator.seeded(1), 20, 30, 4);
+                Predictor predictor = Predictor.of(model, 20).build();
+                ExecutorService threads = Executors.newFixedThreadPool(4)) {
+            predictor.predict(new float[20]);
+            MemoryUse before = Device.cpu().memory();
+            for (Future<?> client : start(threads, 4, () -> {
+                float[] example = new float[20];
+                float[] result = new float[4];
+                for (int i = 0; i < requests / 4; i++) {
+                    Arrays.fill(example, i);
+                    predictor.predict(example, result, Duration.ofSeconds(30));
+                }
+                return null;
+            })) {
+                assertThat(client).succeedsWithin(Duration.ofMinutes(9));
+            }
+            MemoryUse after = Device.cpu().memory();
+            assertThat(after.allocations()).isEqualTo(before.allocations());
+            // The thread's first batch of each size keeps some memory; a request that kept any would keep 64 bytes.
+            assertThat(after.live()).isLessThan(before.live() + 32 * requests);
+            assertThat(predictor.stats().answered()).isEqualTo(requests + 1);
+        }
+    }
+}
