@@ -16,6 +16,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.function.UnaryOperator;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 
 /**
  * What steps and evaluations compute of a batch: the results of a model, their losses and the sum of these. A layer
@@ -167,6 +169,12 @@ final class Task {
     /** Returns the name of an input in messages. */
     String inputName(int input) {
         return names.isEmpty() ? "the input" : "the input " + names.get(input);
+    }
+
+    /** Returns each of several losses of a batch, for a message. */
+    String each(BatchResult result) {
+        return losses() == 1 ? "" : IntStream.range(0, losses()).mapToObj(i -> terms.get(i).output() + " "
+                + result.losses()[i].item()).collect(Collectors.joining(", ", " (", ")"));
     }
 
     /** Returns means over batches that have not been measured yet. */

@@ -164,6 +164,9 @@ class SeveralInputsTest {
                 hits += out.kind.argmax(1).eq(batch.tensor("kind")).sum().item();
             }
             assertThat(scores.metric("kind accuracy")).isCloseTo(hits / ROWS, within(1e-9));
+            assertThat(ConfusionMatrix.evaluate(model, "kind", data, 3).accuracy()).isCloseTo(hits / ROWS,
+                    within(1e-9));
+            assertThatThrownBy(() -> ConfusionMatrix.evaluate(model, "type", data, 3)).hasMessageContaining("type");
         }
         Run run = train(b -> { });
         assertThat(run.history.last().heldOut().orElseThrow().metrics()).containsOnlyKeys("price loss", "kind loss",
@@ -346,7 +349,8 @@ class SeveralInputsTest {
             assertThatThrownBy(() -> step.run(in.ids, in.numbers)).hasMessageContaining("pass a record");
             assertThatThrownBy(() -> step.run(in, in)).hasMessageContaining("no component price");
             assertThatThrownBy(() -> single.run(in, targets)).hasMessageContaining("takes one tensor");
-            assertThatThrownBy(() -> step.run(in, targets)).hasMessageContaining("the input numbers has an element");
+            assertThatThrownBy(() -> step.run(in, targets)).hasMessageContaining("the input numbers has an element")
+                    .hasMessageContaining("(price NaN, kind NaN)");
         }
     }
 
