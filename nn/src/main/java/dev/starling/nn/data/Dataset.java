@@ -33,6 +33,14 @@ public interface Dataset {
      */
     void write(int index, Example target) throws Exception;
 
+    /**
+     * Returns whether examples can only be written in ascending order of their indices, by one thread, as those of a
+     * {@link StreamDataset}. A data set that reads others returns whether one of them is.
+     */
+    default boolean isSequential() {
+        return false;
+    }
+
     /** Returns the same examples with names for their fields, in the order of {@link #fields}. */
     default Dataset named(String... names) {
         return NamedFields.of(this, names);

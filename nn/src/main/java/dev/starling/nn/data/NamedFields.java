@@ -36,6 +36,11 @@ record NamedFields(Dataset examples, List<Field> fields) implements Dataset {
     }
 
     @Override
+    public boolean isSequential() {
+        return examples.isSequential();
+    }
+
+    @Override
     public void write(int index, Example target) throws Exception {
         examples.write(index, target);
     }
