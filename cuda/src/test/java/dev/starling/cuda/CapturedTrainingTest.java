@@ -45,6 +45,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedClass;
@@ -215,6 +216,7 @@ class CapturedTrainingTest {
     }
 
     @Test
+    @Tag("stress")
     void trainsAModelWithSeveralInputsAndLosses() {
         long before = AnyGpu.graphLaunches();
         List<Double> eager = fit(gpu, false);
