@@ -2,8 +2,6 @@
 module dev.starling.samples {
     requires dev.starling.distributed;
     requires info.picocli;
-    requires java.desktop;
-    requires xchart;
 
     opens dev.starling.samples to info.picocli;
     opens dev.starling.samples.train to info.picocli;

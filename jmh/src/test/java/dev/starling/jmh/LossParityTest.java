@@ -27,6 +27,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Values and gradients of losses, Starling's and PyTorch's. */
 class LossParityTest {
     private static final long MEAN = 1;
+    private static final long SUM = 2;
     private static final long NONE_IGNORED = -100;
     private static final float[] CLASS_WEIGHTS = {0.5f, 2, 1, 3, 0.25f};
     private static final float[] POSITIVE = {2, 0.5f, 3, 1, 4};
@@ -90,6 +91,9 @@ class LossParityTest {
                     Targets.COUNTS)),
             Map.entry("quantile", same(Loss.quantile(0.9), (x, y) -> torch.max(y.sub(x).mul(new Scalar(0.9)),
                     y.sub(x).mul(new Scalar(-0.1))).mean(), Targets.REAL)),
+            Map.entry("distillation", same(Loss.distillation(3), (x, y) -> torch.kl_div(torch.log_softmax(x.div(
+                    new Scalar(3)), 1), torch.log_softmax(y.div(new Scalar(3)), 1), SUM, true)
+                    .mul(new Scalar(9.0 / x.size(0))), Targets.REAL)),
             Map.entry("gaussian", new Case(Loss.gaussian(), (x, y) -> {
                 org.bytedeco.pytorch.Tensor variance = torch.exp(x.select(-1, 1));
                 return torch.log(variance).add(x.select(-1, 0).sub(y).pow(new Scalar(2)).div(variance))

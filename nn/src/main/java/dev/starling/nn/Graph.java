@@ -26,7 +26,7 @@ import java.util.function.UnaryOperator;
  * name is its number. If an {@linkplain Layer#epilogue activation} is the only reader of a {@link Fusible} layer's
  * result, the layer computes it in the same pass.
  */
-public final class Graph implements Layer {
+public final class Graph implements Layer, Container {
     /** What computes a node from the earlier nodes {@code from}, of which 0 is the input. */
     private sealed interface Step {
         int[] from();
@@ -205,6 +205,21 @@ public final class Graph implements Layer {
             }
         }
         return values[result];
+    }
+
+    @Override
+    public Graph with(String name, Module replacement) {
+        List<Step> changed = new ArrayList<>(written);
+        for (int i = 0; i < changed.size(); i++) {
+            if (changed.get(i) instanceof Applied applied && applied.name.equals(name)
+                    && replacement instanceof Layer layer) {
+                changed.set(i, Applied.of(name, layer, applied.from));
+            }
+        }
+        if (changed.equals(written)) {
+            throw Container.refuse(this, name, replacement);
+        }
+        return new Graph(changed, result);
     }
 
     @Override

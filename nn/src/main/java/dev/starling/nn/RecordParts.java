@@ -89,6 +89,32 @@ final class RecordParts {
         }
     }
 
+    /** Returns a copy of a record in which one component has another value. */
+    static Record with(Record record, String name, Module replacement) {
+        RecordComponent[] components = components(record.getClass());
+        Class<?>[] types = new Class<?>[components.length];
+        Object[] values = new Object[components.length];
+        for (int i = 0; i < components.length; i++) {
+            types[i] = components[i].getType();
+            values[i] = read(reader(components[i]), record);
+            if (components[i].getName().equals(name)) {
+                if (!types[i].isInstance(replacement)) {
+                    throw TensorException.argument("replace", name + " is a " + types[i].getSimpleName() + ", not a "
+                            + replacement.describe(), "declare the component as a Layer");
+                }
+                values[i] = replacement;
+            }
+        }
+        try {
+            return (Record) (Object) creator(record.getClass(), types).invokeExact(values);
+        } catch (RuntimeException | Error e) {
+            throw e;
+        } catch (Throwable e) {
+            throw TensorException.argument("replace", "the constructor of " + record.getClass().getName()
+                    + " has thrown " + e, "see its code");
+        }
+    }
+
     private static TensorException inaccessible(Class<?> type, Exception cause) {
         TensorException e = TensorException.argument("record", type.getName() + " is not accessible to dev.starling.nn",
                 "make it public in an exported package, or open its package in module-info.java: opens "

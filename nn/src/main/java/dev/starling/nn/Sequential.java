@@ -13,7 +13,7 @@ import java.util.List;
  * {@linkplain Layer#epilogue activation} that directly follows it in the same pass. If nothing is recorded, each
  * intermediate result is freed as soon as the next one is computed.
  */
-public final class Sequential implements Layer {
+public final class Sequential implements Layer, Container {
     private final List<Layer> layers;
     private final Layer[] steps;
     /** By step, the first layer that it computes. */
@@ -98,6 +98,18 @@ public final class Sequential implements Layer {
             y = next;
         }
         return y;
+    }
+
+    @Override
+    public Sequential with(String name, Module replacement) {
+        List<Layer> changed = new ArrayList<>(layers);
+        for (int i = 0; i < changed.size(); i++) {
+            if (name.equals(Integer.toString(i)) && replacement instanceof Layer layer) {
+                changed.set(i, layer);
+                return new Sequential(changed);
+            }
+        }
+        throw Container.refuse(this, name, replacement);
     }
 
     @Override

@@ -1,17 +1,15 @@
 package dev.starling.study;
 
-import dev.starling.nn.data.DataException;
-import dev.starling.study.Canvas.Anchor;
-import dev.starling.study.Canvas.Spot;
+import dev.starling.nn.chart.Canvas;
+import dev.starling.nn.chart.Canvas.Anchor;
+import dev.starling.nn.chart.Canvas.Spot;
+import dev.starling.nn.chart.Picture;
 import dev.starling.study.Result.Outcome;
-import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.OptionalDouble;
 import java.util.function.Function;
 import java.util.function.ToDoubleFunction;
-import javax.imageio.ImageIO;
 
 /** Draws a result: bars of images per second and of seconds to the goal, and accuracy over seconds of training. */
 final class Chart {
@@ -43,39 +41,21 @@ final class Chart {
     }
 
     static boolean isDrawable(Path file) {
-        String name = file.getFileName().toString();
-        return name.endsWith(".svg") || name.endsWith(".png");
+        return Picture.isDrawable(file);
     }
 
     /**
      * Writes the chart in the format that the file's name ends in.
      *
-     * @throws DataException if the file cannot be written, or this JDK cannot draw text
+     * @throws dev.starling.nn.data.DataException if the file cannot be written, or this JDK cannot draw text
      */
     void write(Path file) {
-        try {
-            if (file.getFileName().toString().endsWith(".svg")) {
-                Files.writeString(file, svg());
-                return;
-            }
-            Canvas.Image image = new Canvas.Image(WIDTH, height());
-            draw(image);
-            if (!ImageIO.write(image.drawn(), "png", file.toFile())) {
-                throw new IOException("no PNG encoder in this JDK");
-            }
-        } catch (IOException e) {
-            throw new DataException(file, "a file that can be written", e.toString(), "choose another place", e);
-        } catch (LinkageError | InternalError e) {
-            throw new DataException(file, "a JDK that can draw text", e.toString(),
-                    "install fontconfig, freetype and a font, or write .svg", e);
-        }
+        Picture.write(file, WIDTH, height(), this::draw);
     }
 
     /** Returns the chart as SVG. */
     String svg() {
-        Canvas.Svg svg = new Canvas.Svg(WIDTH, height());
-        draw(svg);
-        return svg.toString();
+        return Picture.svg(WIDTH, height(), this::draw);
     }
 
     private int height() {

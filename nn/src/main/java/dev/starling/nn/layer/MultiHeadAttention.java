@@ -1,6 +1,8 @@
 package dev.starling.nn.layer;
 
+import dev.starling.nn.Container;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Mode;
 import dev.starling.tensor.Functions;
 import dev.starling.tensor.Generator;
@@ -11,14 +13,14 @@ import org.jspecify.annotations.Nullable;
 /**
  * Self-attention of a sequence with several heads: {@code x [N, L, width]} to the same shape. (Vaswani et al., 2017)
  */
-public final class MultiHeadAttention implements Layer {
-    private final Linear project;
-    private final Linear out;
+public final class MultiHeadAttention implements Layer, Container {
+    private final Layer project;
+    private final Layer out;
     private final int heads;
     private final boolean causal;
     private final double dropout;
 
-    private MultiHeadAttention(Linear project, Linear out, int heads, boolean causal, double dropout) {
+    private MultiHeadAttention(Layer project, Layer out, int heads, boolean causal, double dropout) {
         this.project = project;
         this.out = out;
         this.heads = heads;
@@ -71,6 +73,18 @@ public final class MultiHeadAttention implements Layer {
         Tensor mixed = Functions.scaledDotProductAttention(parts[0], parts[1], parts[2], mask, causal, p,
                 1 / Math.sqrt(head), p > 0 ? Mode.generator() : null);
         return out.apply(mixed.permute(0, 2, 1, 3).reshape(n, length, width));
+    }
+
+    @Override
+    public MultiHeadAttention with(String name, Module replacement) {
+        if (!(replacement instanceof Layer layer)) {
+            throw Container.refuse(this, name, replacement);
+        }
+        return switch (name) {
+            case "project" -> new MultiHeadAttention(layer, out, heads, causal, dropout);
+            case "out" -> new MultiHeadAttention(project, layer, heads, causal, dropout);
+            default -> throw Container.refuse(this, name, replacement);
+        };
     }
 
     @Override

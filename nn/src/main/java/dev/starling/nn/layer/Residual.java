@@ -1,11 +1,13 @@
 package dev.starling.nn.layer;
 
+import dev.starling.nn.Container;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.tensor.Tensor;
 import org.jspecify.annotations.Nullable;
 
 /** Adds the result of a body to its input: {@code body(x) + shortcut(x)}. (He et al., 2015) */
-public final class Residual implements Layer {
+public final class Residual implements Layer, Container {
     private final Layer body;
     private final @Nullable Layer shortcut;
 
@@ -27,6 +29,18 @@ public final class Residual implements Layer {
     @Override
     public Tensor forward(Tensor x) {
         return body.apply(x).add(shortcut == null ? x : shortcut.apply(x));
+    }
+
+    @Override
+    public Residual with(String name, Module replacement) {
+        if (!(replacement instanceof Layer layer)) {
+            throw Container.refuse(this, name, replacement);
+        }
+        return switch (name) {
+            case "body" -> new Residual(layer, shortcut);
+            case "shortcut" -> new Residual(body, layer);
+            default -> throw Container.refuse(this, name, replacement);
+        };
     }
 
     @Override

@@ -1,7 +1,9 @@
 package dev.starling.nn.model;
 
+import dev.starling.nn.Container;
 import dev.starling.nn.Initializer;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.layer.Embedding;
@@ -26,15 +28,15 @@ import java.util.List;
  * of both is normalised, and their result is added to it. The table of tokens is also the weight of the head. There is
  * no dropout. (Radford et al., 2019)
  */
-public final class Gpt2 implements Layer {
+public final class Gpt2 implements Layer, Container {
     private static final double DEVIATION = 0.02;
 
     private final Embedding tokens;
     private final Parameter positions;
-    private final Sequential blocks;
-    private final LayerNorm norm;
+    private final Layer blocks;
+    private final Layer norm;
 
-    private Gpt2(Embedding tokens, Parameter positions, Sequential blocks, LayerNorm norm) {
+    private Gpt2(Embedding tokens, Parameter positions, Layer blocks, Layer norm) {
         this.tokens = tokens;
         this.positions = positions;
         this.blocks = blocks;
@@ -96,6 +98,18 @@ public final class Gpt2 implements Layer {
         }
         Tensor stream = tokens.apply(x).add(positions.value().narrow(0, 0, length));
         return Functions.linear(norm.apply(blocks.apply(stream)), tokens.weight().value(), null);
+    }
+
+    @Override
+    public Gpt2 with(String name, Module replacement) {
+        if (!(replacement instanceof Layer layer)) {
+            throw Container.refuse(this, name, replacement);
+        }
+        return switch (name) {
+            case "blocks" -> new Gpt2(tokens, positions, layer, norm);
+            case "norm" -> new Gpt2(tokens, positions, blocks, layer);
+            default -> throw Container.refuse(this, name, replacement);
+        };
     }
 
     @Override

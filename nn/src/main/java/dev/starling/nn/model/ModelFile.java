@@ -1,6 +1,6 @@
 package dev.starling.nn.model;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.checkpoint.SafeTensors;
 import dev.starling.tensor.TensorException;
@@ -31,12 +31,12 @@ public final class ModelFile {
      * @param path its directory is created if absent
      * @throws CheckpointException if it cannot be written
      */
-    public static void save(Path path, Layer model, ModelMetadata metadata) {
+    public static void save(Path path, Module model, ModelMetadata metadata) {
         SafeTensors.write(path, model.state(), metadata.texts());
     }
 
-    /** Saves a model without metadata; see {@link #save(Path, Layer, ModelMetadata)}. */
-    public static void save(Path path, Layer model) {
+    /** Saves a model without metadata; see {@link #save(Path, Module, ModelMetadata)}. */
+    public static void save(Path path, Module model) {
         save(path, model, ModelMetadata.none());
     }
 
@@ -48,7 +48,7 @@ public final class ModelFile {
      *     those that are missing, those that the model does not have, and those of another type or shape with both. The
      *     model is then unchanged
      */
-    public static ModelMetadata load(Path path, Layer model) {
+    public static ModelMetadata load(Path path, Module model) {
         try (SafeTensors saved = SafeTensors.open(path)) {
             ModelMetadata metadata = metadata(path, saved);
             saved.into(model.state());

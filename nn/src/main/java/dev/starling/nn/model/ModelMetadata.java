@@ -11,6 +11,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -39,7 +40,7 @@ public record ModelMetadata(String version, List<String> classes, List<Field> in
     private static final String INPUTS = "model.inputs";
     private static final String METRIC = "model.metric.";
     private static final String NOTE = "model.note.";
-    private static final Pattern FIELD = Pattern.compile("([a-z]+\\d*)\\[([\\d, ]*)]");
+    private static final Pattern FIELD = Pattern.compile("(?:(.*): )?([a-z]+\\d*)\\[([\\d, ]*)]", Pattern.DOTALL);
 
     /** Copies lists and maps. */
     public ModelMetadata {
@@ -106,7 +107,8 @@ public record ModelMetadata(String version, List<String> classes, List<Field> in
             texts.put(CLASSES, list(classes.stream()));
         }
         if (!inputs.isEmpty()) {
-            texts.put(INPUTS, list(inputs.stream().map(each -> each.dtype() + each.shape().toString())));
+            texts.put(INPUTS, list(inputs.stream().map(each -> (each.name().isEmpty() ? "" : each.name() + ": ")
+                    + each.dtype() + each.shape())));
         }
         metrics.forEach((name, value) -> texts.put(METRIC + name, Double.toString(value)));
         notes.forEach((name, text) -> texts.put(NOTE + name, text));
@@ -159,9 +161,10 @@ public record ModelMetadata(String version, List<String> classes, List<Field> in
             throw malformed(text, "a type and a shape");
         }
         try {
-            long[] shape = Stream.of(field.group(2).split(",")).map(String::strip).filter(size -> !size.isEmpty())
+            long[] shape = Stream.of(field.group(3).split(",")).map(String::strip).filter(size -> !size.isEmpty())
                     .mapToLong(Long::parseLong).toArray();
-            return new Field(DType.valueOf(field.group(1).toUpperCase(Locale.ROOT)), Shape.of(shape));
+            return new Field(Objects.requireNonNullElse(field.group(1), ""),
+                    DType.valueOf(field.group(2).toUpperCase(Locale.ROOT)), Shape.of(shape));
         } catch (IllegalArgumentException e) {
             throw malformed(text, "a type and a shape");
         }

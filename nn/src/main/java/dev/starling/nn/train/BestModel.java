@@ -1,6 +1,6 @@
 package dev.starling.nn.train;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.model.ModelFile;
 import dev.starling.nn.model.ModelMetadata;
 import java.nio.file.Path;
@@ -21,19 +21,19 @@ import java.util.Map;
 public final class BestModel implements ResumableListener {
     private static final String BEST = "best";
 
-    private final Layer model;
+    private final Module model;
     private final Path file;
     private Measure measure = Measure.LOSS;
     private ModelMetadata metadata = ModelMetadata.none();
     private double best = Double.NaN;
 
-    private BestModel(Layer model, Path file) {
+    private BestModel(Module model, Path file) {
         this.model = model;
         this.file = file;
     }
 
     /** Returns a listener that saves a model in a file. */
-    public static BestModel of(Layer model, Path file) {
+    public static BestModel of(Module model, Path file) {
         return new BestModel(model, file);
     }
 

@@ -3,7 +3,10 @@ package dev.starling.nn.train;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
 import dev.starling.nn.Precision;
+import dev.starling.nn.chart.Canvas;
+import dev.starling.nn.chart.Picture;
 import dev.starling.nn.data.Batch;
+import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.loss.Loss;
 import dev.starling.tensor.DType;
@@ -12,6 +15,8 @@ import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.nio.file.Path;
+import java.util.List;
 import java.util.Locale;
 import java.util.function.IntToDoubleFunction;
 import java.util.stream.IntStream;
@@ -19,18 +24,23 @@ import java.util.stream.IntStream;
 /** How often each class was predicted for the examples of each class. */
 public final class ConfusionMatrix {
     private static final int MAX_CLASSES = 10_000;
+    private static final int MAX_DRAWN = 200;
+    private static final int CELL_HEIGHT = 28;
+    private static final String INK = "#333333";
 
     private final int classes;
     /** By actual and predicted class. */
     private final double[] counts;
+    private final List<String> names;
 
-    private ConfusionMatrix(int classes, double[] counts) {
+    private ConfusionMatrix(int classes, double[] counts, List<String> names) {
         this.classes = classes;
         this.counts = counts;
+        this.names = names;
     }
 
     static ConfusionMatrix of(int classes, double[] counts) {
-        return new ConfusionMatrix(classes, counts);
+        return new ConfusionMatrix(classes, counts, IntStream.range(0, classes).mapToObj(Integer::toString).toList());
     }
 
     /**
@@ -51,7 +61,16 @@ public final class ConfusionMatrix {
             }
             return counts;
         }));
-        return new ConfusionMatrix(classes, counts);
+        return of(classes, counts);
+    }
+
+    /** Returns this matrix with names of the classes in place of their numbers, by index. */
+    public ConfusionMatrix named(List<String> ofClasses) {
+        if (ofClasses.size() != classes) {
+            throw TensorException.argument("confusion matrix", "there are " + ofClasses.size() + " names for " + classes
+                    + " classes", "pass one name for each class");
+        }
+        return new ConfusionMatrix(classes, counts, List.copyOf(ofClasses));
     }
 
     /** Returns a number of classes for which there is a matrix. */
@@ -149,24 +168,90 @@ public final class ConfusionMatrix {
         return IntStream.range(0, classes).mapToDouble(c -> count(c, of)).sum();
     }
 
-    /** Returns a table: a row for each actual class, a column for each predicted one, then precision, recall and F1. */
+    /**
+     * Returns a report: a row for each actual class, a column for each predicted one, then precision, recall, F1 and
+     * the number of examples; below, the means over classes, the means weighted by examples, and the accuracy.
+     */
     @Override
     public String toString() {
-        int width = 2 + Math.max(6, IntStream.range(0, classes * classes)
-                .map(i -> Long.toString((long) counts[i]).length()).max().orElse(0));
-        StringBuilder text = new StringBuilder(String.format("%-8s", "actual"));
-        for (int c = 0; c < classes; c++) {
-            text.append(String.format("%" + width + "s", "as " + c));
-        }
-        text.append("  precision  recall     F1\n");
+        int width = 2 + Math.max(4 + names.stream().mapToInt(String::length).max().orElse(0), IntStream.range(0,
+                classes * classes).map(i -> Long.toString((long) counts[i]).length()).max().orElse(0));
+        StringBuilder text = new StringBuilder(pad("actual", -width));
+        names.forEach(name -> text.append(pad("as " + name, width)));
+        text.append("  precision  recall      F1  examples\n");
         for (int row = 0; row < classes; row++) {
-            text.append(String.format("%-8d", row));
+            text.append(pad(names.get(row), -width));
             for (int c = 0; c < classes; c++) {
-                text.append(String.format("%" + width + "d", count(row, c)));
+                text.append(pad(Long.toString(count(row, c)), width));
             }
-            text.append(String.format(Locale.ROOT, "  %9.4f  %6.4f  %5.4f%n", precision(row), recall(row), f1(row))
-                    .replace(System.lineSeparator(), "\n"));
+            text.append(scores(precision(row), recall(row), f1(row), actual(row)));
         }
-        return text.toString();
+        int left = width * (classes + 1);
+        double all = total();
+        return text.append(pad("mean", -left)).append(scores(meanPrecision(), meanRecall(), meanF1(), all))
+                .append(pad("weighted mean", -left)).append(scores(weighted(this::precision), weighted(this::recall),
+                        weighted(this::f1), all))
+                .append(String.format(Locale.ROOT, "accuracy %.2f %%%n", 100 * accuracy()).replace(
+                        System.lineSeparator(), "\n")).toString();
+    }
+
+    private double total() {
+        return IntStream.range(0, classes).mapToDouble(this::actual).sum();
+    }
+
+    /** Returns a mean weighted by the examples of each class; a class of which nothing was predicted counts 0. */
+    private double weighted(IntToDoubleFunction of) {
+        return IntStream.range(0, classes).filter(c -> actual(c) > 0).mapToDouble(c -> actual(c)
+                * (predicted(c) == 0 ? 0 : of.applyAsDouble(c))).sum() / total();
+    }
+
+    private static String pad(String text, int width) {
+        return String.format("%" + width + "s", text);
+    }
+
+    private static String scores(double precision, double recall, double f1, double examples) {
+        return String.format(Locale.ROOT, "  %9.4f  %6.4f  %6.4f  %8.0f", precision, recall, f1, examples) + "\n";
+    }
+
+    /**
+     * Draws the matrix: a row for each actual class, a column for each predicted one, darker the larger the share of
+     * the row.
+     *
+     * @param file its name ends in {@code .svg} or {@code .png}
+     * @throws dev.starling.nn.data.DataException if it cannot be written, or there are more than 200 classes
+     */
+    public void draw(Path file) {
+        if (classes > MAX_DRAWN) {
+            throw new DataException(file, "at most " + MAX_DRAWN + " classes to draw", classes + " classes",
+                    "draw a matrix of fewer classes");
+        }
+        int longest = names.stream().mapToInt(String::length).max().orElse(0);
+        int cell = Math.max(28, 8 * longest + 8);
+        int left = 8 * Math.max(longest, 10) + 24;
+        int top = 56;
+        Picture.write(file, left + classes * cell + 16, top + classes * CELL_HEIGHT + 40, canvas -> {
+            canvas.box(0, 0, left + classes * cell + 16, top + classes * CELL_HEIGHT + 40, "#ffffff");
+            canvas.text(left, 20, 13, Canvas.Anchor.START, INK, "predicted");
+            canvas.text(left - 8, top - 10, 13, Canvas.Anchor.END, INK, "actual");
+            for (int row = 0; row < classes; row++) {
+                double y = top + row * CELL_HEIGHT;
+                canvas.text(left - 8, y + 18, 12, Canvas.Anchor.END, INK, names.get(row));
+                canvas.text(left + row * cell + cell / 2.0, top - 10, 12, Canvas.Anchor.MIDDLE, INK, names.get(row));
+                for (int c = 0; c < classes; c++) {
+                    double share = actual(row) == 0 ? 0 : count(row, c) / actual(row);
+                    canvas.box(left + c * cell, y, cell - 1, CELL_HEIGHT - 1, shade(share));
+                    canvas.text(left + c * cell + cell / 2.0, y + 18, 12, Canvas.Anchor.MIDDLE,
+                            share > 0.5 ? "#ffffff" : INK, Long.toString(count(row, c)));
+                }
+            }
+            canvas.text(left, top + classes * CELL_HEIGHT + 24, 12, Canvas.Anchor.START, INK,
+                    String.format(Locale.ROOT, "accuracy %.2f %%", 100 * accuracy()));
+        });
+    }
+
+    /** Returns a colour between white, for 0, and dark blue, for 1. */
+    private static String shade(double share) {
+        return String.format("#%02x%02x%02x", Math.round(247 - 216 * share), Math.round(249 - 140 * share),
+                Math.round(252 - 88 * share));
     }
 }

@@ -1,6 +1,6 @@
 package dev.starling.nn.train;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
@@ -31,7 +31,7 @@ public final class EarlyStopping implements ResumableListener {
     private double minDelta;
     private Measure measure = Measure.LOSS;
     /** The model whose weights are restored; {@code null} for none. */
-    private @Nullable Layer model;
+    private @Nullable Module model;
     /** Weights and buffers of the best epoch by path, and the number of that epoch; empty if none are restored. */
     private final Map<String, Parameter> copies = new LinkedHashMap<>();
     private double best = Double.NaN;
@@ -79,7 +79,7 @@ public final class EarlyStopping implements ResumableListener {
      * fails stay those of its last step. A worker that joins a run with parameter servers or gossip, where only the
      * model is transferred, knows the best weights since it joined.
      */
-    public EarlyStopping restoreBest(Layer trained) {
+    public EarlyStopping restoreBest(Module trained) {
         model = trained;
         copies.clear();
         trained.state().forEach((path, p) -> copies.put("best." + path, Parameter.filledLike(p, 0)));

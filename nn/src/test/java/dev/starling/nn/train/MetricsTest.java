@@ -126,8 +126,14 @@ class MetricsTest {
         assertThat(matrix.f1(1)).isCloseTo(0.5, CLOSE);
         assertThat(matrix.iou(0)).isCloseTo(2 / 5.0, CLOSE);
         assertThat(matrix.precision(3)).isNaN();
-        assertThat(matrix.toString().lines()).hasSize(5).element(1).asString()
-                .matches("0 +2 +1 +0 +0 +0.5000 +0.6667 +0.5714");
+        assertThat(matrix.toString().lines().map(String::strip)).hasSize(8).satisfies(lines -> {
+            assertThat(lines.get(1)).matches("0 +2 +1 +0 +0 +0.5000 +0.6667 +0.5714 +3");
+            assertThat(lines.get(5)).matches("mean +0.3333 +0.3889 +0.3571 +6");
+            assertThat(lines.get(6)).matches("weighted mean +0.4167 +0.5000 +0.4524 +6");
+            assertThat(lines.get(7)).isEqualTo("accuracy 50.00 %");
+        });
+        assertThat(matrix.named(List.of("cat", "dog", "cow", "<ant>")).toString()).contains("as dog").contains("\ncow");
+        assertThatThrownBy(() -> matrix.named(List.of("cat"))).hasMessageContaining("1 names for 4 classes");
         assertThat(evaluate(Metrics.precision(4), logits, actual)).isCloseTo((0.5 + 0.5 + 0) / 3, CLOSE);
         assertThat(evaluate(Metrics.recall(4), logits, actual)).isCloseTo((2 / 3.0 + 0.5 + 0) / 3, CLOSE);
         assertThat(evaluate(Metrics.f1(4), logits, actual)).isCloseTo((4 / 7.0 + 0.5 + 0) / 3, CLOSE);

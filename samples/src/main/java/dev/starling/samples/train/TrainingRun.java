@@ -17,6 +17,7 @@ import dev.starling.nn.optim.Schedule;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.History;
+import dev.starling.nn.train.LearningCurve;
 import dev.starling.nn.train.Metric;
 import dev.starling.nn.train.ProgressBar;
 import dev.starling.nn.train.Scores;
@@ -24,7 +25,6 @@ import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Terminal;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
-import dev.starling.samples.LearningCurve;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Split;
 import dev.starling.tensor.DType;
@@ -238,17 +238,11 @@ final class TrainingRun {
 
     /** Draws the learning curve. The run succeeds even if the curve cannot be written. */
     private String draw(History history) {
-        LearningCurve drawing = new LearningCurve("Starling: " + sample.name());
-        for (EpochReport e : history.epochs()) {
-            if (!e.training().metrics().containsKey(ACCURACY)) {
-                // Epochs of pre-training have no accuracy.
-                continue;
-            }
-            drawing.train(e.epoch(), e.training().loss(), e.training().metric(ACCURACY));
-            e.heldOut().ifPresent(scores -> drawing.heldOut(e.epoch(), scores.loss(), scores.metric(ACCURACY)));
-        }
+        LearningCurve drawing = LearningCurve.in(curve).title("Starling: " + sample.name());
+        // Epochs of pre-training have no accuracy.
+        history.epochs().stream().filter(e -> e.training().metrics().containsKey(ACCURACY)).forEach(drawing::add);
         try {
-            drawing.write(curve);
+            drawing.draw();
             return "curve in " + curve + (options.profile == null ? "" : ", profile in " + options.profile);
         } catch (DataException e) {
             return "no learning curve: " + e.getMessage();

@@ -1,4 +1,4 @@
-package dev.starling.study;
+package dev.starling.nn.chart;
 
 import java.awt.BasicStroke;
 import java.awt.Color;
@@ -12,7 +12,7 @@ import java.util.List;
 import java.util.Locale;
 
 /** A surface to draw charts on: an SVG text, or an image. Lengths are pixels, from the upper left corner. */
-sealed interface Canvas {
+public sealed interface Canvas {
     /** Alignment of a text relative to its position. */
     enum Anchor {
         /** Starts at the position. */

@@ -1,0 +1,210 @@
+package dev.starling.nn.model;
+
+import dev.starling.nn.Layers;
+import dev.starling.nn.Module;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.checkpoint.CheckpointException;
+import dev.starling.nn.checkpoint.SafeTensors;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.LoraLinear;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.TensorException;
+import java.nio.file.Path;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.function.Predicate;
+
+/**
+ * A model with low-rank adapters on dense layers, among them the projections of attention. All weights of the model are
+ * frozen; only the adapters train, and only they are saved. (Hu et al., 2021)
+ *
+ * <pre>{@code
+ * Lora<Gpt2> lora = Lora.over(gpt2).rank(8).alpha(16).only(path -> path.endsWith("project")).build(generator);
+ * Adam.over(lora.model()).only(Lora::isAdapter).build();      // ... train lora.model(), then
+ * lora.save(file);                                            // some kilobytes
+ *
+ * Lora<Gpt2> again = Lora.load(file, gpt2);                   // later, on the same base
+ * Gpt2 merged = again.merge();                                // as fast as the base
+ * }</pre>
+ *
+ * @param <L> the class of the model
+ */
+public final class Lora<L extends Module> {
+    private static final String RANK = "lora.rank";
+    private static final String ALPHA = "lora.alpha";
+    private static final String DROPOUT = "lora.dropout";
+    private static final String PREFIX = "lora_";
+    private static final String DOWN = ".lora_A";
+
+    private final Builder<L> config;
+    private final L model;
+    private final Map<String, LoraLinear> layers;
+
+    private Lora(Builder<L> config, L model, Map<String, LoraLinear> layers) {
+        this.config = config;
+        this.model = model;
+        this.layers = layers;
+    }
+
+    /** Returns a builder of adapters for a model, with rank 8, alpha 16, without dropout, on all dense layers. */
+    public static <L extends Module> Builder<L> over(L base) {
+        return new Builder<>(base);
+    }
+
+    /** Returns whether a path is that of an adapter's parameter, for {@code only} of an optimiser's builder. */
+    public static boolean isAdapter(String path) {
+        return path.startsWith(PREFIX, path.lastIndexOf('.') + 1);
+    }
+
+    /** Returns the model with adapters. It shares all other parameters with the base. */
+    public L model() {
+        return model;
+    }
+
+    /** Returns the parameters of the adapters by path. */
+    public Map<String, Parameter> parameters() {
+        Map<String, Parameter> all = model.parameters();
+        all.keySet().removeIf(path -> !isAdapter(path));
+        return all;
+    }
+
+    /** Returns the adapted layers by path. */
+    public Map<String, LoraLinear> layers() {
+        return layers;
+    }
+
+    /**
+     * Adds the adapters to the weights of the base and sets them to 0: base and {@link #model} then compute what the
+     * model has computed before, to within rounding. The weights stay frozen.
+     *
+     * @return the base, which needs no adapter any more
+     */
+    public L merge() {
+        layers.values().forEach(LoraLinear::merge);
+        return config.base;
+    }
+
+    /**
+     * Saves the adapters, without the base, in the safetensors format. The file is complete or unchanged.
+     *
+     * @throws CheckpointException if it cannot be written
+     */
+    public void save(Path file) {
+        SafeTensors.write(file, parameters(), Map.of(RANK, Integer.toString(config.rank), ALPHA,
+                Double.toString(config.alpha), DROPOUT, Double.toString(config.dropout)));
+    }
+
+    /**
+     * Returns a base with the adapters of a file. The base should have the weights with which they were trained.
+     *
+     * @throws CheckpointException if the file cannot be read, is not one of adapters, or does not match the base
+     */
+    public static <L extends Module> Lora<L> load(Path file, L base) {
+        try (SafeTensors saved = SafeTensors.open(file)) {
+            Set<String> paths = new TreeSet<>();
+            for (String name : saved.names()) {
+                if (name.endsWith(DOWN)) {
+                    paths.add(name.substring(0, name.length() - DOWN.length()));
+                }
+            }
+            try {
+                for (String path : paths) {
+                    if (!(Layers.find(base, path) instanceof Linear)) {
+                        throw TensorException.argument("lora", path + " is no dense layer of the model",
+                                "build the model with which the adapters were trained");
+                    }
+                }
+                Lora<L> lora = over(base).rank((int) number(saved, RANK)).alpha(number(saved, ALPHA))
+                        .dropout(number(saved, DROPOUT)).only(paths::contains).build(Generator.seeded(0));
+                saved.into(lora.parameters());
+                return lora;
+            } catch (TensorException e) {
+                throw new CheckpointException(file, "has adapters that do not fit: " + e.getMessage(),
+                        "use the model with which they were trained", e);
+            }
+        }
+    }
+
+    private static double number(SafeTensors saved, String name) {
+        try {
+            return Double.parseDouble(saved.metadata().getOrDefault(name, "absent"));
+        } catch (NumberFormatException e) {
+            throw TensorException.argument("lora", name + " is " + saved.metadata().get(name),
+                    "use a file that Lora has saved");
+        }
+    }
+
+    @Override
+    public String toString() {
+        return model.toString();
+    }
+
+    /**
+     * Collects the settings of adapters.
+     *
+     * @param <L> the class of the model
+     */
+    public static final class Builder<L extends Module> {
+        private final L base;
+        private int rank = 8;
+        private double alpha = 16;
+        private double dropout;
+        private Predicate<String> selected = path -> true;
+
+        private Builder(L base) {
+            this.base = base;
+        }
+
+        /** Sets the rank of the adapters; default 8. */
+        public Builder<L> rank(int value) {
+            rank = value;
+            return this;
+        }
+
+        /** Sets the number whose quotient with the rank multiplies the adapters; default 16. */
+        public Builder<L> alpha(double value) {
+            alpha = value;
+            return this;
+        }
+
+        /** Sets the probability with which elements of the adapters' input are 0 in training; default 0. */
+        public Builder<L> dropout(double probability) {
+            dropout = probability;
+            return this;
+        }
+
+        /** Selects dense layers by their path; default all. */
+        public Builder<L> only(Predicate<String> paths) {
+            selected = paths;
+            return this;
+        }
+
+        /**
+         * Freezes the model and returns adapters for it.
+         *
+         * @param generator draws the first weights of the adapters
+         * @throws TensorException if no dense layer is selected, or a layer around one is no
+         *     {@link dev.starling.nn.Container}
+         */
+        public Lora<L> build(Generator generator) {
+            Map<String, LoraLinear> layers = new LinkedHashMap<>();
+            L model = Layers.map(base, (path, layer) -> {
+                if (layer instanceof Linear linear && selected.test(path)) {
+                    LoraLinear adapted = LoraLinear.of(linear, rank, alpha, generator).dropout(dropout);
+                    layers.put(path, adapted);
+                    return adapted;
+                }
+                return layer;
+            });
+            if (layers.isEmpty()) {
+                throw TensorException.argument("lora", "no dense layer of the model is selected",
+                        "select layers by their paths in " + base.tree());
+            }
+            base.freeze(path -> true);
+            return new Lora<>(this, model, Collections.unmodifiableMap(layers));
+        }
+    }
+}
