@@ -42,8 +42,8 @@ public final class Layers {
      * given model, which is unchanged; the caller closes the layer that was replaced if nothing else uses it.
      *
      * @param <L> the class of the model
-     * @throws TensorException if there is no layer with this path, or a layer around it is neither a {@link Container} nor
-     *     a record
+     * @throws TensorException if there is no layer with this path, or a layer around it is neither a {@link Container}
+     *     nor a record
      */
     public static <L extends Module> L replace(L model, String path, Module replacement) {
         find(model, path);
