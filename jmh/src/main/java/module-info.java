@@ -1,5 +1,6 @@
-/** Benchmarks that compare Starling with PyTorch, raw oneDNN, Open MPI, Gloo and gRPC, for {@code starling bench}. */
+/** Benchmarks that compare Starling with PyTorch, raw oneDNN, DJL, Open MPI, Gloo and gRPC, for {@code starling bench}. */
 module dev.starling.jmh {
+    requires ai.djl.api;
     requires dev.starling.distributed;
     requires dev.starling.nn;
     requires info.picocli;
@@ -17,4 +18,6 @@ module dev.starling.jmh {
     opens dev.starling.jmh to info.picocli;
     opens dev.starling.jmh.cluster to info.picocli;
     opens dev.starling.jmh.gpu to info.picocli;
+    opens dev.starling.jmh.serving to info.picocli;
+    opens dev.starling.jmh.startup to info.picocli;
 }

@@ -6,6 +6,7 @@ module dev.starling.nn {
     requires static transitive org.jspecify;
     requires transitive dev.starling.autograd;
     requires com.lmax.disruptor;
+    requires de.siegmar.fastcsv;
     requires java.desktop;
     requires java.net.http;
 
@@ -17,6 +18,7 @@ module dev.starling.nn {
     exports dev.starling.nn.loss;
     exports dev.starling.nn.model;
     exports dev.starling.nn.optim;
+    exports dev.starling.nn.preprocess;
     exports dev.starling.nn.search;
     exports dev.starling.nn.serve;
     exports dev.starling.nn.train;

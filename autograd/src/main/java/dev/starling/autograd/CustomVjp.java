@@ -8,4 +8,9 @@ import dev.starling.tensor.Tensor;
 interface CustomVjp {
     /** See {@link dev.starling.tensor.op.Op#vjp}. */
     Tensor[] vjp(Backward b);
+
+    /** Returns the name of the step in messages. */
+    default String name() {
+        return "recompute";
+    }
 }

@@ -158,24 +158,33 @@ public final class Tape implements Recorder {
         }
     }
 
-    private void recordIfDependent(Op op, Tensor[] in, Tensor[] out) {
+    private void recordIfDependent(Object step, Tensor[] in, Tensor[] out) {
         boolean depends = false;
         for (Tensor t : in) {
             depends |= variables.get(t.id()) >= 0;
         }
         if (depends) {
-            append(op, in, out);
+            append(step, in, out);
         }
         if (anomalies) {
             for (Tensor t : out) {
-                Anomaly.check(op.name(), "result", in, t);
+                Anomaly.check(name(step), "result", in, t);
             }
         }
     }
 
-    /** Records a step that computes its own gradient; see {@link Recompute}. */
+    private static String name(Object step) {
+        return step instanceof Op op ? op.name() : ((CustomVjp) step).name();
+    }
+
+    /** Records a step that computes its own gradient, if it depends on a watched tensor. */
     void recordCustom(CustomVjp vjp, Tensor[] in, Tensor[] out) {
-        append(vjp, in, out);
+        recordIfDependent(vjp, in, out);
+    }
+
+    /** Returns the recorder that records what this tape records, while this tape records. */
+    Recorder outer() {
+        return outer;
     }
 
     private void append(Object step, Tensor[] in, Tensor[] out) {
@@ -378,7 +387,7 @@ public final class Tape implements Recorder {
         if (anomalies) {
             for (Tensor g : products) {
                 if (g != null) {
-                    Anomaly.check(steps[i] instanceof Op op ? op.name() : "recompute", "gradient", in, g);
+                    Anomaly.check(name(steps[i]), "gradient", in, g);
                 }
             }
         }
@@ -436,8 +445,7 @@ public final class Tape implements Recorder {
         int v = versionStart[i];
         for (Tensor t : inputs[i]) {
             if (t.storage().version() != versions[v++]) {
-                String op = steps[i] instanceof Op o ? o.name() : "recompute";
-                throw new TensorException(Problem.VERSION, "backward of " + op, List.of(t.spec()),
+                throw new TensorException(Problem.VERSION, "backward of " + name(steps[i]), List.of(t.spec()),
                         "this operand was changed in place after the tape recorded the operation",
                         "change it after backward(), or record with a copy()");
             }

@@ -2,6 +2,8 @@ package dev.starling.jmh;
 
 import dev.starling.jmh.cluster.ClusterBench;
 import dev.starling.jmh.gpu.GpuBench;
+import dev.starling.jmh.serving.ServingBench;
+import dev.starling.jmh.startup.StartupBench;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -20,7 +22,7 @@ import picocli.CommandLine.Spec;
         name = "bench",
         description = "Compares Starling's speed with PyTorch's in alternating runs, and prints the ratios.",
         mixinStandardHelpOptions = true,
-        subcommands = {ClusterBench.class, GpuBench.class, Jmh.class})
+        subcommands = {ClusterBench.class, GpuBench.class, ServingBench.class, StartupBench.class, Jmh.class})
 public final class Bench implements Callable<Integer> {
     private static final String ROW = "%-20s %12s %12s  %-10s %6s  %-8s %s";
 

@@ -17,23 +17,25 @@ import java.util.function.UnaryOperator;
 /**
  * Values that a layer keeps: weights, which training changes, or a buffer such as a running mean, which the layer
  * itself updates. The tensor belongs to no scope and lives until {@link #close}. Updates change its elements in place;
- * only {@link #to} replaces the tensor. The shape never changes.
+ * only {@link #to} replaces the tensor. The shape never changes, except that of a {@link #resizable} buffer.
  */
 public final class Parameter implements AutoCloseable {
     private final boolean buffer;
+    private final boolean resizable;
     /** Arranges new elements in the memory layout of this parameter. Returns its argument or a copy. */
     private final UnaryOperator<Tensor> layout;
     private Tensor value;
     private boolean frozen;
 
-    private Parameter(Tensor value, boolean buffer, UnaryOperator<Tensor> layout) {
+    private Parameter(Tensor value, boolean buffer, boolean resizable, UnaryOperator<Tensor> layout) {
         this.value = value;
         this.buffer = buffer;
+        this.resizable = resizable;
         this.layout = layout;
     }
 
     private Parameter(Tensor value, boolean buffer) {
-        this(value, buffer, UnaryOperator.identity());
+        this(value, buffer, false, UnaryOperator.identity());
     }
 
     /** Creates weights that are initialised with a copy of {@code initial}. */
@@ -52,13 +54,18 @@ public final class Parameter implements AutoCloseable {
      */
     public static Parameter ofConvolution(Initializer initializer, Generator generator, long... shape) {
         return new Parameter(detached(() -> Convolutions.arranged(initializer.draw(Shape.of(shape), generator))),
-                false, Convolutions::arranged);
+                false, false, Convolutions::arranged);
     }
 
     /** Creates a buffer of equal elements with shape, type, device and layout of {@code other}'s {@link #master}. */
     public static Parameter filledLike(Parameter other, double value) {
         return new Parameter(detached(() -> other.layout.apply(Tensor.full(other.value.spec(), value))), true,
-                other.layout);
+                false, other.layout);
+    }
+
+    /** Creates a buffer of zeros of a shape, with type and device of {@code other}'s {@link #master}. */
+    public static Parameter zeros(Parameter other, Shape shape) {
+        return new Parameter(detached(() -> Tensor.full(other.value.spec().with(shape), 0)), true);
     }
 
     /**
@@ -67,6 +74,15 @@ public final class Parameter implements AutoCloseable {
      */
     public static Parameter buffer(Tensor initial) {
         return new Parameter(detached(initial::copy), true);
+    }
+
+    /**
+     * Creates a buffer as {@link #buffer} does, whose first dimension becomes that of what is set: a vocabulary, for
+     * example, whose size is only known when it has been adapted to data or read from a file. In distributed training
+     * it must have the same size on every rank before the run starts.
+     */
+    public static Parameter resizable(Tensor initial) {
+        return new Parameter(detached(initial::copy), true, true, UnaryOperator.identity());
     }
 
     /** Creates f32 weights on the current device that all have the value {@code element}. */
@@ -129,15 +145,28 @@ public final class Parameter implements AutoCloseable {
     }
 
     /**
+     * Returns whether {@link #set} accepts elements of a shape: that of this parameter, or of a {@link #resizable}
+     * buffer also one with another first dimension.
+     */
+    public boolean accepts(Shape shape) {
+        return shape.equals(value.shape())
+                || resizable && shape.rank() == value.rank() && shape.without(0).equals(value.shape().without(0));
+    }
+
+    /**
      * Copies the elements of {@code source} into this parameter and converts their type if necessary.
      *
      * @param source has the shape of this parameter; may be on any device
      * @throws TensorException if the shapes differ
      */
     public void set(Tensor source) {
-        if (!source.shape().equals(value.shape())) {
+        if (!accepts(source.shape())) {
             throw new TensorException(TensorException.Problem.SHAPE, "set", List.of(value.spec(), source.spec()),
                     "the source must have the parameter's shape", "reshape the source");
+        }
+        if (!source.shape().equals(value.shape())) {
+            replace(() -> source.to(value.device()).to(value.dtype()).copy());
+            return;
         }
         try (Scope scope = Scope.open("set")) {
             Tensor.apply(new Update.Assign(), value, source.to(value.device()));
@@ -156,9 +185,9 @@ public final class Parameter implements AutoCloseable {
     }
 
     /**
-     * Converts the elements to another floating type and closes the tensor that {@link #value} returned before.
+     * Converts floating elements to another floating type and closes the tensor that {@link #value} returned before.
      * Training continues with the new tensor from its next step on, and optimisers convert their state of the
-     * parameter.
+     * parameter. Elements of another type, such as those of a vocabulary, stay as they are.
      *
      * @throws TensorException if the parameter is floating and {@code dtype} is not
      */
@@ -167,7 +196,7 @@ public final class Parameter implements AutoCloseable {
             throw new TensorException(TensorException.Problem.DTYPE, "parameter", List.of(value.spec()),
                     "floating elements cannot become " + dtype, "use a floating type");
         }
-        if (dtype != value.dtype()) {
+        if (dtype != value.dtype() && value.dtype().isFloating()) {
             replace(() -> layout.apply(value.to(dtype)));
         }
     }

@@ -59,6 +59,10 @@ public final class RecordType<R extends Record> {
      */
     @SuppressWarnings("unchecked")
     public static <R extends Record> RecordType<R> of(Class<R> type) {
+        if (!type.isRecord()) {
+            throw TensorException.argument("record", type.getSimpleName() + " is no record",
+                    "declare it as record " + type.getSimpleName() + "(Tensor ..)");
+        }
         return (RecordType<R>) TYPES.get(type);
     }
 

@@ -14,16 +14,19 @@ import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Supplier;
 
 /**
  * The structure of a model, observed while it computed one result in inference mode.
  *
- * @param rows layers that contain no others, in the order in which they were called
+ * @param rows layers that contain no others, in the order in which they were called; before those that it contains, a
+ *     layer with weights that none of them shows
  * @param parameters number of weights; shared ones count once
  * @param flops floating-point operations for the given input: two for each multiply-add of a contraction or
  *     convolution, one for each element of any other operation that computes
@@ -74,6 +77,8 @@ public record Summary(List<Row> rows, long parameters, long flops) {
     private static final class Observer implements Trace, Recorder {
         private final Map<Module, String> paths = new IdentityHashMap<>();
         private final List<Row> rows = new ArrayList<>();
+        /** The weights that rows show. */
+        private final Set<Parameter> shown = Collections.newSetFromMap(new IdentityHashMap<>());
         private long total;
         private int calls;
 
@@ -95,17 +100,20 @@ public record Summary(List<Row> rows, long parameters, long flops) {
         @Override
         public <R> R call(Module layer, Supplier<R> forward) {
             int callsBefore = ++calls;
+            int first = rows.size();
             long before = total;
             R y = forward.get();
-            if (calls == callsBefore) {
-                long weights = 0;
-                for (Parameter p : layer.parameters().values()) {
-                    weights += p.value().count();
-                }
+            boolean contains = calls > callsBefore;
+            long weights = 0;
+            for (Parameter p : layer.parameters().values()) {
+                weights += shown.add(p) || !contains ? p.value().count() : 0;
+            }
+            if (!contains || weights > 0) {
+                long inner = rows.subList(first, rows.size()).stream().mapToLong(Row::flops).sum();
                 Tensor output = y instanceof Tensor tensor ? tensor
                         : RecordType.of((Record) y).tensors((Record) y)[0];
-                rows.add(new Row(paths.getOrDefault(layer, ""), layer.describe(), output.shape(), weights,
-                        total - before));
+                rows.add(first, new Row(paths.getOrDefault(layer, ""), layer.describe(), output.shape(), weights,
+                        total - before - inner));
             }
             return y;
         }

@@ -2,6 +2,7 @@ package dev.starling.tensor;
 
 import dev.starling.tensor.op.CrossEntropy;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** Loss functions. */
 public final class Losses {
@@ -138,6 +139,31 @@ public final class Losses {
         requireSame("klDiv", logProbabilities, target);
         Tensor log = target.maskedFill(target.le(0), 1).log();
         return reduce.of(target.mul(log.sub(logProbabilities)));
+    }
+
+    /**
+     * Connectionist temporal classification: the negative logarithm of the probability that a sequence of steps, each
+     * of which emits a class or the blank, gives the labels in their order, with repetitions of a class and blanks
+     * removed. A sequence that is too short for its labels has an infinite loss with gradient 0. (Graves et al., 2006)
+     *
+     * @param logProbabilities {@code [N, T, C]}, logarithms of probabilities of the classes in each step;
+     *     16-bit floats are computed in f32
+     * @param target {@code [N, S]}, integers; labels end at the first that is negative or the blank, or with the row
+     * @param lengths {@code [N]}, integers: the number of steps of each sequence; {@code null} if all have T
+     * @param blank class of the blank
+     * @param reduce the mean is over losses divided by the number of their labels, or 1
+     * @param zeroInfinity whether an infinite loss counts as 0
+     * @return a scalar or {@code [N]}
+     */
+    public static Tensor ctcLoss(Tensor logProbabilities, Tensor target, @Nullable Tensor lengths, long blank,
+            Reduce reduce, boolean zeroInfinity) {
+        Ctc.check(logProbabilities, target, lengths, blank);
+        Ctc ctc = new Ctc(target, blank);
+        Tensor losses = ctc.losses(logProbabilities.dtype().bytes() == 2 ? logProbabilities.to(DType.F32)
+                : logProbabilities, lengths);
+        Tensor finite = zeroInfinity ? losses.maskedFill(losses.isInf(), 0) : losses;
+        Tensor parts = ctc.count.clamp(1, Integer.MAX_VALUE).to(finite.dtype());
+        return reduce.of(reduce == Reduce.MEAN ? finite.div(parts) : finite);
     }
 
     /** Returns {@code [N·d, C]}: the class dimension last, the others merged. */

@@ -68,6 +68,8 @@ public final class Transport implements Agent, AutoCloseable {
     private final HelloQueue waiting = new HelloQueue();
     private final List<Endpoint> endpoints = new ArrayList<>();
     private final Inbox inbox = new Frames();
+    /** Number of HELLO frames received; those that send them are unproven. */
+    private long greetings;
     private long nextUpkeepNs;
     private long nextRefusalNs;
     private boolean closed;
@@ -208,7 +210,10 @@ public final class Transport implements Agent, AutoCloseable {
     public int doWork() {
         long now = nanoTime();
         clock.update(now);
-        int work = wire.poll(inbox, MAX_MESSAGES_PER_POLL);
+        // Frames of strangers are no reason to poll again at once: they would keep threads from idling.
+        long refused = counters.refused() + greetings;
+        int polled = wire.poll(inbox, MAX_MESSAGES_PER_POLL);
+        int work = (int) Math.max(0, polled - (counters.refused() + greetings - refused));
         answerWaiting();
         boolean upkeep = now >= nextUpkeepNs;
         if (upkeep) {
@@ -262,6 +267,7 @@ public final class Transport implements Agent, AutoCloseable {
             if (!Frame.isFrame(buffer, offset, length)) {
                 refusals.malformed(length + " bytes that are not a frame of this version");
             } else if (Frame.type(buffer, offset) == Frame.HELLO) {
+                greetings++;
                 onHello(buffer, offset, length);
             } else {
                 int head = Frame.headLength(Frame.type(buffer, offset));

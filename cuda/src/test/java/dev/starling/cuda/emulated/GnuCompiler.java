@@ -21,13 +21,16 @@ final class GnuCompiler implements Compiler {
     /** The largest block of a kernel without launch bounds. */
     private static final String BOUND = "256";
     private static final List<String> COMMAND = List.of("g++", "-std=c++17", "-Og", "-fwrapv", "-fno-strict-aliasing",
-            "-ffp-contract=off", "-fsanitize=alignment", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-mfma",
+            "-ffp-contract=off", "-fsanitize=alignment", "-fPIC", "-fvisibility=hidden", "-w", "-mfma",
             "-mf16c",
             "-fno-exceptions", "-fno-asynchronous-unwind-tables", "-nostdlib", "-pipe", "-x", "c++");
     private static final List<String> LIBRARIES = List.of("-lm", "-lc", "-lgcc");
 
-    private final String header = header();
+    private final String header = text("emulator.h");
+    private final String emulator = text("emulator.cpp");
     private final Path folder;
+    /** The compiled emulator, or {@code null} before the first kernel. */
+    private Path emulatorObject;
 
     GnuCompiler() {
         try {
@@ -63,8 +66,8 @@ final class GnuCompiler implements Compiler {
         }
     }
 
-    private static String header() {
-        try (InputStream in = GnuCompiler.class.getResourceAsStream("emulator.h")) {
+    private static String text(String resource) {
+        try (InputStream in = GnuCompiler.class.getResourceAsStream(resource)) {
             return new String(in.readAllBytes(), StandardCharsets.UTF_8);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
@@ -73,7 +76,7 @@ final class GnuCompiler implements Compiler {
 
     @Override
     public String version() {
-        return String.join(" ", COMMAND) + header;
+        return String.join(" ", COMMAND) + header + emulator;
     }
 
     @Override
@@ -88,20 +91,37 @@ final class GnuCompiler implements Compiler {
             Path input = Files.createTempFile(folder, "kernel", ".cpp");
             Path output = Path.of(input + ".so");
             Files.writeString(input, text);
-            List<String> command = new ArrayList<>(COMMAND);
-            command.addAll(List.of("-o", output.toString(), input.toString()));
-            command.addAll(LIBRARIES);
-            Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-            String errors = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-            if (process.waitFor() != 0) {
-                throw new GpuException("kernel " + name + " does not compile with g++:\n" + errors);
-            }
+            List<String> more = new ArrayList<>(List.of("-shared", "-x", "none", emulator().toString()));
+            more.addAll(LIBRARIES);
+            run(name, input, output, more);
             byte[] program = Files.readAllBytes(output);
             Files.delete(input);
             Files.delete(output);
             return program;
         } catch (IOException e) {
             throw new UncheckedIOException(e);
+        }
+    }
+
+    private synchronized Path emulator() throws IOException {
+        if (emulatorObject == null) {
+            Path input = Files.writeString(folder.resolve("emulator.cpp"), header + emulator);
+            emulatorObject = folder.resolve("emulator.o");
+            run("emulator", input, emulatorObject, List.of("-c"));
+        }
+        return emulatorObject;
+    }
+
+    private static void run(String name, Path input, Path output, List<String> more) throws IOException {
+        List<String> command = new ArrayList<>(COMMAND);
+        command.addAll(List.of("-o", output.toString(), input.toString()));
+        command.addAll(more);
+        try {
+            Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+            String errors = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            if (process.waitFor() != 0) {
+                throw new GpuException("kernel " + name + " does not compile with g++:\n" + errors);
+            }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new GpuException("interrupted while compiling " + name);

@@ -12,29 +12,30 @@ import java.util.stream.LongStream;
 
 /** The seeds of many schedules, which run without logging if there are several. */
 record Sweep(long[] seeds) {
+    /** Number of schedules of the test command. */
+    private static final int SHORT = Integer.getInteger("schedules", 300);
     private static final Logger LOG = Logger.getLogger("dev.starling");
 
     /** Returns the seeds of the test command: the first ones, and some that have found a defect before. */
     static Sweep some(long... others) {
-        return new Sweep(LongStream.concat(LongStream.range(0, Integer.getInteger("schedules", 600)),
+        return new Sweep(LongStream.concat(LongStream.range(0, SHORT),
                 LongStream.of(others)).toArray());
     }
 
     /** Returns fewer seeds of the test command, and some that have found a defect before. */
     static Sweep fifth(long... others) {
-        return new Sweep(LongStream.concat(LongStream.range(0, Integer.getInteger("schedules", 600) / 5),
+        return new Sweep(LongStream.concat(LongStream.range(0, SHORT / 5),
                 LongStream.of(others)).toArray());
     }
 
     /** Returns some of the first seeds, for variants of a strategy. */
     static Sweep few() {
-        return new Sweep(LongStream.range(0, Math.min(30, Integer.getInteger("schedules", 600))).toArray());
+        return new Sweep(LongStream.range(0, Math.min(30, SHORT)).toArray());
     }
 
     /** Returns the seeds of the stress profile. */
     static Sweep many() {
-        int from = Integer.getInteger("schedules", 600);
-        return new Sweep(LongStream.range(from, from + Integer.getInteger("schedules.count", 10_000)).toArray());
+        return new Sweep(LongStream.range(SHORT, SHORT + Integer.getInteger("schedules.count", 10_000)).toArray());
     }
 
     int count() {

@@ -31,12 +31,12 @@ class StrangerTest {
     }
 
     /**
-     * Returns the most that a rank's memory may grow: by the JVM's compiled code, and over Aeron by 32 links of
+     * Returns the most that a rank's memory may grow: by the JVM's compiled code, and over Aeron by 16 links of
      * unproven peers, two for each of its own, and a few for refusals, of three terms each, for its wire and the
      * coordinator's.
      */
     private static long maxGrowth(String provider, int term) {
-        return (128L << 20) + (provider.equals("tcp") ? 0 : 2L * (32 + 2 * 4 + 4) * 3 * term);
+        return (128L << 20) + (provider.equals("tcp") ? 0 : 2L * (16 + 2 * 4 + 4) * 3 * term);
     }
 
     @ParameterizedTest

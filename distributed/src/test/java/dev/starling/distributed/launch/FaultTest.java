@@ -122,7 +122,9 @@ class FaultTest {
         }
     }
 
+    /** In the short tests {@link #acceptsAReplacement} kills a worker of such a group. */
     @Test
+    @Tag("stress")
     void continuesWithoutAKilledWorker() throws Exception {
         try (Launch launch = started(training("elastic", 3).start())) {
             eventually(() -> steps(2) > 3);
@@ -133,9 +135,18 @@ class FaultTest {
         }
     }
 
-    @ParameterizedTest
-    @ValueSource(strings = {"elastic", "gossip"})
-    void startsWithoutAWorkerThatIsKilledBeforeItJoins(String strategy) throws Exception {
+    @Test
+    void startsWithoutAWorkerThatIsKilledBeforeItJoins() throws Exception {
+        startWithoutAWorkerThatIsKilledBeforeItJoins("elastic");
+    }
+
+    @Test
+    @Tag("stress")
+    void gossipsWithoutAWorkerThatIsKilledBeforeItJoins() throws Exception {
+        startWithoutAWorkerThatIsKilledBeforeItJoins("gossip");
+    }
+
+    private void startWithoutAWorkerThatIsKilledBeforeItJoins(String strategy) throws Exception {
         try (Launch launch = started(training(strategy, 3).start())) {
             eventually(() -> launch.pid(1) != 0);
             Signals.send(launch.pid(1), Signals.KILL);

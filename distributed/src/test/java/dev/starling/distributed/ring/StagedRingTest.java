@@ -158,7 +158,7 @@ class StagedRingTest {
 
     @Test
     void doesNotWaitForeverForACopy() {
-        for (Throwable thrown : twoSteps(Fault.HANGING, Duration.ofSeconds(2))) {
+        for (Throwable thrown : twoSteps(Fault.HANGING, Duration.ofSeconds(1))) {
             assertThat(thrown).isInstanceOf(DistributedException.class)
                     .hasMessageMatching("(?s).*elements of rank [01] for .*gradient bucket .*are not ready.*");
         }

@@ -324,7 +324,7 @@ public final class SafeTensors implements AutoCloseable {
         parameters.forEach((name, parameter) -> {
             SafeTensorsHeader.Entry e = header.entries().get(name);
             Spec expected = parameter.value().spec();
-            if (e == null || e.dtype() != expected.dtype() || !e.shape().equals(expected.shape())) {
+            if (e == null || e.dtype() != expected.dtype() || !parameter.accepts(e.shape())) {
                 differences.add((e == null ? "has no tensor \"" + name + "\"" : "contains \"" + name + "\" as "
                         + e.dtype() + e.shape()) + ", but the model needs " + expected.dtype() + expected.shape());
             }

@@ -24,6 +24,7 @@ final class BatchSlot {
     private static final long ALIGNMENT = 64;
 
     private final List<Field> fields;
+    private final Lengths lengths;
     private final MemorySegment[] segments;
     /** The memory of each field on the host, as bytes. */
     private final Tensor[] memory;
@@ -37,6 +38,8 @@ final class BatchSlot {
     private EpochPlan plan;
     private int number;
     private int size;
+    /** The length of the rows of fields that vary. */
+    private int length;
     /** The batch on the device that it is uploaded to, or {@code null} if it stays on the host. */
     private @Nullable Upload upload;
     /**
@@ -62,8 +65,9 @@ final class BatchSlot {
         }
     }
 
-    BatchSlot(List<Field> fields) {
+    BatchSlot(List<Field> fields, Lengths lengths) {
         this.fields = fields;
+        this.lengths = lengths;
         segments = new MemorySegment[fields.size()];
         memory = new Tensor[segments.length];
     }
@@ -77,7 +81,14 @@ final class BatchSlot {
         if (size > capacity || memory.length > 0 && memory[0] == null) {
             grow(Math.min(newPlan.batchSize(), size + size / 4));
         }
-        if (device != target || specs.length <= size) {
+        int before = length;
+        try {
+            length = lengths.ofBatch(newPlan, newNumber);
+        } catch (RuntimeException e) {
+            failure = new LoadException("the length of an example of batch " + (newNumber + 1) + " is not known: "
+                    + e.getMessage(), -1, e);
+        }
+        if (device != target || specs.length <= size || length != before) {
             specs = new Spec[capacity + 1][];
             device = target;
         }
@@ -111,7 +122,8 @@ final class BatchSlot {
     /** Starts the upload if the batch goes to another device. Called by the worker that filled the batch. */
     void send() {
         for (int i = 0; upload != null && i < segments.length; i++) {
-            upload.uploader.copy(segments[i].address(), upload.buffers[i].address(), fields.get(i).bytes() * size);
+            long bytes = fields.get(i).bytes(length) * size;
+            upload.uploader.copy(segments[i].address(), upload.buffers[i].address(), bytes);
         }
     }
 
@@ -135,7 +147,7 @@ final class BatchSlot {
     private Spec[] specs() {
         if (specs[size] == null) {
             Device at = upload == null ? Device.cpu() : upload.device;
-            specs[size] = fields.stream().map(f -> new Spec(f.dtype(), f.shape().insert(0, size), at))
+            specs[size] = fields.stream().map(f -> new Spec(f.dtype(), f.shape(length).insert(0, size), at))
                     .toArray(Spec[]::new);
         }
         return specs[size];
@@ -177,6 +189,11 @@ final class BatchSlot {
     /** Returns the number of the batch in its epoch. */
     int number() {
         return number;
+    }
+
+    /** Returns the length of the rows of fields that vary. */
+    int length() {
+        return length;
     }
 
     /** Returns the number of examples that this process has in the batch. */

@@ -13,6 +13,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -52,7 +53,7 @@ public final class DataLoader implements AutoCloseable {
         this.config = config;
         plan = EpochPlan.of(0, config, share);
         ParkingWaitStrategy waiting = new ParkingWaitStrategy(config.deadline().toNanos());
-        ring = RingBuffer.createMultiProducer(() -> new BatchSlot(config.dataset().fields()),
+        ring = RingBuffer.createMultiProducer(() -> new BatchSlot(config.dataset().fields(), config.lengths()),
                 config.workers() == 0 ? 1 : config.prefetch(), waiting);
         ring.addGatingSequences(read);
         published = ring.newBarrier();
@@ -167,6 +168,10 @@ public final class DataLoader implements AutoCloseable {
         Map<String, String> settings = new LinkedHashMap<>();
         settings.put("batch size", Integer.toString(config.batchSize()));
         settings.put("order of the data", config.shuffle() ? "shuffled" : "that of the data set");
+        if (config.lengths().longest() > 0) {
+            settings.put("lengths of batches", (config.byLength() ? "of like examples, " : "")
+                    + (config.lengths().allowed().isEmpty() ? "of the longest example" : config.lengths().allowed()));
+        }
         settings.put("seed of the data", Long.toString(config.seed()));
         settings.put("smaller last batch", config.dropLast() ? "left out" : "used");
         return settings;
@@ -323,6 +328,8 @@ public final class DataLoader implements AutoCloseable {
         private boolean dropLast;
         private long seed;
         private Duration deadline = Duration.ofSeconds(60);
+        private List<Integer> lengths = List.of();
+        private boolean byLength;
 
         private Builder(Dataset dataset) {
             this.dataset = dataset;
@@ -367,6 +374,29 @@ public final class DataLoader implements AutoCloseable {
             return this;
         }
 
+        /**
+         * Puts examples of like {@linkplain Dataset#length lengths} into one batch, which needs less padding. With
+         * {@link #shuffle}, examples are sorted by length within 100 batches, and the batches are in random order.
+         */
+        public Builder byLength() {
+            byLength = true;
+            return this;
+        }
+
+        /**
+         * Sets the lengths that batches may have: that of a batch is the smallest of these that holds its longest
+         * example. A few lengths are a few shapes, which captured steps need. By default each batch has the length of
+         * its longest example.
+         *
+         * @param allowed in ascending order; the last is the largest length of the fields
+         */
+        public Builder lengths(int... allowed) {
+            lengths = IntStream.of(allowed).boxed().toList();
+            require(IntStream.of(allowed).allMatch(n -> n > 0) && lengths.equals(lengths.stream().distinct().sorted()
+                    .toList()), "lengths must be positive and ascending, got " + lengths);
+            return this;
+        }
+
         /** Sets how long the reader waits for a batch before the wait fails; default one minute. */
         public Builder deadline(Duration timeout) {
             require(timeout.isPositive(), "the deadline must be positive, got " + timeout);
@@ -376,12 +406,18 @@ public final class DataLoader implements AutoCloseable {
 
         /** Returns a loader with these settings, with its workers started. */
         public DataLoader build() {
+            require(!dataset.isSequential() || !shuffle && workers <= 1, "a data set that is read in order, such as a "
+                    + "stream, needs at most 1 worker and no shuffle() (StreamDataset.shuffle shuffles it), got "
+                    + workers + " worker(s)" + (shuffle ? " and shuffle()" : ""));
             return new DataLoader(config());
         }
 
         /** Returns the current settings. */
         DataLoaderConfig config() {
-            return new DataLoaderConfig(dataset, batchSize, workers, prefetch, shuffle, dropLast, seed, deadline);
+            Lengths each = Lengths.of(dataset, lengths);
+            require(!byLength || each.longest() > 0, "byLength() needs fields of different lengths");
+            return new DataLoaderConfig(dataset, batchSize, workers, prefetch, shuffle, dropLast, seed, deadline, each,
+                    byLength);
         }
 
         private static void require(boolean holds, String relation) {

@@ -13,6 +13,8 @@ import java.time.Duration;
  * @param dropLast whether a smaller last batch is left out
  * @param seed determines, together with the epoch, order and augmentation
  * @param deadline how long the reader waits for a batch
+ * @param lengths lengths of examples and batches
+ * @param byLength whether batches have examples of like lengths
  */
 record DataLoaderConfig(Dataset dataset, int batchSize, int workers, int prefetch, boolean shuffle, boolean dropLast,
-        long seed, Duration deadline) { }
+        long seed, Duration deadline, Lengths lengths, boolean byLength) { }

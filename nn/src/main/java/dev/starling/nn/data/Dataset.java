@@ -14,6 +14,16 @@ public interface Dataset {
     List<Field> fields();
 
     /**
+     * Returns the length of an example in the fields whose {@linkplain Field#length length} varies, from 0; by default
+     * -1, for a data set without such fields. It is called for each example of a batch before the first is written.
+     *
+     * @param index in {@code [0, size())}
+     */
+    default int length(int index) {
+        return -1;
+    }
+
+    /**
      * Writes one example. Its random decisions must depend only on {@link Example#seed}, {@link Example#epoch} and
      * {@code index}, so that any number of threads produces the same batches.
      *
@@ -22,6 +32,14 @@ public interface Dataset {
      * @throws Exception if the example cannot be read; the reader of the batch gets it as a {@link LoadException}
      */
     void write(int index, Example target) throws Exception;
+
+    /**
+     * Returns whether examples can only be written in ascending order of their indices, by one thread, as those of a
+     * {@link StreamDataset}. A data set that reads others returns whether one of them is.
+     */
+    default boolean isSequential() {
+        return false;
+    }
 
     /** Returns the same examples with names for their fields, in the order of {@link #fields}. */
     default Dataset named(String... names) {

@@ -2,6 +2,7 @@ package dev.starling.nn.data;
 
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.TensorException;
+import java.util.stream.LongStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -17,8 +18,13 @@ import org.jspecify.annotations.Nullable;
  */
 record EpochPlan(int epoch, long @Nullable [] order, Share share, long examples, int batchSize, int batches) {
     static EpochPlan of(int epoch, DataLoaderConfig config, Share share) {
-        long[] order = config.shuffle()
-                ? Generator.seeded(config.seed()).split(epoch).order(config.dataset().size()) : null;
+        Generator random = Generator.seeded(config.seed()).split(epoch);
+        int size = config.dataset().size();
+        long[] order = config.shuffle() ? random.order(size) : null;
+        if (config.byLength()) {
+            order = config.lengths().sorted(order == null ? LongStream.range(0, size).toArray() : order,
+                    config.batchSize(), config.shuffle() ? random.split(size) : null);
+        }
         return of(epoch, order, config, share);
     }
 

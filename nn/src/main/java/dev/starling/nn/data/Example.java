@@ -47,11 +47,69 @@ public final class Example {
         return scratch[field];
     }
 
-    /** Writes f32 field {@code field} from the start of {@code values}. */
+    /** Returns the length of the rows of this batch in fields that vary, at least that of the example. */
+    public int length() {
+        return batch.length();
+    }
+
+    /**
+     * Writes f32 field {@code field} from the start of {@code values}; all of them if the length of the field varies.
+     */
     public void put(int field, float[] values) {
         require(field, DType.F32);
         MemorySegment.copy(values, 0, segment(field), ValueLayout.JAVA_FLOAT, offset(field),
-                Math.toIntExact(fields.get(field).shape().count()));
+                count(field, values.length));
+    }
+
+    /**
+     * Writes i64 field {@code field} from the start of {@code values}; all of them if the length of the field varies.
+     */
+    public void put(int field, long[] values) {
+        require(field, DType.I64);
+        MemorySegment.copy(values, 0, segment(field), ValueLayout.JAVA_LONG, offset(field),
+                count(field, values.length));
+    }
+
+    /** Returns how many of some values a field takes. */
+    private int count(int field, int values) {
+        Field f = fields.get(field);
+        if (f.length() == Field.Length.FIXED) {
+            return Math.toIntExact(f.shape().count());
+        }
+        if (values > f.shape(batch.length()).count()) {
+            throw TensorException.argument("example", values + " values are more than Dataset.length states; the batch "
+                    + "has rows " + f.shape(batch.length()), "return the length of the example");
+        }
+        return values;
+    }
+
+    /** Fills the fields that vary with padding, and writes masks. */
+    void pad(Dataset dataset, int index) {
+        for (int i = 0; i < fields.size(); i++) {
+            Field f = fields.get(i);
+            if (f.length() != Field.Length.FIXED) {
+                MemorySegment row = segment(i).asSlice(offset(i), f.bytes(batch.length()));
+                row.fill((byte) 0);
+                if (f.length() == Field.Length.MASK) {
+                    row.asSlice(0, dataset.length(index)).fill((byte) 1);
+                } else if (f.padding() != 0) {
+                    pad(row, f);
+                }
+            }
+        }
+    }
+
+    private static void pad(MemorySegment row, Field field) {
+        long count = row.byteSize() / field.dtype().bytes();
+        for (long i = 0; i < count; i++) {
+            switch (field.dtype()) {
+                case F32 -> row.setAtIndex(ValueLayout.JAVA_FLOAT_UNALIGNED, i, (float) field.padding());
+                case F64 -> row.setAtIndex(ValueLayout.JAVA_DOUBLE_UNALIGNED, i, field.padding());
+                case I32 -> row.setAtIndex(ValueLayout.JAVA_INT_UNALIGNED, i, (int) field.padding());
+                case I64 -> row.setAtIndex(ValueLayout.JAVA_LONG_UNALIGNED, i, (long) field.padding());
+                case F16, BF16, I8, U8, BOOL -> throw new AssertionError("the field refuses this padding");
+            }
+        }
     }
 
     /** Writes i64 field {@code field}, which has one element. */
@@ -67,7 +125,7 @@ public final class Example {
 
     /** Returns the offset of this example in {@link #segment}, in bytes. */
     public long offset(int field) {
-        return row * fields.get(field).bytes();
+        return row * fields.get(field).bytes(batch.length());
     }
 
     private void require(int field, DType dtype) {

@@ -52,10 +52,11 @@ final class LoaderWorker implements Runnable {
 
     /** Fills a batch and starts its upload. A failure is stored in the batch for its reader. */
     static void fill(Dataset dataset, BatchSlot batch, Example example) {
-        for (int i = 0; i < batch.size(); i++) {
+        for (int i = 0; batch.failure == null && i < batch.size(); i++) {
             int index = batch.index(i);
             example.moveTo(batch, i);
             try {
+                example.pad(dataset, index);
                 dataset.write(index, example);
             } catch (Throwable e) {
                 batch.failure = LoadException.ofExample(index, dataset.size(), batch.epoch(), e);

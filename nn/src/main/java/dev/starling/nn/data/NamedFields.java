@@ -31,6 +31,16 @@ record NamedFields(Dataset examples, List<Field> fields) implements Dataset {
     }
 
     @Override
+    public int length(int index) {
+        return examples.length(index);
+    }
+
+    @Override
+    public boolean isSequential() {
+        return examples.isSequential();
+    }
+
+    @Override
     public void write(int index, Example target) throws Exception {
         examples.write(index, target);
     }

@@ -84,8 +84,13 @@ public final class TensorDataset implements Dataset {
     @Override
     public void write(int index, Example target) {
         for (int i = 0; i < tensors.length; i++) {
-            long bytes = fields.get(i).bytes();
-            MemorySegment.copy(tensors[i].segment(), index * bytes, target.segment(i), target.offset(i), bytes);
+            write(index, i, i, target);
         }
+    }
+
+    /** Writes field {@code own} of an example into field {@code field} of {@code target}. */
+    void write(int index, int own, int field, Example target) {
+        long bytes = fields.get(own).bytes();
+        MemorySegment.copy(tensors[own].segment(), index * bytes, target.segment(field), target.offset(field), bytes);
     }
 }

@@ -49,8 +49,17 @@ public final class BinaryCrossEntropyLoss implements Loss {
 
     @Override
     public Tensor of(Tensor logits, Tensor target) {
+        return elements(logits, target).mean();
+    }
+
+    @Override
+    public Tensor rows(Tensor logits, Tensor target) {
+        return RowLoss.means(elements(logits, target));
+    }
+
+    private Tensor elements(Tensor logits, Tensor target) {
         if (positive == null && focus == 0 && alpha < 0) {
-            return Losses.binaryCrossEntropyWithLogits(logits, target, Losses.Reduce.MEAN);
+            return Losses.binaryCrossEntropyWithLogits(logits, target, Losses.Reduce.NONE);
         }
         Elementwise.requireSame("binaryCrossEntropy", logits, target);
         Tensor y = target.to(logits.dtype());
@@ -74,7 +83,7 @@ public final class BinaryCrossEntropyLoss implements Loss {
         if (alpha >= 0) {
             losses = losses.mul(y.mul(alpha).add(no.mul(1 - alpha)));
         }
-        return losses.mean();
+        return losses;
     }
 
     @Override

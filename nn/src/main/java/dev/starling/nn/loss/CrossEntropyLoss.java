@@ -88,6 +88,19 @@ public final class CrossEntropyLoss implements Loss {
                 Losses.Reduce.MEAN, smoothing, ignored);
     }
 
+    @Override
+    public Tensor rows(Tensor logits, Tensor target) {
+        if (weights != null || focus > 0 || ignored != Losses.NONE_IGNORED) {
+            return Loss.super.rows(logits, target);
+        }
+        boolean shares = target.dtype().isFloating() && target.shape().equals(logits.shape());
+        Tensor x = shares && logits.dtype().bytes() == 2 ? logits.to(DType.F32) : logits;
+        int classes = axis.isPresent() ? logits.shape().axis(axis.getAsInt())
+                : shares ? 1 : Loss.classAxis(logits, target);
+        return RowLoss.means(Losses.crossEntropy(x.movedim(classes, 1), shares ? target.movedim(classes, 1) : target,
+                Losses.Reduce.NONE, smoothing, ignored));
+    }
+
     /** Returns the elements as {@code [N, C]}. */
     private static Tensor rows(Tensor x, int classes) {
         return x.movedim(classes, -1).reshape(-1, x.size(classes));

@@ -14,8 +14,17 @@ import java.util.function.BinaryOperator;
 record Elementwise(String name, BinaryOperator<Tensor> function) implements Loss {
     @Override
     public Tensor of(Tensor result, Tensor target) {
+        return elements(result, target).mean();
+    }
+
+    @Override
+    public Tensor rows(Tensor result, Tensor target) {
+        return RowLoss.means(elements(result, target));
+    }
+
+    private Tensor elements(Tensor result, Tensor target) {
         requireSame(name, result, target);
-        return function.apply(result, target.to(result.dtype())).mean();
+        return function.apply(result, target.to(result.dtype()));
     }
 
     static void requireSame(String loss, Tensor result, Tensor target) {

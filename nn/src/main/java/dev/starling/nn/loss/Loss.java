@@ -18,6 +18,35 @@ public interface Loss {
     /** Returns a scalar: the mean over the batch. */
     Tensor of(Tensor result, Tensor target);
 
+    /**
+     * Returns the loss of each row, {@code [N]}: what {@link #of} returns for a batch of this row only. By default each
+     * row is computed by itself.
+     */
+    default Tensor rows(Tensor result, Tensor target) {
+        if (result.rank() == 0 || target.rank() == 0 || result.size(0) == 0 || result.size(0) != target.size(0)) {
+            throw new TensorException(TensorException.Problem.SHAPE, "loss of rows", List.of(result.spec(),
+                    target.spec()), "result and target must have the same number of rows, at least 1",
+                    "make the first dimension that of the batch");
+        }
+        Tensor[] each = new Tensor[Math.toIntExact(result.size(0))];
+        for (int i = 0; i < each.length; i++) {
+            each[i] = of(result.narrow(0, i, 1), target.narrow(0, i, 1)).reshape();
+        }
+        return Tensor.stack(0, each);
+    }
+
+    /**
+     * Returns a scalar: the mean of the rows' losses, each multiplied by its weight. It is divided by the number of
+     * rows, not by the sum of weights, so that several batches of a step, or several ranks, give the same mean.
+     *
+     * @param weights {@code [N]}, for example larger for rows that are rarer or more certain, and 0 for none
+     */
+    default Tensor weighted(Tensor result, Tensor target, Tensor weights) {
+        Tensor losses = rows(result, target);
+        Elementwise.requireSame("weighted loss", losses, weights);
+        return losses.mul(weights.to(losses.dtype())).mean();
+    }
+
     /** Returns whether the loss itself computes in f32 from a 16-bit result, which then need not be converted first. */
     default boolean widens() {
         return false;
@@ -87,12 +116,11 @@ public interface Loss {
             throw TensorException.argument("distillation", "the temperature must be > 0 and finite, got "
                     + temperature, "2 to 4 is usual");
         }
-        return new LogitLoss("distillation at temperature " + temperature, (logits, teacher) -> {
+        return new RowLoss("distillation at temperature " + temperature, true, (logits, teacher) -> {
             Elementwise.requireSame("distillation", logits, teacher);
             Tensor p = teacher.to(logits.dtype()).div(temperature).logSoftmax(1);
             Tensor q = logits.div(temperature).logSoftmax(1);
-            Tensor divergence = p.exp().mul(p.sub(q)).sum(1);
-            return divergence.mean().mul(temperature * temperature);
+            return p.exp().mul(p.sub(q)).sum(1).mul(temperature * temperature);
         });
     }
 
@@ -102,17 +130,26 @@ public interface Loss {
     }
 
     /**
+     * Returns the loss of connectionist temporal classification, for labels without their positions: logits
+     * {@code [N, T, C]} and classes {@code [N, S]}, where class 0 is the blank and labels end at the first that is
+     * negative or the blank. (Graves et al., 2006)
+     */
+    static CtcLoss ctc() {
+        return new CtcLoss(0, false);
+    }
+
+    /**
      * Returns one minus the Sørensen-Dice coefficient of {@code sigmoid(logits)} and probabilities of the same shape
      * {@code [N, ..]}: {@code 1 - (2Σpy + 1)/(Σp + Σy + 1)} for each example, and of these the mean. For segmentation.
      * (Milletari et al., 2016)
      */
     static Loss dice() {
-        return new LogitLoss("dice", (logits, target) -> {
+        return new RowLoss("dice", true, (logits, target) -> {
             Elementwise.requireSame("dice", logits, target);
             Tensor p = logits.sigmoid().reshape(logits.size(0), -1);
             Tensor y = target.to(p.dtype()).reshape(logits.size(0), -1);
             Tensor overlap = p.mul(y).sum(1).mul(2).add(1);
-            return overlap.div(p.sum(1).add(y.sum(1)).add(1)).neg().add(1).mean();
+            return overlap.div(p.sum(1).add(y.sum(1)).add(1)).neg().add(1);
         });
     }
 
@@ -157,7 +194,7 @@ public interface Loss {
      * {@code (s + (y - m)²/eˢ)/2}. (Nix and Weigend, 1994)
      */
     static Loss gaussian() {
-        return (result, target) -> {
+        return new RowLoss("gaussian", false, (result, target) -> {
             if (result.rank() == 0 || result.size(-1) != 2) {
                 throw new TensorException(TensorException.Problem.SHAPE, "gaussian", List.of(result.spec()),
                         "the result must be [.., 2]: mean and logarithmic variance", "give the last layer 2 outputs");
@@ -165,16 +202,16 @@ public interface Loss {
             Tensor[] each = result.unstack(-1);
             Elementwise.requireSame("gaussian", each[0], target);
             Tensor square = target.to(result.dtype()).sub(each[0]).square();
-            return square.mul(each[1].neg().exp()).add(each[1]).mul(0.5).mean();
-        };
+            return square.mul(each[1].neg().exp()).add(each[1]).mul(0.5);
+        });
     }
 
     /** Returns the mean of one minus the cosine between rows of results and targets {@code [.., D]}. */
     static Loss cosine() {
-        return (result, target) -> {
+        return new RowLoss("cosine", false, (result, target) -> {
             Elementwise.requireSame("cosine", result, target);
-            return PairLosses.cosine(result, target.to(result.dtype())).neg().add(1).mean();
-        };
+            return PairLosses.cosine(result, target.to(result.dtype())).neg().add(1);
+        });
     }
 
     /**
@@ -182,7 +219,8 @@ public interface Loss {
      * same kind and one of another kind. The target is not used. (Schroff et al., 2015)
      */
     static Loss triplet(double margin) {
-        return (result, target) -> PairLosses.triplet(result, margin);
+        return new RowLoss("triplet " + margin, false, (result, target) ->
+                PairLosses.triplet(result, margin));
     }
 
     /**
@@ -191,7 +229,8 @@ public interface Loss {
      * al., 2006)
      */
     static Loss contrastive(double margin) {
-        return (result, target) -> PairLosses.contrastive(result, target, margin);
+        return new RowLoss("contrastive " + margin, false, (result, target) ->
+                PairLosses.contrastive(result, target, margin));
     }
 
     /**
@@ -199,7 +238,8 @@ public interface Loss {
      * is the cosine between the two rows of a result {@code [N, 2, D]}.
      */
     static Loss cosineEmbedding(double margin) {
-        return (result, target) -> PairLosses.cosineEmbedding(result, target, margin);
+        return new RowLoss("cosineEmbedding " + margin, false, (result, target) ->
+                PairLosses.cosineEmbedding(result, target, margin));
     }
 
     /** Returns this loss, multiplied by a factor. */
@@ -239,12 +279,12 @@ public interface Loss {
 
     /** Returns the mean squared error of results and targets of one shape. */
     static Loss meanSquared() {
-        return new NamedLoss("mean squared error", (x, target) -> Losses.mseLoss(x, target, Reduce.MEAN));
+        return new Elementwise("mean squared error", (x, target) -> Losses.mseLoss(x, target, Reduce.NONE));
     }
 
     /** Returns the mean absolute error of results and targets of one shape. Its slope at 0 is 0. */
     static Loss meanAbsolute() {
-        return new NamedLoss("mean absolute error", (x, target) -> Losses.l1Loss(x, target, Reduce.MEAN));
+        return new Elementwise("mean absolute error", (x, target) -> Losses.l1Loss(x, target, Reduce.NONE));
     }
 
     /**
@@ -252,7 +292,7 @@ public interface Loss {
      * {@code |d| <= delta}, {@code delta·(|d| - delta/2)} beyond.
      */
     static Loss huber(double delta) {
-        return new NamedLoss("Huber loss with delta " + delta, (x, target) ->
-                Losses.huberLoss(x, target, Reduce.MEAN, delta));
+        return new Elementwise("Huber loss with delta " + delta, (x, target) ->
+                Losses.huberLoss(x, target, Reduce.NONE, delta));
     }
 }

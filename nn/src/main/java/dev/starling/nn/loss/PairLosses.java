@@ -15,7 +15,7 @@ final class PairLosses {
     /** See {@link Loss#triplet}. */
     static Tensor triplet(Tensor rows, double margin) {
         Tensor[] each = split("triplet", rows, 3);
-        return distance(each[0], each[1]).sub(distance(each[0], each[2])).add(margin).relu().mean();
+        return distance(each[0], each[1]).sub(distance(each[0], each[2])).add(margin).relu();
     }
 
     /** See {@link Loss#contrastive}. */
@@ -24,8 +24,7 @@ final class PairLosses {
         Tensor distance = distance(each[0], each[1]);
         Elementwise.requireSame("contrastive", distance, target);
         Tensor same = target.to(rows.dtype());
-        return same.mul(distance.square()).add(same.neg().add(1).mul(distance.neg().add(margin).relu().square()))
-                .mean();
+        return same.mul(distance.square()).add(same.neg().add(1).mul(distance.neg().add(margin).relu().square()));
     }
 
     /** See {@link Loss#cosineEmbedding}. */
@@ -33,7 +32,7 @@ final class PairLosses {
         Tensor[] each = split("cosineEmbedding", rows, 2);
         Tensor cosine = cosine(each[0], each[1]);
         Elementwise.requireSame("cosineEmbedding", cosine, target);
-        return target.gt(0).where(cosine.neg().add(1), cosine.sub(margin).relu()).mean();
+        return target.gt(0).where(cosine.neg().add(1), cosine.sub(margin).relu());
     }
 
     /** Returns the cosines of the angles between rows, {@code [.., D]} to {@code [..]}. */

@@ -3,6 +3,7 @@ package dev.starling.nn.loss;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Tensor;
 import java.util.List;
+import java.util.function.Function;
 import java.util.function.UnaryOperator;
 
 /**
@@ -24,10 +25,20 @@ record SumOfLosses(List<Loss> losses, double[] factors, List<Penalty> penalties)
 
     @Override
     public Tensor of(Tensor result, Tensor target) {
-        Tensor sum = losses.getFirst().of(result, target);
+        return sum(loss -> loss.of(result, target));
+    }
+
+    /** Returns the sum with weighted losses; penalties are not weighted. */
+    @Override
+    public Tensor weighted(Tensor result, Tensor target, Tensor weights) {
+        return sum(loss -> loss.weighted(result, target, weights));
+    }
+
+    private Tensor sum(Function<Loss, Tensor> value) {
+        Tensor sum = value.apply(losses.getFirst());
         sum = factors[0] == 1 ? sum : sum.mul(factors[0]);
         for (int i = 1; i < factors.length; i++) {
-            Tensor next = losses.get(i).of(result, target);
+            Tensor next = value.apply(losses.get(i));
             sum = sum.add(factors[i] == 1 ? next : next.mul(factors[i]));
         }
         for (Penalty penalty : penalties) {

@@ -9,12 +9,12 @@ import java.util.function.Predicate;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Collects what all optimisers of one {@link Rule} have in common.
+ * Collects what all optimisers have in common that step by one {@link Rule}.
  *
  * @param <B> the builder itself
  */
 public abstract sealed class OptimizerBuilder<B extends OptimizerBuilder<B>>
-        permits Sgd.Builder, Adam.Builder, Adagrad.Builder, Rmsprop.Builder, Lion.Builder {
+        permits Sgd.Builder, Adam.Builder, Adagrad.Builder, Rmsprop.Builder, Lion.Builder, TensorRuleBuilder {
     final Module model;
     Schedule schedule;
     double weightDecay;

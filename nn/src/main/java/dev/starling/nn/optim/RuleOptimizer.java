@@ -86,8 +86,13 @@ final class RuleOptimizer implements Optimizer {
     /** Returns for example {@code Sgd[momentum=0.9, ..], rate constant 0.1, 4 parameters with 101,770 weights}. */
     @Override
     public String toString() {
+        return describe(rules[0]);
+    }
+
+    /** Describes an optimiser with these parameters and rates and the given rule. */
+    String describe(Object rule) {
         long weights = parameters.stream().mapToLong(p -> p.shape().count()).sum();
-        return rules[0] + ", rate " + schedule + String.format(Locale.ROOT, ", %d parameters with %,d weights",
+        return rule + ", rate " + schedule + String.format(Locale.ROOT, ", %d parameters with %,d weights",
                 parameters.size(), weights) + (steps > 0 ? ", after " + steps + " steps" : "");
     }
 
@@ -127,7 +132,7 @@ final class RuleOptimizer implements Optimizer {
     }
 
     /** Returns a setting that each parameter has: its text and, if they differ, the parameters of each text. */
-    private <T> String describe(T[] values, Function<T, String> text) {
+    <T> String describe(T[] values, Function<T, String> text) {
         Map<T, List<String>> byValue = new LinkedHashMap<>();
         for (int i = 0; i < values.length; i++) {
             byValue.computeIfAbsent(values[i], _ -> new ArrayList<>()).add(paths.get(i));
@@ -296,7 +301,7 @@ final class RuleOptimizer implements Optimizer {
         }
     }
 
-    private void requireMatching(Tensor[] gradients) {
+    void requireMatching(Tensor[] gradients) {
         if (gradients == null || gradients.length != parameters.size()) {
             throw TensorException.argument("optimizer", "expected " + parameters.size() + " gradients, got "
                     + (gradients == null ? "none" : gradients.length),

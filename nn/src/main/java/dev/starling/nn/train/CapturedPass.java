@@ -5,7 +5,9 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.program.Program;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.IntConsumer;
@@ -13,12 +15,14 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Runs the forward and backward pass of a step as a captured program. A form of batch that occurs twice in a row is
- * captured the second time and replayed from then on. Other forms, such as a smaller last batch of an epoch, run
- * without capture.
+ * captured the second time and replayed from then on, as is each of a few forms if lengths differ. Other forms, such as
+ * a smaller last batch of an epoch, run without capture.
  */
 final class CapturedPass {
     /** The mark of the point at which the loss is known. The marks of gradients are their indices. */
     static final int LOSS = -1;
+    /** Programs that are kept; each has memory of its own. */
+    private static final int MAX_PROGRAMS = 4;
 
     private final Task task;
     private final Device device;
@@ -30,7 +34,8 @@ final class CapturedPass {
     /** The index of the first gradient in the outputs of the program. */
     private final int firstGradient;
     private final Program.MarkListener markListener = this::onMark;
-    private @Nullable Replay replay;
+    /** The programs, the one that was used last in front. */
+    private final List<Replay> replays = new ArrayList<>();
     /** The form of the last batch, or {@code null}. */
     private @Nullable Form last;
 
@@ -91,10 +96,11 @@ final class CapturedPass {
 
     /** Replays, captures or runs the pass for a batch, which is the only one of its step. */
     BatchResult run(StepBatch batch) {
-        if (replay != null && !replay.program.isCurrent()) {
+        if (!replays.isEmpty() && !replays.getFirst().program.isCurrent()) {
             close();
         }
-        if (replay != null && replay.form.fits(batch)) {
+        Replay replay = replayOf(batch);
+        if (replay != null) {
             last = replay.form;
             Tensor[] outputs = replay.program.run(markListener, batch.fields());
             BatchResult result = replay.result == null ? BatchResult.of(outputs, task, batch.rows()) : replay.result;
@@ -105,12 +111,28 @@ final class CapturedPass {
             last = Form.of(batch);
             return pass.apply(batch);
         }
-        close();
+        if (replays.size() == MAX_PROGRAMS) {
+            replays.removeLast().program.close();
+        }
         Program.Captured captured = Program.capture(generator, inputs -> outputs(pass.apply(StepBatch.single(inputs,
                 batch.weight()))), Task.to(device, batch.fields()));
         last = Form.of(batch);
-        replay = new Replay(captured.program(), last);
+        replays.addFirst(new Replay(captured.program(), last));
         return BatchResult.of(captured.outputs(), task, batch.rows());
+    }
+
+    /** Returns the program for batches of this form and moves it to the front, or {@code null} if there is none. */
+    private @Nullable Replay replayOf(StepBatch batch) {
+        for (int i = 0; i < replays.size(); i++) {
+            Replay each = replays.get(i);
+            if (each.form.fits(batch)) {
+                if (i > 0) {
+                    replays.addFirst(replays.remove(i));
+                }
+                return each;
+            }
+        }
+        return null;
     }
 
     private Tensor[] outputs(BatchResult result) {
@@ -130,10 +152,8 @@ final class CapturedPass {
     }
 
     void close() {
-        if (replay != null) {
-            replay.program.close();
-            replay = null;
-        }
+        replays.forEach(each -> each.program.close());
+        replays.clear();
         last = null;
     }
 }

@@ -137,11 +137,12 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     /**
-     * Captures the forward and backward pass. After two batches of one type and shape, further batches of that form
-     * replay the recorded operations without running the code of model, loss and tape, in memory that is planned once,
-     * and on a GPU as one graph. Results are the same: bit for bit on the CPU, to within rounding on a GPU. The model
-     * must compute the same operations for every batch of a shape, read no element on the host, and draw random numbers
-     * only from its {@link Mode}. Otherwise the second step throws an exception with the reason.
+     * Captures the forward and backward pass. After two batches of one type and shape, further batches of that form,
+     * and of up to three others, replay the recorded operations without running the code of model, loss and tape, in
+     * memory that is planned once for each form, and on a GPU as one graph. Results are the same: bit for bit on the
+     * CPU, to within rounding on a GPU. The model must compute the same operations for every batch of a shape, read no
+     * element on the host, and draw random numbers only from its {@link Mode}. Otherwise the second step throws an
+     * exception with the reason.
      */
     public TrainingStep captured() {
         captured = new CapturedPass(task, device, generator, this::pass, gradients, this::checkLoss, this::deliver);

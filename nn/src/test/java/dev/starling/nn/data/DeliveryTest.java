@@ -17,8 +17,11 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.spi.MemoryUse;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Iterator;
 import java.util.List;
 import java.util.stream.DoubleStream;
+import java.util.stream.IntStream;
+import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -121,8 +124,30 @@ class DeliveryTest {
     }
 
     @Test
+    void deliversPaddedBatchesOfDifferentLengthsOnTheDevice() {
+        List<long[]> sequences = IntStream.range(0, 40).mapToObj(i -> LongStream.rangeClosed(1, i * 7 % 13).toArray())
+                .toList();
+        Dataset data = Sequences.of("tokens", sequences).mask("mask");
+        try (DataLoader loader = DataLoader.of(data).batchSize(6).workers(2).shuffle().build();
+                DataLoader plain = DataLoader.of(data).batchSize(6).workers(0).shuffle().build()) {
+            loader.device(FAR);
+            for (int epoch = 0; epoch < 3; epoch++) {
+                Iterator<Batch> expected = plain.epoch(epoch).iterator();
+                for (Batch batch : loader.epoch(epoch)) {
+                    Batch other = expected.next();
+                    assertThat(batch.tensor("mask").device()).isSameAs(FAR);
+                    assertThat(batch.tensor("tokens").shape()).isEqualTo(other.tensor("tokens").shape());
+                    assertThat(batch.tensor("tokens").toLongs()).isEqualTo(other.tensor("tokens").toLongs());
+                    assertThat(batch.tensor("mask").to(DType.I64).toLongs()).isEqualTo(other.tensor("mask")
+                            .to(DType.I64).toLongs());
+                }
+            }
+        }
+    }
+
+    @Test
     void reportsAFailedUpload() {
-        BatchSlot batch = new BatchSlot(new Numbers(4).fields());
+        BatchSlot batch = new BatchSlot(new Numbers(4).fields(), Lengths.of(new Numbers(4), List.of()));
         batch.assign(EpochPlan.of(0, DataLoader.of(new Numbers(4)).batchSize(4).config(), Share.WHOLE), 0, FAR);
         batch.lend();
         LoaderWorker.fill(new Numbers(4), batch, new Example(new Numbers(4).fields(), 0));

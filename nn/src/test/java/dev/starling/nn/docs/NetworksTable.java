@@ -41,9 +41,14 @@ final class NetworksTable {
         for (Path file : files("layer")) {
             layer(Files.readString(file));
         }
+        section("Preprocessing", "preprocess");
+        for (Path file : files("preprocess")) {
+            layer(Files.readString(file));
+        }
         section("Losses", "loss");
         methods("loss/Loss.java", "Loss", List.of("classAxis", "describe"));
         settings("loss/CrossEntropyLoss.java", "Loss.crossEntropy()");
+        settings("loss/CtcLoss.java", "Loss.ctc()");
         settings("loss/BinaryCrossEntropyLoss.java", "Loss.binaryCrossEntropy()");
         methods("loss/Objective.java", "Objective", List.of());
         section("Metrics", "train");
@@ -59,6 +64,17 @@ final class NetworksTable {
         methods("train/Plateau.java", "Plateau", List.of());
         section("Initialisers", "nn");
         methods("Initializer.java", "Initializer", List.of());
+        page.append("""
+
+                ## A gradient of your own
+                `dev.starling.autograd.CustomGradient` gives a function a gradient in place of that of its operations.
+                This layer rounds and passes gradients on unchanged:
+
+                ```java
+                Layer rounded = x -> CustomGradient.apply(in -> in[0].round(),
+                        (in, result, gradient) -> new Tensor[] {gradient}, x);
+                ```
+                """.indent(0));
         return page.toString();
     }
 

@@ -71,6 +71,8 @@ class LayerGradientTest {
                 of("instance norm", g -> InstanceNorm.affine(3), 2, 3, 4, 2),
                 of("resized images", g -> Sequential.of(Upsample.bilinear(2), new PixelUnshuffle(2),
                         Upsample.nearest(3), new PixelShuffle(2), new AdaptiveMaxPool2d(2, 3)), 2, 2, 3, 2),
+                of("images of another size", g -> Sequential.of(new Resize(5, 2, false), new Resize(2, 3, true)),
+                        2, 2, 3, 4),
                 of("dropped channels and samples", g -> Sequential.of(new Dropout2d(0.4), new StochasticDepth(0.5)),
                         5, 4, 3, 2),
                 of("residual", g -> Residual.of(Linear.of(4, 3, g), Linear.withoutBias(4, 3, g)), 5, 4),

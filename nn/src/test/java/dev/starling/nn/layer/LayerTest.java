@@ -12,6 +12,7 @@ import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.Summary;
+import dev.starling.nn.model.Gpt2;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -257,6 +258,21 @@ class LayerTest {
         assertThat(summary.toString().lines().toList()).hasSize(11).element(2).asString()
                 .matches("0 Conv2d +\\[2, 8, 4, 4\\] +224 +14.1 k");
         assertThat(summary.toString().lines().toList().getLast()).startsWith("total").contains(" 312 ");
+    }
+
+    /** Positions belong to the model itself, and the head shares the table of tokens. */
+    @Test
+    void showsParametersOfContainersInASummary() {
+        try (Gpt2 model = Gpt2.of(50, 7, 8, 1, 2, g)) {
+            Summary summary = Summary.of(model, Tensor.zeros(2, 7).to(DType.I64));
+            Summary.Row first = summary.rows().getFirst();
+            assertThat(first.layer()).isEqualTo("Gpt2");
+            assertThat(first.parameters()).isEqualTo(7 * 8);
+            assertThat(first.flops()).isGreaterThan(2 * 2 * 7 * 8 * 50);
+            assertThat(summary.rows().stream().mapToLong(Summary.Row::parameters).sum())
+                    .isEqualTo(summary.parameters());
+            assertThat(summary.rows().stream().mapToLong(Summary.Row::flops).sum()).isEqualTo(summary.flops());
+        }
     }
 
     @Test

@@ -4,13 +4,16 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.starling.autograd.GradientCheck;
 import dev.starling.autograd.Gradients;
 import dev.starling.autograd.Tape;
 import dev.starling.nn.layer.Linear;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 
 /** Losses and their gradients by their formulas, which are those of the functions of the same purpose in PyTorch. */
@@ -110,6 +113,70 @@ class LossTest {
             assertThatThrownBy(() -> Loss.triplet(1).of(logits, classes)).hasMessageContaining("[N, 3, D]");
             assertThatThrownBy(() -> Loss.gaussian().of(logits, logits)).hasMessageContaining("[.., 2]");
             assertThatThrownBy(() -> Loss.hinge().of(logits, classes)).hasMessageContaining("same shape");
+        }
+    }
+
+    /** The loss of a row is that of a batch of this row, and the weighted loss the mean of weighted rows. */
+    @Test
+    void weightsRows() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = Generator.seeded(3).normal(4, 5, 2).to(DType.F64);
+            Tensor pixels = Tensor.of(new long[] {0, 1, 4, 3, 2, 0, 1, 1}, 4, 2);
+            Tensor shares = x.softmax(1);
+            Map<Loss, Tensor> targets = Map.of(Loss.crossEntropy(0.1).classesIn(1), pixels,
+                    Loss.crossEntropy().classesIn(1).weights(1, 2, 3, 4, 5), pixels,
+                    Loss.crossEntropy().classesIn(1).ignoring(3), pixels, Loss.crossEntropy().classesIn(1), shares,
+                    Loss.binaryCrossEntropy(), shares, Loss.dice(), shares, Loss.meanSquared(), shares,
+                    Loss.huber(0.5), shares, Loss.gaussian(), x.narrow(2, 0, 1).squeeze(2), Loss.cosine(), shares);
+            Tensor weights = Tensor.of(new double[] {1.0, 0, 2, 0.5});
+            targets.forEach((loss, target) -> {
+                double expected = 0;
+                double[] rows = loss.rows(x, target).toDoubles();
+                for (int i = 0; i < 4; i++) {
+                    double own = loss.of(x.narrow(0, i, 1), target.narrow(0, i, 1)).item();
+                    assertThat(rows[i]).as(loss.toString()).isCloseTo(own, within(1e-12));
+                    expected += weights.toDoubles()[i] * own / 4;
+                }
+                assertThat(loss.weighted(x, target, weights).item()).isCloseTo(expected, within(1e-12));
+                Loss sum = loss.times(2).plus(loss);
+                assertThat(sum.weighted(x, target, weights).item()).isCloseTo(3 * expected, within(1e-12));
+                Tape tape = new Tape().watch(x);
+                Tensor gradient = tape.backward(tape.record(() -> loss.weighted(x, target, weights))).of(x);
+                assertThat(gradient.narrow(0, 1, 1).abs().sum().item()).as("a row of weight 0").isZero();
+                assertThat(gradient.narrow(0, 2, 1).abs().sum().item()).isPositive();
+            });
+            assertThatThrownBy(() -> Loss.dice().weighted(x, shares, Tensor.of(new double[] {1.0, 2})))
+                    .hasMessageContaining("same shape");
+        }
+    }
+
+    /** Two steps give one label by the paths aa, a-, -a; three steps the labels ab by five paths. */
+    @Test
+    void addsUpThePathsOfCtc() {
+        try (Scope scope = Scope.open()) {
+            Tensor logits = Tensor.zeros(1, 2, 3).to(DType.F64);
+            assertThat(Loss.ctc().of(logits, Tensor.of(new long[] {1}, 1, 1)).item())
+                    .isCloseTo(-Math.log(3.0 / 9), within(1e-12));
+            Tensor three = Tensor.zeros(1, 3, 3).to(DType.F64);
+            assertThat(Loss.ctc().of(three, Tensor.of(new long[] {1, 2, -1}, 1, 3)).item())
+                    .isCloseTo(-Math.log(5.0 / 27) / 2, within(1e-12));
+            Tensor repeated = Tensor.of(new long[] {1, 1}, 1, 2);
+            assertThat(Loss.ctc().of(logits, repeated).item()).isInfinite();
+            assertThat(Loss.ctc().zeroInfinity().of(logits, repeated).item()).isZero();
+            assertThat(Loss.ctc().blank(2).of(three, Tensor.of(new long[] {0, 0}, 1, 2)).item())
+                    .isCloseTo(-Math.log(1.0 / 27) / 2, within(1e-12));
+            assertThatThrownBy(() -> Loss.ctc().of(logits, repeated.squeeze(0))).hasMessageContaining("[N, T, C]");
+            assertThatThrownBy(() -> Loss.ctc().blank(3).of(logits, repeated)).hasMessageContaining("blank");
+        }
+    }
+
+    @Test
+    void differentiatesCtc() {
+        try (Scope scope = Scope.open()) {
+            Tensor target = Tensor.of(new long[] {1, 2, 2, 3, -1, -1, 2, 1, 0, -1, -1, -1}, 4, 3);
+            Tensor lengths = Tensor.of(new long[] {5, 3, 4, 0});
+            GradientCheck.check(in -> Loss.ctc().of(in[0], target, lengths),
+                    Generator.seeded(5).normal(4, 5, 4).to(DType.F64));
         }
     }
 }

@@ -41,6 +41,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
@@ -143,6 +144,40 @@ class CapturedStepTest {
     void trainsAnAttentionBlockWithClippedGradients() {
         compare(CapturedStepTest::transformer, m -> ClipByNorm.of(AdamW.over(m)
                 .rate(Schedule.constant(0.01).warmUp(10)).build(), 0.5), 4, 6, 16);
+    }
+
+    /** Counts the calls of its code, which a replay does not make. */
+    private record Counting(Layer inner, AtomicInteger calls) implements Layer {
+        @Override
+        public Tensor forward(Tensor x) {
+            calls.incrementAndGet();
+            return inner.forward(x);
+        }
+    }
+
+    @Test
+    void keepsTheProgramsOfFourShapes() {
+        List<List<Double>> losses = new ArrayList<>();
+        AtomicInteger calls = new AtomicInteger();
+        for (boolean captured : new boolean[] {false, true}) {
+            try (Scope scope = Scope.open(); Layer model = new Counting(mlp(), calls);
+                    Optimizer sgd = Sgd.over(model).rate(0.1).build();
+                    TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), sgd, Generator.seeded(1))) {
+                if (captured) {
+                    step.captured();
+                }
+                calls.set(0);
+                Generator data = Generator.seeded(6);
+                List<Double> each = new ArrayList<>();
+                for (int rows : new int[] {1, 1, 2, 2, 3, 3, 4, 4, 2, 1, 3, 4, 1, 2, 5, 5, 5, 1, 2, 4, 3, 3}) {
+                    each.add(step.run(data.normal(rows, 12), data.integers(0, CLASSES, rows)));
+                }
+                losses.add(each);
+            }
+        }
+        assertThat(losses.get(1)).isEqualTo(losses.get(0));
+        // Two calls for each of five shapes; then the shape that was not used for longest, 3, runs as if it were new.
+        assertThat(calls).hasValue(12);
     }
 
     @ParameterizedTest

@@ -22,7 +22,7 @@ import org.agrona.concurrent.status.AtomicCounter;
  * stranger's datagrams can allocate is bounded, and a stranger at one address keeps no process at another out.
  */
 final class Admission extends ReceiveChannelEndpoint {
-    private static final int MAX_UNPROVEN = 32;
+    private static final int MAX_UNPROVEN = 16;
     private static final int MAX_UNPROVEN_OF_ADDRESS = 8;
     /** For each link a sender, and another one that a restarted process has left behind. */
     private static final int SENDERS_PER_LINK = 2;

@@ -153,9 +153,9 @@ final class AeronLink implements Link {
         }
     }
 
-    /** Returns whether messages travel over the network. */
+    /** Returns whether messages travel over the network, or the last messages of a peer that has left may still. */
     boolean isNetworked() {
-        return peer == null && connected && !disconnected;
+        return peer == null && connected && !closed;
     }
 
     /** Becomes a client of the peer's driver instead of using the network. */

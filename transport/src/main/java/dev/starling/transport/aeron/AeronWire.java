@@ -11,7 +11,6 @@ import dev.starling.transport.spi.WireConfig;
 import io.aeron.Aeron;
 import io.aeron.AeronCounters;
 import io.aeron.CommonContext;
-import io.aeron.FragmentAssembler;
 import io.aeron.Subscription;
 import io.aeron.exceptions.AeronException;
 import java.io.IOException;
@@ -81,8 +80,8 @@ final class AeronWire implements Wire {
     /** Set by each poll. */
     @SuppressWarnings("NullAway.Init")
     private Inbox inbox;
-    private final FragmentAssembler localMessages = assembler();
-    private final FragmentAssembler networkMessages = assembler();
+    private final Assembler localMessages = assembler();
+    private final Assembler networkMessages = assembler();
     private Backoff backoff = Backoff.forThreads(1);
     private long nextUpkeepNs;
     private long drains;
@@ -131,14 +130,14 @@ final class AeronWire implements Wire {
             client = connect(driverDirectory, driverInvoker, ownClock());
             int stream = ThreadLocalRandom.current().nextInt(1, Integer.MAX_VALUE);
             local = client.addSubscription("aeron:ipc", stream, image -> { },
-                    image -> localMessages.freeSessionBuffer(image.sessionId()));
+                    image -> localMessages.forget(image.sessionId()));
             if (endpoint.getPort() != 0) {
                 announce(endpoint, stream); // Before waiting peers can find this wire on the network.
             }
             network = client.addSubscription("aeron:udp?endpoint=" + HostPort.format(endpoint) + "|so-rcvbuf="
                     + settings.socketBuffer() + "|so-sndbuf=" + settings.socketBuffer() + "|rcv-wnd="
                     + settings.window(), UDP_STREAM, image -> { },
-                    image -> networkMessages.freeSessionBuffer(image.sessionId()));
+                    image -> networkMessages.forget(image.sessionId()));
             String resolved = awaitEndpoint();
             int port = Integer.parseInt(resolved.substring(resolved.lastIndexOf(':') + 1));
             address = HostPort.format(host, port);
@@ -203,8 +202,8 @@ final class AeronWire implements Wire {
         };
     }
 
-    private FragmentAssembler assembler() {
-        return new FragmentAssembler((buffer, offset, length, header) -> inbox.onMessage(buffer, offset, length));
+    private Assembler assembler() {
+        return new Assembler((buffer, offset, length, header) -> inbox.onMessage(buffer, offset, length));
     }
 
     @Override
@@ -259,7 +258,7 @@ final class AeronWire implements Wire {
                 throw new TransportException(Problem.CLOSED, "the media driver in "
                         + client.context().aeronDirectoryName() + " is gone", "start it again, and this process");
             }
-            networked = network.imageCount() > 0;
+            networked = false;
             for (int i = 0; i < links.size(); i++) {
                 work += links.get(i).upkeep(now);
                 networked |= links.get(i).isNetworked();
@@ -291,9 +290,12 @@ final class AeronWire implements Wire {
         return drains >= drainsThen + DRAINS && System.nanoTime() - disconnectedNs > SETTLE_NS;
     }
 
-    /** Drives the driver. Returns 1 only if it moved data, because its housekeeping always reports some work. */
+    /**
+     * Drives the driver. Returns 1 only if it moved data, because its housekeeping always reports some work, and if a
+     * link uses the network: other data are those of processes that are not proven.
+     */
     private int driveDriver() {
-        return driverInvoker != null && driverInvoker.invoke() >= AeronSettings.HEADER ? 1 : 0;
+        return driverInvoker != null && driverInvoker.invoke() >= AeronSettings.HEADER && networked ? 1 : 0;
     }
 
     private void drive() {

@@ -162,7 +162,7 @@ final class InboundConnection {
                 length = channel.read(into);
             }
             if (length < 0) {
-                close();
+                end();
             }
             return length;
         } catch (IOException e) {
@@ -345,6 +345,15 @@ final class InboundConnection {
         }
     }
 
+    /** Closes the connection, which its peer has closed; others of the lane may have messages that are complete. */
+    private void end() {
+        if (position == limit && place == null) {
+            lane.remove(this);
+        }
+        close();
+    }
+
+    /** Closes the connection, and the others of its lane. */
     void close() {
         if (!closed) {
             closed = true;
@@ -355,7 +364,7 @@ final class InboundConnection {
             }
             wire.buffers().release(memory);
             wire.forget(this);
-            lane.close();
+            lane.close(this);
         }
     }
 }

@@ -48,10 +48,17 @@ final class Lane {
         return lastReadNs;
     }
 
-    /** Closes all connections: messages are missing when one is. */
-    void close() {
-        List<InboundConnection> all = List.copyOf(connections);
-        connections.clear();
-        all.forEach(InboundConnection::close);
+    /** Removes a connection that has ended behind a whole message: none of its messages is missing. */
+    void remove(InboundConnection connection) {
+        connections.remove(connection);
+    }
+
+    /** Closes all connections, if {@code closed}, whose messages are missing, is one of them. */
+    void close(InboundConnection closed) {
+        if (connections.contains(closed)) {
+            List<InboundConnection> all = List.copyOf(connections);
+            connections.clear();
+            all.forEach(InboundConnection::close);
+        }
     }
 }

@@ -7,8 +7,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
+import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
+import io.aeron.ExclusivePublication;
+import io.aeron.logbuffer.BufferClaim;
+import io.aeron.logbuffer.FrameDescriptor;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.DatagramPacket;
@@ -19,8 +23,10 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
+import org.agrona.DirectBuffer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -32,6 +38,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class AeronStrangerTest {
     private static final int SETUP_BYTES = 40;
     private static final short SETUP = 5;
+    private static final byte MIDDLE = 0;
     private static final int TERM = 256 << 10;
     private static final int LOG_BYTES = 3 * TERM + 4096;
 
@@ -103,6 +110,48 @@ class AeronStrangerTest {
             await(() -> offer(first, new byte[4]) == Wire.SENT, early, late, wire);
             assertThat(images()).as("8 without a proof and 2 for the wire's link, and three of members")
                     .hasSizeBetween(3, 8 + 2 + 3);
+        }
+    }
+
+    @Test
+    void endsNoMessageThatIsTooLong() {
+        try (Wire wire = open(0); Wire other = open(0)) {
+            AeronWire sender = (AeronWire) other;
+            List<Integer> received = new ArrayList<>();
+            Inbox inbox = new Lengths(received);
+            ExclusivePublication stream = sender.client().addExclusivePublication(
+                    sender.networkChannel(wire.address()), AeronWire.networkStream());
+            for (int sent = 0; sent < TERM / 2; sent += stream.maxPayloadLength()) {
+                publish(stream, sent == 0 ? FrameDescriptor.BEGIN_FRAG_FLAG : MIDDLE, sender, wire, inbox);
+            }
+            publish(stream, FrameDescriptor.END_FRAG_FLAG, sender, wire, inbox);
+            publish(stream, FrameDescriptor.BEGIN_FRAG_FLAG, sender, wire, inbox);
+            publish(stream, FrameDescriptor.END_FRAG_FLAG, sender, wire, inbox);
+            publish(stream, FrameDescriptor.UNFRAGMENTED, sender, wire, inbox);
+            await(() -> {
+                wire.poll(inbox, 10);
+                return received.size() >= 2;
+            }, sender);
+            assertThat(received).as("lengths of messages")
+                    .containsExactly(2 * stream.maxPayloadLength(), stream.maxPayloadLength());
+        }
+    }
+
+    /** Sends a fragment as soon as there is room. */
+    private static void publish(ExclusivePublication stream, byte flags, Wire sender, Wire receiver, Inbox inbox) {
+        BufferClaim claim = new BufferClaim();
+        await(() -> {
+            receiver.poll(inbox, 10);
+            return stream.tryClaim(stream.maxPayloadLength(), claim) > 0;
+        }, sender);
+        claim.flags(flags).commit();
+    }
+
+    /** Notes the lengths of messages. */
+    private record Lengths(List<Integer> received) implements Inbox {
+        @Override
+        public void onMessage(DirectBuffer buffer, int offset, int length) {
+            received.add(length);
         }
     }
 }

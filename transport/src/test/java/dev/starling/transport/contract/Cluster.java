@@ -12,6 +12,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.function.BooleanSupplier;
 import java.util.function.UnaryOperator;
 
@@ -147,9 +148,17 @@ final class Cluster implements AutoCloseable {
         return work;
     }
 
+    /** Closes all members; at the same time, unless they are simulated, because some wires wait for their peers. */
     @Override
     public void close() {
-        members.forEach(Member::close);
+        if (environment.isSimulated()) {
+            members.forEach(Member::close);
+        } else {
+            List<CompletableFuture<Void>> closing = members.stream()
+                    .map(each -> CompletableFuture.runAsync(each::close, task -> Thread.ofPlatform().start(task)))
+                    .toList();
+            closing.forEach(CompletableFuture::join);
+        }
         if (ownsSite) {
             environment.close();
         }

@@ -24,7 +24,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** What every transport does when peers connect and disconnect; see also {@link SilentPeersTest}. */
 @Timeout(60)
 @ParameterizedClass
-@MethodSource("dev.starling.transport.contract.Setting#all")
+@MethodSource("dev.starling.transport.contract.Setting#ways")
 class ConnectionContractTest {
     private static final UnsafeBuffer WORD = new UnsafeBuffer("word".getBytes(StandardCharsets.US_ASCII));
 

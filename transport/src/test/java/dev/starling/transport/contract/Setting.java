@@ -56,6 +56,11 @@ record Setting(String name, String provider, boolean sharedMemory, Protection pr
                 new Setting("ucx over TCP", "ucx", false, Map.of("tls", "tcp")));
     }
 
+    /** Returns the settings in which messages travel differently, for tests to which their protection is the same. */
+    static Stream<Setting> ways() {
+        return all().filter(s -> s.protection == Protection.ENCRYPTED || s.options.containsKey("connections"));
+    }
+
     private static Map<String, String> with(Map<String, String> options, String name, String value) {
         Map<String, String> more = new HashMap<>(options);
         more.put(name, value);
@@ -104,6 +109,10 @@ record Setting(String name, String provider, boolean sharedMemory, Protection pr
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
+        }
+
+        boolean isSimulated() {
+            return simulation != null;
         }
 
         TransportConfig config(Secret secret) {

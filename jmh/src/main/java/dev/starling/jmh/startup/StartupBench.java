@@ -1,0 +1,128 @@
+package dev.starling.jmh.startup;
+
+import static dev.starling.jmh.Statistics.median;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.jar.JarEntry;
+import java.util.jar.JarOutputStream;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+
+/** Measures the time from the start of a JVM to its first prediction, with and without an AOT cache. */
+@Command(
+        name = "startup",
+        description = "Measures the time from the start of a JVM to its first prediction, with and without the JDK's"
+            + " AOT cache, in alternating runs.",
+        mixinStandardHelpOptions = true)
+public final class StartupBench implements Callable<Integer> {
+    private static final String ROW = "%-10s %12s %12s %8s";
+    /** What an application that depends on starling-nn has on its class path. */
+    private static final List<String> JARS = List.of("javacpp-", "dnnl-", "disruptor-", "jspecify-");
+    private static final List<String> MODULES = List.of("errors", "tensor", "autograd", "nn", "jmh");
+
+    @Option(names = "--runs", defaultValue = "11", description = "Runs of each kind (default: ${DEFAULT-VALUE}).")
+    private int runs;
+
+    /** Called by the command line. */
+    public StartupBench() {
+    }
+
+    @Override
+    public Integer call() throws IOException {
+        Path folder = Files.createTempDirectory("starling-startup");
+        try {
+            String classPath = classPath(folder);
+            System.out.printf(ROW + "%n", "predicts", "plain ms", "cache ms", "ratio");
+            for (List<String> arguments : List.of(List.<String>of(), List.of("predictor"))) {
+                Path cache = folder.resolve("cache" + arguments.size() + ".aot");
+                start(classPath, List.of("-XX:AOTCacheOutput=" + cache), arguments);
+                double[] plain = new double[runs];
+                double[] cached = new double[runs];
+                for (int i = 0; i < runs; i++) {
+                    plain[i] = start(classPath, List.of(), arguments);
+                    cached[i] = start(classPath, List.of("-XX:AOTCache=" + cache), arguments);
+                }
+                double[] ratios = new double[runs];
+                Arrays.setAll(ratios, i -> plain[i] / cached[i]);
+                System.out.printf(ROW + "%n", arguments.isEmpty() ? "model" : "predictor",
+                        "%.0f".formatted(median(plain)), "%.0f".formatted(median(cached)),
+                        "%.2f".formatted(median(ratios)));
+            }
+        } finally {
+            try (Stream<Path> files = Files.list(folder)) {
+                for (Path file : files.toList()) {
+                    Files.delete(file);
+                }
+            }
+            Files.delete(folder);
+        }
+        return 0;
+    }
+
+    /** Runs a JVM to its end; returns the milliseconds from its start to its first prediction. */
+    private static double start(String classPath, List<String> flags, List<String> arguments) throws IOException {
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.addAll(flags);
+        command.addAll(List.of("--enable-native-access=ALL-UNNAMED", "-cp", classPath,
+                FirstPrediction.class.getName()));
+        command.addAll(arguments);
+        long start = System.nanoTime();
+        Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+        try (BufferedReader output = process.inputReader()) {
+            double millis = 0;
+            for (String line = output.readLine(); line != null; line = output.readLine()) {
+                if (line.startsWith(FirstPrediction.DONE)) {
+                    millis = (System.nanoTime() - start) / 1e6;
+                }
+            }
+            if (process.waitFor() != 0 || millis == 0) {
+                throw new IllegalStateException("this command failed: " + String.join(" ", command));
+            }
+            return millis;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException(e);
+        } finally {
+            process.destroyForcibly();
+        }
+    }
+
+    /** Returns the smallest class path, of jars only: classes in directories are not put into a cache. */
+    private static String classPath(Path folder) {
+        return Arrays.stream(System.getProperty("java.class.path").split(System.getProperty("path.separator")))
+                .map(Path::of).map(entry -> {
+                    if (Files.isDirectory(entry)) {
+                        String module = entry.getParent().getParent().getFileName().toString();
+                        return MODULES.contains(module) ? jar(entry, folder.resolve(module + ".jar")) : null;
+                    }
+                    String name = entry.getFileName().toString();
+                    return JARS.stream().anyMatch(name::startsWith) ? entry : null;
+                }).filter(entry -> entry != null).map(Path::toString)
+                .collect(Collectors.joining(System.getProperty("path.separator")));
+    }
+
+    private static Path jar(Path classes, Path jar) {
+        try (Stream<Path> files = Files.walk(classes);
+                JarOutputStream output = new JarOutputStream(Files.newOutputStream(jar))) {
+            for (Path file : files.filter(Files::isRegularFile).sorted().toList()) {
+                output.putNextEntry(new JarEntry(classes.relativize(file).toString().replace('\\', '/')));
+                Files.copy(file, output);
+                output.closeEntry();
+            }
+            return jar;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+package dev.starling.nn.optim;
+
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import java.util.Map;
+
+/**
+ * The rule of an optimiser that needs a parameter's gradient as a whole: a norm, or a product of matrices. It is
+ * written in tensor operations and runs on all devices. (A {@link dev.starling.tensor.op.Rule} computes each element by
+ * itself, so that parameter servers, which hold pieces of parameters, can apply it.)
+ */
+interface TensorRule {
+    /** Returns the shapes of the state's tensors by name, for a parameter of the given shape. All begin with 0. */
+    Map<String, Shape> slots(Shape parameter);
+
+    /**
+     * Computes a step {@code weights -= rate·direction}.
+     *
+     * @param state one tensor for each slot
+     * @param rate learning rate of the step
+     * @return the direction, of the shape of the weights, and then the new state
+     */
+    Tensor[] step(Tensor weights, Tensor gradient, Tensor[] state, double rate);
+}

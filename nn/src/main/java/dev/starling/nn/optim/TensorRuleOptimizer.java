@@ -1,0 +1,128 @@
+package dev.starling.nn.optim;
+
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Update;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The optimiser of {@link TensorRule}s: passes the directions that they compute to gradient descent, which has the
+ * rates, the weight decay and the check of the gradients.
+ */
+final class TensorRuleOptimizer implements OptimizerAround {
+    private final RuleOptimizer descent;
+    /** By parameter. */
+    private final TensorRule[] rules;
+    private final Parameter[][] slots;
+    private final Map<String, Parameter> state = new LinkedHashMap<>();
+
+    TensorRuleOptimizer(RuleOptimizer descent, TensorRuleBuilder<?> builder) {
+        this.descent = descent;
+        int count = descent.parameters().size();
+        rules = new TensorRule[count];
+        slots = new Parameter[count][];
+        for (int i = 0; i < count; i++) {
+            Parameter parameter = descent.parameters().get(i);
+            String path = descent.path(i);
+            rules[i] = builder.rule(path, parameter);
+            Map<String, Parameter> own = new LinkedHashMap<>();
+            rules[i].slots(parameter.shape()).forEach((name, shape) ->
+                    own.put(path + "." + name, Parameter.zeros(parameter, shape)));
+            slots[i] = own.values().toArray(Parameter[]::new);
+            state.putAll(own);
+        }
+    }
+
+    @Override
+    public Optimizer inner() {
+        return descent;
+    }
+
+    @Override
+    public void step(@Nullable Tensor guard, Tensor[] gradients) {
+        descent.requireMatching(gradients);
+        boolean visible = parameters().getFirst().master().device().backend().hostVisible();
+        if (visible && notFinite(gradients) >= 0) {
+            // Throws an exception that names the parameter.
+            descent.step(guard, gradients);
+            return;
+        }
+        try (Scope scope = Scope.open("direction")) {
+            Tensor[] directions = new Tensor[gradients.length];
+            for (int i = 0; i < gradients.length; i++) {
+                int at = i;
+                if (gradients[i] != null && parameters().get(i).requiresGradient()) {
+                    directions[i] = Recorder.with(Recorder.NONE, () -> Scope.run(() ->
+                            direction(at, gradients[at], guard, visible)));
+                }
+            }
+            descent.step(guard, directions);
+        }
+    }
+
+    /** Computes the direction of a parameter's step and stores the new state, unless guard or gradient forbid it. */
+    private Tensor direction(int parameter, Tensor gradient, @Nullable Tensor guard, boolean visible) {
+        Tensor weights = parameters().get(parameter).master();
+        Tensor own = gradient.to(weights.device()).to(weights.dtype());
+        convertState(parameter);
+        Parameter[] before = slots[parameter];
+        Tensor[] old = new Tensor[before.length];
+        for (int k = 0; k < old.length; k++) {
+            old[k] = before[k].value();
+        }
+        Tensor[] next = rules[parameter].step(weights, own, old, rate(parameter));
+        Update[] ops = new Update[old.length];
+        Tensor[][] operands = new Tensor[old.length][];
+        for (int k = 0; k < old.length; k++) {
+            ops[k] = new Update.Assign();
+            operands[k] = new Tensor[] {old[k], next[k + 1]};
+        }
+        Tensor both = guard;
+        if (!visible) {
+            Tensor sum = own.sum().mul(0);
+            both = guard == null ? sum : sum.add(guard.to(sum.dtype()).mul(0));
+        }
+        Tensor.applyAll(ops, operands, both);
+        return next[0];
+    }
+
+    /** Converts the state of a parameter to the parameter's type and device if those have changed. */
+    private void convertState(int parameter) {
+        Tensor value = parameters().get(parameter).master();
+        for (Parameter slot : slots[parameter]) {
+            slot.to(value.device());
+            slot.to(value.dtype());
+        }
+    }
+
+    @Override
+    public Map<String, Parameter> state() {
+        for (int i = 0; i < slots.length; i++) {
+            convertState(i);
+        }
+        return new LinkedHashMap<>(state);
+    }
+
+    @Override
+    public Map<String, String> settings() {
+        Map<String, String> settings = new LinkedHashMap<>(descent.settings());
+        settings.put("optimiser", descent.describe(rules, TensorRule::toString) + ", stepping by "
+                + settings.get("optimiser"));
+        return settings;
+    }
+
+    @Override
+    public String toString() {
+        return descent.describe(rules[0]);
+    }
+
+    @Override
+    public void close() {
+        state.values().forEach(Parameter::close);
+        descent.close();
+    }
+}

@@ -1,0 +1,225 @@
+package dev.starling.nn.preprocess;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.nn.Precision;
+import dev.starling.nn.data.Batch;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * Normalises features to {@code (x - shift) / scale}, of the same shape as x: to mean 0 and variance 1, or to [0, 1].
+ * NaN, a missing value, is first replaced by the feature's mean. Shift, scale and mean are buffers that are adapted to
+ * the training data. A feature that is constant there is only shifted. Before it is adapted or loaded, results are NaN.
+ *
+ * <p>Features lie in the last dimension, or in that of {@link #along}: {@code along(1)} normalises the channels of
+ * images {@code [N, C, H, W]}.
+ */
+public final class Normalizer implements Layer {
+    private static final int MAX_FEATURES = 1 << 24;
+
+    /** What the features of the training data have afterwards. */
+    private enum Kind { MEAN_AND_VARIANCE, RANGE }
+
+    private final int features;
+    private final Kind kind;
+    private final int axis;
+    private final Parameter shift;
+    private final Parameter scale;
+    private final Parameter mean;
+
+    private Normalizer(int features, Kind kind, int axis) {
+        if (features < 0 || features > MAX_FEATURES) {
+            throw TensorException.argument("normaliser", "the number of features must be 0 to " + MAX_FEATURES
+                    + ", got " + features, "give the size of the dimension of features");
+        }
+        this.features = features;
+        this.kind = kind;
+        this.axis = axis;
+        try (Scope scope = Scope.open("normaliser")) {
+            shift = Parameter.buffer(Tensor.zeros(features));
+            scale = Parameter.buffer(Tensor.full(DType.F32, Double.NaN, features));
+            mean = Parameter.buffer(Tensor.zeros(features));
+        }
+    }
+
+    /** Returns a layer after which each feature of the training data has mean 0 and variance 1. */
+    public static Normalizer standard(int features) {
+        return new Normalizer(features, Kind.MEAN_AND_VARIANCE, -1);
+    }
+
+    /** Returns a layer after which the values of each feature of the training data reach from 0 to 1. */
+    public static Normalizer minMax(int features) {
+        return new Normalizer(features, Kind.RANGE, -1);
+    }
+
+    /** Returns a new layer, not adapted, for features in a dimension; negative counts from the end. */
+    public Normalizer along(int dimension) {
+        return new Normalizer(features, kind, dimension);
+    }
+
+    /** Adapts the buffers to the training data, at once. */
+    public Normalizer adapt(Tensor x) {
+        Statistics statistics = new Statistics();
+        statistics.add(x);
+        return set(statistics);
+    }
+
+    /** Adapts the buffers to the inputs of epoch 0 of the training data. */
+    public Normalizer adapt(DataLoader data) {
+        Statistics statistics = new Statistics();
+        for (Batch batch : data.epoch(0)) {
+            statistics.add(batch.input());
+        }
+        return set(statistics);
+    }
+
+    private Normalizer set(Statistics of) {
+        float[] shifts = new float[features];
+        float[] scales = new float[features];
+        float[] means = new float[features];
+        for (int i = 0; i < features; i++) {
+            boolean observed = of.count[i] > 0;
+            boolean range = kind == Kind.RANGE;
+            double spread = range ? of.max[i] - of.min[i] : Math.sqrt(of.squares[i] / of.count[i]);
+            means[i] = observed ? (float) of.mean[i] : 0;
+            shifts[i] = observed && range ? (float) of.min[i] : means[i];
+            scales[i] = observed && (float) spread > 0 ? (float) spread : 1;
+        }
+        try (Scope scope = Scope.open("normaliser")) {
+            shift.set(Tensor.of(shifts));
+            scale.set(Tensor.of(scales));
+            mean.set(Tensor.of(means));
+        }
+        return this;
+    }
+
+    /** Returns whether the buffers have values, from {@link #adapt} or a file. */
+    public boolean isAdapted() {
+        return features == 0 || !Float.isNaN(scale.master().toFloats()[0]);
+    }
+
+    /**
+     * Returns the layer that converts back, {@code y·scale + shift}, with the same buffers: for the end of a model
+     * whose target has been normalised by this layer.
+     */
+    public Layer inverse() {
+        return new Inverse(this);
+    }
+
+    @Override
+    public Tensor forward(Tensor x) {
+        Tensor wide = x.dtype().bytes() >= 4 && x.dtype().isFloating() ? x : x.to(DType.F32);
+        Tensor complete = wide.isNan().where(on(wide, mean), wide);
+        return complete.sub(on(wide, shift)).div(on(wide, scale)).to(type(x));
+    }
+
+    private Tensor back(Tensor y) {
+        return y.to(DType.F32).mul(on(y, scale)).add(on(y, shift)).to(type(y));
+    }
+
+    private static DType type(Tensor x) {
+        return x.dtype().isFloating() ? x.dtype() : Precision.current().type();
+    }
+
+    /** Returns a buffer with a shape that is broadcast to that of x. */
+    private Tensor on(Tensor x, Parameter buffer) {
+        long[] shape = new long[x.rank()];
+        Arrays.fill(shape, 1);
+        shape[dimension(x)] = features;
+        return buffer.value().reshape(shape);
+    }
+
+    private int dimension(Tensor x) {
+        int dimension = axis < 0 ? x.rank() + axis : axis;
+        if (dimension < 0 || dimension >= x.rank() || x.size(dimension) != features) {
+            throw new TensorException(TensorException.Problem.SHAPE, "normaliser", List.of(x.spec()), "x must have "
+                    + features + " features in dimension " + axis, "build the layer for the number of features of x, "
+                    + "or use along(..)");
+        }
+        return dimension;
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        visitor.parameter("shift", shift);
+        visitor.parameter("scale", scale);
+        visitor.parameter("mean", mean);
+    }
+
+    @Override
+    public String settings() {
+        return features + (kind == Kind.RANGE ? ", to [0, 1]" : "") + (axis == -1 ? "" : ", along " + axis);
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
+
+    /**
+     * Converts back.
+     *
+     * @param of the layer with the buffers
+     */
+    private record Inverse(Normalizer of) implements Layer {
+        @Override
+        public Tensor forward(Tensor y) {
+            return of.back(y);
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            of.visit(visitor);
+        }
+
+        @Override
+        public String describe() {
+            return "InverseNormalizer";
+        }
+
+        @Override
+        public String settings() {
+            return of.settings();
+        }
+    }
+
+    /** Count, mean, squared deviations and range of each feature, in one pass over any number of tensors. */
+    private final class Statistics {
+        private final long[] count = new long[features];
+        private final double[] mean = new double[features];
+        private final double[] squares = new double[features];
+        private final double[] min = new double[features];
+        private final double[] max = new double[features];
+
+        private Statistics() {
+            Arrays.fill(min, Double.POSITIVE_INFINITY);
+            Arrays.fill(max, Double.NEGATIVE_INFINITY);
+        }
+
+        private void add(Tensor x) {
+            int dimension = dimension(x);
+            int inner = Math.toIntExact(x.shape().slice(dimension + 1, x.rank()).count());
+            double[] values;
+            try (Scope scope = Scope.open("normaliser")) {
+                values = x.to(DType.F64).toDoubles();
+            }
+            for (int i = 0; i < values.length; i++) {
+                double value = values[i];
+                if (!Double.isNaN(value)) {
+                    int feature = i / inner % features;
+                    double before = value - mean[feature];
+                    mean[feature] += before / ++count[feature];
+                    squares[feature] += before * (value - mean[feature]);
+                    min[feature] = Math.min(min[feature], value);
+                    max[feature] = Math.max(max[feature], value);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+package dev.starling.nn.data;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import dev.starling.tensor.TensorException;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.DoubleStream;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class TableTest {
+    /** What a component of a record may be. */
+    private enum Kind { FLAT, HOUSE }
+
+    private record Home(double area, int rooms, boolean garden, @Nullable Long year, Kind kind, @Nullable String city) {
+    }
+
+    private static final List<Home> HOMES = List.of(new Home(70.5, 3, true, 1990L, Kind.FLAT, "Bern"),
+            new Home(Double.NaN, 5, false, null, Kind.HOUSE, null), new Home(40, 1, true, 2001L, Kind.FLAT, "Biel"));
+
+    @Test
+    void hasAColumnForEachComponentOfARecord() {
+        Table table = Table.of(Home.class, HOMES);
+        assertThat(table.columns()).containsExactly("area", "rooms", "garden", "year", "kind", "city");
+        assertThat(table.numbers("area")).containsExactly(70.5, Double.NaN, 40);
+        assertThat(table.numbers("garden")).containsExactly(1, 0, 1);
+        assertThat(table.numbers("year")).containsExactly(1990, Double.NaN, 2001);
+        assertThat(table.text("kind", 1)).isEqualTo("HOUSE");
+        assertThat(table.text("city", 1)).isNull();
+        assertThat(table.text("rooms", 1)).isEqualTo("5");
+        assertThat(table.text("area", 0)).isEqualTo("70.5");
+        assertThat(table.origin(1)).isEqualTo("row 1");
+        assertThat(Table.of(Home.class, List.of()).isNumeric("area")).isTrue();
+    }
+
+    @Test
+    void hasAColumnForEachKeyOfMaps() {
+        Map<String, Object> first = new HashMap<>(Map.of("a", 1, "b", "x", "c", true));
+        first.put("d", null);
+        Table table = Table.of(List.of(first, Map.of("a", 2.5f, "e", 7)));
+        assertThat(table.columns()).containsExactlyInAnyOrder("a", "b", "c", "d", "e");
+        assertThat(table.numbers("a")).containsExactly(1, 2.5);
+        assertThat(table.text("b", 1)).isNull();
+        assertThat(table.numbers("e")).containsExactly(Double.NaN, 7);
+        assertThat(table.numbers("d")).containsExactly(Double.NaN, Double.NaN);
+    }
+
+    @Test
+    void selectsRowsInAnyOrder() {
+        Table table = Table.of(Home.class, HOMES).rows(2, 0, 2);
+        assertThat(table.numbers("rooms")).containsExactly(1, 3, 1);
+        assertThat(table.text("city", 0)).isEqualTo("Biel");
+        assertThatThrownBy(() -> table.rows(3)).isInstanceOf(TensorException.class).hasMessageContaining("there are 3");
+        assertThatThrownBy(() -> table.number("rooms", -1)).isInstanceOf(TensorException.class);
+    }
+
+    @Test
+    void splitsItsRowsAtRandomOnceEach() {
+        Table table = Table.of(Home.class, java.util.stream.IntStream.range(0, 101).mapToObj(i -> new Home(i, i, true,
+                1L, Kind.FLAT, "x")).toList());
+        List<Table> parts = table.split(7, 0.8, 0.2);
+        assertThat(parts.get(0).rows()).isEqualTo(81);
+        assertThat(parts.get(1).rows()).isEqualTo(20);
+        double[] all = DoubleStream.concat(Arrays.stream(parts.get(0).numbers("area")),
+                Arrays.stream(parts.get(1).numbers("area"))).toArray();
+        assertThat(all).doesNotHaveDuplicates().hasSize(101).isNotEqualTo(table.numbers("area"));
+        assertThat(table.split(7, 0.8, 0.2).get(1).numbers("area")).isEqualTo(parts.get(1).numbers("area"));
+        assertThat(table.split(8, 0.8, 0.2).get(1).numbers("area")).isNotEqualTo(parts.get(1).numbers("area"));
+        assertThat(table.split(7, 0.1, 0.1).get(1).rows()).isEqualTo(10);
+        assertThatThrownBy(() -> table.split(7, 0.8, 0.3)).hasMessageContaining("at most 1");
+        assertThatThrownBy(() -> table.split(7, -0.1)).isInstanceOf(TensorException.class);
+        assertThatThrownBy(() -> table.split(7)).isInstanceOf(TensorException.class);
+    }
+
+    @Test
+    void isADatasetOfNumbersAndATarget(@TempDir Path directory) throws IOException {
+        Path file = Files.writeString(directory.resolve("t.csv"), "a,b,y,kind\n1,2,3,v\n4,5,6,u\n7,8,9,v\n");
+        Table table = CsvFile.of(file).read();
+        TableDataset numbers = TableDataset.of(table, List.of("b", "a"), "y");
+        try (DataLoader loader = DataLoader.of(numbers).batchSize(3).build()) {
+            Batch batch = loader.epoch(0).iterator().next();
+            assertThat(batch.input().toFloats()).containsExactly(2, 1, 5, 4, 8, 7);
+            assertThat(batch.target().shape().dims()).containsExactly(3, 1);
+            assertThat(batch.target().toFloats()).containsExactly(3, 6, 9);
+        }
+        TableDataset classes = TableDataset.of(table, List.of("a"), "kind");
+        assertThat(classes.classes()).containsExactly("u", "v");
+        try (DataLoader loader = DataLoader.of(classes).batchSize(3).build()) {
+            assertThat(loader.epoch(0).iterator().next().target().toLongs()).containsExactly(1, 0, 1);
+        }
+        Files.writeString(file, "a,y\n1,2\n,3\n1e39,4\n");
+        Table incomplete = CsvFile.of(file).read();
+        assertThatThrownBy(() -> TableDataset.of(incomplete, List.of("a"), "y")).isInstanceOf(TensorException.class)
+                .hasMessageContaining("t.csv, line 3, column \"a\": the value is missing");
+        assertThatThrownBy(() -> TableDataset.of(incomplete.rows(0, 2), List.of("a"), "y"))
+                .hasMessageContaining("line 4, column \"a\": 1.0E39 is no f32");
+        assertThatThrownBy(() -> TableDataset.of(table, List.of("kind"), "y")).hasMessageContaining("has texts");
+    }
+}
