@@ -33,7 +33,7 @@ void main() {
     Tensor points = random.uniform(4000, 2).mul(2).sub(1);
     Tensor some = random.uniform(1000, 2).mul(2).sub(1);
     Sequential teacher = Networks.mlp(random, 2, 64, 64, 2);
-    Student student = new Student(Networks.mlp(random, 2, 16, 16, 2));
+    Student student = new Student(Networks.mlp(random, 2, 24, 24, 2));
     try (DataLoader train = DataLoader.of(TensorDataset.of(points, ring(points))).batchSize(50).shuffle().build()) {
         Trainer.of(teacher, Loss.crossEntropy(), Adam.over(teacher).rate(0.005).build()).data(train).epochs(15).build()
                 .run();
@@ -45,7 +45,7 @@ void main() {
     Objective objective = Objective.of("soft", Loss.distillation(2), 0.7).and("hard", Loss.crossEntropy(), 0.3);
     try (DataLoader train = DataLoader.of(taught).batchSize(50).shuffle().build();
             DataLoader heldOut = DataLoader.of(test).batchSize(1000).build()) {
-        IO.println("student: " + Trainer.of(student, objective, Adam.over(student).rate(0.01).build()).data(train)
+        IO.println("student: " + Trainer.of(student, objective, Adam.over(student).rate(0.005).build()).data(train)
                 .heldOut(heldOut).metrics(Metric.accuracy().on("hard")).epochs(15).build().run().last());
     }
 }
