@@ -75,6 +75,10 @@ class LayerParityTest {
             Map.entry("nearest", new Case(Upsample.nearest(3), x -> torch.upsample_nearest2d(x, 12, 15), 2, 3, 4, 5)),
             Map.entry("bilinear", new Case(Upsample.bilinear(2), x -> torch.upsample_bilinear2d(x, new long[] {8, 10},
                     false), 2, 3, 4, 5)),
+            Map.entry("bicubic", new Case(Upsample.bicubic(2), x -> torch.upsample_bicubic2d(x, new long[] {8, 10},
+                    false), 2, 3, 4, 5)),
+            Map.entry("bicubic by 3", new Case(Upsample.bicubic(3), x -> torch.upsample_bicubic2d(x,
+                    new long[] {3, 6}, false), 2, 3, 1, 2)),
             Map.entry("bilinear by 3", new Case(Upsample.bilinear(3), x -> torch.upsample_bilinear2d(x,
                     new long[] {3, 15}, false), 2, 3, 1, 5))));
 

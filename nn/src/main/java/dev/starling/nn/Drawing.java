@@ -39,6 +39,11 @@ final class Drawing {
             throw new TensorException(TensorException.Problem.SHAPE, "initialise", List.of(spec),
                     "orthogonal weights need at least two dimensions", "use uniform, normal or constant");
         }
+        if (shape.count() > Integer.MAX_VALUE) {
+            throw new TensorException(TensorException.Problem.SHAPE, "initialise", List.of(spec),
+                    "the host computes orthogonal weights of at most " + Integer.MAX_VALUE + " elements",
+                    "use normal, whose rows are nearly orthogonal if they are long");
+        }
         int rows = Math.toIntExact(shape.dim(0));
         int columns = Math.toIntExact(shape.slice(1, shape.rank()).count());
         boolean wide = rows <= columns;

@@ -321,6 +321,28 @@ final class Links {
         return 2 * reached > view.world() || 2 * reached == view.world() && isReached(view.members().getFirst());
     }
 
+    /**
+     * Returns whether more than half of an epoch's members that have not left have been heard of within a time, this
+     * one included, or half of them with the first of them.
+     */
+    boolean haveMostBeenHeard(View of, long withinNs) {
+        int members = 0;
+        int heard = 0;
+        boolean first = false;
+        for (Member member : of.members()) {
+            Member present = view.byId(member.id());
+            if (present == null || !departures.containsKey(present.rank())) {
+                Endpoint endpoint = endpoints.get(member.id());
+                boolean here = member.id() == ownId || endpoint != null && endpoint.isConnected()
+                        && transport.nanoTime() - endpoint.lastReceivedNs() < withinNs;
+                first |= here && members == 0;
+                heard += here ? 1 : 0;
+                members++;
+            }
+        }
+        return 2 * heard > members || 2 * heard == members && first;
+    }
+
     /** Returns whether members are not all connected to each other. */
     boolean isLarge() {
         return view.world() > maxMesh && !needsAll;

@@ -135,10 +135,15 @@ final class Succession implements AutoCloseable {
                 : "no coordinator answered at " + endpoint.address() + ": " + endpoint.reason()));
     }
 
-    /** Returns whether this member reaches a coordinator with a quorum, or the greater part of the members. */
+    /**
+     * Returns whether this member may act for the group: it reaches a coordinator with a quorum, or the greater part of
+     * the members, and has heard of most of the epoch that started last so recently that these cannot have begun
+     * another one without it.
+     */
     boolean hasQuorum() {
         return coordinator.rules().quorum() instanceof Quorum.None || coordinator.noQuorum() == null
-                && (coordinator.isJoined() || links.areMostReached());
+                && (coordinator.isJoined() || links.areMostReached()) && links.haveMostBeenHeard(started,
+                        livenessNs * 3 / 4);
     }
 
     /** Handles the announcement of another member, which another one may have passed on. */

@@ -214,7 +214,7 @@ final class Chaos {
             cluster.replace(rank);
         }
         cluster.awaitTogether(healedNs);
-        note(cluster, fault, "return", System.nanoTime() - healedNs);
+        require(cluster, fault, "return", System.nanoTime() - healedNs, MAX_RETURN_MS);
         if (replaced && rank < ChaosCluster.WORKERS) {
             require(cluster, fault, "join", cluster.members.get(rank).toFirstStepNs(), MAX_RETURN_MS);
         }

@@ -17,6 +17,7 @@ import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** A member takes the place of a lost coordinator in a group whose members are not all connected to each other. */
@@ -55,6 +56,7 @@ class LargeSuccessionTest {
     }
 
     @Test
+    @Tag("stress")
     void noEpochEndsWithTheCoordinator() {
         assertLastEpoch(run(new Fault.Crash(AT, 0, COORDINATOR)), 1, ranks(0));
     }

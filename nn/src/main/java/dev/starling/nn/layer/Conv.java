@@ -17,7 +17,7 @@ import org.jspecify.annotations.Nullable;
  * {@code bias [out]}, result {@code [N, out, *spatial']}. Transposed, it has {@code weight [in, out/groups, *kernel]}.
  * {@link Conv1d}, {@link Conv2d} and {@link Conv3d} create it.
  */
-public final class Conv implements Fusible {
+public final class Conv implements Fusible, WeightedLayer {
     private final Parameter weight;
     private final @Nullable Parameter bias;
     private final Geometry geometry;
@@ -31,6 +31,7 @@ public final class Conv implements Fusible {
     }
 
     /** Returns the weight. */
+    @Override
     public Parameter weight() {
         return weight;
     }
@@ -65,14 +66,23 @@ public final class Conv implements Fusible {
     }
 
     @Override
-    public Tensor forward(Tensor x, Epilogue epilogue) {
+    public Tensor forward(Tensor x) {
+        return forward(x, Epilogue.NONE);
+    }
+
+    @Override
+    public Tensor forward(Tensor x, Tensor other) {
         Tensor b = bias == null ? null : bias.value();
+        return outputPadding == null ? Convolutions.conv(x, other, b, geometry, Epilogue.NONE)
+                : Convolutions.convTranspose(x, other, b, geometry, outputPadding);
+    }
+
+    @Override
+    public Tensor forward(Tensor x, Epilogue epilogue) {
         if (outputPadding == null && epilogue != Epilogue.GELU) {
-            return Convolutions.conv(x, weight.value(), b, geometry, epilogue);
+            return Convolutions.conv(x, weight.value(), bias == null ? null : bias.value(), geometry, epilogue);
         }
-        return epilogue.apply(outputPadding == null
-                ? Convolutions.conv(x, weight.value(), b, geometry, Epilogue.NONE)
-                : Convolutions.convTranspose(x, weight.value(), b, geometry, outputPadding));
+        return epilogue.apply(forward(x, weight.value()));
     }
 
     @Override

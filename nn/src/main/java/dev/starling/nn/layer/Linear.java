@@ -10,7 +10,7 @@ import dev.starling.tensor.op.Epilogue;
 import org.jspecify.annotations.Nullable;
 
 /** Dense layer {@code x·weightᵀ + bias}: {@code x [.., in]}, {@code weight [out, in]}, {@code bias [out]}. */
-public final class Linear implements Fusible {
+public final class Linear implements Fusible, WeightedLayer {
     private final Parameter weight;
     private final @Nullable Parameter bias;
 
@@ -37,6 +37,7 @@ public final class Linear implements Fusible {
     }
 
     /** Returns the weight {@code [out, in]}. */
+    @Override
     public Parameter weight() {
         return weight;
     }
@@ -51,6 +52,16 @@ public final class Linear implements Fusible {
         Tensor shift = bias == null ? offset : bias.master().mul(factor).add(offset);
         return new Linear(Parameter.of(weight.master().mul(factor.unsqueeze(1)).to(weight.master().dtype())),
                 Parameter.of(shift.to(weight.master().dtype())));
+    }
+
+    @Override
+    public Tensor forward(Tensor x) {
+        return forward(x, Epilogue.NONE);
+    }
+
+    @Override
+    public Tensor forward(Tensor x, Tensor other) {
+        return Functions.linear(x, other, bias == null ? null : bias.value());
     }
 
     @Override

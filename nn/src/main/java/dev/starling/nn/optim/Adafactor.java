@@ -1,6 +1,6 @@
 package dev.starling.nn.optim;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
@@ -23,7 +23,7 @@ public final class Adafactor {
      * Returns a builder of an optimiser for all parameters of {@code model}, with learning rate 0.01 and without weight
      * decay. Frozen parameters do not change while frozen.
      */
-    public static Builder over(Layer model) {
+    public static Builder over(Module model) {
         return new Builder(model);
     }
 
@@ -33,7 +33,7 @@ public final class Adafactor {
         private double smallest = 1e-3;
         private double threshold = 1;
 
-        private Builder(Layer model) {
+        private Builder(Module model) {
             super(model, 0.01, 0);
         }
 

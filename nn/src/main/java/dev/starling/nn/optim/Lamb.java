@@ -1,6 +1,6 @@
 package dev.starling.nn.optim;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
@@ -17,7 +17,7 @@ public final class Lamb {
      * Returns a builder of an optimiser for all parameters of {@code model}, with learning rate 0.001 and weight decay
      * 0.01. Frozen parameters do not change while frozen.
      */
-    public static Builder over(Layer model) {
+    public static Builder over(Module model) {
         return new Builder(model);
     }
 
@@ -27,7 +27,7 @@ public final class Lamb {
         private double beta2 = 0.999;
         private double epsilon = 1e-6;
 
-        private Builder(Layer model) {
+        private Builder(Module model) {
             super(model, 1e-3, 0.01);
         }
 

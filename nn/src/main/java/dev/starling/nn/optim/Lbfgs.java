@@ -2,7 +2,7 @@ package dev.starling.nn.optim;
 
 import dev.starling.autograd.Gradients;
 import dev.starling.autograd.Tape;
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
@@ -35,7 +35,7 @@ import org.jspecify.annotations.Nullable;
 public final class Lbfgs implements AutoCloseable {
     private static final double SMALLEST_CURVATURE = 1e-10;
 
-    private final Layer model;
+    private final Module model;
     private final int iterations;
     private final int memory;
     private final double gradientTolerance;
@@ -68,19 +68,19 @@ public final class Lbfgs implements AutoCloseable {
     }
 
     /** Returns a builder of an optimiser for all parameters of {@code model}. Frozen parameters do not change. */
-    public static Builder over(Layer model) {
+    public static Builder over(Module model) {
         return new Builder(model);
     }
 
     /** Collects the settings of the optimiser. */
     public static final class Builder {
-        private final Layer model;
+        private final Module model;
         private int iterations = 20;
         private int memory = 10;
         private double gradientTolerance = 1e-7;
         private double changeTolerance = 1e-9;
 
-        private Builder(Layer model) {
+        private Builder(Module model) {
             this.model = model;
         }
 

@@ -1,6 +1,6 @@
 package dev.starling.nn.optim;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
@@ -25,7 +25,7 @@ public final class Muon {
      * Returns a builder of an optimiser for all parameters of {@code model}, with learning rate 0.001 and weight decay
      * 0.1. Frozen parameters do not change while frozen.
      */
-    public static Builder over(Layer model) {
+    public static Builder over(Module model) {
         return new Builder(model);
     }
 
@@ -37,7 +37,7 @@ public final class Muon {
         private double beta1 = 0.9;
         private double beta2 = 0.999;
 
-        private Builder(Layer model) {
+        private Builder(Module model) {
             super(model, 1e-3, 0.1);
         }
 

@@ -1,6 +1,6 @@
 package dev.starling.nn.optim;
 
-import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.op.Rule;
 
@@ -12,7 +12,7 @@ import dev.starling.tensor.op.Rule;
  */
 public abstract sealed class TensorRuleBuilder<B extends TensorRuleBuilder<B>> extends OptimizerBuilder<B>
         permits Lamb.Builder, Adafactor.Builder, Muon.Builder {
-    TensorRuleBuilder(Layer model, double rate, double weightDecay) {
+    TensorRuleBuilder(Module model, double rate, double weightDecay) {
         super(model, rate, weightDecay);
     }
 

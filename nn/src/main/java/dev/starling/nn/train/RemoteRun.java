@@ -45,6 +45,10 @@ public final class RemoteRun {
     /** Converts the report of an epoch to numbers. */
     public static double[] numbers(EpochReport report) {
         int metrics = report.training().metrics().size();
+        if (report.heldOut().isPresent() && report.heldOut().get().metrics().size() != metrics) {
+            throw TensorException.argument("epoch report", "training has " + metrics + " metrics and the held-out data "
+                    + report.heldOut().get().metrics().size(), "measure both by the same metrics");
+        }
         double[] numbers = new double[5 + 2 * (2 + metrics)];
         numbers[0] = report.epoch() - 1;
         numbers[1] = report.step();

@@ -3,16 +3,24 @@ package dev.starling.nn.fuzz;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import dev.starling.nn.Initializer;
+import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.CifarFile;
 import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.Field;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.data.SpillingRows;
+import dev.starling.nn.train.EpochReport;
+import dev.starling.nn.train.RemoteRun;
+import dev.starling.nn.train.Scores;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Generator;
 import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 
 /** Invalid arguments for which the fuzzer found errors of the JDK instead of typed errors. */
@@ -60,5 +68,19 @@ class FoundByFuzzTest {
             rows.add(2, (row, memory, offset) -> memory.asSlice(offset, 12).fill((byte) 1));
             assertThrows(TensorException.class, () -> rows.write(1, null));
         }
+    }
+
+    @Test
+    void refusesOrthogonalWeightsThatTheHostCannotHold() {
+        assertEquals("initialise", assertThrows(TensorException.class, () -> Parameter.of(Initializer.orthogonal(1),
+                Generator.seeded(1), 1L << 40, 2)).op());
+    }
+
+    @Test
+    void refusesReportsWithOtherMetricsOfHeldOutData() {
+        Scores training = new Scores(0.5, Map.of(), Map.of(), 2);
+        Scores heldOut = new Scores(0.5, Map.of("accuracy", 1.0), Map.of(), 2);
+        assertThrows(TensorException.class, () -> RemoteRun.numbers(new EpochReport(1, 2, training,
+                Optional.of(heldOut), 1, 1)));
     }
 }

@@ -75,12 +75,35 @@ class LayerGradientTest {
                         2, 2, 3, 4),
                 of("dropped channels and samples", g -> Sequential.of(new Dropout2d(0.4), new StochasticDepth(0.5)),
                         5, 4, 3, 2),
+                of("bicubic", g -> Upsample.bicubic(2), 2, 2, 3, 4),
+                of("weight norm", g -> Sequential.of(WeightNorm.of(Conv2d.of(2, 3, 2).build(g)), new Flatten(),
+                        WeightNorm.of(Linear.of(12, 3, g))), 3, 2, 3, 3),
+                of("grouped attention", g -> MultiHeadAttention.grouped(8, 4, 2, g).causal().rotary(50), 2, 3, 8),
+                of("positions", g -> LearnedPositions.of(4, 3, g), 2, 4, 3),
+                of("encoder", g -> TransformerEncoderLayer.of(6, 2, 5, g).normFirst().dropout(0.2), 2, 3, 6),
+                of("decoder", g -> memory(TransformerDecoderLayer.of(6, 2, 5, g)), 2, 3, 6),
+                of("cell", g -> RecurrentCell.gru(3, 4, g), 5, 3),
                 of("residual", g -> Residual.of(Linear.of(4, 3, g), Linear.withoutBias(4, 3, g)), 5, 4),
                 of("graph", g -> Graph.of(x -> {
                     Graph.Node a = x.then("first", Linear.of(4, 3, g)).then(new Relu());
                     Graph.Node b = x.then("second", Linear.of(4, 3, g));
                     return a.add(b).mul(b.then(new Relu())).concat(1, a, b).then("last", Linear.of(9, 2, g));
                 }), 5, 4));
+    }
+
+    /** A decoder whose memory is its input. */
+    private static Layer memory(TransformerDecoderLayer decoder) {
+        return new Layer() {
+            @Override
+            public Tensor forward(Tensor x) {
+                return decoder.forward(x, x.narrow(1, 0, 2), null);
+            }
+
+            @Override
+            public void visit(Visitor visitor) {
+                visitor.layer("decoder", decoder);
+            }
+        };
     }
 
     @ParameterizedTest

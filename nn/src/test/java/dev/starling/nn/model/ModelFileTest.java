@@ -42,8 +42,8 @@ class ModelFileTest {
     void bringsBackWeightsBuffersAndMetadata() {
         Path file = directory.resolve("new/model.safetensors");
         ModelMetadata metadata = ModelMetadata.none().version("2.1").classes("cat", "a \"dog\", big", "")
-                .inputs(Field.of(DType.F32, 3, 32, 32), Field.of(DType.BOOL),
-                        Field.of("town: [x]", DType.I64, 2)).metric("accuracy", 0.1 + 0.2)
+                .inputs(Field.of(DType.F32, 3, 32, 32), Field.of(DType.BOOL), Field.of("town: [x]", DType.I64, 2))
+                .metric("accuracy", 0.1 + 0.2)
                 .metric("worst", Double.NEGATIVE_INFINITY).note("written by", "Zoë\n“B”")
                 .description(new ModelDescription("some.Factory", Map.of("width", "7")));
         try (Sequential saved = model(1, 4); Sequential loaded = model(2, 4)) {

@@ -1,0 +1,59 @@
+package dev.starling.nn.layer;
+
+import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
+import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import java.util.Arrays;
+
+/**
+ * Weight normalisation: trains length and direction of each row of a layer's weight {@code [out, ..]} separately, as
+ * {@code length·v/‖v‖}, where v is the layer's own weight. (Salimans and Kingma, 2016)
+ */
+public final class WeightNorm implements Layer {
+    private final WeightedLayer layer;
+    /** {@code [out, 1, ..]}. */
+    private final Parameter length;
+
+    private WeightNorm(WeightedLayer layer) {
+        this.layer = layer;
+        try (Scope scope = Scope.open("weightNorm")) {
+            length = Recorder.with(Recorder.NONE, () -> Parameter.of(norms(layer.weight().master())));
+        }
+    }
+
+    /** Returns a layer that first computes the same as {@code layer}. Closing it closes {@code layer}. */
+    public static WeightNorm of(Linear layer) {
+        return new WeightNorm(layer);
+    }
+
+    /** Returns a layer that first computes the same as {@code layer}. Closing it closes {@code layer}. */
+    public static WeightNorm of(Conv layer) {
+        return new WeightNorm(layer);
+    }
+
+    /** Returns the length of each row, {@code [out, ..]} to {@code [out, 1, ..]}. */
+    private static Tensor norms(Tensor weight) {
+        int[] others = new int[weight.rank() - 1];
+        Arrays.setAll(others, i -> i + 1);
+        return weight.square().sum(true, others).sqrt();
+    }
+
+    @Override
+    public Tensor forward(Tensor x) {
+        Tensor v = layer.weight().value();
+        return layer.forward(x, v.mul(length.value().div(norms(v))));
+    }
+
+    @Override
+    public void visit(Visitor visitor) {
+        visitor.parameter("length", length);
+        visitor.layer("layer", layer);
+    }
+
+    @Override
+    public String toString() {
+        return tree();
+    }
+}
