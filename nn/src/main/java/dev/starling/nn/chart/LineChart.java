@@ -17,7 +17,7 @@ public final class LineChart {
     /** An upper bound of the width of a digit, as a share of the size of the text. */
     private static final double DIGIT = 0.62;
     private static final int GAP = 8;
-    private static final int TITLE = 30;
+    private static final int TITLE = 34;
     private static final int BOTTOM = 46;
     private static final int LEGEND = 18;
     private static final int INTERVALS = 5;
@@ -127,7 +127,8 @@ public final class LineChart {
     public void draw(Canvas canvas, double left, double top, double width, double height) {
         Axis x = Axis.of(values(Spot::x), logarithmic, !logarithmic);
         double[] heights = values(Spot::y);
-        Axis y = Axis.of(heights, false, Arrays.stream(heights).min().orElse(0) >= 0);
+        double lowest = Arrays.stream(heights).min().orElse(0);
+        Axis y = Axis.of(heights, false, lowest >= 0 && lowest <= Arrays.stream(heights).max().orElse(0) / 2);
         double gutter = GAP + widest(y.labels()) + GAP;
         double plotLeft = left + gutter;
         double plotTop = top + TITLE;

@@ -1,11 +1,14 @@
 package dev.starling.nn.train;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Model;
+import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.chart.LineChart;
 import dev.starling.nn.chart.Picture;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.loss.Loss;
+import dev.starling.nn.loss.Objective;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
 import dev.starling.tensor.Scope;
@@ -40,6 +43,7 @@ public record RateTest(List<Point> points) {
     private static final double SMOOTHING = 0.9;
     /** How many times the best loss ends the test. */
     private static final double DIVERGED = 4;
+    private static final int PARTS = 10;
 
     /**
      * A step of the test.
@@ -54,7 +58,7 @@ public record RateTest(List<Point> points) {
         points = List.copyOf(points);
     }
 
-    /** Tests 100 rates from 1e-7 to 1. */
+    /** Tests 100 rates from 1e-7 to 1; see {@link #run(Layer, Loss, Function, DataLoader, double, double, int)}. */
     public static RateTest run(Layer model, Loss loss, Function<Schedule, Optimizer> optimizer, DataLoader data) {
         return run(model, loss, optimizer, data, LOWEST, HIGHEST, STEPS);
     }
@@ -69,6 +73,17 @@ public record RateTest(List<Point> points) {
      */
     public static RateTest run(Layer model, Loss loss, Function<Schedule, Optimizer> optimizer, DataLoader data,
             double lowest, double highest, int steps) {
+        return run(model, own -> Trainer.of(model, loss, own), optimizer, data, lowest, highest, steps);
+    }
+
+    /** As {@link #run(Layer, Loss, Function, DataLoader)}, for a model with several inputs or results. */
+    public static RateTest run(Model<?, ?> model, Objective objective, Function<Schedule, Optimizer> optimizer,
+            DataLoader data) {
+        return run(model, own -> Trainer.of(model, objective, own), optimizer, data, LOWEST, HIGHEST, STEPS);
+    }
+
+    private static RateTest run(Module model, Function<Optimizer, Trainer.Builder> trainer,
+            Function<Schedule, Optimizer> optimizer, DataLoader data, double lowest, double highest, int steps) {
         if (!(lowest > 0 && highest > lowest && highest < Double.POSITIVE_INFINITY && steps >= 2)) {
             throw TensorException.argument("rate test", "0 < lowest < highest and steps >= 2 must hold, got " + lowest
                     + ", " + highest + " and " + steps, "test for example 100 rates from 1e-7 to 1");
@@ -79,8 +94,8 @@ public record RateTest(List<Point> points) {
             Map<Parameter, Tensor> before = new LinkedHashMap<>();
             model.state().values().forEach(p -> before.put(p, p.master().copy()));
             try (Optimizer own = optimizer.apply(rates)) {
-                Trainer.of(model, loss, own).data(data).epochs(1 + steps / Math.max(1, data.batches()))
-                        .listeners(recording).build().run();
+                trainer.apply(own).data(data).epochs(1 + steps / Math.max(1, data.batches())).listeners(recording)
+                        .build().run();
             } catch (TensorException e) {
                 if (e.problem() != TensorException.Problem.ANOMALY || recording.points.size() < 2) {
                     throw e;
@@ -118,14 +133,17 @@ public record RateTest(List<Point> points) {
         }
     }
 
-    /** Returns the rate at which the loss falls most for a given ratio of rates; the lowest if it never falls. */
+    /**
+     * Returns the rate at which the loss falls most for a given ratio of rates; the lowest if it never falls. The loss
+     * before a point and after it are a tenth of all points apart, and the first tenth does not count, so that chance
+     * in the batches matters little.
+     */
     public double suggestion() {
+        int reach = Math.max(1, points.size() / (2 * PARTS));
         double steepest = 0;
         double found = points.getFirst().rate;
-        for (int i = 1; i + 1 < points.size(); i++) {
-            Point before = points.get(i - 1);
-            Point after = points.get(i + 1);
-            double slope = (after.loss - before.loss) / Math.log(after.rate / before.rate);
+        for (int i = Math.max(reach, points.size() / PARTS); i + reach < points.size(); i++) {
+            double slope = points.get(i + reach).loss - points.get(i - reach).loss;
             if (slope < steepest) {
                 steepest = slope;
                 found = points.get(i).rate;

@@ -182,6 +182,11 @@ public final class TrainingState {
      */
     public void resume() {
         if (resumeDirectory != null && source == null) {
+            if (settings != null) {
+                // What ranks have in common is what they were built with, not what listeners read from a checkpoint.
+                RunSettings built = settings.get();
+                settings = () -> built;
+            }
             (skipDamaged ? Checkpoint.latestIntact(resumeDirectory) : Checkpoint.latest(resumeDirectory))
                     .ifPresent(this::restore);
         }

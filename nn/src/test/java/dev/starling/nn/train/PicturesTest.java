@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.starling.nn.Model;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.DataLoader;
@@ -12,6 +13,7 @@ import dev.starling.nn.layer.BatchNorm;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.Relu;
 import dev.starling.nn.loss.Loss;
+import dev.starling.nn.loss.Objective;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.GradientNorms;
 import dev.starling.nn.optim.Sgd;
@@ -179,6 +181,31 @@ class PicturesTest {
             assertThat(Files.readString(directory.resolve("rates.svg"))).contains(">1e-4<");
             assertThatThrownBy(() -> RateTest.run(model, Loss.crossEntropy(), rates -> Adam.over(model).build(), data,
                     1, 1, 5)).isInstanceOf(TensorException.class);
+        }
+    }
+
+    private record Input(Tensor x) { }
+
+    private record Output(Tensor y) { }
+
+    private record Line(Linear line) implements Model<Input, Output> {
+        @Override
+        public Output forward(Input in) {
+            return new Output(line.apply(in.x()));
+        }
+    }
+
+    @Test
+    void findsARateForAModelOfSeveralInputs() {
+        Tensor x = Generator.seeded(1).normal(64, 1);
+        Line model = new Line(Linear.of(1, 1, Generator.seeded(2)));
+        float[] before = model.line.weight().master().toFloats();
+        try (DataLoader data = DataLoader.of(TensorDataset.of(new Input(x), new Output(x.mul(3)))).batchSize(32)
+                .build()) {
+            RateTest test = RateTest.run(model, Objective.of("y", Loss.meanSquared()), rates -> Sgd.over(model)
+                    .rate(rates).build(), data);
+            assertThat(test.suggestion()).isBetween(1e-3, 1.0);
+            assertThat(model.line.weight().master().toFloats()).isEqualTo(before);
         }
     }
 
