@@ -5,6 +5,14 @@ assert accuracies.size() == 10 && accuracies.last() > 95
 def errors = (log =~ /held-out.*price mean absolute error ([\d.]+)/).collect { it[1] as double }
 assert errors.last() < 0.05
 assert log.contains('[kind=1, price=0.6')
+// Houses: it fits, it has stopped early, and the model from the file knows 120 · 5 · 0.96 = 576.
+def fits = (log =~ /held-out loss [\d.]+  R\S+ ([\d.]+)/).collect { it[1] as double }
+assert fits.size() < 200 && fits.max() > 0.95
+assert (((log =~ /in Bern costs (\d+)/)[0][1]) as int) in 540..610
+// Shapes: it has learned, and the matrix is drawn.
+def shapes = (log =~ /held-out loss [\d.]+  accuracy ([\d.]+) %/).collect { it[1] as double }
+assert shapes.size() == 12 && shapes.last() > 85
+assert javax.imageio.ImageIO.read(new File((log =~ /drawn in (\S+)/)[0][1])).width > 200
 // FineTune: the trunk is that of the saved model, and little data suffices for three classes.
 assert (log =~ /pre-trained \{loss=[\d.E-]+, accuracy=0.9\d+/).find()
 assert ((log =~ /(?m)^(?:\[INFO\] )?accuracy ([\d.]+) %/)[0][1] as double) > 95

@@ -14,6 +14,7 @@ module dev.starling.nn {
     exports dev.starling.nn.checkpoint;
     exports dev.starling.nn.data;
     exports dev.starling.nn.energy;
+    exports dev.starling.nn.image;
     exports dev.starling.nn.layer;
     exports dev.starling.nn.loss;
     exports dev.starling.nn.model;

@@ -6,12 +6,16 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Model;
 import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
+import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.layer.AvgPool2d;
 import dev.starling.nn.layer.BatchNorm;
 import dev.starling.nn.layer.Conv2d;
 import dev.starling.nn.layer.Dropout;
+import dev.starling.nn.layer.Embedding;
 import dev.starling.nn.layer.Flatten;
 import dev.starling.nn.layer.Gelu;
 import dev.starling.nn.layer.Gru;
@@ -22,9 +26,13 @@ import dev.starling.nn.layer.MultiHeadAttention;
 import dev.starling.nn.layer.Relu;
 import dev.starling.nn.layer.Residual;
 import dev.starling.nn.loss.Loss;
+import dev.starling.nn.loss.Objective;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
+import dev.starling.nn.train.EpochReport;
+import dev.starling.nn.train.Metric;
+import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingStep;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -37,6 +45,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedClass;
@@ -164,6 +173,63 @@ class CapturedTrainingTest {
     @Test
     void trainsRecurrentLayers() {
         compare(DType.F32, CapturedTrainingTest::recurrent, 3, 6, 3);
+    }
+
+    private record Input(Tensor ids, Tensor numbers) { }
+
+    private record Output(Tensor price, Tensor kind) { }
+
+    private record House(Embedding towns, Linear trunk, Linear price, Linear kind) implements Model<Input, Output> {
+        static House of(Generator g) {
+            return new House(Embedding.of(5, 3, g), Linear.of(5, 8, g), Linear.of(8, 1, g), Linear.of(8, 3, g));
+        }
+
+        @Override
+        public Output forward(Input in) {
+            Tensor x = trunk.apply(Tensor.concat(1, towns.apply(in.ids()), in.numbers())).tanh();
+            return new Output(price.apply(x).squeeze(-1), kind.apply(x));
+        }
+    }
+
+    /** Trains on batches of several fields, which a loader uploads; returns losses and metrics of each epoch. */
+    private static List<Double> fit(Device device, boolean captured) {
+        Generator g = Generator.seeded(3);
+        List<Double> result = new ArrayList<>();
+        try (Scope scope = Scope.open("test")) {
+            Tensor ids = g.integers(0, 5, 48);
+            Tensor numbers = g.normal(48, 2);
+            TensorDataset houses = TensorDataset.of(new Input(ids, numbers), new Output(numbers.sum(1),
+                    ids.gt(1).to(DType.I64)));
+            House model = Device.with(device, () -> House.of(Generator.seeded(1)));
+            try (Optimizer adam = Adam.over(model).rate(0.02).build();
+                    DataLoader data = DataLoader.of(houses).batchSize(8).shuffle().build()) {
+                Trainer.Builder trainer = Trainer.of(model, Objective.of("price", Loss.meanSquared()).and("kind",
+                        Loss.crossEntropy(), 0.5), adam).data(data).epochs(2).metrics(Metric.accuracy().on("kind"));
+                for (EpochReport each : (captured ? trainer.captured() : trainer).build().run().epochs()) {
+                    result.add(each.training().loss());
+                    result.addAll(each.training().metrics().values());
+                }
+            }
+            model.close();
+        }
+        return result;
+    }
+
+    @Test
+    @Tag("stress")
+    void trainsAModelWithSeveralInputsAndLosses() {
+        long before = AnyGpu.graphLaunches();
+        List<Double> eager = fit(gpu, false);
+        List<Double> graphs = fit(gpu, true);
+        List<Double> host = fit(Device.cpu(), false);
+        if (!gpu.type().equals("cuda")) {
+            assertThat(AnyGpu.graphLaunches()).isGreaterThan(before);
+        }
+        assertThat(eager).hasSize(8);
+        for (int i = 0; i < eager.size(); i++) {
+            assertThat(graphs.get(i)).isCloseTo(eager.get(i), within(1e-3));
+            assertThat(eager.get(i)).isCloseTo(host.get(i), within(1e-3));
+        }
     }
 
     @Test

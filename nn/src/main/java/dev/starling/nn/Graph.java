@@ -8,6 +8,10 @@ import dev.starling.tensor.op.Epilogue;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.function.Function;
 import java.util.function.UnaryOperator;
 
@@ -27,7 +31,7 @@ import java.util.function.UnaryOperator;
  * result, the layer computes it in the same pass.
  */
 public final class Graph implements Layer, Container {
-    /** What computes a node from the earlier nodes {@code from}, of which 0 is the input. */
+    /** What computes a node from the earlier nodes {@code from}, of which the first are the inputs. */
     private sealed interface Step {
         int[] from();
 
@@ -48,29 +52,117 @@ public final class Graph implements Layer, Container {
     private final List<Step> written;
     /** With activations inside the layers before them. */
     private final List<Step> steps;
-    private final int result;
+    /** Number of inputs: nodes before that of the first step. */
+    private final int inputs;
+    /** The nodes that are the results. */
+    private final int[] results;
 
-    private Graph(List<Step> written, int result) {
+    private Graph(List<Step> written, int inputs, int... results) {
         this.written = List.copyOf(written);
-        steps = fuse(written, result);
-        this.result = result;
+        steps = fuse(written, inputs, results);
+        this.inputs = inputs;
+        this.results = results;
     }
 
     /** Returns a layer that computes what {@code structure} does with its input. */
     public static Graph of(UnaryOperator<Node> structure) {
         List<Step> steps = new ArrayList<>();
-        Node result = structure.apply(new Node(steps, 0));
-        return new Graph(steps, result.index);
+        Node result = structure.apply(new Node(steps, 1, 0));
+        return new Graph(steps, 1, result.index);
+    }
+
+    /**
+     * Returns a model with several inputs and results, written as a function of nodes.
+     *
+     * <pre>{@code
+     * Model<Input, Output> model = Graph.of(Input.class, Output.class, in -> {
+     *     Graph.Node x = in.get("ids").then("towns", embedding).concat(1, in.get("numbers")).then("trunk", linear);
+     *     return Map.of("price", x.then("price", priceHead), "kind", x.then("kind", kindHead));
+     * });
+     * }</pre>
+     *
+     * @param structure returns a node for each component of {@code output}
+     * @throws TensorException if it returns others
+     */
+    public static <I extends Record, O extends Record> Model<I, O> of(Class<I> input, Class<O> output,
+            Function<Inputs, Map<String, Node>> structure) {
+        RecordType<I> from = RecordType.of(input);
+        RecordType<O> to = RecordType.of(output);
+        List<Step> steps = new ArrayList<>();
+        Map<String, Node> nodes = structure.apply(new Inputs(steps, from));
+        if (!nodes.keySet().equals(Set.copyOf(to.names()))) {
+            throw TensorException.argument("graph", "the structure returns " + new TreeSet<>(nodes.keySet())
+                    + ", but the results are " + to, "return one node for each component");
+        }
+        int[] results = to.names().stream().mapToInt(name -> Objects.requireNonNull(nodes.get(name)).index).toArray();
+        return new Several<>(new Graph(steps, from.names().size(), results), from, to);
+    }
+
+    /** The inputs of a graph by name. */
+    public static final class Inputs {
+        private final List<Step> steps;
+        private final RecordType<?> type;
+
+        private Inputs(List<Step> steps, RecordType<?> type) {
+            this.steps = steps;
+            this.type = type;
+        }
+
+        /** Returns the input of a name. */
+        public Node get(String name) {
+            int index = type.names().indexOf(name);
+            if (index < 0) {
+                throw TensorException.argument("graph", "the inputs " + type + " have no component " + name,
+                        "use one of " + type.names());
+            }
+            return new Node(steps, type.names().size(), index);
+        }
+    }
+
+    /** A graph with several inputs or results. */
+    private record Several<I extends Record, O extends Record>(Graph graph, RecordType<I> inputs,
+            RecordType<O> outputs) implements Model<I, O>, Container {
+        @Override
+        public O forward(I input) {
+            return outputs.create(graph.results(inputs.tensors(input)));
+        }
+
+        @Override
+        public Several<I, O> with(String name, Module replacement) {
+            return new Several<>(graph.with(name, replacement), inputs, outputs);
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            graph.visit(visitor);
+        }
+
+        @Override
+        public String describe() {
+            return graph.describe();
+        }
+
+        @Override
+        public String settings() {
+            return "";
+        }
+
+        @Override
+        public String toString() {
+            return tree();
+        }
     }
 
     /** A value inside a graph: the input or the result of a step. */
     public static final class Node {
         private final List<Step> steps;
-        /** 0 for the input, otherwise the number of the step plus 1. */
+        private final int inputs;
+        /** The number of the input, or that of the step plus the number of inputs. */
         private final int index;
 
-        private Node(List<Step> steps, int index) {
+        private Node(List<Step> steps, int inputs, int index) {
             this.steps = steps;
+            this.inputs = inputs;
             this.index = index;
         }
 
@@ -117,7 +209,7 @@ public final class Graph implements Layer, Container {
 
         private Node step(Step step) {
             steps.add(step);
-            return new Node(steps, steps.size());
+            return new Node(steps, inputs, inputs + steps.size() - 1);
         }
     }
 
@@ -125,16 +217,16 @@ public final class Graph implements Layer, Container {
      * Moves activations into the fusible layers whose only reader they are. The step of such an activation becomes the
      * identity.
      */
-    private static List<Step> fuse(List<Step> steps, int result) {
-        int[] readers = readers(steps, result);
+    private static List<Step> fuse(List<Step> steps, int inputs, int... results) {
+        int[] readers = readers(steps, inputs, results);
         List<Step> fused = new ArrayList<>(steps);
         for (int i = 0; i < steps.size(); i++) {
             if (!(steps.get(i) instanceof Applied last)) {
                 continue;
             }
             Epilogue epilogue = last.layer.epilogue();
-            int before = last.from[0] - 1;
-            if (epilogue != Epilogue.NONE && before >= 0 && readers[before + 1] == 1
+            int before = last.from[0] - inputs;
+            if (epilogue != Epilogue.NONE && before >= 0 && readers[before + inputs] == 1
                     && steps.get(before) instanceof Applied s && s.layer instanceof Fusible first) {
                 fused.set(before, new Applied(s.name, first, s.from, in -> first.forward(in[0], epilogue)));
                 fused.set(i, new Applied(last.name, last.layer, last.from, in -> in[0]));
@@ -143,10 +235,12 @@ public final class Graph implements Layer, Container {
         return List.copyOf(fused);
     }
 
-    /** Returns how many steps read the input and the result of each step; the result of the graph has one more. */
-    private static int[] readers(List<Step> steps, int result) {
-        int[] readers = new int[steps.size() + 1];
-        readers[result]++;
+    /** Returns how many steps read each input and the result of each step; a result of the graph has one more. */
+    private static int[] readers(List<Step> steps, int inputs, int... results) {
+        int[] readers = new int[inputs + steps.size()];
+        for (int result : results) {
+            readers[result]++;
+        }
         for (Step step : steps) {
             for (int from : step.from()) {
                 readers[from]++;
@@ -157,18 +251,19 @@ public final class Graph implements Layer, Container {
 
     @Override
     public Graph folded() {
-        int[] readers = readers(written, result);
+        int[] readers = readers(written, inputs, results);
         List<Step> folded = new ArrayList<>();
-        int[] moved = new int[written.size() + 1];
+        int[] moved = new int[inputs + written.size()];
+        Arrays.setAll(moved, node -> node);
         for (int i = 0; i < written.size(); i++) {
             Step step = written.get(i);
             int[] from = Arrays.stream(step.from()).map(value -> moved[value]).toArray();
             Layer joined = null;
             if (step instanceof Applied last && last.layer instanceof Foldable next && readers[step.from()[0]] == 1
-                    && from[0] > 0 && folded.get(from[0] - 1) instanceof Applied first) {
+                    && from[0] >= inputs && folded.get(from[0] - inputs) instanceof Applied first) {
                 joined = next.foldedInto(first.layer);
                 if (joined != null) {
-                    folded.set(from[0] - 1, Applied.of(first.name, joined, first.from));
+                    folded.set(from[0] - inputs, Applied.of(first.name, joined, first.from));
                 }
             }
             if (joined == null) {
@@ -177,20 +272,32 @@ public final class Graph implements Layer, Container {
                     case Joined join -> new Joined(from, join.compute);
                 });
             }
-            moved[i + 1] = joined == null ? folded.size() : from[0];
+            moved[inputs + i] = joined == null ? inputs + folded.size() - 1 : from[0];
         }
-        return new Graph(folded, moved[result]);
+        return new Graph(folded, inputs, Arrays.stream(results).map(node -> moved[node]).toArray());
     }
 
     @Override
     public Tensor forward(Tensor x) {
-        return Recorder.current() == Recorder.NONE ? Scope.run(() -> compute(x)) : compute(x);
+        return results(x)[0];
     }
 
-    private Tensor compute(Tensor x) {
+    private Tensor[] results(Tensor... in) {
+        if (Recorder.current() != Recorder.NONE) {
+            return compute(in);
+        }
+        try (Scope scope = Scope.open("graph")) {
+            Tensor[] computed = compute(in);
+            for (Tensor each : computed) {
+                scope.keep(each);
+            }
+            return computed;
+        }
+    }
+
+    private Tensor[] compute(Tensor... given) {
         boolean traced = Trace.CURRENT.isBound();
-        Tensor[] values = new Tensor[steps.size() + 1];
-        values[0] = x;
+        Tensor[] values = Arrays.copyOf(given, inputs + steps.size());
         for (int i = 0; i < steps.size(); i++) {
             Step step = steps.get(i);
             Tensor[] in = new Tensor[step.from().length];
@@ -198,13 +305,17 @@ public final class Graph implements Layer, Container {
                 in[k] = values[step.from()[k]];
             }
             try {
-                values[i + 1] = traced && step instanceof Applied applied ? applied.layer.apply(in[0])
+                values[inputs + i] = traced && step instanceof Applied applied ? applied.layer.apply(in[0])
                         : step.compute().apply(in);
             } catch (TensorException e) {
                 throw LayerPath.within(this, step instanceof Applied applied ? LayerPath.within(applied.layer, e) : e);
             }
         }
-        return values[result];
+        Tensor[] computed = new Tensor[results.length];
+        for (int i = 0; i < computed.length; i++) {
+            computed[i] = values[results[i]];
+        }
+        return computed;
     }
 
     @Override
@@ -219,7 +330,7 @@ public final class Graph implements Layer, Container {
         if (changed.equals(written)) {
             throw Container.refuse(this, name, replacement);
         }
-        return new Graph(changed, result);
+        return new Graph(changed, inputs, results);
     }
 
     @Override

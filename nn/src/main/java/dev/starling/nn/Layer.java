@@ -40,14 +40,9 @@ public interface Layer extends Module {
         return Epilogue.NONE;
     }
 
-    /**
-     * Returns a layer for inference that computes what this one does, within rounding, in fewer operations: weights of
-     * {@link Foldable} layers are folded into copies of the weights of the layers before them. Other parameters are
-     * shared with this layer, which does not change. Close both, this one last. A layer that contains others overrides
-     * this method; by default it returns this layer.
-     */
+    @Override
     default Layer folded() {
-        return this;
+        return Layers.folded(this);
     }
 
     @Override

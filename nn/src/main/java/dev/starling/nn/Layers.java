@@ -72,15 +72,34 @@ public final class Layers {
             if (changed == each.getValue()) {
                 continue;
             }
-            result = switch (result) {
-                case Container container -> container.with(each.getKey(), changed);
-                case Record record -> (Module) RecordParts.with(record, each.getKey(), changed);
-                default -> throw TensorException.argument("replace", "the layer around " + path + ", "
-                        + layer.describe() + ", cannot exchange layers", "implement Container, or use a record");
-            };
+            result = with(result, each.getKey(), changed, path);
         }
         // A container returns a module of its own class.
         return (L) result;
+    }
+
+    private static Module with(Module around, String name, Module changed, String path) {
+        return switch (around) {
+            case Container container -> container.with(name, changed);
+            case Record record -> (Module) RecordParts.with(record, name, changed);
+            default -> throw TensorException.argument("replace", "the layer around " + path + ", "
+                    + around.describe() + ", cannot exchange layers", "implement Container, or use a record");
+        };
+    }
+
+    /** Returns a container or record with the modules inside it {@linkplain Module#folded folded}. */
+    @SuppressWarnings("unchecked")
+    static <M extends Module> M folded(M model) {
+        Module result = model;
+        if (model instanceof Container || model instanceof Record) {
+            for (Map.Entry<String, Module> each : inside(model).entrySet()) {
+                Module folded = each.getValue().folded();
+                if (folded != each.getValue()) {
+                    result = with(result, each.getKey(), folded, each.getKey());
+                }
+            }
+        }
+        return (M) result;
     }
 
     /** Returns the layers directly inside a layer by name. */

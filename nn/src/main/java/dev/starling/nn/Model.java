@@ -40,6 +40,11 @@ public interface Model<I extends Record, O extends Record> extends Module {
         }
     }
 
+    @Override
+    default Model<I, O> folded() {
+        return Layers.folded(this);
+    }
+
     /**
      * Returns the type of the inputs. By default it is read from the declaration of the class, {@code implements
      * Model<Input, Output>}; a class that leaves the types open overrides this method and {@link #outputs}.

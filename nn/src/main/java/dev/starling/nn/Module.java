@@ -49,6 +49,16 @@ public interface Module extends AutoCloseable {
         return parameters.hasNext() ? parameters.next().master().device() : Device.current();
     }
 
+    /**
+     * Returns a module for inference that computes what this one does, within rounding, in fewer operations: the
+     * weights of {@link Foldable} layers are folded into copies of the weights of the layers before them. Other
+     * parameters are shared with this module, which does not change. Close both, this one last. Looks into containers
+     * and records.
+     */
+    default Module folded() {
+        return Layers.folded(this);
+    }
+
     /** Returns the name of this module in a {@link Summary}. */
     default String describe() {
         return getClass().isSynthetic() || getClass().isHidden() ? "Function" : getClass().getSimpleName();

@@ -86,6 +86,41 @@ class FoldedTest {
         }
     }
 
+    /** The input of {@link Branch}. */
+    record Pixels(Tensor x) { }
+
+    /** The result of {@link Branch}. */
+    record Score(Tensor y) { }
+
+    /** A model of records with a layer of records inside. */
+    record Branch(Block block) implements Model<Pixels, Score> {
+        @Override
+        public Score forward(Pixels in) {
+            return new Score(block.apply(in.x()));
+        }
+    }
+
+    /** A layer with a sequence inside. */
+    record Block(Sequential body) implements Layer {
+        @Override
+        public Tensor forward(Tensor x) {
+            return body.apply(x).mul(2);
+        }
+    }
+
+    @Test
+    void foldsInsideRecords() {
+        try (Branch model = new Branch(trained(new Block(Sequential.of(Linear.of(3, 5, generator), BatchNorm.of(5)))));
+                Scope scope = Scope.open("test")) {
+            Pixels x = new Pixels(generator.normal(4, 3));
+            Model<Pixels, Score> folded = model.folded();
+            assertThat(folded.state().keySet()).containsExactly("block.body.0.linear.weight",
+                    "block.body.0.linear.bias");
+            assertThat(folded.forward(x).y().toFloats()).containsExactly(model.forward(x).y().toFloats(),
+                    within(1e-4f));
+        }
+    }
+
     @Test
     void leavesNormalisationBehindATransposedConvolution() {
         try (Sequential model = trained(Sequential.of(Conv2d.of(2, 3, 2).transposed().build(generator),

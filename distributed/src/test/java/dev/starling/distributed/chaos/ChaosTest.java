@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.SplittableRandom;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -36,13 +37,14 @@ class ChaosTest {
      */
     @Test
     @Tag("stress")
+    @Timeout(value = 12, unit = TimeUnit.HOURS)
     void keepsItsPromisesForLong() {
         Chaos chaos = new Chaos(Double.parseDouble(System.getProperty("chaos.slack", "1")));
         int faults = Integer.getInteger("chaos.faults", 100);
         List<String> failures = new ArrayList<>();
         List<String> strategies = Optional.ofNullable(System.getProperty("chaos.strategies"))
                 .map(all -> List.of(all.split(","))).orElse(Fault.STRATEGIES);
-        for (int round = 0; chaos.faults() < faults; round++) {
+        for (int round = 0; chaos.faults() < faults && !Thread.currentThread().isInterrupted(); round++) {
             SplittableRandom random = new SplittableRandom(SEED + round);
             String strategy = strategies.get(round % strategies.size());
             String provider = random.nextInt(2) == 0 ? "aeron" : "tcp";

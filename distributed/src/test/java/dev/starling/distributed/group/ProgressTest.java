@@ -33,9 +33,9 @@ class ProgressTest {
 
     @Test
     void resumesInTheBackgroundSoonAfterALongWait() {
-        // The thread doubles its sleep each time: one sleep lasts from 4.094 s of this wait to 8.190 s or later.
-        long waitNs = TimeUnit.MILLISECONDS.toNanos(4_300);
-        long sleepEndsNs = TimeUnit.MILLISECONDS.toNanos(8_100);
+        // The thread doubles its sleep each time: one sleep lasts from 2.046 s of this wait to 4.094 s or later.
+        long waitNs = TimeUnit.MILLISECONDS.toNanos(2_150);
+        long sleepEndsNs = TimeUnit.MILLISECONDS.toNanos(4_050);
         try (Progress progress = new Progress(transport, this::work, () -> false, true, "test", Long.MAX_VALUE / 4)) {
             long begin = System.nanoTime();
             progress.await(() -> System.nanoTime() - begin > waitNs, LONG);

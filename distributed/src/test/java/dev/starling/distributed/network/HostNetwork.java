@@ -182,9 +182,10 @@ public final class HostNetwork implements AutoCloseable {
         return false;
     }
 
-    /** Removes the network; the programs on its hosts must have ended. */
+    /** Removes the network, also in a thread that is interrupted; the programs on its hosts must have ended. */
     @Override
     public void close() {
+        boolean interrupted = Thread.interrupted();
         List<String> stay = new ArrayList<>();
         for (String namespace : namespaces.reversed()) {
             if (tries("ip", "netns", "del", namespace) != 0) {
@@ -192,6 +193,9 @@ public final class HostNetwork implements AutoCloseable {
             }
         }
         namespaces.clear();
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
         if (!stay.isEmpty()) {
             throw new IllegalStateException("cannot delete the network namespaces " + stay);
         }

@@ -46,7 +46,7 @@ class SynchronousLossTest {
     @CsvSource({"REFORM, KILLED, 1", "REFORM, LEAVES, 1", "END, LEAVES, 1", "REFORM, REPLACED, 1",
             "REFORM, KILLED, 4", "END, LEAVES, 4"})
     void allMembersReportTheLostOneAndTakeNoStepWithoutIt(OnLoss onLoss, Way way, int lost) {
-        TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(6));
+        TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(3));
         List<DistributedException> failures = new Cluster(transport, WORLD, onLoss).servers(WORLD - WORKERS)
                 .timeout(Duration.ofSeconds(30)).around(wire -> {
                     wires.put(Thread.currentThread().getName(), wire);

@@ -23,8 +23,9 @@ final class Broker implements ParameterResolver {
                 .getOrComputeIfAbsent(EmbeddedBroker.class, key -> EmbeddedBroker.start(), EmbeddedBroker.class);
     }
 
+    /** Returns the broker's cluster. Clients do not wait long for records: a consumer closes after its last fetch. */
     static KafkaCluster cluster(EmbeddedBroker broker) {
-        return KafkaCluster.at(broker.servers()).deadline(Duration.ofSeconds(20));
+        return KafkaCluster.at(broker.servers()).deadline(Duration.ofSeconds(20)).with("fetch.max.wait.ms", "20");
     }
 
     /** Creates a topic that no other test uses. */

@@ -20,7 +20,7 @@ import org.jspecify.annotations.Nullable;
  * <p>If the loader delivers to a device whose memory the host cannot access, each slot has memory of its own there. A
  * worker uploads the batch into it while the device computes with earlier batches.
  */
-final class BatchSlot {
+final class BatchSlot implements Rows {
     private static final long ALIGNMENT = 64;
 
     private final List<Field> fields;
@@ -172,7 +172,8 @@ final class BatchSlot {
         }
     }
 
-    MemorySegment segment(int field) {
+    @Override
+    public MemorySegment segment(int field) {
         return segments[field];
     }
 
@@ -182,7 +183,8 @@ final class BatchSlot {
     }
 
     /** Returns the number of the pass over the data. */
-    int epoch() {
+    @Override
+    public int epoch() {
         return plan.epoch();
     }
 
@@ -192,7 +194,8 @@ final class BatchSlot {
     }
 
     /** Returns the length of the rows of fields that vary. */
-    int length() {
+    @Override
+    public int length() {
         return length;
     }
 

@@ -406,9 +406,10 @@ public final class DataLoader implements AutoCloseable {
 
         /** Returns a loader with these settings, with its workers started. */
         public DataLoader build() {
-            require(!dataset.isSequential() || !shuffle && workers <= 1, "a data set that is read in order, such as a "
-                    + "stream, needs at most 1 worker and no shuffle() (StreamDataset.shuffle shuffles it), got "
-                    + workers + " worker(s)" + (shuffle ? " and shuffle()" : ""));
+            require(!dataset.isSequential() || !shuffle && !byLength && workers <= 1, "a data set that is read in "
+                    + "order, such as a stream, needs at most 1 worker and neither byLength() nor shuffle() "
+                    + "(StreamDataset.shuffle shuffles it), got " + workers + " worker(s)"
+                    + (shuffle ? " and shuffle()" : ""));
             return new DataLoader(config());
         }
 

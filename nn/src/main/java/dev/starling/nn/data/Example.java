@@ -15,7 +15,7 @@ public final class Example {
     private final long seed;
     /** Set by {@link #moveTo}, which precedes every use. */
     @SuppressWarnings("NullAway.Init")
-    private BatchSlot batch;
+    private Rows batch;
     private int row;
 
     Example(List<Field> fields, long seed) {
@@ -24,7 +24,7 @@ public final class Example {
         this.seed = seed;
     }
 
-    void moveTo(BatchSlot newBatch, int newRow) {
+    void moveTo(Rows newBatch, int newRow) {
         batch = newBatch;
         row = newRow;
     }

@@ -37,6 +37,14 @@ record Lengths(Dataset dataset, List<Integer> allowed, int longest) {
         return new Lengths(dataset, allowed, Math.toIntExact(longest));
     }
 
+    /** Requires that no field of a data set varies in length. */
+    static void requireFixed(String operation, Dataset dataset) {
+        if (dataset.fields().stream().anyMatch(field -> field.length() != Field.Length.FIXED)) {
+            throw TensorException.argument(operation, "all examples must have the same shapes, got padded fields "
+                    + dataset.fields(), "use Subset or ConcatDataset, which keep the lengths of examples");
+        }
+    }
+
     /** Returns the length of an example. */
     int of(int index) {
         int length = dataset.length(index);

@@ -44,11 +44,6 @@ public final class Residual implements Layer, Container {
     }
 
     @Override
-    public Residual folded() {
-        return new Residual(body.folded(), shortcut == null ? null : shortcut.folded());
-    }
-
-    @Override
     public void visit(Visitor visitor) {
         visitor.layer("body", body);
         if (shortcut != null) {

@@ -2,6 +2,7 @@ package dev.starling.nn.loss;
 
 import dev.starling.tensor.TensorException;
 import java.util.List;
+import java.util.Optional;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
@@ -24,8 +25,9 @@ public final class Objective {
      * @param output name of the result, and of the field that is its target
      * @param loss the loss
      * @param weight its factor in the sum
+     * @param rowWeights name of the field with a weight for each row; empty if all count alike
      */
-    public record Term(String output, Loss loss, double weight) { }
+    public record Term(String output, Loss loss, double weight, Optional<String> rowWeights) { }
 
     private Objective(List<Term> terms) {
         this.terms = terms;
@@ -60,7 +62,24 @@ public final class Objective {
             throw TensorException.argument("objective", output + " has a loss already",
                     "join both losses with Loss.plus and Loss.times");
         }
-        return new Objective(Stream.concat(terms.stream(), Stream.of(new Term(output, loss, weight))).toList());
+        return new Objective(Stream.concat(terms.stream(), Stream.of(new Term(output, loss, weight, Optional.empty())))
+                .toList());
+    }
+
+    /**
+     * Returns these losses, where that of one result multiplies each row by a weight; see {@link Loss#weighted}.
+     *
+     * @param output name of the result, which has a loss
+     * @param field name of the field of the data that has the weights, {@code [N]}
+     * @throws TensorException if the result has no loss
+     */
+    public Objective weighted(String output, String field) {
+        if (terms.stream().noneMatch(term -> term.output.equals(output))) {
+            throw TensorException.argument("objective", output + " has no loss, only "
+                    + terms.stream().map(Term::output).toList(), "add its loss before the weights of its rows");
+        }
+        return new Objective(terms.stream().map(term -> term.output.equals(output) ? new Term(output, term.loss,
+                term.weight, Optional.of(field)) : term).toList());
     }
 
     /** Returns the losses. */
@@ -71,7 +90,8 @@ public final class Objective {
     /** Describes the losses, for processes that train together and compare their settings. */
     public String describe() {
         return terms.stream().map(term -> term.output + ": " + (term.weight == 1 ? "" : term.weight + " times ")
-                + term.loss.describe()).collect(Collectors.joining(", "));
+                + term.loss.describe() + term.rowWeights.map(" weighted by "::concat).orElse(""))
+                .collect(Collectors.joining(", "));
     }
 
     @Override

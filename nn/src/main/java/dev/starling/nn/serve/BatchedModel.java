@@ -24,8 +24,6 @@ import org.jspecify.annotations.Nullable;
  */
 final class BatchedModel implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.nn.serve");
-    /** Runs of each size before the first request. The first run of a program plans its memory. */
-    private static final int WARM_UP_RUNS = 2;
 
     private final UnaryOperator<Tensor[]> forward;
     private final Device device;
@@ -101,9 +99,8 @@ final class BatchedModel implements AutoCloseable {
                     "each example must have a result of the same shape; a batch of 1 returned " + outputs,
                     "return one result for each example");
         }
-        for (int run = 0; run < WARM_UP_RUNS; run++) {
-            run(size, rows -> { });
-        }
+        // A program plans its memory in its first run.
+        run(size, rows -> { });
         return specs;
     }
 

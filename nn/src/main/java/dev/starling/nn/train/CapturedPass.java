@@ -29,7 +29,7 @@ final class CapturedPass {
     private final Generator generator;
     private final Function<StepBatch, BatchResult> pass;
     private final Tensor[] gradients;
-    private final Consumer<Tensor> onLoss;
+    private final Consumer<BatchResult> onLoss;
     private final IntConsumer onGradient;
     /** The index of the first gradient in the outputs of the program. */
     private final int firstGradient;
@@ -79,11 +79,11 @@ final class CapturedPass {
      * @param device where the pass runs
      * @param pass the pass, which stores gradients in {@code gradients}, and marks {@link #LOSS} and each index
      * @param gradients of the step by index
-     * @param onLoss receives the loss of a replayed pass when it is known
+     * @param onLoss receives the result of a replayed pass when its loss is known
      * @param onGradient receives the index of each gradient of a replayed pass when it is final
      */
     CapturedPass(Task task, Device device, Generator generator, Function<StepBatch, BatchResult> pass,
-            Tensor[] gradients, Consumer<Tensor> onLoss, IntConsumer onGradient) {
+            Tensor[] gradients, Consumer<BatchResult> onLoss, IntConsumer onGradient) {
         this.task = task;
         firstGradient = BatchResult.size(task);
         this.device = device;
@@ -144,7 +144,7 @@ final class CapturedPass {
     /** In a replay, does what the pass does in addition to the recorded operations. */
     private void onMark(int label, Tensor[] outputs) {
         if (label == LOSS) {
-            onLoss.accept(outputs[0]);
+            onLoss.accept(BatchResult.of(outputs, task, 0));
         } else {
             gradients[label] = outputs[firstGradient + label];
             onGradient.accept(label);

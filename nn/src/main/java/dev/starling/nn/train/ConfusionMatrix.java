@@ -2,7 +2,9 @@ package dev.starling.nn.train;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
+import dev.starling.nn.Model;
 import dev.starling.nn.Precision;
+import dev.starling.nn.RecordType;
 import dev.starling.nn.chart.Canvas;
 import dev.starling.nn.chart.Picture;
 import dev.starling.nn.data.Batch;
@@ -18,8 +20,10 @@ import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
+import java.util.function.Function;
 import java.util.function.IntToDoubleFunction;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 
 /** How often each class was predicted for the examples of each class. */
 public final class ConfusionMatrix {
@@ -48,14 +52,41 @@ public final class ConfusionMatrix {
      * targets have the shapes of {@link Loss#classAxis}.
      */
     public static ConfusionMatrix evaluate(Layer model, DataLoader data, int classes) {
-        double[] counts = new double[requireClasses(classes) * classes];
         Device device = model.device();
+        return evaluate(data, classes, batch -> new Tensor[] {Precision.current().forward(model,
+                batch.input().to(device)), batch.target().to(device)});
+    }
+
+    /**
+     * Evaluates one result of a model with several inputs or results, as {@link #evaluate(Layer, DataLoader, int)} does
+     * a classifier. The target is the field of the data that has the result's name.
+     */
+    public static <I extends Record, O extends Record> ConfusionMatrix evaluate(Model<I, O> model, String output,
+            DataLoader data, int classes) {
+        Device device = model.device();
+        RecordType<I> inputs = model.inputs();
+        int component = model.outputs().names().indexOf(output);
+        if (component < 0) {
+            throw TensorException.argument("confusion matrix", "the model's results " + model.outputs()
+                    + " have no component " + output, "name one of " + model.outputs().names());
+        }
+        data.require(model.describe(), Stream.concat(inputs.names().stream(), Stream.of(output)).toList());
+        return evaluate(data, classes, batch -> {
+            Tensor[] fields = inputs.names().stream().map(name -> batch.tensor(name).to(device)).toArray(Tensor[]::new);
+            O results = Precision.current().forward(model, inputs.create(fields));
+            return new Tensor[] {model.outputs().tensors(results)[component], batch.tensor(output).to(device)};
+        });
+    }
+
+    /** Evaluates a function of a batch that returns logits and targets. */
+    private static ConfusionMatrix evaluate(DataLoader data, int classes, Function<Batch, Tensor[]> answers) {
+        double[] counts = new double[requireClasses(classes) * classes];
         Mode.inference(() -> Recorder.with(Recorder.NONE, () -> {
             for (Batch batch : data.epoch(0)) {
                 if (batch.size() > 0) {
                     try (Scope scope = Scope.open("evaluation")) {
-                        count(counts, classes, Precision.current().forward(model, batch.input().to(device)),
-                                batch.target().to(device));
+                        Tensor[] each = answers.apply(batch);
+                        count(counts, classes, each[0], each[1]);
                     }
                 }
             }

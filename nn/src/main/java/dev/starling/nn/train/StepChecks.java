@@ -65,7 +65,7 @@ final class StepChecks {
     }
 
     /** Makes the exception for a loss that is not finite. */
-    static TensorException notFinite(Tensor loss, double value, @Nullable TrainingState state, Task task,
+    static TensorException notFinite(BatchResult result, double value, @Nullable TrainingState state, Task task,
             Tensor[] fields) {
         String place = state == null ? "" : " in epoch " + (state.epoch() + 1) + ", batch " + (state.batch() + 1)
                 + " (step " + (state.step() + 1) + ")";
@@ -79,8 +79,8 @@ final class StepChecks {
                         : ": " + task.inputName(i) + " has an element that is infinite or NaN";
             }
         }
-        return new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(loss.spec()),
-                "the loss is " + value + place + (bad.isEmpty() ? known : bad), !bad.isEmpty()
+        return new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(result.loss().spec()),
+                "the loss is " + value + task.each(result) + place + (bad.isEmpty() ? known : bad), !bad.isEmpty()
                 ? "repair the data or its normalisation; weights are those before the step"
                 : "lower the learning rate, clip gradients, or find the first operation that is not finite with "
                 + "Tape.detectAnomalies; weights are those before the step");

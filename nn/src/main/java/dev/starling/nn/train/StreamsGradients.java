@@ -19,8 +19,8 @@ public interface StreamsGradients {
     /**
      * Called before each forward pass; several times per step if gradients are accumulated.
      *
-     * @param input the model's input, {@code [rows, ..]}. It has no rows if this process has no part of the batch; then
-     *     no forward pass follows
+     * @param input the model's input, or the first of several, {@code [rows, ..]}. It has no rows if this process has
+     *     no part of the batch; then no forward pass follows
      */
     default void beforeForward(Tensor input) {
     }

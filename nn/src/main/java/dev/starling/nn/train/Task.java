@@ -15,7 +15,10 @@ import dev.starling.tensor.TensorException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.function.UnaryOperator;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 
 /**
  * What steps and evaluations compute of a batch: the results of a model, their losses and the sum of these. A layer
@@ -32,6 +35,8 @@ final class Task {
     private final List<String> names = new ArrayList<>();
     private final int inputs;
     private final List<Objective.Term> terms;
+    /** By loss, the position of the field of its rows' weights, or -1. */
+    private final int[] rowWeights;
     /** The results that have a loss, in the order of the losses, and then those that only have metrics. */
     private final List<Result> results = new ArrayList<>();
     private final List<Metric> metrics = new ArrayList<>();
@@ -56,8 +61,9 @@ final class Task {
         forward = in -> new Tensor[] {layer.apply(in[0])};
         description = loss.describe();
         inputs = 1;
-        terms = List.of(new Objective.Term(UNNAMED, loss, 1));
+        terms = List.of(new Objective.Term(UNNAMED, loss, 1, Optional.empty()));
         results.add(new Result(UNNAMED, 0, 1, loss.widens()));
+        rowWeights = new int[] {-1};
         reported = 0;
         measured = new int[metrics.size()];
         for (Metric metric : metrics) {
@@ -80,6 +86,10 @@ final class Task {
         terms = objective.terms();
         for (Objective.Term term : terms) {
             add(term.output(), out, term.loss().widens());
+        }
+        rowWeights = new int[terms.size()];
+        for (int i = 0; i < rowWeights.length; i++) {
+            rowWeights[i] = terms.get(i).rowWeights().map(this::field).orElse(-1);
         }
         reported = terms.size() > 1 ? terms.size() : 0;
         measured = new int[reported + metrics.size()];
@@ -107,11 +117,16 @@ final class Task {
             throw TensorException.argument("objective", "the model's results " + outputs + " have no component "
                     + name, "name one of " + outputs.names());
         }
+        results.add(new Result(name, component, field(name), narrow));
+        return results.size() - 1;
+    }
+
+    /** Returns the position of a field among those that are used, and adds it if necessary. */
+    private int field(String name) {
         if (!names.contains(name)) {
             names.add(name);
         }
-        results.add(new Result(name, component, names.indexOf(name), narrow));
-        return results.size() - 1;
+        return names.indexOf(name);
     }
 
     /** Returns which result a metric measures. */
@@ -167,6 +182,12 @@ final class Task {
     /** Returns the name of an input in messages. */
     String inputName(int input) {
         return names.isEmpty() ? "the input" : "the input " + names.get(input);
+    }
+
+    /** Returns each of several losses of a batch, for a message. */
+    String each(BatchResult result) {
+        return losses() == 1 ? "" : IntStream.range(0, losses()).mapToObj(i -> terms.get(i).output() + " "
+                + result.losses()[i].item()).collect(Collectors.joining(", ", " (", ")"));
     }
 
     /** Returns means over batches that have not been measured yet. */
@@ -253,7 +274,8 @@ final class Task {
         Tensor sum = null;
         for (int i = 0; i < losses.length; i++) {
             Objective.Term term = terms.get(i);
-            losses[i] = StepChecks.requireScalar(term.loss().of(values[i], targets[i]));
+            losses[i] = StepChecks.requireScalar(rowWeights[i] < 0 ? term.loss().of(values[i], targets[i])
+                    : term.loss().weighted(values[i], targets[i], fields[rowWeights[i]]));
             Tensor weighted = term.weight() == 1 ? losses[i] : losses[i].mul(term.weight());
             sum = sum == null ? weighted : sum.add(weighted);
         }

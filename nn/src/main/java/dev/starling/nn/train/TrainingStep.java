@@ -304,7 +304,7 @@ public final class TrainingStep implements AutoCloseable {
         return precision.train(generator, () -> {
             Forward forward = tape.record(() -> forward(batch));
             Program.mark(CapturedPass.LOSS);
-            checkLoss(forward.result().loss());
+            checkLoss(forward.result());
             tape.backward(forward.total(), (parameter, gradient) -> gather(batch, parameter, gradient));
             return forward.result();
         });
@@ -320,11 +320,11 @@ public final class TrainingStep implements AutoCloseable {
      * Checks the loss before the backward pass if reading it does not delay the host, or if other processes receive
      * gradients.
      */
-    private void checkLoss(Tensor value) {
+    private void checkLoss(BatchResult result) {
         if (stream.sendsGradients() || device.backend().hostVisible()) {
             Interceptor gate = Interceptor.replace(Interceptor.NONE);
             try {
-                requireFinite(value, value.item());
+                requireFinite(result, result.loss().item());
             } finally {
                 Interceptor.replace(gate);
             }
@@ -373,7 +373,7 @@ public final class TrainingStep implements AutoCloseable {
             return 0;
         }
         double value = batch.loss().item();
-        requireFinite(batch.loss(), value);
+        requireFinite(batch, value);
         if (averages != null) {
             averages.add(value, batch);
         }
@@ -414,9 +414,9 @@ public final class TrainingStep implements AutoCloseable {
         }
     }
 
-    private void requireFinite(Tensor value, double number) {
+    private void requireFinite(BatchResult result, double number) {
         if (!Double.isFinite(number)) {
-            throw StepChecks.notFinite(value, number, position, task, fields);
+            throw StepChecks.notFinite(result, number, position, task, fields);
         }
     }
 

@@ -16,6 +16,8 @@ public final class LayerApiFuzz implements Fuzz {
             "DataLoader.", "has threads of its own, which outlive a case",
             "CheckpointWriter.", "has a thread of its own, which outlives a case",
             "Predictor.", "has a thread of its own, which outlives a case",
+            "PredictorBuilder.", "starts a thread, which outlives a case",
+            "RecordPredictor.", "has a thread of its own, which outlives a case",
             "TrialTraining.", "has threads of its own, which outlive a case",
             "Networks.", "the smallest network has more weights than a case may have",
             "Gpt2.", "the smallest model has more weights than a case may have");

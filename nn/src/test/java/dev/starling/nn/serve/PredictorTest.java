@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Model;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.layer.Embedding;
 import dev.starling.nn.layer.Linear;
@@ -343,6 +344,56 @@ class PredictorTest {
             assertThat(reasons).containsExactly(null, null, Reason.FAILED, null);
             assertThat(predictor.stats().batches()).isEqualTo(1);
             assertThat(predictor.stats().failed()).isEqualTo(1);
+        }
+    }
+
+    /** The inputs of {@link Priced}: numbers of two types and shapes. */
+    record Goods(Tensor ids, Tensor weights) { }
+
+    /** The results of {@link Priced}. */
+    record Prices(Tensor each, Tensor total) { }
+
+    /** Prices are those of the ids in a table times the weights. */
+    record Priced(Embedding table) implements Model<Goods, Prices> {
+        @Override
+        public Prices forward(Goods in) {
+            Tensor each = table.apply(in.ids()).squeeze(-1).mul(in.weights());
+            return new Prices(each, each.sum(1));
+        }
+    }
+
+    @Test
+    void servesModelsOfSeveralInputsAndResults() throws Exception {
+        Goods example = new Goods(Tensor.of(new long[] {0, 0}), Tensor.zeros(2));
+        try (Priced model = new Priced(Embedding.of(10, 1, Generator.seeded(1)));
+                Priced dearer = new Priced(Embedding.of(10, 1, Generator.seeded(2)));
+                RecordPredictor<Goods, Prices> predictor = RecordPredictor.of(model, example).build();
+                ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor()) {
+            for (Priced served : List.of(model, dearer)) {
+                float[] table = served.table().weight().master().toFloats();
+                List<Future<Void>> clients = new ArrayList<>();
+                for (int i = 0; i < 20; i++) {
+                    int id = i % 10;
+                    clients.add(threads.submit(() -> {
+                        try (Scope scope = Scope.open("client")) {
+                            Prices prices = predictor.predict(new Goods(Tensor.of(new long[] {id, 3}),
+                                    Tensor.of(new float[] {2, id})));
+                            assertThat(prices.each().toFloats()).containsExactly(2 * table[id], id * table[3]);
+                            assertThat((float) prices.total().item()).isCloseTo(2 * table[id] + id * table[3],
+                                    within(1e-5f));
+                            assertThat(scope.owns(prices.each()) && scope.owns(prices.total())).isTrue();
+                        }
+                        return null;
+                    }));
+                }
+                for (Future<Void> client : clients) {
+                    client.get(30, TimeUnit.SECONDS);
+                }
+                assertThat(predictor.swap(dearer)).isIn(model, dearer);
+            }
+            assertThat(predictor.stats().answered()).isEqualTo(40);
+            assertThatThrownBy(() -> predictor.predict(new Goods(example.weights(), example.ids())))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("i64[2]");
         }
     }
 

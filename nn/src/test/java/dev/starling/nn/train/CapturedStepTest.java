@@ -212,7 +212,8 @@ class CapturedStepTest {
             for (int i = 0; i < 20; i++) {
                 step.run(x, target);
             }
-            assertThat(Device.cpu().memory().live()).isEqualTo(live);
+            // Tensors of other tests may be freed meanwhile.
+            assertThat(Device.cpu().memory().live()).isLessThanOrEqualTo(live);
             assertThat(Device.cpu().memory().allocations()).isEqualTo(allocations);
         }
     }

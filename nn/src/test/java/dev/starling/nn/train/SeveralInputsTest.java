@@ -6,7 +6,9 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.autograd.Gradients;
 import dev.starling.autograd.Tape;
+import dev.starling.nn.Graph;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Layers;
 import dev.starling.nn.Model;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Precision;
@@ -19,6 +21,8 @@ import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.layer.Dropout;
 import dev.starling.nn.layer.Embedding;
 import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Relu;
+import dev.starling.nn.layer.Tanh;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.loss.Objective;
 import dev.starling.nn.optim.Adam;
@@ -148,6 +152,51 @@ class SeveralInputsTest {
         }
     }
 
+    private static Model<Input, Output> graph(House house) {
+        return Graph.of(Input.class, Output.class, in -> {
+            Graph.Node x = in.get("ids").then("towns", house.towns).concat(1, in.get("numbers"))
+                    .then("trunk", house.trunk).then("tanh", new Tanh());
+            return Map.of("price", x.then("price", house.price).then("squeeze", y -> y.squeeze(-1)), "kind",
+                    x.then("kind", house.kind).then("relu", new Relu()), "hint", x);
+        });
+    }
+
+    @Test
+    void aGraphOfSeveralInputsComputesAndTrainsAsTheRecord() {
+        try (Scope scope = Scope.open("test"); House one = withoutDropout(1); House other = withoutDropout(1)) {
+            Model<Input, Output> model = graph(one);
+            Generator g = Generator.seeded(5);
+            Input in = new Input(g.integers(0, 5, 7), g.normal(7, 2));
+            Targets targets = new Targets(g.normal(7), g.integers(0, 3, 7));
+            Output expected = other.forward(in);
+            Output out = model.apply(in);
+            assertThat(out.price.toFloats()).isEqualTo(expected.price.toFloats());
+            assertThat(out.kind.toFloats()).isEqualTo(expected.kind.relu().toFloats());
+            assertThat(out.hint.toFloats()).isEqualTo(expected.hint.toFloats());
+            assertThat(model.parameters().keySet()).containsExactlyInAnyOrderElementsOf(other.parameters().keySet());
+            try (Optimizer first = Sgd.over(model).rate(0.1).build();
+                    Optimizer second = Sgd.over(other).rate(0.1).build();
+                    TrainingStep graph = new TrainingStep(model, OBJECTIVE, first, g);
+                    TrainingStep record = new TrainingStep(other, Objective.of("price", Loss.meanSquared()).and("kind",
+                            (logits, kind) -> Loss.crossEntropy().of(logits.relu(), kind), 0.5), second, g)) {
+                for (int i = 0; i < 5; i++) {
+                    assertThat(graph.run(in, targets)).isCloseTo(record.run(in, targets), within(1e-6));
+                }
+            }
+            other.parameters().forEach((path, p) -> assertThat(model.parameters().get(path).value().toFloats()).as(path)
+                    .containsExactly(p.value().toFloats(), within(1e-6f)));
+            assertThat(Summary.of(model, in).rows()).extracting(Summary.Row::path).contains("towns", "kind", "relu");
+            assertThatThrownBy(() -> model.apply(new Input(in.ids, g.normal(7, 3))))
+                    .hasMessageContaining("layer trunk");
+            assertThat(Layers.replace(model, "kind", Linear.of(8, 6, g)).apply(in).kind.size(1)).isEqualTo(6);
+            assertThat(Layers.replace(other, "kind", Linear.of(8, 6, g)).apply(in).kind.size(1)).isEqualTo(6);
+        }
+        assertThatThrownBy(() -> Graph.of(Input.class, Targets.class, in -> Map.of("price", in.get("numbers"))))
+                .hasMessageContaining("[price], but the results are Targets(price, kind)");
+        assertThatThrownBy(() -> Graph.of(Input.class, Targets.class, in -> Map.of("price", in.get("number"))))
+                .hasMessageContaining("no component number");
+    }
+
     @Test
     void reportsEachLossAndMetricOfEpochsAndHeldOutData() {
         try (Scope scope = Scope.open("test"); House model = House.of(1);
@@ -164,11 +213,43 @@ class SeveralInputsTest {
                 hits += out.kind.argmax(1).eq(batch.tensor("kind")).sum().item();
             }
             assertThat(scores.metric("kind accuracy")).isCloseTo(hits / ROWS, within(1e-9));
+            assertThat(ConfusionMatrix.evaluate(model, "kind", data, 3).accuracy()).isCloseTo(hits / ROWS,
+                    within(1e-9));
+            assertThatThrownBy(() -> ConfusionMatrix.evaluate(model, "type", data, 3)).hasMessageContaining("type");
         }
         Run run = train(b -> { });
         assertThat(run.history.last().heldOut().orElseThrow().metrics()).containsOnlyKeys("price loss", "kind loss",
                 "kind accuracy", "price RMSE");
         assertThat(run.history.last().training().loss()).isLessThan(run.history.epochs().getFirst().training().loss());
+    }
+
+    @Test
+    void weighsRowsByAField() {
+        record Weights(Tensor certainty) { }
+        record All(Tensor price, Tensor kind, Tensor certainty) { }
+        try (Scope scope = Scope.open("test"); House model = House.of(1);
+                Optimizer sgd = Sgd.over(model).build()) {
+            Generator g = Generator.seeded(5);
+            Input in = new Input(g.integers(0, 5, 7), g.normal(7, 2));
+            Targets targets = new Targets(g.normal(7), g.integers(0, 3, 7));
+            Tensor certainty = g.uniform(7);
+            Objective weighted = OBJECTIVE.weighted("price", "certainty");
+            Output out = model.forward(in);
+            double expected = out.price.sub(targets.price).square().mul(certainty).mean().item();
+            double kind = Loss.crossEntropy().of(out.kind, targets.kind).item();
+            try (DataLoader data = DataLoader.of(TensorDataset.of(in, targets, new Weights(certainty))).build();
+                    DataLoader without = DataLoader.of(TensorDataset.of(in, targets)).build();
+                    TrainingStep step = new TrainingStep(new House(model.towns, model.trunk, model.price, model.kind,
+                            new Dropout(0)), weighted, sgd, g)) {
+                Scores scores = Scores.evaluate(model, weighted, data);
+                assertThat(scores.metric("price loss")).isCloseTo(expected, within(1e-6));
+                assertThat(scores.metric("kind loss")).isCloseTo(kind, within(1e-6));
+                assertThat(step.run(in, new All(targets.price, targets.kind, certainty)))
+                        .isCloseTo(expected + 0.5 * kind, within(1e-5));
+                assertThatThrownBy(() -> Scores.evaluate(model, weighted, without)).hasMessageContaining("certainty]");
+            }
+            assertThatThrownBy(() -> OBJECTIVE.weighted("hint", "certainty")).hasMessageContaining("[price, kind]");
+        }
     }
 
     @Test
@@ -346,7 +427,8 @@ class SeveralInputsTest {
             assertThatThrownBy(() -> step.run(in.ids, in.numbers)).hasMessageContaining("pass a record");
             assertThatThrownBy(() -> step.run(in, in)).hasMessageContaining("no component price");
             assertThatThrownBy(() -> single.run(in, targets)).hasMessageContaining("takes one tensor");
-            assertThatThrownBy(() -> step.run(in, targets)).hasMessageContaining("the input numbers has an element");
+            assertThatThrownBy(() -> step.run(in, targets)).hasMessageContaining("the input numbers has an element")
+                    .hasMessageContaining("(price NaN, kind NaN)");
         }
     }
 

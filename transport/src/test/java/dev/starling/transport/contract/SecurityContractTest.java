@@ -26,6 +26,7 @@ import java.util.logging.LogRecord;
 import java.util.logging.Logger;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.Parameter;
@@ -296,14 +297,23 @@ class SecurityContractTest {
                 attack.inject(FrameForge.hello(attack.cluster.secret, 78, address));
             }
             attack.awaitRefusals(10);
-            attack.cluster.work(Duration.ofMillis(300));
+            attack.cluster.work(Duration.ofMillis(100));
             attack.checkUndisturbed();
         }
     }
 
     @Test
     void refusesNoiseAndLogsLittle() {
-        int count = setting.provider().equals("local") || setting.isSimulated() ? 100_000 : 5_000;
+        refuseNoise(1500);
+    }
+
+    @Test
+    @Tag("stress")
+    void refusesMuchNoiseAndLogsLittle() {
+        refuseNoise(100_000);
+    }
+
+    private void refuseNoise(int count) {
         AtomicInteger logged = new AtomicInteger();
         Logger logger = Logger.getLogger("dev.starling.transport");
         Handler handler = new Handler() {

@@ -1,0 +1,2 @@
+/** Files of images as data: decoding, resizing and random changes. */
+package dev.starling.nn.image;
