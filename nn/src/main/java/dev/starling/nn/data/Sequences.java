@@ -113,7 +113,7 @@ public final class Sequences implements Dataset {
     @Override
     public void write(int index, Example target) {
         for (int i = 0; i < columns.size(); i++) {
-            columns.get(i).write(index, i, target);
+            columns.get(i).write(Subset.requireIndex(index, size()), i, target);
         }
     }
 }
