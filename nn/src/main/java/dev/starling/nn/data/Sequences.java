@@ -103,21 +103,13 @@ public final class Sequences implements Dataset {
 
     @Override
     public int length(int index) {
-        return first.get(requireIndex(index)).length;
-    }
-
-    private int requireIndex(int index) {
-        if (index < 0 || index >= first.size()) {
-            throw TensorException.argument("sequences", "there is no example " + index, "use 0 to "
-                    + (first.size() - 1));
-        }
-        return index;
+        return first.get(Subset.requireIndex(index, size())).length;
     }
 
     @Override
     public void write(int index, Example target) {
         for (int i = 0; i < columns.size(); i++) {
-            columns.get(i).write(requireIndex(index), i, target);
+            columns.get(i).write(Subset.requireIndex(index, size()), i, target);
         }
     }
 }
