@@ -3,8 +3,10 @@ package dev.starling.distributed.epoch;
 import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.distributed.View;
 import dev.starling.distributed.state.SettingsExchange;
 import dev.starling.distributed.state.StateExchange;
 import dev.starling.nn.train.RunSettings;
@@ -54,6 +56,8 @@ public final class MembershipEpochs {
     private int rank;
     private int world;
     private boolean fresh = true;
+    /** Identifies the last epoch at whose start all ranks had the same state. */
+    private long origin;
 
     private MembershipEpochs(Group group, boolean elastic, Consumer<Collectives> begin, Runnable end) {
         this.group = group;
@@ -116,6 +120,7 @@ public final class MembershipEpochs {
             try {
                 // Before the rank: if the epoch ends in between, these collectives fail.
                 Collectives collectives = group.collectives();
+                View view = group.view();
                 rank = group.rank();
                 world = group.world();
                 compareSettings(collectives);
@@ -123,7 +128,8 @@ public final class MembershipEpochs {
                     // A different process may have been rank 0 when training began.
                     state.resume();
                 }
-                int source = StateExchange.synchronize(collectives, rank, state, fresh);
+                int source = StateExchange.synchronize(collectives, rank, state, fresh, origin);
+                origin = origin(view);
                 LOG.log(Level.DEBUG, "rank {0} of {1} begins at step {2} with the state of rank {3}", rank, world,
                         state.step(), source);
                 fresh = false;
@@ -133,6 +139,15 @@ public final class MembershipEpochs {
                 awaitNext(e);
             }
         }
+    }
+
+    /** Returns a number for an epoch; groups that have divided may have given it the same number. */
+    private static long origin(View view) {
+        long origin = view.epoch();
+        for (Member member : view.members()) {
+            origin = origin * 31 + member.id();
+        }
+        return origin;
     }
 
     /** Ranks that have trained together have the same settings: a difference is that of a process that has joined. */

@@ -31,16 +31,19 @@ public final class StateExchange {
      *
      * @param rank of this process
      * @param fresh whether this process has not taken part in the run yet
+     * @param origin identifies the last membership epoch in which this process had the same state as all ranks
      * @return the rank whose state was chosen
      */
-    public static int synchronize(Collectives collectives, int rank, TrainingState state, boolean fresh) {
-        List<StateSummary> summaries = StateSummary.CODEC.exchange(collectives, StateSummary.of(state, fresh));
+    public static int synchronize(Collectives collectives, int rank, TrainingState state, boolean fresh,
+            long origin) {
+        List<StateSummary> summaries = StateSummary.CODEC.exchange(collectives,
+                StateSummary.of(state, fresh, origin));
         int source = 0;
         for (int r = 1; r < summaries.size(); r++) {
             source = summaries.get(r).isAheadOf(summaries.get(source)) ? r : source;
         }
         StateSummary best = summaries.get(source);
-        if (!summaries.stream().allMatch(s -> !s.fresh() && s.isAt(best))) {
+        if (!summaries.stream().allMatch(s -> s.isEqualTo(best))) {
             transfer(collectives, rank, state, source);
         }
         state.restore(rank == source ? state.notes() : best.notes());
