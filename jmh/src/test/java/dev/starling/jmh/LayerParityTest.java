@@ -21,6 +21,7 @@ import dev.starling.nn.layer.PRelu;
 import dev.starling.nn.layer.PixelShuffle;
 import dev.starling.nn.layer.PixelUnshuffle;
 import dev.starling.nn.layer.Relu6;
+import dev.starling.nn.layer.Resize;
 import dev.starling.nn.layer.Selu;
 import dev.starling.nn.layer.Upsample;
 import dev.starling.tensor.Scope;
@@ -79,6 +80,8 @@ class LayerParityTest {
                     false), 2, 3, 4, 5)),
             Map.entry("bicubic by 3", new Case(Upsample.bicubic(3), x -> torch.upsample_bicubic2d(x,
                     new long[] {3, 6}, false), 2, 3, 1, 2)),
+            Map.entry("resize", new Case(new Resize(7, 3, false), x -> torch.upsample_bilinear2d(x, new long[] {7, 3},
+                    false), 2, 3, 4, 5)),
             Map.entry("bilinear by 3", new Case(Upsample.bilinear(3), x -> torch.upsample_bilinear2d(x,
                     new long[] {3, 15}, false), 2, 3, 1, 5))));
 

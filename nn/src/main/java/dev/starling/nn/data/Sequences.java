@@ -103,11 +103,7 @@ public final class Sequences implements Dataset {
 
     @Override
     public int length(int index) {
-        if (index < 0 || index >= first.size()) {
-            throw TensorException.argument("sequences", "there is no example " + index, "use 0 to "
-                    + (first.size() - 1));
-        }
-        return first.get(index).length;
+        return first.get(Subset.requireIndex(index, size())).length;
     }
 
     @Override
@@ -117,7 +113,7 @@ public final class Sequences implements Dataset {
                     "ask size() for the number of examples");
         }
         for (int i = 0; i < columns.size(); i++) {
-            columns.get(i).write(index, i, target);
+            columns.get(i).write(Subset.requireIndex(index, size()), i, target);
         }
     }
 }

@@ -11,7 +11,7 @@ import org.jspecify.annotations.Nullable;
  * A block of a transformer that translates one sequence into another: causal self-attention, attention to the memory
  * that an encoder has computed, and a perceptron; {@code x [N, L, width]} to the same shape. (Vaswani et al., 2017)
  */
-public final class TransformerDecoderLayer implements Module, Container {
+public final class TransformerDecoderLayer implements Container {
     private final MultiHeadAttention attention;
     private final MultiHeadAttention cross;
     private final Perceptron perceptron;
@@ -59,18 +59,18 @@ public final class TransformerDecoderLayer implements Module, Container {
         return Perceptron.add(z, perceptron::apply, norms.get(2), dropout, normFirst);
     }
 
+    /** Exchanges an attention or the perceptron, for example for one with other layers inside. */
     @Override
     public TransformerDecoderLayer with(String name, Module replacement) {
-        if (name.equals("attention") && replacement instanceof MultiHeadAttention a) {
-            return new TransformerDecoderLayer(a, cross, perceptron, norms, dropout, normFirst);
-        }
-        if (name.equals("cross") && replacement instanceof MultiHeadAttention a) {
-            return new TransformerDecoderLayer(attention, a, perceptron, norms, dropout, normFirst);
-        }
-        if (name.equals("perceptron") && replacement instanceof Perceptron p) {
-            return new TransformerDecoderLayer(attention, cross, p, norms, dropout, normFirst);
-        }
-        throw Container.refuse(this, name, replacement);
+        return switch (replacement) {
+            case MultiHeadAttention other when name.equals("attention") -> new TransformerDecoderLayer(other, cross,
+                    perceptron, norms, dropout, normFirst);
+            case MultiHeadAttention other when name.equals("cross") -> new TransformerDecoderLayer(attention, other,
+                    perceptron, norms, dropout, normFirst);
+            case Perceptron other when name.equals("perceptron") -> new TransformerDecoderLayer(attention, cross,
+                    other, norms, dropout, normFirst);
+            default -> throw Container.refuse(this, name, replacement);
+        };
     }
 
     @Override

@@ -73,15 +73,16 @@ public final class TransformerEncoderLayer implements Layer, Container {
         return Perceptron.add(y, perceptron::apply, norm2, dropout, normFirst);
     }
 
+    /** Exchanges the attention or the perceptron, for example for one with other layers inside. */
     @Override
     public TransformerEncoderLayer with(String name, Module replacement) {
-        if (name.equals("attention") && replacement instanceof MultiHeadAttention a) {
-            return new TransformerEncoderLayer(a, perceptron, norm1, norm2, dropout, normFirst);
-        }
-        if (name.equals("perceptron") && replacement instanceof Perceptron p) {
-            return new TransformerEncoderLayer(attention, p, norm1, norm2, dropout, normFirst);
-        }
-        throw Container.refuse(this, name, replacement);
+        return switch (replacement) {
+            case MultiHeadAttention other when name.equals("attention") -> new TransformerEncoderLayer(other,
+                    perceptron, norm1, norm2, dropout, normFirst);
+            case Perceptron other when name.equals("perceptron") -> new TransformerEncoderLayer(attention, other,
+                    norm1, norm2, dropout, normFirst);
+            default -> throw Container.refuse(this, name, replacement);
+        };
     }
 
     @Override
