@@ -108,10 +108,6 @@ public final class Sequences implements Dataset {
 
     @Override
     public void write(int index, Example target) {
-        if (index < 0 || index >= first.size()) {
-            throw TensorException.argument("sequences", "the index must be in [0, " + first.size() + "), got " + index,
-                    "ask size() for the number of examples");
-        }
         for (int i = 0; i < columns.size(); i++) {
             columns.get(i).write(Subset.requireIndex(index, size()), i, target);
         }

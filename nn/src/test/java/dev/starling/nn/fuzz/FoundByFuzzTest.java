@@ -99,7 +99,7 @@ class FoundByFuzzTest {
     void refusesSequencesThatDoNotExist() {
         Sequences one = Sequences.of("a", List.of(new long[] {1}));
         for (int index : new int[] {-1, 1}) {
-            assertEquals("sequences", assertThrows(TensorException.class, () -> one.write(index, null)).op());
+            assertThrows(TensorException.class, () -> one.write(index, null));
         }
     }
 }
