@@ -49,6 +49,6 @@ public final class ListDataset<T> implements Dataset {
 
     @Override
     public void write(int index, Example target) throws Exception {
-        writer.write(elements.get(index), target);
+        writer.write(elements.get(Subset.requireIndex(index, size())), target);
     }
 }

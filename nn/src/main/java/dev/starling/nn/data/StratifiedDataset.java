@@ -87,6 +87,6 @@ public final class StratifiedDataset implements Dataset {
             order = new Order(target.seed(), target.epoch(), order(target.seed(), target.epoch()));
             last = order;
         }
-        dataset.write(order.indices[index], target);
+        dataset.write(order.indices[Subset.requireIndex(index, size())], target);
     }
 }

@@ -71,6 +71,7 @@ public final class TableDataset implements Dataset {
 
     @Override
     public void write(int index, Example example) {
+        Subset.requireIndex(index, size);
         float[] row = example.floats(0);
         for (int i = 0; i < inputs.length; i++) {
             row[i] = (float) inputs[i].number(index);

@@ -150,6 +150,10 @@ public final class ImageFolder implements Dataset {
 
     /** Returns the file of an example. */
     public Path file(int index) {
+        if (index < 0 || index >= files.size()) {
+            throw new TensorException(TensorException.Problem.INDEX, "image folder", List.of(), "there is no example "
+                    + index + " of " + files.size(), "use 0 to size() - 1");
+        }
         return files.get(index);
     }
 
@@ -166,7 +170,7 @@ public final class ImageFolder implements Dataset {
     @Override
     public void write(int index, Example target) {
         RandomGenerator random = ExampleRandom.of(target.seed() ^ STREAM, target.epoch(), index);
-        Image image = ImageFile.read(files.get(index), channels, maxPixels);
+        Image image = ImageFile.read(file(index), channels, maxPixels);
         for (Transform transform : transforms) {
             image = transform.apply(image, random);
         }
