@@ -20,6 +20,10 @@ public final class RecordType<R extends Record> {
     private static final ClassValue<RecordType<?>> TYPES = new ClassValue<>() {
         @Override
         protected RecordType<?> computeValue(Class<?> type) {
+            if (!type.isRecord()) {
+                throw TensorException.argument("record", type.getSimpleName() + " is no record",
+                        "declare it as a record of tensors");
+            }
             return new RecordType<>(type.asSubclass(Record.class));
         }
     };

@@ -9,6 +9,8 @@ import dev.starling.nn.layer.MultiHeadAttention;
 import dev.starling.nn.layer.Relu;
 import dev.starling.nn.layer.Residual;
 import dev.starling.nn.layer.SwiGlu;
+import dev.starling.nn.layer.TransformerDecoderLayer;
+import dev.starling.nn.layer.TransformerEncoderLayer;
 import dev.starling.nn.model.Gpt2;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
@@ -62,8 +64,10 @@ class LayersTest {
     @Test
     void findsItsWayThroughTheLayersOfTheLibrary() {
         Sequential model = Sequential.of(Residual.of(Sequential.of(MultiHeadAttention.of(4, 2, generator)),
-                Linear.of(4, 4, generator)), SwiGlu.of(4, 6, generator), Linear.of(4, 4, generator));
-        for (String path : List.of("0.body.0.project", "0.body.0.out", "0.shortcut", "1.gate", "1.up", "1.down", "2")) {
+                Linear.of(4, 4, generator)), SwiGlu.of(4, 6, generator), TransformerEncoderLayer.of(4, 2, 5,
+                generator), Linear.of(4, 4, generator));
+        for (String path : List.of("0.body.0.project", "0.body.0.out", "0.shortcut", "1.gate", "1.up", "1.down",
+                "2.attention.project", "2.attention.out", "2.perceptron.first", "2.perceptron.second", "3")) {
             Linear before = (Linear) Layers.find(model, path);
             Linear after = Linear.of(before.weight().shape().dim(1), before.weight().shape().dim(0), generator);
             Sequential changed = Layers.replace(model, path, after);
@@ -72,6 +76,11 @@ class LayersTest {
                     .containsExactlyElementsOf(model.state().keySet().stream().filter(each -> !each.startsWith(path))
                             .toList());
             assertThat(compute(changed, 2, 3, 4)).as(path).isNotEqualTo(compute(model, 2, 3, 4));
+        }
+        TransformerDecoderLayer decoder = TransformerDecoderLayer.of(4, 2, 5, generator);
+        for (String path : List.of("attention.out", "cross.out", "perceptron.activation")) {
+            Linear other = Linear.of(4, 4, generator);
+            assertThat(Layers.find(Layers.replace(decoder, path, other), path)).as(path).isSameAs(other);
         }
         Gpt2 gpt = Gpt2.of(11, 8, 4, 1, 2, generator);
         Gpt2 changed = Layers.replace(gpt, "blocks.0.body.1.project", Linear.of(4, 12, generator));

@@ -14,8 +14,11 @@ public final class Picture {
 
     /** Returns whether a file's name ends in a format. */
     public static boolean isDrawable(Path file) {
-        String name = file.getFileName().toString();
-        return name.endsWith(".svg") || name.endsWith(".png");
+        return isSvg(file) || file.toString().endsWith(".png");
+    }
+
+    private static boolean isSvg(Path file) {
+        return file.toString().endsWith(".svg");
     }
 
     /**
@@ -31,7 +34,7 @@ public final class Picture {
             if (file.toAbsolutePath().getParent() instanceof Path directory) {
                 Files.createDirectories(directory);
             }
-            if (file.getFileName().toString().endsWith(".svg")) {
+            if (isSvg(file)) {
                 Files.writeString(file, svg(width, height, drawing));
                 return;
             }

@@ -103,18 +103,17 @@ public final class Sequences implements Dataset {
 
     @Override
     public int length(int index) {
-        if (index < 0 || index >= first.size()) {
-            throw TensorException.argument("sequences", "there is no example " + index, "use 0 to "
-                    + (first.size() - 1));
-        }
-        return first.get(index).length;
+        return first.get(Subset.requireIndex(index, size())).length;
     }
 
     @Override
     public void write(int index, Example target) {
-        Subset.requireIndex(index, size());
+        if (index < 0 || index >= first.size()) {
+            throw TensorException.argument("sequences", "the index must be in [0, " + first.size() + "), got " + index,
+                    "ask size() for the number of examples");
+        }
         for (int i = 0; i < columns.size(); i++) {
-            columns.get(i).write(index, i, target);
+            columns.get(i).write(Subset.requireIndex(index, size()), i, target);
         }
     }
 }

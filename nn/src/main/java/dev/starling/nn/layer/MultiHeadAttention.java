@@ -80,7 +80,8 @@ public final class MultiHeadAttention implements Layer, Container {
 
     /** Returns a layer with the same weights that gives queries and keys {@link RotaryPositions}; usually 10,000. */
     public MultiHeadAttention rotary(double base) {
-        return new MultiHeadAttention(project, out, width, heads, keyHeads, causal, dropout, new RotaryPositions(base));
+        return new MultiHeadAttention(project, out, width, heads, keyHeads, causal, dropout,
+                new RotaryPositions(base));
     }
 
     @Override

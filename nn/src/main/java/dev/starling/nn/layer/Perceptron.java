@@ -1,17 +1,19 @@
 package dev.starling.nn.layer;
 
+import dev.starling.nn.Container;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 
 /** The perceptron of a transformer: {@code second(dropout(activation(first(x))))}. */
-final class Perceptron implements Layer {
-    private final Linear first;
+final class Perceptron implements Layer, Container {
+    private final Layer first;
     private final Layer activation;
-    private final Linear second;
+    private final Layer second;
     private final Dropout dropout;
 
-    private Perceptron(Linear first, Layer activation, Linear second, Dropout dropout) {
+    private Perceptron(Layer first, Layer activation, Layer second, Dropout dropout) {
         this.first = first;
         this.activation = activation;
         this.second = second;
@@ -36,6 +38,19 @@ final class Perceptron implements Layer {
     @Override
     public Tensor forward(Tensor x) {
         return second.apply(dropout.forward(activation.apply(first.apply(x))));
+    }
+
+    @Override
+    public Perceptron with(String name, Module replacement) {
+        if (!(replacement instanceof Layer layer)) {
+            throw Container.refuse(this, name, replacement);
+        }
+        return switch (name) {
+            case "first" -> new Perceptron(layer, activation, second, dropout);
+            case "activation" -> new Perceptron(first, layer, second, dropout);
+            case "second" -> new Perceptron(first, activation, layer, dropout);
+            default -> throw Container.refuse(this, name, replacement);
+        };
     }
 
     @Override

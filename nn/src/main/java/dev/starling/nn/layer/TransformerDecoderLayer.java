@@ -1,5 +1,6 @@
 package dev.starling.nn.layer;
 
+import dev.starling.nn.Container;
 import dev.starling.nn.Module;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
@@ -10,7 +11,7 @@ import org.jspecify.annotations.Nullable;
  * A block of a transformer that translates one sequence into another: causal self-attention, attention to the memory
  * that an encoder has computed, and a perceptron; {@code x [N, L, width]} to the same shape. (Vaswani et al., 2017)
  */
-public final class TransformerDecoderLayer implements Module {
+public final class TransformerDecoderLayer implements Container {
     private final MultiHeadAttention attention;
     private final MultiHeadAttention cross;
     private final Perceptron perceptron;
@@ -56,6 +57,20 @@ public final class TransformerDecoderLayer implements Module {
         Tensor y = Perceptron.add(x, attention::apply, norms.get(0), dropout, normFirst);
         Tensor z = Perceptron.add(y, in -> cross.cross(in, memory, mask), norms.get(1), dropout, normFirst);
         return Perceptron.add(z, perceptron::apply, norms.get(2), dropout, normFirst);
+    }
+
+    /** Exchanges an attention or the perceptron, for example for one with other layers inside. */
+    @Override
+    public TransformerDecoderLayer with(String name, Module replacement) {
+        return switch (replacement) {
+            case MultiHeadAttention other when name.equals("attention") -> new TransformerDecoderLayer(other, cross,
+                    perceptron, norms, dropout, normFirst);
+            case MultiHeadAttention other when name.equals("cross") -> new TransformerDecoderLayer(attention, other,
+                    perceptron, norms, dropout, normFirst);
+            case Perceptron other when name.equals("perceptron") -> new TransformerDecoderLayer(attention, cross,
+                    other, norms, dropout, normFirst);
+            default -> throw Container.refuse(this, name, replacement);
+        };
     }
 
     @Override

@@ -1,6 +1,8 @@
 package dev.starling.nn.layer;
 
+import dev.starling.nn.Container;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Module;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 import org.jspecify.annotations.Nullable;
@@ -10,7 +12,7 @@ import org.jspecify.annotations.Nullable;
  * {@code x [N, L, width]} to the same shape. Sums are normalised; with {@link #normFirst}, inputs are instead. (Vaswani
  * et al., 2017)
  */
-public final class TransformerEncoderLayer implements Layer {
+public final class TransformerEncoderLayer implements Layer, Container {
     private final MultiHeadAttention attention;
     private final Perceptron perceptron;
     private final LayerNorm norm1;
@@ -69,6 +71,18 @@ public final class TransformerEncoderLayer implements Layer {
     private Tensor around(Tensor x, Layer attended) {
         Tensor y = Perceptron.add(x, attended, norm1, dropout, normFirst);
         return Perceptron.add(y, perceptron::apply, norm2, dropout, normFirst);
+    }
+
+    /** Exchanges the attention or the perceptron, for example for one with other layers inside. */
+    @Override
+    public TransformerEncoderLayer with(String name, Module replacement) {
+        return switch (replacement) {
+            case MultiHeadAttention other when name.equals("attention") -> new TransformerEncoderLayer(other,
+                    perceptron, norm1, norm2, dropout, normFirst);
+            case Perceptron other when name.equals("perceptron") -> new TransformerEncoderLayer(attention, other,
+                    norm1, norm2, dropout, normFirst);
+            default -> throw Container.refuse(this, name, replacement);
+        };
     }
 
     @Override

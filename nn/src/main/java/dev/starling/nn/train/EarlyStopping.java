@@ -82,7 +82,8 @@ public final class EarlyStopping implements ResumableListener {
     public EarlyStopping restoreBest(Module trained) {
         model = trained;
         copies.clear();
-        trained.state().forEach((path, p) -> copies.put("best." + path, Parameter.filledLike(p, 0)));
+        // The size of a buffer, as that of a vocabulary, may still change before the run starts.
+        trained.state().forEach((path, p) -> copies.put("best." + path, Parameter.resizable(p.master())));
         copies.put(EPOCH, Parameter.filled(0, 1));
         return this;
     }

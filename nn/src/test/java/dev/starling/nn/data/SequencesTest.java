@@ -295,6 +295,7 @@ class SequencesTest {
         assertThatThrownBy(() -> data.and("y", List.of(new long[2], new long[2]), 0))
                 .hasMessageContaining("sequence 1");
         assertThatThrownBy(() -> data.and("y", List.of(new long[2]), 0)).hasMessageContaining("1 rows");
+        assertThatThrownBy(() -> data.length(2)).hasMessageContaining("no example 2");
         assertThatThrownBy(() -> data.mask("x")).hasMessageContaining("already");
         assertThatThrownBy(() -> DataLoader.of(data).lengths(2).build()).hasMessageContaining("add 3");
         assertThatThrownBy(() -> DataLoader.of(data).lengths(3, 2)).hasMessageContaining("ascending");

@@ -5,10 +5,12 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import dev.starling.nn.Initializer;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.RecordType;
 import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.CifarFile;
 import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.Field;
+import dev.starling.nn.data.Sequences;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.data.SpillingRows;
 import dev.starling.nn.train.EpochReport;
@@ -82,5 +84,22 @@ class FoundByFuzzTest {
         Scores heldOut = new Scores(0.5, Map.of("accuracy", 1.0), Map.of(), 2);
         assertThrows(TensorException.class, () -> RemoteRun.numbers(new EpochReport(1, 2, training,
                 Optional.of(heldOut), 1, 1)));
+    }
+
+    /** A cast without a check, as reflection permits. */
+    @Test
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    void refusesClassesThatAreNoRecords() {
+        for (Class type : new Class[] {String.class, Record.class}) {
+            assertEquals("record", assertThrows(TensorException.class, () -> RecordType.of(type)).op());
+        }
+    }
+
+    @Test
+    void refusesSequencesThatDoNotExist() {
+        Sequences one = Sequences.of("a", List.of(new long[] {1}));
+        for (int index : new int[] {-1, 1}) {
+            assertEquals("sequences", assertThrows(TensorException.class, () -> one.write(index, null)).op());
+        }
     }
 }

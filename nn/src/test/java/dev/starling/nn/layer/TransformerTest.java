@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Layers;
 import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.DType;
@@ -137,6 +138,26 @@ class TransformerTest {
             try (TransformerEncoderLayer other = TransformerEncoderLayer.of(8, 2, 12, g)) {
                 assertSame(other.forward(x, mask).narrow(1, 0, 1), other.forward(x.narrow(1, 0, 1)));
             }
+        }
+    }
+
+    /** Layers inside of blocks are found by their paths; another layer in place of a projection computes the same. */
+    @Test
+    void exchangesLayersOfBlocks() {
+        try (TransformerEncoderLayer encoder = TransformerEncoderLayer.of(8, 2, 12, g);
+                TransformerDecoderLayer decoder = TransformerDecoderLayer.of(8, 2, 12, g);
+                Linear other = Linear.of(8, 12, g)) {
+            TransformerEncoderLayer changed = Layers.replace(encoder, "perceptron.first", other);
+            assertThat(changed.state().get("perceptron.first.weight")).isSameAs(other.weight());
+            assertThat(changed.state().get("attention.out.weight")).isSameAs(encoder.state()
+                    .get("attention.out.weight"));
+            Layer project = (Layer) Layers.find(decoder, "cross.project");
+            Layer around = project::apply;
+            Tensor x = g.normal(2, 4, 8);
+            Tensor memory = g.normal(2, 3, 8);
+            assertSame(Layers.replace(decoder, "cross.project", around).forward(x, memory, null),
+                    decoder.forward(x, memory, null));
+            assertThatThrownBy(() -> Layers.replace(encoder, "attention", other)).isInstanceOf(TensorException.class);
         }
     }
 

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.checkpoint.Json;
 import dev.starling.nn.data.DataException;
@@ -16,6 +17,7 @@ import dev.starling.nn.model.ModelFile;
 import dev.starling.nn.model.ModelMetadata;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 import java.io.IOException;
@@ -45,7 +47,7 @@ class CallbacksTest {
 
     private static Map<String, float[]> weights(Layer model) {
         Map<String, float[]> weights = new LinkedHashMap<>();
-        model.state().forEach((path, p) -> weights.put(path, p.master().toFloats()));
+        model.state().forEach((path, p) -> weights.put(path, p.master().to(DType.F32).toFloats()));
         return weights;
     }
 
@@ -111,6 +113,25 @@ class CallbacksTest {
         Outcome outcome = train(model, new SingleProcess(), 4, b -> b.listeners(stopping));
         assertThat(outcome.history.epochs()).hasSize(4);
         assertEqual(outcome.weights, outcome.byEpoch.get(1));
+    }
+
+    /** A buffer whose size follows the data, as that of a vocabulary. */
+    private record Words(Parameter words) implements Layer {
+        @Override
+        public Tensor forward(Tensor x) {
+            return x;
+        }
+    }
+
+    @Test
+    void restoresBuffersThatWereResizedAfterItWasMade() {
+        Words words = new Words(Parameter.resizable(Tensor.of(new long[0])));
+        Sequential model = Sequential.of(words, Linear.of(3, 2, Generator.seeded(5)));
+        EarlyStopping stopping = EarlyStopping.patience(3).growing(SCORE).restoreBest(model);
+        words.words.set(Tensor.of(new long[] {7, 8, 9}));
+        Outcome outcome = train(model, new SingleProcess(), 7, b -> b.listeners(stopping));
+        assertEqual(outcome.weights, outcome.byEpoch.get(1));
+        assertThat(outcome.weights.get("0.words")).containsExactly(7, 8, 9);
     }
 
     @Test

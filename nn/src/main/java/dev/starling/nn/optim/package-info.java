@@ -1,0 +1,2 @@
+/** Optimisers, what surrounds them, and schedules of the learning rate. */
+package dev.starling.nn.optim;

@@ -1,0 +1,2 @@
+/** The backend for CPUs: a class of kernels for each family of operations. */
+package dev.starling.tensor.cpu;

@@ -1,0 +1,2 @@
+/** Memory that the host can access, and the threads that divide work. */
+package dev.starling.tensor.host;

@@ -1,0 +1,2 @@
+/** Addresses of hosts. */
+package dev.starling.transport.address;

@@ -1,0 +1,2 @@
+/** The bytes of a frame: header, body and checksum. */
+package dev.starling.transport.frame;

@@ -1,0 +1,2 @@
+/** A wire between threads of one process. */
+package dev.starling.transport.local;

@@ -1,0 +1,2 @@
+/** Calls of the operating system. */
+package dev.starling.transport.system;

@@ -1,0 +1,2 @@
+/** A wire over TCP. */
+package dev.starling.transport.tcp;
