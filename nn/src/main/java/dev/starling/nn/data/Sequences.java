@@ -110,7 +110,7 @@ public final class Sequences implements Dataset {
     public void write(int index, Example target) {
         Subset.requireIndex(index, size());
         for (int i = 0; i < columns.size(); i++) {
-            columns.get(i).write(Subset.requireIndex(index, size()), i, target);
+            columns.get(i).write(index, i, target);
         }
     }
 }
