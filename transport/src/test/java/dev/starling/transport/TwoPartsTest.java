@@ -70,7 +70,9 @@ class TwoPartsTest {
                 }
             }
             long frames = wire.arriving.size();
-            while (transport.doWork() > 0) { }
+            while (!wire.arriving.isEmpty()) {
+                transport.doWork();
+            }
             assertThat(transport.counters().refusedFrames()).isEqualTo(frames);
             wire.add(FrameForge.frame(Frame.PUT, 1, 1, 0, new byte[80]), Frame.PUT_HEADER);
             transport.doWork();
