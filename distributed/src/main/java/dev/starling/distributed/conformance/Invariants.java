@@ -4,6 +4,7 @@ import dev.starling.distributed.PeerLostException;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.LongSummaryStatistics;
 import java.util.Map;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
@@ -48,19 +49,29 @@ final class Invariants {
 
     /**
      * Checks that all processes have the same weights after a step. A process that is restarted when all others have
-     * ended begins another run, which is compared separately.
+     * ended begins another run, which is compared separately. If several have begun one, which do not know of each
+     * other without a quorum, processes are compared that took a step in the same epoch of a group.
      */
     static void requireSameWeights(Map<String, Outcome> outcomes) {
-        long anotherNs = outcomes.values().stream().filter(o -> o.isRestarted() && o.weightsByStep.containsKey(1L))
-                .mapToLong(o -> o.firstStepNs).min().orElse(Long.MAX_VALUE);
-        Map<Long, float[]> first = new HashMap<>();
-        outcomes.forEach((name, outcome) -> outcome.weightsByStep.forEach((step, weights) -> {
-            float[] others = first.putIfAbsent(outcome.firstStepNs < anotherNs ? step : -step, weights);
-            if (others != null && !Arrays.equals(others, weights)) {
-                throw new AssertionError(name + " has " + Arrays.toString(weights) + " after step " + step
-                        + ", another rank " + Arrays.toString(others));
+        LongSummaryStatistics begins = outcomes.values().stream()
+                .filter(o -> o.isRestarted() && o.weightsByStep.containsKey(1L))
+                .mapToLong(o -> o.firstStepNs).summaryStatistics();
+        Map<Object, float[]> first = new HashMap<>();
+        outcomes.forEach((name, outcome) -> {
+            if (begins.getCount() > 1) {
+                outcome.weightsByEpochAndStep.forEach((step, weights) -> requireSame(name, step, weights, first));
+            } else {
+                boolean another = begins.getCount() == 1 && outcome.firstStepNs >= begins.getMin();
+                outcome.weightsByStep.forEach((step, weights) -> requireSame(name, another ? -step : step, weights,
+                        first));
             }
-        }));
+        });
+    }
+
+    private static void requireSame(String name, Object step, float[] weights, Map<Object, float[]> first) {
+        float[] others = first.putIfAbsent(step, weights);
+        require(others == null || Arrays.equals(others, weights), () -> name + " has " + Arrays.toString(weights)
+                + " after step " + step + ", another rank " + Arrays.toString(others));
     }
 
     /** Checks that all weights are finite. */

@@ -28,6 +28,7 @@ class FaultSchedulesTest {
     private static final StrategyConformance GOSSIP = StrategyConformance.of(Gossip::of).elastic();
     private static final StrategyConformance RING = StrategyConformance.of(group -> RingAllReduce.over(group).build())
             .refuses(group -> RingAllReduce.over(group).halfPrecision().build());
+    private static final long MAX_LATE_STEPS = 2;
     private static final StrategyConformance ELASTIC_RING = StrategyConformance
             .of(group -> RingAllReduce.over(group).elastic().build()).elastic();
     private static final StrategyConformance OWN = StrategyConformance.of(OwnElasticStrategy::new).elastic();
@@ -71,8 +72,9 @@ class FaultSchedulesTest {
 
     /**
      * Checks that no two groups trained at a time: an epoch has the same members for all, and after the first step of
-     * an epoch no process takes more than the step of an earlier epoch that it had all data for. All
-     * processes have the same weights after a step of an epoch.
+     * an epoch no process takes more steps of an earlier epoch than it had all data for: the one that it was about to
+     * end, and the next, for which a peer that has ended that step sends its gradients. All processes have the same
+     * weights after a step of an epoch.
      */
     private static void assertOneGroup(Map<String, Outcome> outcomes) {
         Map<Long, List<String>> members = new HashMap<>();
@@ -87,7 +89,7 @@ class FaultSchedulesTest {
                     if (later > epoch) {
                         assertThat(times.stream().filter(time -> time > begin).count())
                                 .as(() -> name + ": steps in epoch " + epoch + " after the begin of epoch " + later)
-                                .isLessThanOrEqualTo(1);
+                                .isLessThanOrEqualTo(MAX_LATE_STEPS);
                     }
                 })));
         // A process that returns drops the step that it took when the others had begun another epoch, where the sum of
@@ -100,7 +102,7 @@ class FaultSchedulesTest {
 
     @Test
     void reducesByMajority() {
-        runByMajority(Sweep.fifth(114, 153, 168, 214, 236, 840, 983, 1447, 1540, 1848),
+        runByMajority(Sweep.fifth(114, 153, 168, 214, 236, 840, 983, 1447, 1540, 1596, 1848),
                 group -> RingAllReduce.over(group).elastic().build(),
                 FaultSchedulesTest::assertOneGroup);
     }
@@ -156,7 +158,7 @@ class FaultSchedulesTest {
 
     @Test
     void reducesElastically() {
-        run(Sweep.some(4097), ELASTIC_RING, true);
+        run(Sweep.some(4097, 5997), ELASTIC_RING, true);
     }
 
     @Test
