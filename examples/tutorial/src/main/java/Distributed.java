@@ -15,7 +15,7 @@ import dev.starling.transport.*;
 void main(String[] arguments) {
     LaunchedProcess me = LaunchedProcess.fromEnvironment().orElse(null);
     if (me == null) {
-        // Started by hand: starts this program twice, and decides who is a member of the group.
+        // Started by hand: starts this program twice, and decides which processes are members of the group.
         System.exit(Launcher.ofThisProgram(arguments).processes(2).coordinator((secret, directory, processes) ->
                 CoordinatorThread.start(Coordinator.open(TransportConfig.of("tcp", secret).directory(directory),
                         CoordinatorConfig.of(processes, Coordinator.OnLoss.END)))).run());
