@@ -160,18 +160,18 @@ class CoordinatorTest {
         }
     }
 
-    /** Ids are assigned from 1 on, in the order of joining. */
-    private static Control.Suspect suspect(long id) {
-        return new Control.Suspect(1, id, 7_000_000, "does not answer");
+    private static Control.Suspect suspect(Client lost) {
+        return new Control.Suspect(1, lost.id, 7_000_000, "does not answer");
     }
 
     @Test
     void endsWithTheHigherOfTwoThatSuspectEachOther() {
-        try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator);
-                Client second = new Client(coordinator); Client third = new Client(coordinator)) {
+        try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator, 0, WORKER);
+                Client second = new Client(coordinator, 1, WORKER);
+                Client third = new Client(coordinator, 2, WORKER)) {
             begin(first, second, third);
-            first.send(suspect(2));
-            second.send(suspect(1));
+            first.send(suspect(second));
+            second.send(suspect(first));
             assertThat(second.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
                     .contains("rank 1 was excluded").contains("does not answer"));
             for (Client each : List.of(first, third)) {
@@ -185,11 +185,13 @@ class CoordinatorTest {
 
     @Test
     void endsImmediatelyIfASuspectedMemberLeaves() {
-        try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator);
-                Client second = new Client(coordinator); Client third = new Client(coordinator)) {
+        try (Coordinator coordinator = open(3, OnLoss.END); Client first = new Client(coordinator, 0, WORKER);
+                Client second = new Client(coordinator, 1, WORKER);
+                Client third = new Client(coordinator, 2, WORKER)) {
             begin(first, second, third);
-            second.send(suspect(1));
-            first.send(suspect(2));
+            second.send(suspect(first));
+            awaitSuspected(coordinator, first.id);
+            first.send(suspect(second));
             first.send(new Control.Leave());
             for (Client each : List.of(second, third)) {
                 assertThat(each.receive()).isInstanceOfSatisfying(Control.Lost.class,
@@ -363,7 +365,7 @@ class CoordinatorTest {
 
     @Test
     void namesTheMissingRanksOfAGroupThatDoesNotReform() {
-        Coordinator coordinator = Coordinator.open(config, 3, OnLoss.END, 1, Duration.ofMillis(500));
+        Coordinator coordinator = Coordinator.open(config, 3, OnLoss.END, 1, Duration.ofMillis(1_500));
         processes.add(coordinator::doWork);
         try (coordinator; Client first = new Client(coordinator, 0, WORKER)) {
             awaitJoined(coordinator, 1);
