@@ -210,6 +210,16 @@ class PreprocessTest {
         assertThatThrownBy(() -> copy(encoder, larger)).isInstanceOf(CheckpointException.class);
     }
 
+    /** One of them is trained, the other is loaded: a builder must not make them share a vocabulary. */
+    @Test
+    void buildsEncodersThatShareNothing() {
+        TableEncoder.Builder builder = TableEncoder.builder().categories("city", 4);
+        builder.build().adapt(HOUSES);
+        TableEncoder second = builder.build();
+        assertThatThrownBy(() -> second.tensor(HOUSES)).hasMessageContaining("adapt(table)");
+        assertThatThrownBy(() -> builder.categories("year", 2)).hasMessageContaining("above 2");
+    }
+
     @Test
     void encodesClassesAsTheTarget() {
         TableEncoder encoder = TableEncoder.builder().numbers("area").classes("kind", 2).build().adapt(HOUSES);
