@@ -219,7 +219,7 @@ class RecipesTest {
     }
 
     private static TensorDataset points() {
-        Tensor points = Generator.seeded(3).uniform(ROWS, 2).mul(2).sub(1);
+        Tensor points = Generator.seeded(3).uniform(4 * ROWS, 2).mul(2).sub(1);
         Tensor radius = points.square().sum(1).sqrt();
         return TensorDataset.of(points, radius.gt(0.5).to(DType.I64).add(radius.gt(0.8).to(DType.I64)));
     }

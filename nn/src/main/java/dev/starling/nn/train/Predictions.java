@@ -80,8 +80,19 @@ public final class Predictions {
                 throw TensorException.argument("predictions", "there is no example to compute", "check the data set");
             }
             Tensor[] joined = new Tensor[parts.getFirst().length];
-            Arrays.setAll(joined, i -> Tensor.concat(0, parts.stream().map(each -> each[i]).toArray(Tensor[]::new)));
+            Arrays.setAll(joined, i -> join(parts.stream().map(each -> each[i]).toArray(Tensor[]::new)));
             return joined;
         });
+    }
+
+    private static Tensor join(Tensor... parts) {
+        for (Tensor part : parts) {
+            if (part.rank() == 0 || !part.shape().without(0).equals(parts[0].shape().without(0))) {
+                throw new TensorException(TensorException.Problem.SHAPE, "predictions", List.of(parts[0].spec(),
+                        part.spec()), "the results of all batches must be [N, ..] with the same sizes after N",
+                        "pad all batches to one length with DataLoader.Builder.lengths(..)");
+            }
+        }
+        return Tensor.concat(0, parts);
     }
 }
