@@ -162,8 +162,9 @@ final class LayerCases {
         add("Linear.of", "without bias", g -> Linear.withoutBias(5, 3, g), LayerCases::linear, shape(4, 5),
                 shape(2, 3, 5));
         add("Linear.of", "of one number", g -> Linear.of(1, 1, g), LayerCases::linear, shape(4, 1), shape(1, 1));
-        add("LoraLinear.of", "", g -> LoraLinear.of(Linear.of(5, 3, g), 2, 3, g), (x, w) -> linear(x, w).add(torch.linear(
-                torch.linear(x, w.of("lora_A")), w.of("lora_B")).mul(new Scalar(1.5))), shape(4, 5), shape(2, 3, 5));
+        add("LoraLinear.of", "", g -> LoraLinear.of(Linear.of(5, 3, g), 2, 3, g), (x, w) -> linear(x, w).add(
+                torch.linear(torch.linear(x, w.of("lora_A")), w.of("lora_B")).mul(new Scalar(1.5))), shape(4, 5),
+                shape(2, 3, 5));
         add("SwiGlu.of", "", g -> SwiGlu.of(6, 4, g), (x, w) -> linear(torch.silu(linear(x, w.within("gate.")))
                 .mul(linear(x, w.within("up."))), w.within("down.")), shape(3, 6), shape(2, 3, 6));
         add("Residual.of", "", g -> Residual.of(Linear.of(4, 4, g)), (x, w) -> x.add(linear(x, w.within("body."))),
@@ -268,8 +269,8 @@ final class LayerCases {
             add("GroupNorm.of", groups + " groups", g -> GroupNorm.of(groups, 4), (x, w) -> torch.group_norm(x, groups,
                     w.optional("weight"), w.optional("bias"), 1e-5, false), shape(3, 4, 2), shape(1, 4, 3, 2));
         }
-        add("GroupNorm.of", "with another epsilon", g -> GroupNorm.withEpsilon(0.1, 2, 4), (x, w) -> torch.group_norm(x, 2,
-                w.optional("weight"), w.optional("bias"), 0.1, false), shape(3, 4, 2));
+        add("GroupNorm.of", "with another epsilon", g -> GroupNorm.withEpsilon(0.1, 2, 4), (x, w) -> torch.group_norm(x,
+                2, w.optional("weight"), w.optional("bias"), 0.1, false), shape(3, 4, 2));
         add("GroupNorm.of", "of rows", g -> GroupNorm.of(2, 6), (x, w) -> torch.group_norm(x, 2, w.optional("weight"),
                 w.optional("bias"), 1e-5, false), shape(3, 6));
         TorchFunction instance = (x, w) -> torch.instance_norm(x, w.optional("weight"), w.optional("bias"),
@@ -279,8 +280,8 @@ final class LayerCases {
         add("InstanceNorm.of", "affine", g -> InstanceNorm.affine(3), instance, shape(2, 3, 4), shape(2, 3, 4, 5));
         add("RmsNorm.of", "", g -> RmsNorm.of(6), (x, w) -> torch.rms_norm(x, shape(6), w.optional("weight"),
                 new DoubleOptional(1e-6)), shape(3, 6), shape(2, 1, 6));
-        add("RmsNorm.of", "with another epsilon", g -> RmsNorm.withEpsilon(0.1, 6), (x, w) -> torch.rms_norm(x, shape(6),
-                w.optional("weight"), new DoubleOptional(0.1)), shape(3, 6));
+        add("RmsNorm.of", "with another epsilon", g -> RmsNorm.withEpsilon(0.1, 6), (x, w) -> torch.rms_norm(x,
+                shape(6), w.optional("weight"), new DoubleOptional(0.1)), shape(3, 6));
         add("RmsNorm.of", "of matrices", g -> RmsNorm.of(2, 3), (x, w) -> torch.rms_norm(x, shape(2, 3),
                 w.optional("weight"), new DoubleOptional(1e-6)), shape(4, 2, 3));
     }
