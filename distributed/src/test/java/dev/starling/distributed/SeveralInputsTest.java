@@ -20,6 +20,7 @@ import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.History;
 import dev.starling.nn.train.Metric;
+import dev.starling.nn.train.Metrics;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
 import dev.starling.tensor.DType;
@@ -73,7 +74,9 @@ class SeveralInputsTest {
                 DataLoader data = DataLoader.of(houses()).batchSize(16).seed(3).shuffle().build();
                 DataLoader test = DataLoader.of(houses()).batchSize(50).build(); strategy) {
             return Trainer.of(model, objective, adam).data(data).heldOut(test).epochs(EPOCHS)
-                    .metrics(Metric.accuracy().on("kind")).strategy(strategy).build().run();
+                    .metrics(Metric.accuracy().on("kind"), Metrics.f1(3).on("kind"), Metrics.meanIou(3).on("kind"),
+                            Metrics.perplexity().on("kind"), Metrics.rSquared().on("price")).strategy(strategy)
+                    .build().run();
         }
     }
 
@@ -83,7 +86,8 @@ class SeveralInputsTest {
             EpochReport a = history.epochs().get(i);
             EpochReport b = expected.epochs().get(i);
             assertThat(a.training().loss()).isCloseTo(b.training().loss(), within(1e-4));
-            assertThat(a.training().metrics()).containsOnlyKeys("price loss", "kind loss", "kind accuracy");
+            assertThat(a.training().metrics()).containsOnlyKeys("price loss", "kind loss", "kind accuracy",
+                    "kind F1", "kind mean IoU", "kind perplexity", "price R²");
             b.training().metrics().forEach((name, value) -> assertThat(a.training().metric(name)).as(name)
                     .isCloseTo(value, within(1e-4)));
             b.heldOut().orElseThrow().metrics().forEach((name, value) -> assertThat(a.heldOut().orElseThrow()

@@ -7,7 +7,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.function.ToDoubleBiFunction;
 
-/** A value per example whose mean a run reports. Stateless. */
+/**
+ * A value per example whose mean a run reports. Stateless. Those that this interface creates are NaN if a result is
+ * NaN.
+ */
 public interface Metric {
     /** Returns the name, for example {@code accuracy}. */
     String name();
@@ -99,6 +102,9 @@ public interface Metric {
     }
 
     private static Metric share(String name, ToDoubleBiFunction<Tensor, Tensor> sum) {
-        return new NamedMetric(name, sum, true);
+        return new NamedMetric(name, (result, target) -> {
+            double value = sum.applyAsDouble(result, target);
+            return Metrics.hasNan(result) ? Double.NaN : value;
+        }, true);
     }
 }
