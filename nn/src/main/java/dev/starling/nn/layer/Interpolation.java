@@ -64,7 +64,7 @@ final class Interpolation {
         return weights[0].add(weights[1]).add(weights[2].add(weights[3]));
     }
 
-    /** Returns the weights {@code [to, from]} with which pixels of a smaller result are means of all that they cover. */
+    /** Returns the weights {@code [to, from]} with which pixels of a result are means of all that they cover. */
     static Tensor means(Tensor x, int axis, long to, Upsample.Method method) {
         long from = x.size(axis);
         Tensor distance = centres(x, from, to).unsqueeze(1).sub(Tensor.arange(new Spec(type(x), Shape.of(from),
