@@ -82,6 +82,10 @@ public final class ConfusionMatrix {
     /** Evaluates a function of a batch that returns logits and targets. */
     private static ConfusionMatrix evaluate(DataLoader data, int classes, Function<Batch, Tensor[]> answers) {
         double[] counts = new double[requireClasses(classes) * classes];
+        if (data.examples() == 0) {
+            throw TensorException.argument("confusion matrix", "there is no example to evaluate",
+                    "check the data set, or leave out dropLast() of its loader");
+        }
         Mode.inference(() -> Recorder.with(Recorder.NONE, () -> {
             for (Batch batch : data.epoch(0)) {
                 if (batch.size() > 0) {

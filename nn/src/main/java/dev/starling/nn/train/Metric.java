@@ -43,11 +43,14 @@ public interface Metric {
 
     /**
      * The fraction of correct answers, where the largest of the logits is at the class that the target names. Logits
-     * and targets have the shapes of {@link Loss#classAxis}. Each position of an example, as a pixel or a token, is an
-     * answer.
+     * and targets have the shapes of {@link Loss#classAxis}, or the target has a share of each class and names that of
+     * the largest. Each position of an example, as a pixel or a token, is an answer.
      */
     static Metric accuracy() {
-        return share("accuracy", (logits, target) -> hits(logits, target, Loss.classAxis(logits, target)));
+        return share("accuracy", (logits, target) -> {
+            boolean shares = target.dtype().isFloating() && target.shape().equals(logits.shape());
+            return shares ? hits(logits, target.argmax(1), 1) : hits(logits, target, Loss.classAxis(logits, target));
+        });
     }
 
     /** As {@link #accuracy()}, with the classes in a given dimension of the logits; negative counts from the end. */
