@@ -20,6 +20,7 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.ChannelsLast;
+import dev.starling.tensor.spi.Form;
 import dev.starling.tensor.spi.VectorApi;
 import java.util.Objects;
 import java.util.function.LongConsumer;
@@ -35,6 +36,8 @@ final class Winograd {
     private static final int PLANES = 16;
     /** Bytes between planes, so that a pixel's 16 values fall into different sets of the first-level cache. */
     private static final long GAP = 192;
+    /** Begins the keys of transformed kernels; those of packed weights begin with the rank. */
+    private static final long TRANSFORMED = -1;
     private static final int MIN_CHANNELS = 32;
     private static final int MIN_TILES = 64;
     private static final int FEW_CHANNELS = 256;
@@ -126,9 +129,7 @@ final class Winograd {
 
     private void convolve(Tensor weight, boolean turned, long bias, boolean relu) {
         HostAllocator memory = HostAllocator.shared();
-        Block kernels = memory.allocate(PLANES * kernelPlane());
-        try {
-            transformKernels(weight, turned, kernels.address());
+        try (Form kernels = kernels(weight, turned)) {
             Parallel.forRange(Math.ceilDiv(tiles, (long) block), 1, (from, to) -> {
                 long plane = (long) block * in.rowBytes() + GAP;
                 long resultPlane = (long) block * out.rowBytes() + GAP;
@@ -151,9 +152,17 @@ final class Winograd {
                     memory.free(scratch);
                 }
             });
-        } finally {
-            memory.free(kernels);
         }
+    }
+
+    /** Returns the transformed kernels: those that the weight's storage keeps, or new ones. */
+    private Form kernels(Tensor weight, boolean turned) {
+        long bytes = PLANES * kernelPlane();
+        Form.Key key = new Form.Key(weight.offset(), weight.strides(),
+                new long[] {TRANSFORMED, in.channels, out.channels, turned ? 1 : 0});
+        Form.Writer writer = to -> transformKernels(weight, turned, to);
+        Form kept = weight.storage().isReused(key) ? weight.storage().form(key, bytes, writer) : null;
+        return kept != null ? kept : Form.of(HostAllocator.shared(), bytes, writer);
     }
 
     private long kernelBytes() {
