@@ -35,13 +35,24 @@ final class KeptForms {
     /** What was asked for. Written under the lock. */
     private static final class Entry {
         private final Form.Key key;
-        private volatile int lastVersion;
+        /** The version of the last use in the upper half, the number of uses at it in the lower half. */
+        private volatile long uses;
         private volatile @Nullable Kept kept;
         private boolean making;
 
-        Entry(Form.Key key, int version) {
+        Entry(Form.Key key) {
             this.key = key;
-            lastVersion = version;
+        }
+
+        boolean isUsed(int version, int times) {
+            long seen = uses;
+            return (int) (seen >> Integer.SIZE) == version && (int) seen >= times;
+        }
+
+        void count(int version) {
+            long seen = uses;
+            boolean same = (int) (seen >> Integer.SIZE) == version;
+            uses = (long) version << Integer.SIZE | (same ? (int) seen + 1 : 1);
         }
 
         /** Takes the form away and puts it before those to drop. */
@@ -60,10 +71,10 @@ final class KeptForms {
         this.allocator = allocator;
     }
 
-    /** Returns whether this use was counted before at the version; counts it. */
-    boolean isReused(Form.Key use, int version) {
+    /** Returns whether this use was counted that often before at the version; if not, counts it. */
+    boolean isReused(Form.Key use, int version, int times) {
         for (Entry entry : entries) {
-            if (entry.lastVersion == version && entry.key.matches(use)) {
+            if (entry.isUsed(version, times) && entry.key.matches(use)) {
                 return true;
             }
         }
@@ -98,14 +109,15 @@ final class KeptForms {
                 int first = entries.length == MAX_KEYS ? 1 : 0;
                 dropped = first == 1 ? entries[0].remove(dropped) : dropped;
                 Entry[] next = Arrays.copyOfRange(entries, first, entries.length + 1);
-                found = new Entry(key, version);
+                found = new Entry(key);
                 next[next.length - 1] = found;
                 entries = next;
             }
             makes = form && found != null && !found.making && found.kept == null;
-            if (found != null) {
-                found.lastVersion = version;
+            if (found != null && form) {
                 found.making |= makes;
+            } else if (found != null) {
+                found.count(version);
             }
         }
         drop(dropped);

@@ -171,16 +171,16 @@ public final class Storage {
     }
 
     /**
-     * Returns whether a use was counted before since the elements last changed in place, and counts it. A copy of the
-     * elements for this use is worth keeping then; a weight that changes after each use, as in training, is not copied
-     * for nothing. False for memory that can change without a new {@link #version}: memory that was wrapped or lent, or
-     * whose segment was handed out. Any number of threads may call this.
+     * Returns whether a use was counted {@code times} times since the elements last changed in place, and if not,
+     * counts it. A copy of the elements for this use is worth keeping then; a weight that changes after each use, as in
+     * training, is not copied for nothing. False for memory that can change without a new {@link #version}: memory that
+     * was wrapped or lent, or whose segment was handed out. Any number of threads may call this.
      *
      * @param use identifies the elements and what is done with them; kept, so its arrays must not change
      */
-    public boolean isReused(Form.Key use) {
+    public boolean isReused(Form.Key use, int times) {
         KeptForms kept = forms();
-        return kept != null && kept.isReused(use, version);
+        return kept != null && kept.isReused(use, version, times);
     }
 
     /**

@@ -48,19 +48,19 @@ class KeptFormsTest {
     void keepsAFormUntilTheElementsChange() {
         Tensor w = Tensor.of(new float[] {1, 2, 3});
         Storage storage = w.storage();
-        assertFalse(storage.isReused(KEY));
-        assertTrue(storage.isReused(KEY));
+        assertFalse(storage.isReused(KEY, 1));
+        assertTrue(storage.isReused(KEY, 1));
         long before = live();
         long address = form(w);
         assertEquals(1f, at(address));
         assertTrue(live() > before);
         assertEquals(address, form(w));
         Tensor.apply(new Update.Assign(), w.reshape(3, 1).narrow(0, 0, 1), Tensor.of(new float[] {7}, 1, 1));
-        assertFalse(storage.isReused(KEY));
+        assertFalse(storage.isReused(KEY, 1));
         assertTrue(live() <= before + 128, "the form of the old elements is still there");
         assertEquals(7f, at(form(w)));
-        assertFalse(storage.isReused(new Form.Key(1, new long[] {1}, new long[] {2})));
-        assertTrue(storage.isReused(KEY));
+        assertFalse(storage.isReused(new Form.Key(1, new long[] {1}, new long[] {2}), 1));
+        assertTrue(storage.isReused(KEY, 1));
     }
 
     @Test
@@ -114,8 +114,8 @@ class KeptFormsTest {
     void memoryThatMayChangeUnseenHasNone() {
         try (Arena arena = Arena.ofConfined()) {
             Tensor wrapped = Tensor.wrap(arena.allocate(64, 64), DType.F32, 16);
-            assertFalse(wrapped.storage().isReused(KEY));
-            assertFalse(wrapped.storage().isReused(KEY));
+            assertFalse(wrapped.storage().isReused(KEY, 1));
+            assertFalse(wrapped.storage().isReused(KEY, 1));
             assertNull(wrapped.storage().form(KEY, 4, to -> { }));
         }
         Tensor w = Tensor.of(new float[] {4});
@@ -210,7 +210,7 @@ class KeptFormsTest {
     void neverServesAStaleForm() {
         for (int threads = 1; threads <= 2; threads++) {
             Parallel.setThreads(threads);
-            for (int seed = 0; seed < 6; seed++) {
+            for (int seed = 0; seed < 3; seed++) {
                 try (Scope run = Scope.open("run")) {
                     fuzz(new Random(seed));
                 }
@@ -228,23 +228,25 @@ class KeptFormsTest {
         for (int i = 0; i < kernels.size(); i++) {
             programs.add(program(kernels.get(i), weights.get(i), one));
         }
-        for (int step = 0; step < 120; step++) {
+        for (int step = 0; step < 60; step++) {
             try (Scope inner = Scope.open("step")) {
                 int i = random.nextInt(kernels.size());
                 Kernel kernel = kernels.get(i);
                 Tensor w = weights.get(i);
-                if (random.nextInt(10) == 0) {
+                if (random.nextInt(20) == 0) {
                     programs.get(i).close();
                     w.close();
                     w = detached(kernel, numbers);
                     weights.set(i, w);
                     programs.set(i, program(kernel, w, one));
-                } else if (random.nextInt(3) == 0) {
+                } else if (random.nextInt(2) == 0) {
                     change(random.nextInt(17) / 4, w, numbers);
                 }
-                Tensor fresh = kernel.op.apply(w.copy());
-                Tensor kept = random.nextBoolean() ? kernel.op.apply(w) : programs.get(i).run(one)[0];
-                assertArrayEquals(fresh.toFloats(), kept.toFloats(), "kernel " + i + " at step " + step);
+                float[] fresh = kernel.op.apply(w.copy()).toFloats();
+                for (int use = random.nextInt(8); use >= 0; use--) {
+                    Tensor kept = random.nextBoolean() ? kernel.op.apply(w) : programs.get(i).run(one)[0];
+                    assertArrayEquals(fresh, kept.toFloats(), "kernel " + i + " at step " + step);
+                }
             }
         }
         programs.forEach(Program::close);
@@ -300,14 +302,14 @@ class KeptFormsTest {
         List<Kernel> kernels = kernels(numbers);
         List<Tensor> weights = kernels.stream().map(kernel -> kernel.weight(numbers)).toList();
         try (ExecutorService pool = Executors.newFixedThreadPool(4)) {
-            for (int round = 0; round < 8; round++) {
+            for (int round = 0; round < 4; round++) {
                 List<float[]> expected = new ArrayList<>();
                 for (int i = 0; i < kernels.size(); i++) {
                     Tensor.apply(new Update.Assign(), weights.get(i), numbers.normal(weights.get(i).shape().dims()));
                     expected.add(kernels.get(i).op.apply(weights.get(i).copy()).toFloats());
                 }
                 List<Callable<Void>> calls = new ArrayList<>();
-                for (int call = 0; call < 4 * kernels.size(); call++) {
+                for (int call = 0; call < 8 * kernels.size(); call++) {
                     int i = call % kernels.size();
                     calls.add(() -> {
                         try (Scope own = Scope.open("call")) {

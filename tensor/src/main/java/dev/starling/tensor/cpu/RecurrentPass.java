@@ -61,7 +61,8 @@ final class RecurrentPass {
         Block bias = in.bias() == null || separate ? null : bothBiases();
         RecurrentSequence.product((long) sequence.steps * sequence.batch, rows, sequence.inputs)
                 .left(in.x().address(), sequence.inputs, 1).right(in.weight().address(), 1, sequence.inputs)
-                .keepRight(in.weight().storage(), in.weight().offset(), false).result(sums, width).bias(bias != null ? bias.address() : in.bias() == null ? 0 : in.bias().address())
+                .keepRight(in.weight().storage(), in.weight().offset()).result(sums, width)
+                .bias(bias != null ? bias.address() : in.bias() == null ? 0 : in.bias().address())
                 .run();
         if (holdsState) {
             CopyKernels.copy(in.h(), h);
@@ -120,7 +121,7 @@ final class RecurrentPass {
             Block own = separate ? HostAllocator.shared().allocate(4L * dims[0] * rows) : null;
             Matmul product = RecurrentSequence.product(dims[0], rows, units)
                     .right(in.recurrentWeight().address(), 1, units)
-                    .keepRight(in.recurrentWeight().storage(), in.recurrentWeight().offset(), true)
+                    .keepRight(in.recurrentWeight().storage(), in.recurrentWeight().offset())
                     .accumulate(!separate)
                     .bias(separate && in.recurrentBias() != null ? in.recurrentBias().address() : 0);
             for (int i = 0; i < sequence.steps; i++) {

@@ -40,6 +40,7 @@ final class Winograd {
     private static final long TRANSFORMED = -1;
     private static final int MIN_CHANNELS = 32;
     private static final int MIN_TILES = 64;
+    private static final int MIN_BLOCK = 16;
     private static final int FEW_CHANNELS = 256;
     private static final long MAX_PARTIAL_BYTES = 64L << 20;
     private static final int MAX_GROUPS = 8;
@@ -80,7 +81,8 @@ final class Winograd {
     private final long tiles;
     private final int block;
 
-    private Winograd(Images in, Images out, int padH, int padW) {
+    /** Makes the request; {@code threads} is how many should get a block at least, where sums do not depend on it. */
+    private Winograd(Images in, Images out, int padH, int padW, int threads) {
         this.in = in;
         this.out = out;
         this.padH = padH;
@@ -88,7 +90,8 @@ final class Winograd {
         tilesW = Math.ceilDiv(out.w, 2L);
         tilesPerImage = Math.ceilDiv(out.h, 2L) * tilesW;
         tiles = out.n * tilesPerImage;
-        block = in.channels + out.channels <= FEW_CHANNELS ? 64 : 128;
+        int most = in.channels + out.channels <= FEW_CHANNELS ? 64 : 128;
+        block = Math.clamp(Math.ceilDiv(tiles, (long) threads), MIN_BLOCK, most);
     }
 
     /** Returns whether this algorithm can, and should, compute a convolution of these shapes. */
@@ -113,7 +116,7 @@ final class Winograd {
         Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         int[] pad = op.geometry().padding();
         long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
-        new Winograd(Images.of(x), Images.of(y), pad[0], pad[1])
+        new Winograd(Images.of(x), Images.of(y), pad[0], pad[1], Parallel.threads())
                 .convolve(in[1], false, bias, op.epilogue() == Epilogue.RELU);
         return new Tensor[] {y};
     }
@@ -123,7 +126,8 @@ final class Winograd {
         Tensor g = CopyKernels.channelsLast(in[0]);
         Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         int[] pad = op.geometry().padding();
-        new Winograd(Images.of(g), Images.of(x), 2 - pad[0], 2 - pad[1]).convolve(in[1], true, 0, false);
+        new Winograd(Images.of(g), Images.of(x), 2 - pad[0], 2 - pad[1], Parallel.threads())
+                .convolve(in[1], true, 0, false);
         return new Tensor[] {x};
     }
 
@@ -161,7 +165,7 @@ final class Winograd {
         Form.Key key = new Form.Key(weight.offset(), weight.strides(),
                 new long[] {TRANSFORMED, in.channels, out.channels, turned ? 1 : 0});
         Form.Writer writer = to -> transformKernels(weight, turned, to);
-        Form kept = weight.storage().isReused(key) ? weight.storage().form(key, bytes, writer) : null;
+        Form kept = weight.storage().isReused(key, 1) ? weight.storage().form(key, bytes, writer) : null;
         return kept != null ? kept : Form.of(HostAllocator.shared(), bytes, writer);
     }
 
@@ -231,7 +235,7 @@ final class Winograd {
         Tensor g = CopyKernels.channelsLast(in[1]);
         Tensor weight = Storage.allocate(outputs[0]);
         int[] pad = op.geometry().padding();
-        new Winograd(Images.of(x), Images.of(g), pad[0], pad[1]).correlate(weight);
+        new Winograd(Images.of(x), Images.of(g), pad[0], pad[1], 1).correlate(weight);
         if (!op.bias()) {
             return new Tensor[] {weight};
         }

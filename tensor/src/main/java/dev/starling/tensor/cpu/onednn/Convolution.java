@@ -226,7 +226,7 @@ public final class Convolution implements RangeTask {
             return null;
         }
         Form.Key key = new Form.Key(keptOffset, weightStrides, kernel.packing());
-        return keeper.isReused(key) ? keeper.form(key, kernel.packedBytes(),
+        return keeper.isReused(key, 1) ? keeper.form(key, kernel.packedBytes(),
             to -> kernel.reorderWeights(session, weights, to)) : null;
     }
 

@@ -25,6 +25,8 @@ public final class Matmul implements RangeTask {
     private static final long GRAIN = 16;
     /** Begins the keys of uses of a right operand; those of forms begin with oneDNN's rank. */
     private static final long PACKED_RIGHT = -2;
+    /** How often a right operand is used as it is; oneDNN packs parts of it at little cost, so packing must pay. */
+    private static final int PLAIN_USES = 3;
     /** A smaller right operand stays in the cache, where oneDNN packs it in no time. */
     private static final long MIN_KEPT = 16 << 10;
 
@@ -49,7 +51,7 @@ public final class Matmul implements RangeTask {
     /** The memory that keeps the packed right operand, or {@code null}, and the position of the operand in it. */
     private @Nullable Storage keeper;
     private long keptOffset;
-    private boolean repeats;
+    private Form.@Nullable Key use;
     /** Whether the current run should use the packed operand. */
     private boolean packed;
 
@@ -96,6 +98,7 @@ public final class Matmul implements RangeTask {
         b = address;
         bRow = rowStride(k, n, rowStride, columnStride);
         bColumn = columnStride(k, n, columnStride);
+        keeper = null;
         return this;
     }
 
@@ -114,15 +117,13 @@ public final class Matmul implements RangeTask {
     }
 
     /**
-     * Keeps the packed right operand with its storage, where it begins at element {@code offset}.
-     *
-     * @param again whether the same operand is certain to be used again, so that it is worth packing at once;
-     *     otherwise it is packed from its second use on
+     * Packs the right operand at its fourth use and keeps it so with its storage, where it begins at element
+     * {@code offset}. Call it after {@link #right}, with which it ends.
      */
-    public Matmul keepRight(Storage storage, long offset, boolean again) {
+    public Matmul keepRight(Storage storage, long offset) {
         keeper = k * n < MIN_KEPT ? null : storage;
         keptOffset = offset;
-        repeats = again;
+        use = new Form.Key(offset, new long[] {bRow, bColumn}, new long[] {PACKED_RIGHT, k, n});
         return this;
     }
 
@@ -164,8 +165,7 @@ public final class Matmul implements RangeTask {
         foldBatchIntoRows();
         innerDims = fittingDims();
         long matrices = outerBatch() * innerBatch();
-        packed = keeper != null && batchDims == 0 && (repeats || keeper.isReused(
-            new Form.Key(keptOffset, new long[] {bRow, bColumn}, new long[] {PACKED_RIGHT, k, n})));
+        packed = keeper != null && use != null && batchDims == 0 && keeper.isReused(use, PLAIN_USES);
         double flops = 2.0 * matrices * m * n * k;
         plan(flops < 2 * FLOPS_PER_SLICE ? 1 : (long) Math.min(Parallel.threads(), flops / FLOPS_PER_SLICE));
         long parts = (cutSize + cutStep - 1) / cutStep;
@@ -358,13 +358,24 @@ public final class Matmul implements RangeTask {
             long primitive = Dnnl.matmul(descs[0], packed ? any : descs[1], descs[3], descs[2], attributes);
             int[] ids = bias == 0 ? new int[] {Dnnl.ARG_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DST}
                 : new int[] {Dnnl.ARG_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DST, Dnnl.ARG_BIAS};
-            return packed ? new PackedMatmul(primitive, ids, descs) : new Executable(primitive, ids, descs);
+            return packed ? new PackedMatmul(primitive, ids, descs,
+                operand(type, 2, inner, k, columns, bRow, bColumn), plainKernel(descs, attributes))
+                : new Executable(primitive, ids, descs);
         } finally {
             Dnnl.destroy(Dnnl.Kind.ATTRIBUTES, attributes);
             Dnnl.destroy(Dnnl.Kind.DESC, any);
             for (long desc : descs) {
                 Dnnl.destroy(Dnnl.Kind.DESC, desc);
             }
+        }
+    }
+
+    private static String plainKernel(long[] descs, long attributes) {
+        long plain = Dnnl.matmul(descs[0], descs[1], descs[3], descs[2], attributes);
+        try {
+            return Dnnl.implementation(plain);
+        } finally {
+            Dnnl.destroy(Dnnl.Kind.PRIMITIVE_DESC, plain);
         }
     }
 
