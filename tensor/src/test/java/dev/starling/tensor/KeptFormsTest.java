@@ -187,7 +187,7 @@ class KeptFormsTest {
 
     private static List<Kernel> kernels(Generator random) {
         Tensor image = random.normal(2, 32, 13, 13);
-        Tensor small = random.normal(1, 32, 5, 5);
+        Tensor small = random.normal(1, 32, 9, 9);
         Tensor rows = random.normal(9, 160);
         Tensor steps = random.normal(5, 3, 8);
         Tensor input = random.normal(4 * 96, 8);
@@ -197,7 +197,7 @@ class KeptFormsTest {
                 new Kernel(new long[] {48, 32, 3, 3}, w -> Convolutions.conv2d(image, w, null, 2, 1, 1, 1)),
                 new Kernel(new long[] {64, 32, 3, 3}, w -> Convolutions.conv2d(small, w, null, 1, 1, 1, 1)),
                 new Kernel(new long[] {32, 16, 3, 3}, w -> Tensor.compute(
-                        new Convolution.ConvInputGradient(same, Shape.of(1, 16, 5, 5)), small, w)),
+                        new Convolution.ConvInputGradient(same, Shape.of(1, 16, 9, 9)), small, w)),
                 new Kernel(new long[] {32, 32, 3, 3}, w -> Tensor.compute(
                         new Convolution.ConvInputGradient(same, Shape.of(2, 32, 13, 13)), image, w)),
                 new Kernel(new long[] {130, 160}, w -> Functions.linear(rows, w, null)),
