@@ -35,10 +35,10 @@ public final class Parallel {
 
     private Parallel() { }
 
-    /** Returns the maximum number of threads that a call from this thread uses. */
+    /** Returns the maximum number of threads that a call from this thread uses; 1 within a task that runs in parts. */
     public static int threads() {
-        int scoped = CONTEXT.get().threads;
-        return scoped > 0 ? scoped : defaultThreads;
+        Context context = CONTEXT.get();
+        return context.inTask ? 1 : context.threads > 0 ? context.threads : defaultThreads;
     }
 
     /** Sets the number of threads of the process, which applies outside of {@link #withThreads}. */

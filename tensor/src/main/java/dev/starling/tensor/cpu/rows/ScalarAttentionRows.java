@@ -20,13 +20,14 @@ final class ScalarAttentionRows implements AttentionRows {
     }
 
     @Override
-    public float exponentials(long scores, int n, float scale, long mask, float shift) {
+    public float exponentials(long scores, int n, int end, float scale, long mask, float shift) {
         double sum = 0;
         for (int i = 0; i < n; i++) {
             float e = ScalarExp.exp(score(scores, i, scale, mask) - shift);
             set(scores, i, e);
             sum += e;
         }
+        clear(scores + 4L * n, end - n);
         return (float) sum;
     }
 
@@ -47,9 +48,20 @@ final class ScalarAttentionRows implements AttentionRows {
     }
 
     @Override
-    public void scoreGradient(long weights, long slopes, int n, float shift, float scale) {
+    public void gradients(long scores, long slopes, int n, int end, float scale, long mask, float log, float dot) {
         for (int i = 0; i < n; i++) {
-            set(slopes, i, get(weights, i) * ((get(slopes, i) - shift) * scale));
+            float weight = ScalarExp.exp(score(scores, i, scale, mask) - log);
+            set(scores, i, weight);
+            set(slopes, i, weight * ((get(slopes, i) - dot) * scale));
+        }
+        clear(scores + 4L * n, end - n);
+        clear(slopes + 4L * n, end - n);
+    }
+
+    @Override
+    public void clear(long x, int n) {
+        for (int i = 0; i < n; i++) {
+            set(x, i, 0f);
         }
     }
 }

@@ -56,26 +56,28 @@ final class VectorAttentionRows implements AttentionRows {
     }
 
     @Override
-    public float exponentials(long scores, int n, float scale, long mask, float shift) {
-        return mask == 0 ? exponentials(scores, n, scale, shift)
+    public float exponentials(long scores, int n, int end, float scale, long mask, float shift) {
+        float sum = mask == 0 ? exponentials(scores, n, scale, shift)
                 : exponentialsMasked(scores, n, scale, mask, shift);
+        clear(scores, n + LANES - 1 & -LANES, end);
+        return sum;
     }
 
     private static float exponentials(long scores, int n, float scale, float shift) {
+        FloatVector factor = FloatVector.broadcast(S, scale);
+        FloatVector minus = FloatVector.broadcast(S, -shift);
         FloatVector sum = FloatVector.zero(S);
         int full = S.loopBound(n);
         for (int c = 0; c < full; c += LANES) {
-            FloatVector e = fromMemorySegment(S, ALL, scores + 4L * c, ORDER).mul(scale).sub(shift);
-            e = VectorExp.exp(e);
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, minus));
             sum = sum.add(e);
             e.intoMemorySegment(ALL, scores + 4L * c, ORDER);
         }
         if (full < n) {
-            VectorMask<Float> m = S.indexInRange(full, n);
-            FloatVector e = fromMemorySegment(S, ALL, scores + 4L * full, ORDER, m).mul(scale).sub(shift);
-            e = VectorExp.exp(e);
-            sum = sum.add(e, m);
-            e.intoMemorySegment(ALL, scores + 4L * full, ORDER, m);
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * full, ORDER).fma(factor, minus));
+            e = FloatVector.zero(S).blend(e, S.indexInRange(full, n));
+            sum = sum.add(e);
+            e.intoMemorySegment(ALL, scores + 4L * full, ORDER);
         }
         return LaneSum.of(sum);
     }
@@ -92,10 +94,11 @@ final class VectorAttentionRows implements AttentionRows {
         }
         if (full < n) {
             VectorMask<Float> m = S.indexInRange(full, n);
-            FloatVector e = fromMemorySegment(S, ALL, scores + 4L * full, ORDER, m);
+            FloatVector e = fromMemorySegment(S, ALL, scores + 4L * full, ORDER);
             e = VectorExp.exp(e.fma(factor, fromMemorySegment(S, ALL, mask + 4L * full, ORDER, m)).sub(shift));
-            sum = sum.add(e, m);
-            e.intoMemorySegment(ALL, scores + 4L * full, ORDER, m);
+            e = FloatVector.zero(S).blend(e, m);
+            sum = sum.add(e);
+            e.intoMemorySegment(ALL, scores + 4L * full, ORDER);
         }
         return LaneSum.of(sum);
     }
@@ -111,18 +114,75 @@ final class VectorAttentionRows implements AttentionRows {
     }
 
     @Override
-    public void scoreGradient(long weights, long slopes, int n, float shift, float scale) {
+    public void gradients(long scores, long slopes, int n, int end, float scale, long mask, float log, float dot) {
+        if (mask == 0) {
+            gradients(scores, slopes, n, scale, log, dot);
+        } else {
+            gradientsMasked(scores, slopes, n, scale, mask, log, dot);
+        }
+        int padded = n + LANES - 1 & -LANES;
+        clear(scores, padded, end);
+        clear(slopes, padded, end);
+    }
+
+    private static void gradients(long scores, long slopes, int n, float scale, float log, float dot) {
+        FloatVector factor = FloatVector.broadcast(S, scale);
+        FloatVector minus = FloatVector.broadcast(S, -log);
         int full = S.loopBound(n);
         for (int c = 0; c < full; c += LANES) {
-            FloatVector v = fromMemorySegment(S, ALL, slopes + 4L * c, ORDER).sub(shift).mul(scale);
-            v = v.mul(fromMemorySegment(S, ALL, weights + 4L * c, ORDER));
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, minus));
+            FloatVector v = fromMemorySegment(S, ALL, slopes + 4L * c, ORDER).sub(dot).mul(factor).mul(e);
+            e.intoMemorySegment(ALL, scores + 4L * c, ORDER);
             v.intoMemorySegment(ALL, slopes + 4L * c, ORDER);
         }
         if (full < n) {
             VectorMask<Float> m = S.indexInRange(full, n);
-            FloatVector v = fromMemorySegment(S, ALL, slopes + 4L * full, ORDER, m).sub(shift).mul(scale);
-            v = v.mul(fromMemorySegment(S, ALL, weights + 4L * full, ORDER, m));
-            v.intoMemorySegment(ALL, slopes + 4L * full, ORDER, m);
+            FloatVector zero = FloatVector.zero(S);
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * full, ORDER).fma(factor, minus));
+            FloatVector v = fromMemorySegment(S, ALL, slopes + 4L * full, ORDER).sub(dot).mul(factor).mul(e);
+            zero.blend(e, m).intoMemorySegment(ALL, scores + 4L * full, ORDER);
+            zero.blend(v, m).intoMemorySegment(ALL, slopes + 4L * full, ORDER);
+        }
+    }
+
+    private static void gradientsMasked(long scores, long slopes, int n, float scale, long mask, float log,
+            float dot) {
+        FloatVector factor = FloatVector.broadcast(S, scale);
+        int full = S.loopBound(n);
+        for (int c = 0; c < full; c += LANES) {
+            FloatVector e = fromMemorySegment(S, ALL, scores + 4L * c, ORDER);
+            e = VectorExp.exp(e.fma(factor, fromMemorySegment(S, ALL, mask + 4L * c, ORDER)).sub(log));
+            FloatVector v = fromMemorySegment(S, ALL, slopes + 4L * c, ORDER).sub(dot).mul(factor).mul(e);
+            e.intoMemorySegment(ALL, scores + 4L * c, ORDER);
+            v.intoMemorySegment(ALL, slopes + 4L * c, ORDER);
+        }
+        if (full < n) {
+            VectorMask<Float> m = S.indexInRange(full, n);
+            FloatVector zero = FloatVector.zero(S);
+            FloatVector e = fromMemorySegment(S, ALL, scores + 4L * full, ORDER);
+            e = VectorExp.exp(e.fma(factor, fromMemorySegment(S, ALL, mask + 4L * full, ORDER, m)).sub(log));
+            FloatVector v = fromMemorySegment(S, ALL, slopes + 4L * full, ORDER).sub(dot).mul(factor).mul(e);
+            zero.blend(e, m).intoMemorySegment(ALL, scores + 4L * full, ORDER);
+            zero.blend(v, m).intoMemorySegment(ALL, slopes + 4L * full, ORDER);
+        }
+    }
+
+    @Override
+    public void clear(long x, int n) {
+        FloatVector zero = FloatVector.zero(S);
+        int full = S.loopBound(n);
+        for (int c = 0; c < full; c += LANES) {
+            zero.intoMemorySegment(ALL, x + 4L * c, ORDER);
+        }
+        if (full < n) {
+            zero.intoMemorySegment(ALL, x + 4L * full, ORDER, S.indexInRange(full, n));
+        }
+    }
+
+    /** Clears whole vectors from {@code from} on until all elements before {@code end} are clear. */
+    private static void clear(long x, int from, int end) {
+        for (int c = from; c < end; c += LANES) {
+            FloatVector.zero(S).intoMemorySegment(ALL, x + 4L * c, ORDER);
         }
     }
 }
