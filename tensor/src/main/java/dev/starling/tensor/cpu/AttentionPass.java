@@ -23,6 +23,8 @@ import org.jspecify.annotations.Nullable;
  */
 final class AttentionPass {
     private final float scale;
+    /** The factor of scores to which a mask was added. */
+    private final float seenScale;
     private final Tensor q;
     private final Tensor k;
     private final Tensor v;
@@ -36,6 +38,7 @@ final class AttentionPass {
     /** Operands, and the mask, which is added to the scores, are f32 with contiguous rows. */
     AttentionPass(Attention op, Tensor q, Tensor k, Tensor v, @Nullable Tensor mask, AttentionRows rows) {
         scale = (float) op.scale();
+        seenScale = mask != null || scale == 0 ? 1 : scale;
         this.q = q;
         this.k = k;
         this.v = v;
@@ -110,8 +113,9 @@ final class AttentionPass {
         for (int r = 0; r < grid.queries(b); r++, bias += biasStep(), log += 4) {
             long row = scores + 4L * r * AttentionGrid.pitch(keys);
             int n = grid.visible(first + r, keys);
-            float max = rows.max(row, n, scale, bias);
-            float sum = rows.exponentials(row, n, keys, scale, bias, max == Float.NEGATIVE_INFINITY ? 0 : max);
+            mask(row, n, bias);
+            float max = rows.max(row, n, seenScale);
+            float sum = rows.exponentials(row, n, keys, seenScale, max == Float.NEGATIVE_INFINITY ? 0 : max);
             putFloat(factors + 4L * r, sum == 0 ? 0 : 1 / sum);
             putFloat(log, sum == 0 ? Float.NEGATIVE_INFINITY : (float) (max + StrictMath.log(sum)));
         }
@@ -186,7 +190,8 @@ final class AttentionPass {
             float log = getFloat(logs + 4L * r);
             int n = log == Float.NEGATIVE_INFINITY ? 0 : grid.visible(first + r, keys);
             float dot = rows.dot(gRow, yRow, depth);
-            rows.gradients(weights + offset, slopes + offset, n, keys, scale, bias, log, dot);
+            mask(weights + offset, n, bias);
+            rows.gradients(weights + offset, slopes + offset, n, keys, seenScale, log, dot, scale);
             gRow += 4 * AttentionGrid.row(given[0]);
             yRow += 4 * AttentionGrid.row(given[1]);
         }
@@ -200,6 +205,14 @@ final class AttentionPass {
         product.sizes(n, keys, width).left(grid.at(q, head, grid.first(b)), AttentionGrid.row(q), 1)
                 .right(grid.at(k, head, 0), 1, AttentionGrid.row(k)).result(to, pitch)
                 .batch(grid.heads(group), grid.step(q), grid.step(k), (long) n * pitch).run();
+    }
+
+    private void mask(long scores, int n, long bias) {
+        if (bias != 0) {
+            rows.mask(scores, n, scale, bias);
+        } else if (scale == 0) {
+            rows.scale(scores, n, scale);
+        }
     }
 
     private long bias(long head, int query) {

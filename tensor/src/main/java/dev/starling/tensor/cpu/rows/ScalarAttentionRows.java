@@ -5,25 +5,28 @@ import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** Attention's rows in plain Java. */
 final class ScalarAttentionRows implements AttentionRows {
-    private static float score(long scores, int i, float scale, long mask) {
-        return mask == 0 ? get(scores, i) * scale : Math.fma(get(scores, i), scale, get(mask, i));
+    @Override
+    public void mask(long scores, int n, float scale, long mask) {
+        for (int i = 0; i < n; i++) {
+            set(scores, i, Math.fma(get(scores, i), scale, get(mask, i)));
+        }
     }
 
     @Override
-    public float max(long scores, int n, float scale, long mask) {
+    public float max(long scores, int n, float scale) {
         float max = Float.NEGATIVE_INFINITY;
         for (int i = 0; i < n; i++) {
-            float v = score(scores, i, scale, mask);
+            float v = get(scores, i) * scale;
             max = v > max ? v : max;
         }
         return max;
     }
 
     @Override
-    public float exponentials(long scores, int n, int end, float scale, long mask, float shift) {
+    public float exponentials(long scores, int n, int end, float scale, float shift) {
         double sum = 0;
         for (int i = 0; i < n; i++) {
-            float e = ScalarExp.exp(score(scores, i, scale, mask) - shift);
+            float e = ScalarExp.exp(Math.fma(get(scores, i), scale, -shift));
             set(scores, i, e);
             sum += e;
         }
@@ -48,11 +51,12 @@ final class ScalarAttentionRows implements AttentionRows {
     }
 
     @Override
-    public void gradients(long scores, long slopes, int n, int end, float scale, long mask, float log, float dot) {
+    public void gradients(long scores, long slopes, int n, int end, float scale, float log, float dot,
+            float slopeScale) {
         for (int i = 0; i < n; i++) {
-            float weight = ScalarExp.exp(score(scores, i, scale, mask) - log);
+            float weight = ScalarExp.exp(Math.fma(get(scores, i), scale, -log));
             set(scores, i, weight);
-            set(slopes, i, weight * ((get(slopes, i) - dot) * scale));
+            set(slopes, i, weight * ((get(slopes, i) - dot) * slopeScale));
         }
         clear(scores + 4L * n, end - n);
         clear(slopes + 4L * n, end - n);
