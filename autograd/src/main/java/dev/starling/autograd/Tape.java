@@ -10,6 +10,7 @@ import dev.starling.tensor.op.Backward;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.View;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -51,6 +52,8 @@ public final class Tape implements Recorder {
     private int[] firstUse = new int[64];
     private int[] makers = new int[64];
     private int[] uses = new int[64];
+    private int[] slicings = new int[64];
+    private final Map<Integer, SliceGradients> slices = new HashMap<>();
     /** Whether the gradient of a variable is that before the epilogue of the operation that computed the variable. */
     private boolean[] beforeEpilogue = new boolean[64];
 
@@ -289,6 +292,7 @@ public final class Tape implements Recorder {
             }
         } finally {
             Arrays.fill(gradients, null);
+            slices.clear();
         }
     }
 
@@ -302,10 +306,12 @@ public final class Tape implements Recorder {
             firstUse = new int[variableCount * 2];
             makers = new int[variableCount * 2];
             uses = new int[variableCount * 2];
+            slicings = new int[variableCount * 2];
             beforeEpilogue = new boolean[variableCount * 2];
         }
         Arrays.fill(firstUse, -1);
         Arrays.fill(uses, 0);
+        Arrays.fill(slicings, 0);
         Arrays.fill(beforeEpilogue, false);
         firstUse[root] = Integer.MAX_VALUE;
         for (int i = end - 1; i >= 0; i--) {
@@ -323,6 +329,7 @@ public final class Tape implements Recorder {
                     if (v >= 0) {
                         firstUse[v] = i;
                         uses[v]++;
+                        slicings[v] += steps[i] instanceof View.Slice ? 1 : 0;
                     }
                 }
             }
@@ -344,21 +351,19 @@ public final class Tape implements Recorder {
         Tensor[] in = inputs[i];
         if (flows) {
             requireUnchanged(i);
-            if (Recorder.current() != Recorder.NONE) {
-                accumulate(in, product(i, incoming), null);
+            SliceGradients parts = partsWith(i);
+            if (parts != null) {
+                parts.add((View.Slice) steps[i], incoming[0]);
             } else {
-                try (Scope scope = Scope.open("backward")) {
-                    accumulate(in, product(i, incoming), scope);
-                }
-                for (Tensor g : incoming) {
-                    if (g != null) {
-                        g.storage().drop();
-                    }
-                }
+                accumulate(in, () -> product(i, incoming), incoming);
             }
         }
         for (Tensor t : in) {
             int v = variables.get(t.id());
+            SliceGradients parts = v >= 0 && firstUse[v] == i ? slices.remove(v) : null;
+            if (parts != null) {
+                accumulate(in, () -> new Tensor[] {parts.sum(t.shape())}, parts.all());
+            }
             if (v >= 0 && v < watchedCount && firstUse[v] == i && gradients[v] != null) {
                 finish(v, delivery);
             }
@@ -405,6 +410,29 @@ public final class Tape implements Recorder {
                 && Recorder.current() == Recorder.NONE && (hooks == null || !hooks.containsKey(operand.id()));
         return exclusive && steps[makers[v]] instanceof Contraction.Linear producer
                 ? producer.applied(outputs[makers[v]]) : null;
+    }
+
+    /** Returns where to collect the gradient of a slice if all other uses of its operand are slices, too. */
+    private @Nullable SliceGradients partsWith(int i) {
+        int v = steps[i] instanceof View.Slice ? variables.get(inputs[i][0].id()) : -1;
+        return v < 0 || uses[v] < 2 || slicings[v] < uses[v] ? null
+                : slices.computeIfAbsent(v, key -> new SliceGradients());
+    }
+
+    /** Adds products to the gradients of operands. Frees what else is allocated, and the gradients that are spent. */
+    private void accumulate(Tensor[] in, Supplier<Tensor[]> products, Tensor[] spent) {
+        if (Recorder.current() != Recorder.NONE) {
+            accumulate(in, products.get(), (Scope) null);
+            return;
+        }
+        try (Scope scope = Scope.open("backward")) {
+            accumulate(in, products.get(), scope);
+        }
+        for (Tensor g : spent) {
+            if (g != null) {
+                g.storage().drop();
+            }
+        }
     }
 
     private void accumulate(Tensor[] in, Tensor[] products, @Nullable Scope scope) {

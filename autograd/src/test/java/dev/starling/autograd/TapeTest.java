@@ -12,6 +12,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
+import dev.starling.tensor.op.View;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -46,6 +47,40 @@ class TapeTest {
         Tape tape = new Tape().watch(x);
         Tensor y = tape.record(() -> x.add(x).sum().add(x.reshape(2, 2).t().narrow(0, 0, 1).square().sum()));
         assertThat(tape.backward(y).of(x).toDoubles()).containsExactly(4, 2, 8, 2);
+    }
+
+    /** Slices that divide a tensor in any order, overlap, leave gaps, run backwards, or have no gradient. */
+    @Test
+    void addsUpGradientsOfSlices() {
+        Tensor w = doubles(1, 2, 3, 4, 5, 6);
+        for (long[][] slices : new long[][][] {{{0, 1, 2}, {2, 1, 4}}, {{4, 1, 2}, {0, 1, 1}, {1, 1, 3}},
+            {{0, 1, 3}, {2, 1, 4}}, {{0, 1, 2}, {3, 1, 3}}, {{0, 1, 6}, {0, 1, 6}}, {{5, -1, 3}, {0, 1, 3}},
+            {{0, 2, 3}, {1, 2, 3}}, {{1, 1, 2}}, {{0, 1, 6}, {3, 1, 0}}, {{0, 1, 3}, {3, 1, 2}, {5, -1, 1}}}) {
+            Tape tape = new Tape().watch(w);
+            Tensor[] y = tape.record(() -> {
+                Tensor x = w.reshape(1, 6).mul(2).reshape(6, 1);
+                Tensor sum = Tensor.scalar(0.0);
+                for (int i = 0; i < slices.length; i++) {
+                    long[] s = slices[i];
+                    Tensor part = Tensor.compute(new View.Slice(new long[] {s[0], 0}, new long[] {s[1], 1},
+                            new long[] {s[2], 1}), x);
+                    sum = sum.add(part.square().mul(i + 1).sum());
+                }
+                return new Tensor[] {sum, tape.backward(sum).of(w).square().sum()};
+            });
+            double[] weights = new double[6];
+            for (int i = 0; i < slices.length; i++) {
+                for (int j = 0; j < slices[i][2]; j++) {
+                    weights[(int) (slices[i][0] + j * slices[i][1])] += 8 * (i + 1);
+                }
+            }
+            double[] first = tape.backward(y[0]).of(w).toDoubles();
+            double[] second = tape.backward(y[1]).of(w).toDoubles();
+            for (int i = 0; i < 6; i++) {
+                assertThat(first[i]).isEqualTo(weights[i] * (i + 1));
+                assertThat(second[i]).isEqualTo(2 * weights[i] * weights[i] * (i + 1));
+            }
+        }
     }
 
     @Test

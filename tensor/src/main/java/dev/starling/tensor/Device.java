@@ -131,8 +131,11 @@ public final class Device {
         }
         for (BackendProvider provider : providers()) {
             if (provider.type().equals(type)) {
-                Probe probe = provider.probe();
-                switch (probe) {
+                if (index < provider.certain()) {
+                    backend = provider.open(this);
+                    return backend;
+                }
+                switch (provider.probe()) {
                     case Probe.Missing missing -> throw new TensorException(TensorException.Problem.DEVICE,
                             "device " + this, List.of(), missing.reason(), missing.remedy());
                     case Probe.Ready ready -> {

@@ -8,6 +8,7 @@ import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import dev.starling.tensor.profile.OperationEvent;
+import dev.starling.tensor.profile.Profiling;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Reference;
@@ -241,7 +242,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      */
     public static Tensor[] apply(Op op, Tensor... inputs) {
         Spec[] inferred = Operands.check(op, inputs);
-        OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
+        OperationEvent event = Profiling.isOn() ? OperationEvent.started() : null;
         Tensor[] outputs = switch (op) {
             case View view -> view.views(inputs[0]);
             case Transfer transfer -> new Tensor[] {inputs[0].transfer(inferred[0])};
@@ -273,7 +274,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         if (guard != null) {
             guard.notifyRead();
         }
-        OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
+        OperationEvent event = Profiling.isOn() ? OperationEvent.started() : null;
         try {
             operands[0][0].device().backend().updateAll(ops, operands, guard);
         } finally {

@@ -1,7 +1,7 @@
 package dev.starling.cuda.memory;
 
 import dev.starling.tensor.TensorException;
-import dev.starling.tensor.profile.MemoryEvent;
+import dev.starling.tensor.profile.Profiling;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.MemorySource;
@@ -35,7 +35,7 @@ final class UncachedAllocator implements Allocator {
         allocations++;
         live += size;
         peak = Math.max(peak, live);
-        MemoryEvent.emit(source.name(), "allocate", size, live, 0, peak);
+        Profiling.memory(source.name(), "allocate", size, live, 0, peak);
         return new Block(address, size);
     }
 

@@ -15,7 +15,7 @@ import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
-import dev.starling.tensor.profile.OperationEvent;
+import dev.starling.tensor.profile.Profiling;
 import dev.starling.tensor.profile.Profile;
 import dev.starling.tensor.profile.Profile.Total;
 import dev.starling.tensor.profile.Profiler;
@@ -123,12 +123,12 @@ class ProfileTest {
 
     @Test
     void allocatesNothingIfNothingIsRecorded() {
-        assertThat(OperationEvent.isOn()).isFalse();
+        assertThat(Profiling.isOn()).isFalse();
         ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         boolean any = false;
         long before = threads.getCurrentThreadAllocatedBytes();
         for (int i = 0; i < 100_000; i++) {
-            any |= OperationEvent.isOn();
+            any |= Profiling.isOn();
         }
         assertThat(threads.getCurrentThreadAllocatedBytes() - before).isLessThan(1000);
         assertThat(any).isFalse();

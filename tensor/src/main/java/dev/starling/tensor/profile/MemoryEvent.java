@@ -49,7 +49,7 @@ public final class MemoryEvent extends Event {
     long peak;
 
     /** Emits an event, if a recording has enabled it, that {@code bytes} were allocated from the system or freed. */
-    public static void emit(String device, String action, long bytes, long live, long cached, long peak) {
+    static void emit(String device, String action, long bytes, long live, long cached, long peak) {
         if (PROBE.isEnabled()) {
             MemoryEvent event = new MemoryEvent();
             event.device = device;

@@ -48,8 +48,8 @@ public final class OperationEvent extends Event {
     @DataAmount
     long peak;
 
-    /** Returns whether a recording has enabled these events. */
-    public static boolean isOn() {
+    /** Returns whether a recording has enabled these events; {@link Profiling#isOn} asks without loading this class. */
+    static boolean isOn() {
         return PROBE.isEnabled();
     }
 

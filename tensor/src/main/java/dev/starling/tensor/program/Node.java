@@ -10,6 +10,7 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import dev.starling.tensor.spi.Chain;
 import dev.starling.tensor.profile.OperationEvent;
+import dev.starling.tensor.profile.Profiling;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.IntStream;
@@ -73,7 +74,7 @@ final class Node {
                 && (renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View)) {
             return Tensor.apply(renewed, operands);
         }
-        OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
+        OperationEvent event = Profiling.isOn() ? OperationEvent.started() : null;
         Tensor[] results = fused != null ? new Tensor[] {fused.run(operands)}
                 : device.backend().run(renewed, operands, specs);
         if (event != null) {

@@ -9,6 +9,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.profile.OperationEvent;
+import dev.starling.tensor.profile.Profiling;
 import dev.starling.tensor.spi.Recording;
 import java.util.Arrays;
 import java.util.List;
@@ -307,7 +308,7 @@ public final class Program implements AutoCloseable {
                 }
             }
         }
-        OperationEvent event = OperationEvent.isOn() ? OperationEvent.started() : null;
+        OperationEvent event = Profiling.isOn() ? OperationEvent.started() : null;
         recording.run();
         for (Tensor tensor : changed) {
             tensor.storage().changed();

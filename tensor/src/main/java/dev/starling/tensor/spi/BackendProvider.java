@@ -11,6 +11,11 @@ public interface BackendProvider {
     /** Looks for devices; never throws and never starts a device. */
     Probe probe();
 
+    /** Returns the number of devices that every machine has, which need no probe before they are opened. */
+    default int certain() {
+        return 0;
+    }
+
     /**
      * Returns the native libraries that the backend uses, including those that are missing; none if there is no device.
      * May take seconds, and loads the libraries. Never throws.
@@ -19,6 +24,6 @@ public interface BackendProvider {
         return List.of();
     }
 
-    /** Opens the backend of a device that the probe found. */
+    /** Opens the backend of a device that is certain or that the probe found. */
     Backend open(Device device);
 }

@@ -1,7 +1,7 @@
 package dev.starling.tensor.spi;
 
 import dev.starling.tensor.TensorException;
-import dev.starling.tensor.profile.MemoryEvent;
+import dev.starling.tensor.profile.Profiling;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -176,7 +176,7 @@ public final class CachingAllocator implements Allocator {
                     "cannot allocate " + bytes + " bytes with " + live + " bytes in use and " + cached + " cached"
                     + source.shortage(), "close scopes earlier or use smaller batches");
         }
-        MemoryEvent.emit(source.name(), "allocate", size, live, cached, peak);
+        Profiling.memory(source.name(), "allocate", size, live, cached, peak);
         return address;
     }
 
@@ -241,7 +241,7 @@ public final class CachingAllocator implements Allocator {
             }
         }
         if (cached < before) {
-            MemoryEvent.emit(source.name(), "trim", before - cached, live, cached, peak);
+            Profiling.memory(source.name(), "trim", before - cached, live, cached, peak);
         }
     }
 

@@ -7,9 +7,11 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.Threads;
 import dev.starling.tensor.cpu.rows.AttentionRows;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.op.Attention;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
@@ -105,6 +107,27 @@ class AttentionKernelsTest {
         Tensor y = Oracle.check(kernel(RowLoops.FASTEST.attention()), new Attention.ScaledDotProduct(SCALE, true), 4e-6,
                 q, all.narrow(0, 1, 1).squeeze(0), all.narrow(0, 2, 1).squeeze(0))[0];
         assertThat(y.permute(0, 2, 1, 3).isContiguous()).isTrue();
+    }
+
+    @Test
+    void givesTheSameBitsWithAnyNumberOfThreads() {
+        Tensor q = Oracle.random(1, 3, 6, 150, 16);
+        Tensor k = Oracle.random(2, 3, 1, 150, 16);
+        Attention forward = new Attention.ScaledDotProduct(SCALE, true);
+        Attention backward = new Attention.ScaledDotProductGradient(SCALE, true);
+        List<Tensor[]> results = new ArrayList<>();
+        for (int threads : new int[] {1, 2, 5}) {
+            results.add(Threads.with(threads, () -> {
+                Tensor[] y = Tensor.apply(forward, q, k, k);
+                Tensor[] g = Tensor.apply(backward, q, q, k, k, y[0], y[1]);
+                return new Tensor[] {y[0], y[1], g[0], g[1], g[2]};
+            }));
+        }
+        for (Tensor[] other : results) {
+            for (int i = 0; i < other.length; i++) {
+                assertThat(other[i].toFloats()).isEqualTo(results.getFirst()[i].toFloats());
+            }
+        }
     }
 
     /** Scores of all queries with all keys would take 64 MiB. */

@@ -11,19 +11,21 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
+import java.util.Arrays;
 import java.util.Objects;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
-import org.jspecify.annotations.Nullable;
 
 /**
  * The functions of oneDNN's C interface that this package calls. Handles and data are plain addresses: pointers are
- * declared as {@code long}, so that a call makes no object. Not loaded unless {@link OneDnn#available()}.
+ * declared as {@code long}, so that a call makes no object. So are integers, of which functions read the lower half:
+ * the JDK generates code for each combination of types, which takes milliseconds, and thus functions share it. Not
+ * loaded unless {@link OneDnn#available()}.
  */
 final class Dnnl {
     static final int FORWARD_TRAINING = 64;
     static final int FORWARD_INFERENCE = 96;
-    static final int CONVOLUTION_DIRECT = 1;
+    static final long CONVOLUTION_DIRECT = 1;
 
     static final int ARG_SRC = 1;
     static final int ARG_DST = 17;
@@ -39,66 +41,57 @@ final class Dnnl {
     static final int QUERY_DIFF_WEIGHTS = 132;
     static final int QUERY_SCRATCHPAD = 136;
 
-    private static final int CPU = 1;
+    private static final long CPU = 1;
     private static final int OUT_OF_MEMORY = 1;
     private static final int RUNTIME_ERROR = 5;
-    private static final int QUERY_IMPLEMENTATION = 8;
-    private static final int SCRATCHPAD_USER = 1;
-    private static final int FORMAT_ANY = 1;
+    private static final long QUERY_IMPLEMENTATION = 8;
+    private static final long SCRATCHPAD_USER = 1;
+    private static final long FORMAT_ANY = 1;
 
     private static final Linker LINKER = Linker.nativeLinker();
     private static final Linker.Option[] SHORT = {Linker.Option.critical(false)};
     private static final Linker.Option[] LONG = {};
 
-    private static final MethodHandle EXECUTE = bind("dnnl_primitive_execute", LONG, JAVA_INT, JAVA_LONG, JAVA_LONG,
-        JAVA_INT, JAVA_LONG);
-    private static final MethodHandle SET_DATA = bind("dnnl_memory_set_data_handle", SHORT, JAVA_INT, JAVA_LONG,
-        JAVA_LONG);
-    private static final MethodHandle OMP_GET = bind("omp_get_max_threads", SHORT, JAVA_INT);
-    private static final MethodHandle OMP_SET = bind("omp_set_num_threads", SHORT, null, JAVA_INT);
-    private static final MethodHandle EQUAL = bind("dnnl_memory_desc_equal", SHORT, JAVA_INT, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle EXECUTE = bind("dnnl_primitive_execute", LONG, 4);
+    private static final MethodHandle SET_DATA = bind("dnnl_memory_set_data_handle", SHORT, 2);
+    private static final MethodHandle OMP_GET = bind("omp_get_max_threads", SHORT, 0);
+    private static final MethodHandle OMP_SET = bind("omp_set_num_threads", SHORT, 1);
 
-    private static final MethodHandle ENGINE_CREATE = create("dnnl_engine_create", JAVA_INT, JAVA_LONG);
-    private static final MethodHandle STREAM_CREATE = create("dnnl_stream_create", JAVA_LONG, JAVA_INT);
-    private static final MethodHandle DESC_STRIDED = create("dnnl_memory_desc_create_with_strides", JAVA_INT, JAVA_LONG,
-        JAVA_INT, JAVA_LONG);
-    private static final MethodHandle DESC_TAGGED = create("dnnl_memory_desc_create_with_tag", JAVA_INT, JAVA_LONG,
-        JAVA_INT, JAVA_INT);
-    private static final MethodHandle DESC_BLOB = bind("dnnl_memory_desc_get_blob", LONG, JAVA_INT, JAVA_LONG,
-        JAVA_LONG, JAVA_LONG);
-    private static final MethodHandle DESC_SIZE = bind("dnnl_memory_desc_get_size", LONG, JAVA_LONG, JAVA_LONG);
-    private static final MethodHandle MEMORY_CREATE = create("dnnl_memory_create", JAVA_LONG, JAVA_LONG, JAVA_LONG);
-    private static final MethodHandle PRIMITIVE_CREATE = create("dnnl_primitive_create", JAVA_LONG);
-    private static final MethodHandle QUERY_DESC = bind("dnnl_primitive_desc_query_md", LONG, JAVA_LONG, JAVA_LONG,
-        JAVA_INT, JAVA_INT);
-    private static final MethodHandle QUERY = bind("dnnl_primitive_desc_query", LONG, JAVA_INT, JAVA_LONG, JAVA_INT,
-        JAVA_INT, JAVA_LONG);
+    private static final MethodHandle ENGINE_CREATE = bind("dnnl_engine_create", LONG, 3);
+    private static final MethodHandle STREAM_CREATE = bind("dnnl_stream_create", LONG, 3);
+    private static final MethodHandle DESC_STRIDED = bind("dnnl_memory_desc_create_with_strides", LONG, 5);
+    private static final MethodHandle DESC_TAGGED = bind("dnnl_memory_desc_create_with_tag", LONG, 5);
+    private static final MethodHandle DESC_BLOB = bind("dnnl_memory_desc_get_blob", LONG, 3);
+    private static final MethodHandle DESC_SIZE = bind("dnnl_memory_desc_get_size", LONG, 1);
+    private static final MethodHandle EQUAL = bind("dnnl_memory_desc_equal", LONG, 2);
+    private static final MethodHandle MEMORY_CREATE = bind("dnnl_memory_create", LONG, 4);
+    private static final MethodHandle PRIMITIVE_CREATE = bind("dnnl_primitive_create", LONG, 2);
+    private static final MethodHandle QUERY_DESC = bind("dnnl_primitive_desc_query_md", LONG, 3);
+    private static final MethodHandle QUERY = bind("dnnl_primitive_desc_query", LONG, 4);
 
-    private static final MethodHandle ATTR_CREATE = create("dnnl_primitive_attr_create");
-    private static final MethodHandle ATTR_SCRATCHPAD = bind("dnnl_primitive_attr_set_scratchpad_mode", LONG, JAVA_INT,
-        JAVA_LONG, JAVA_INT);
-    private static final MethodHandle ATTR_POST_OPS = bind("dnnl_primitive_attr_set_post_ops", LONG, JAVA_INT,
-        JAVA_LONG, JAVA_LONG);
-    private static final MethodHandle POST_CREATE = create("dnnl_post_ops_create");
-    private static final MethodHandle POST_SUM = bind("dnnl_post_ops_append_sum", LONG, JAVA_INT, JAVA_LONG,
-        JAVA_FLOAT, JAVA_INT, JAVA_INT);
+    private static final MethodHandle ATTR_CREATE = bind("dnnl_primitive_attr_create", LONG, 1);
+    private static final MethodHandle ATTR_SCRATCHPAD = bind("dnnl_primitive_attr_set_scratchpad_mode", LONG, 2);
 
-    private static final MethodHandle MATMUL = create("dnnl_matmul_primitive_desc_create", JAVA_LONG, JAVA_LONG,
-        JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG);
-    private static final MethodHandle REORDER = create("dnnl_reorder_primitive_desc_create", JAVA_LONG, JAVA_LONG,
-        JAVA_LONG, JAVA_LONG, JAVA_LONG);
-    private static final MethodHandle CONV_FORWARD = create("dnnl_convolution_forward_primitive_desc_create",
-        JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
-        JAVA_LONG, JAVA_LONG);
-    private static final MethodHandle CONV_DATA = create("dnnl_convolution_backward_data_primitive_desc_create",
-        JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
-        JAVA_LONG);
-    private static final MethodHandle CONV_WEIGHTS = create("dnnl_convolution_backward_weights_primitive_desc_create",
-        JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
-        JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle MATMUL = bind("dnnl_matmul_primitive_desc_create", LONG, 7);
+    private static final MethodHandle REORDER = bind("dnnl_reorder_primitive_desc_create", LONG, 6);
 
-    private static final MethodHandle VERSION = bind("dnnl_version", LONG, JAVA_LONG);
-    private static final MethodHandle EFFECTIVE_ISA = bind("dnnl_get_effective_cpu_isa", LONG, JAVA_INT);
+    private static final MethodHandle VERSION = bind("dnnl_version", LONG, 0);
+    private static final MethodHandle EFFECTIVE_ISA = bind("dnnl_get_effective_cpu_isa", LONG, 0);
+
+    /** Bound at their first use. */
+    private static final class Sums {
+        static final MethodHandle CREATE = bind("dnnl_post_ops_create", LONG, 1);
+        static final MethodHandle SET = bind("dnnl_primitive_attr_set_post_ops", LONG, 2);
+        static final MethodHandle APPEND = LINKER.downcallHandle(OneDnn.symbols().findOrThrow(
+            "dnnl_post_ops_append_sum"), FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_FLOAT, JAVA_LONG, JAVA_LONG));
+    }
+
+    /** Bound at their first use. */
+    private static final class Convolutions {
+        static final MethodHandle FORWARD = bind("dnnl_convolution_forward_primitive_desc_create", LONG, 13);
+        static final MethodHandle DATA = bind("dnnl_convolution_backward_data_primitive_desc_create", LONG, 12);
+        static final MethodHandle WEIGHTS = bind("dnnl_convolution_backward_weights_primitive_desc_create", LONG, 13);
+    }
 
     /** The single engine of the process, never destroyed. */
     static final long ENGINE = engine();
@@ -119,7 +112,7 @@ final class Dnnl {
 
     private static int cpuIsa() {
         try {
-            return (int) EFFECTIVE_ISA.invokeExact();
+            return (int) (long) EFFECTIVE_ISA.invokeExact();
         } catch (Throwable t) {
             throw unexpected(t);
         }
@@ -128,7 +121,7 @@ final class Dnnl {
     static void execute(long primitive, long stream, int count, long arguments) {
         int status;
         try {
-            status = (int) EXECUTE.invokeExact(primitive, stream, count, arguments);
+            status = (int) (long) EXECUTE.invokeExact(primitive, stream, (long) count, arguments);
         } catch (Throwable t) {
             throw unexpected(t);
         }
@@ -137,7 +130,7 @@ final class Dnnl {
 
     static void setData(long memory, long address) {
         try {
-            int status = (int) SET_DATA.invokeExact(memory, address);
+            int status = (int) (long) SET_DATA.invokeExact(memory, address);
             check(status, "binding an address");
         } catch (Throwable t) {
             throw unexpected(t);
@@ -147,7 +140,7 @@ final class Dnnl {
     /** Returns the number of OpenMP threads that the calling thread would use. */
     static int ompThreads() {
         try {
-            return (int) OMP_GET.invokeExact();
+            return (int) (long) OMP_GET.invokeExact();
         } catch (Throwable t) {
             throw unexpected(t);
         }
@@ -155,7 +148,7 @@ final class Dnnl {
 
     static void ompThreads(int threads) {
         try {
-            OMP_SET.invokeExact(threads);
+            long ignored = (long) OMP_SET.invokeExact((long) threads);
         } catch (Throwable t) {
             throw unexpected(t);
         }
@@ -163,14 +156,14 @@ final class Dnnl {
 
     static boolean equal(long desc, long other) {
         try {
-            return (int) EQUAL.invokeExact(desc, other) != 0;
+            return (int) (long) EQUAL.invokeExact(desc, other) != 0;
         } catch (Throwable t) {
             throw unexpected(t);
         }
     }
 
     static long stream() {
-        return created("creating a stream", out -> (int) STREAM_CREATE.invokeExact(out, ENGINE, 1));
+        return created("creating a stream", out -> (int) (long) STREAM_CREATE.invokeExact(out, ENGINE, 1L));
     }
 
     /** Makes a memory descriptor with these dimensions and strides, both in elements. */
@@ -179,7 +172,7 @@ final class Dnnl {
             long d = arena.allocateFrom(JAVA_LONG, dims).address();
             long s = arena.allocateFrom(JAVA_LONG, strides).address();
             return created("describing strided memory",
-                out -> (int) DESC_STRIDED.invokeExact(out, dims.length, d, type.code, s));
+                out -> (int) (long) DESC_STRIDED.invokeExact(out, (long) dims.length, d, (long) type.code, s));
         }
     }
 
@@ -188,7 +181,7 @@ final class Dnnl {
         try (Arena arena = Arena.ofConfined()) {
             long d = arena.allocateFrom(JAVA_LONG, dims).address();
             return created("describing memory",
-                out -> (int) DESC_TAGGED.invokeExact(out, dims.length, d, type.code, FORMAT_ANY));
+                out -> (int) (long) DESC_TAGGED.invokeExact(out, (long) dims.length, d, (long) type.code, FORMAT_ANY));
         }
     }
 
@@ -204,9 +197,9 @@ final class Dnnl {
     static long[] description(long desc) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment size = arena.allocate(JAVA_LONG);
-            check((int) DESC_BLOB.invokeExact(0L, size.address(), desc), "describing memory");
+            check((int) (long) DESC_BLOB.invokeExact(0L, size.address(), desc), "describing memory");
             MemorySegment blob = arena.allocate(size.get(JAVA_LONG, 0) + 7 & -8, 8);
-            check((int) DESC_BLOB.invokeExact(blob.address(), size.address(), desc), "describing memory");
+            check((int) (long) DESC_BLOB.invokeExact(blob.address(), size.address(), desc), "describing memory");
             return blob.toArray(JAVA_LONG);
         } catch (Throwable t) {
             throw unexpected(t);
@@ -214,7 +207,8 @@ final class Dnnl {
     }
 
     static long memory(long desc) {
-        return created("creating a memory object", out -> (int) MEMORY_CREATE.invokeExact(out, desc, ENGINE, 0L));
+        return created("creating a memory object",
+            out -> (int) (long) MEMORY_CREATE.invokeExact(out, desc, ENGINE, 0L));
     }
 
     /**
@@ -234,7 +228,7 @@ final class Dnnl {
     }
 
     static long newPrimitive(long primitiveDesc) {
-        return created("creating a primitive", out -> (int) PRIMITIVE_CREATE.invokeExact(out, primitiveDesc));
+        return created("creating a primitive", out -> (int) (long) PRIMITIVE_CREATE.invokeExact(out, primitiveDesc));
     }
 
     private static long primitiveOfNewThread(long primitiveDesc) {
@@ -264,7 +258,7 @@ final class Dnnl {
     /** Returns the memory descriptor that belongs to {@code primitiveDesc}, or 0 if it has none. */
     static long query(long primitiveDesc, int what) {
         try {
-            return (long) QUERY_DESC.invokeExact(primitiveDesc, what, 0);
+            return (long) QUERY_DESC.invokeExact(primitiveDesc, (long) what, 0L);
         } catch (Throwable t) {
             throw unexpected(t);
         }
@@ -273,19 +267,19 @@ final class Dnnl {
     /** Returns oneDNN's name of the kernel that it chose. */
     static String implementation(long primitiveDesc) {
         long name = created("querying the implementation",
-            out -> (int) QUERY.invokeExact(primitiveDesc, QUERY_IMPLEMENTATION, 0, out));
+            out -> (int) (long) QUERY.invokeExact(primitiveDesc, QUERY_IMPLEMENTATION, 0L, out));
         return MemorySegment.ofAddress(name).reinterpret(Integer.MAX_VALUE).getString(0);
     }
 
     /** Makes attributes with scratch memory from the caller and, on request, accumulation. */
     static long attributes(boolean accumulate) {
-        long attributes = created("creating attributes", out -> (int) ATTR_CREATE.invokeExact(out));
+        long attributes = created("creating attributes", out -> (int) (long) ATTR_CREATE.invokeExact(out));
         try {
-            check((int) ATTR_SCRATCHPAD.invokeExact(attributes, SCRATCHPAD_USER), "setting the scratchpad mode");
+            check((int) (long) ATTR_SCRATCHPAD.invokeExact(attributes, SCRATCHPAD_USER), "setting the scratchpad mode");
             if (accumulate) {
-                long post = created("creating post-operations", out -> (int) POST_CREATE.invokeExact(out));
-                check((int) POST_SUM.invokeExact(post, 1f, 0, 0), "appending a sum");
-                check((int) ATTR_POST_OPS.invokeExact(attributes, post), "setting post-operations");
+                long post = created("creating post-operations", out -> (int) (long) Sums.CREATE.invokeExact(out));
+                check((int) (long) Sums.APPEND.invokeExact(post, 1f, 0L, 0L), "appending a sum");
+                check((int) (long) Sums.SET.invokeExact(attributes, post), "setting post-operations");
                 destroy(Kind.POST_OPS, post);
             }
         } catch (Throwable t) {
@@ -296,39 +290,39 @@ final class Dnnl {
 
     static long matmul(long src, long weights, long bias, long dst, long attributes) {
         return created("matrix product",
-            out -> (int) MATMUL.invokeExact(out, ENGINE, src, weights, bias, dst, attributes));
+            out -> (int) (long) MATMUL.invokeExact(out, ENGINE, src, weights, bias, dst, attributes));
     }
 
     static long reorder(long from, long to, long attributes) {
         return created("reordering memory",
-            out -> (int) REORDER.invokeExact(out, from, ENGINE, to, ENGINE, attributes));
+            out -> (int) (long) REORDER.invokeExact(out, from, ENGINE, to, ENGINE, attributes));
     }
 
     /** {@code geometry} points to strides, dilations, low and high padding, each as 8 {@code long}s. */
     static long convolution(int direction, long src, long weights, long bias, long dst, long geometry,
             long attributes) {
-        return created("convolution forward", out -> (int) CONV_FORWARD.invokeExact(out, ENGINE, direction,
-            CONVOLUTION_DIRECT, src, weights, bias, dst, geometry, geometry + 64, geometry + 128, geometry + 192,
-            attributes));
+        return created("convolution forward", out -> (int) (long) Convolutions.FORWARD.invokeExact(out, ENGINE,
+            (long) direction, CONVOLUTION_DIRECT, src, weights, bias, dst, geometry, geometry + 64, geometry + 128,
+            geometry + 192, attributes));
     }
 
     static long convolutionData(long src, long weights, long dst, long geometry, long hint, long attributes) {
-        return created("convolution backward by data", out -> (int) CONV_DATA.invokeExact(out, ENGINE,
+        return created("convolution backward by data", out -> (int) (long) Convolutions.DATA.invokeExact(out, ENGINE,
             CONVOLUTION_DIRECT, src, weights, dst, geometry, geometry + 64, geometry + 128, geometry + 192, hint,
             attributes));
     }
 
     static long convolutionWeights(long src, long weights, long bias, long dst, long geometry, long hint,
                                    long attributes) {
-        return created("convolution backward by weights", out -> (int) CONV_WEIGHTS.invokeExact(out, ENGINE,
-            CONVOLUTION_DIRECT, src, weights, bias, dst, geometry, geometry + 64, geometry + 128, geometry + 192, hint,
-            attributes));
+        return created("convolution backward by weights", out -> (int) (long) Convolutions.WEIGHTS.invokeExact(out,
+            ENGINE, CONVOLUTION_DIRECT, src, weights, bias, dst, geometry, geometry + 64, geometry + 128,
+            geometry + 192, hint, attributes));
     }
 
     static void destroy(Kind kind, long handle) {
         if (handle != 0) {
             try {
-                check((int) kind.destroy.invokeExact(handle), "destroying");
+                check((int) (long) kind.destroy.invokeExact(handle), "destroying");
             } catch (Throwable t) {
                 throw unexpected(t);
             }
@@ -336,7 +330,7 @@ final class Dnnl {
     }
 
     private static long engine() {
-        return created("creating an engine", out -> (int) ENGINE_CREATE.invokeExact(out, CPU, 0L));
+        return created("creating an engine", out -> (int) (long) ENGINE_CREATE.invokeExact(out, CPU, 0L));
     }
 
     private static void check(int status, String what) {
@@ -356,18 +350,12 @@ final class Dnnl {
         }
     }
 
-    private static MethodHandle create(String name, MemoryLayout... arguments) {
-        MemoryLayout[] all = new MemoryLayout[arguments.length + 1];
-        all[0] = JAVA_LONG;
-        System.arraycopy(arguments, 0, all, 1, arguments.length);
-        return bind(name, LONG, JAVA_INT, all);
-    }
-
-    private static MethodHandle bind(String name, Linker.Option[] options, @Nullable MemoryLayout result,
-                                     MemoryLayout... arguments) {
-        FunctionDescriptor descriptor = result == null ? FunctionDescriptor.ofVoid(arguments)
-            : FunctionDescriptor.of(result, arguments);
-        return LINKER.downcallHandle(OneDnn.symbols().findOrThrow(name), descriptor, options);
+    /** Returns the function, with this many parameters and a result that are all {@code long}. */
+    private static MethodHandle bind(String name, Linker.Option[] options, int parameters) {
+        MemoryLayout[] arguments = new MemoryLayout[parameters];
+        Arrays.fill(arguments, JAVA_LONG);
+        return LINKER.downcallHandle(OneDnn.symbols().findOrThrow(name), FunctionDescriptor.of(JAVA_LONG, arguments),
+            options);
     }
 
     /**
@@ -396,7 +384,7 @@ final class Dnnl {
         private final MethodHandle destroy;
 
         Kind(String function) {
-            destroy = bind(function, LONG, JAVA_INT, JAVA_LONG);
+            destroy = bind(function, LONG, 1);
         }
     }
 

@@ -32,13 +32,13 @@ public final class Matmul implements RangeTask {
 
     private final ElementType type;
     private final ElementType resultType;
-    private final long k;
     private final long[] batch = new long[4 * MAX_BATCH_DIMS];
     private int batchDims;
     private boolean accumulate;
 
     private long m;
     private long n;
+    private long k;
     private long a;
     private long aRow;
     private long aColumn;
@@ -63,14 +63,24 @@ public final class Matmul implements RangeTask {
 
     /** Makes a product of {@code [m, k]} and {@code [k, n]}; no size may be 0. */
     public Matmul(ElementType type, ElementType resultType, long m, long n, long k) {
-        if (m < 1 || n < 1 || k < 1) {
-            throw new IllegalArgumentException("matmul needs sizes of at least 1, got m=" + m + " n=" + n + " k=" + k);
-        }
         this.type = type;
         this.resultType = resultType;
-        this.m = m;
-        this.n = n;
-        this.k = k;
+        sizes(m, n, k);
+    }
+
+    /** Makes this the request of a product of other sizes, without batch, bias and accumulation. */
+    public Matmul sizes(long rows, long columns, long inner) {
+        if (rows < 1 || columns < 1 || inner < 1) {
+            throw new IllegalArgumentException("matmul needs sizes of at least 1, got m=" + rows + " n=" + columns
+                + " k=" + inner);
+        }
+        m = rows;
+        n = columns;
+        k = inner;
+        batchDims = 0;
+        bias = 0;
+        accumulate = false;
+        return this;
     }
 
     /**

@@ -5,28 +5,32 @@ import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** Attention's rows in plain Java. */
 final class ScalarAttentionRows implements AttentionRows {
-    private static float score(long scores, int i, float scale, long mask) {
-        return mask == 0 ? get(scores, i) * scale : Math.fma(get(scores, i), scale, get(mask, i));
+    @Override
+    public void mask(long scores, int n, float scale, long mask) {
+        for (int i = 0; i < n; i++) {
+            set(scores, i, Math.fma(get(scores, i), scale, get(mask, i)));
+        }
     }
 
     @Override
-    public float max(long scores, int n, float scale, long mask) {
+    public float max(long scores, int n, float scale) {
         float max = Float.NEGATIVE_INFINITY;
         for (int i = 0; i < n; i++) {
-            float v = score(scores, i, scale, mask);
+            float v = get(scores, i) * scale;
             max = v > max ? v : max;
         }
         return max;
     }
 
     @Override
-    public float exponentials(long scores, int n, float scale, long mask, float shift) {
+    public float exponentials(long scores, int n, int end, float scale, float shift) {
         double sum = 0;
         for (int i = 0; i < n; i++) {
-            float e = ScalarExp.exp(score(scores, i, scale, mask) - shift);
+            float e = ScalarExp.exp(Math.fma(get(scores, i), scale, -shift));
             set(scores, i, e);
             sum += e;
         }
+        clear(scores + 4L * n, end - n);
         return (float) sum;
     }
 
@@ -47,9 +51,21 @@ final class ScalarAttentionRows implements AttentionRows {
     }
 
     @Override
-    public void scoreGradient(long weights, long slopes, int n, float shift, float scale) {
+    public void gradients(long scores, long slopes, int n, int end, float scale, float log, float dot,
+            float slopeScale) {
         for (int i = 0; i < n; i++) {
-            set(slopes, i, get(weights, i) * ((get(slopes, i) - shift) * scale));
+            float weight = ScalarExp.exp(Math.fma(get(scores, i), scale, -log));
+            set(scores, i, weight);
+            set(slopes, i, weight * ((get(slopes, i) - dot) * slopeScale));
+        }
+        clear(scores + 4L * n, end - n);
+        clear(slopes + 4L * n, end - n);
+    }
+
+    @Override
+    public void clear(long x, int n) {
+        for (int i = 0; i < n; i++) {
+            set(x, i, 0f);
         }
     }
 }

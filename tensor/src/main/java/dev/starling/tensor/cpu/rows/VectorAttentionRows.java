@@ -11,6 +11,7 @@ import jdk.incubator.vector.VectorSpecies;
 
 /**
  * Attention's row operations with the Vector API, one flat loop per method; {@link VectorSoftmaxRows} gives the reason.
+ * Two exponentials in a method are too many already, so that the last vector of a row is filled with scores of -∞.
  */
 final class VectorAttentionRows implements AttentionRows {
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
@@ -18,84 +19,52 @@ final class VectorAttentionRows implements AttentionRows {
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();
 
     @Override
-    public float max(long scores, int n, float scale, long mask) {
-        return mask == 0 ? max(scores, n, scale) : maxMasked(scores, n, scale, mask);
-    }
-
-    private static float max(long scores, int n, float scale) {
-        FloatVector best = FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
+    public void mask(long scores, int n, float scale, long mask) {
+        FloatVector factor = FloatVector.broadcast(S, scale);
         int full = S.loopBound(n);
         for (int c = 0; c < full; c += LANES) {
+            FloatVector m = fromMemorySegment(S, ALL, mask + 4L * c, ORDER);
+            fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, m)
+                    .intoMemorySegment(ALL, scores + 4L * c, ORDER);
+        }
+        if (full < n) {
+            VectorMask<Float> m = S.indexInRange(full, n);
+            fromMemorySegment(S, ALL, scores + 4L * full, ORDER)
+                    .fma(factor, fromMemorySegment(S, ALL, mask + 4L * full, ORDER, m))
+                    .intoMemorySegment(ALL, scores + 4L * full, ORDER);
+        }
+    }
+
+    @Override
+    public float max(long scores, int n, float scale) {
+        fill(scores, n, scale > 0 ? Float.NEGATIVE_INFINITY : Float.POSITIVE_INFINITY);
+        return maxOfVectors(scores, n, scale);
+    }
+
+    private static float maxOfVectors(long scores, int n, float scale) {
+        FloatVector best = FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
+        for (int c = 0; c < n; c += LANES) {
             FloatVector v = fromMemorySegment(S, ALL, scores + 4L * c, ORDER).mul(scale);
             best = best.blend(v, v.compare(VectorOperators.GT, best));
-        }
-        if (full < n) {
-            VectorMask<Float> m = S.indexInRange(full, n);
-            FloatVector v = fromMemorySegment(S, ALL, scores + 4L * full, ORDER, m).mul(scale);
-            best = best.blend(v, v.compare(VectorOperators.GT, best, m));
-        }
-        return best.reduceLanes(VectorOperators.MAX);
-    }
-
-    private static float maxMasked(long scores, int n, float scale, long mask) {
-        FloatVector factor = FloatVector.broadcast(S, scale);
-        FloatVector best = FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
-        int full = S.loopBound(n);
-        for (int c = 0; c < full; c += LANES) {
-            FloatVector v = fromMemorySegment(S, ALL, scores + 4L * c, ORDER);
-            v = v.fma(factor, fromMemorySegment(S, ALL, mask + 4L * c, ORDER));
-            best = best.blend(v, v.compare(VectorOperators.GT, best));
-        }
-        if (full < n) {
-            VectorMask<Float> m = S.indexInRange(full, n);
-            FloatVector v = fromMemorySegment(S, ALL, scores + 4L * full, ORDER, m);
-            v = v.fma(factor, fromMemorySegment(S, ALL, mask + 4L * full, ORDER, m));
-            best = best.blend(v, v.compare(VectorOperators.GT, best, m));
         }
         return best.reduceLanes(VectorOperators.MAX);
     }
 
     @Override
-    public float exponentials(long scores, int n, float scale, long mask, float shift) {
-        return mask == 0 ? exponentials(scores, n, scale, shift)
-                : exponentialsMasked(scores, n, scale, mask, shift);
+    public float exponentials(long scores, int n, int end, float scale, float shift) {
+        fill(scores, n, scale > 0 ? Float.NEGATIVE_INFINITY : Float.POSITIVE_INFINITY);
+        clear(scores, n + LANES - 1 & -LANES, end);
+        return exponentials(scores, n, scale, shift);
     }
 
     private static float exponentials(long scores, int n, float scale, float shift) {
-        FloatVector sum = FloatVector.zero(S);
-        int full = S.loopBound(n);
-        for (int c = 0; c < full; c += LANES) {
-            FloatVector e = fromMemorySegment(S, ALL, scores + 4L * c, ORDER).mul(scale).sub(shift);
-            e = VectorExp.exp(e);
-            sum = sum.add(e);
-            e.intoMemorySegment(ALL, scores + 4L * c, ORDER);
-        }
-        if (full < n) {
-            VectorMask<Float> m = S.indexInRange(full, n);
-            FloatVector e = fromMemorySegment(S, ALL, scores + 4L * full, ORDER, m).mul(scale).sub(shift);
-            e = VectorExp.exp(e);
-            sum = sum.add(e, m);
-            e.intoMemorySegment(ALL, scores + 4L * full, ORDER, m);
-        }
-        return LaneSum.of(sum);
-    }
-
-    private static float exponentialsMasked(long scores, int n, float scale, long mask, float shift) {
         FloatVector factor = FloatVector.broadcast(S, scale);
+        FloatVector minus = FloatVector.broadcast(S, -shift);
         FloatVector sum = FloatVector.zero(S);
-        int full = S.loopBound(n);
-        for (int c = 0; c < full; c += LANES) {
-            FloatVector e = fromMemorySegment(S, ALL, scores + 4L * c, ORDER);
-            e = VectorExp.exp(e.fma(factor, fromMemorySegment(S, ALL, mask + 4L * c, ORDER)).sub(shift));
+        for (int c = 0; c < n; c += LANES) {
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, minus));
             sum = sum.add(e);
             e.intoMemorySegment(ALL, scores + 4L * c, ORDER);
-        }
-        if (full < n) {
-            VectorMask<Float> m = S.indexInRange(full, n);
-            FloatVector e = fromMemorySegment(S, ALL, scores + 4L * full, ORDER, m);
-            e = VectorExp.exp(e.fma(factor, fromMemorySegment(S, ALL, mask + 4L * full, ORDER, m)).sub(shift));
-            sum = sum.add(e, m);
-            e.intoMemorySegment(ALL, scores + 4L * full, ORDER, m);
         }
         return LaneSum.of(sum);
     }
@@ -111,18 +80,50 @@ final class VectorAttentionRows implements AttentionRows {
     }
 
     @Override
-    public void scoreGradient(long weights, long slopes, int n, float shift, float scale) {
-        int full = S.loopBound(n);
-        for (int c = 0; c < full; c += LANES) {
-            FloatVector v = fromMemorySegment(S, ALL, slopes + 4L * c, ORDER).sub(shift).mul(scale);
-            v = v.mul(fromMemorySegment(S, ALL, weights + 4L * c, ORDER));
-            v.intoMemorySegment(ALL, slopes + 4L * c, ORDER);
+    public void gradients(long scores, long slopes, int n, int end, float scale, float log, float dot,
+            float slopeScale) {
+        fill(scores, n, scale > 0 ? Float.NEGATIVE_INFINITY : Float.POSITIVE_INFINITY);
+        fill(slopes, n, 0);
+        int padded = n + LANES - 1 & -LANES;
+        clear(scores, padded, end);
+        clear(slopes, padded, end);
+        gradients(scores, slopes, n, scale, log, dot, slopeScale);
+    }
+
+    private static void gradients(long scores, long slopes, int n, float scale, float log, float dot,
+            float slopeScale) {
+        FloatVector factor = FloatVector.broadcast(S, scale);
+        FloatVector minus = FloatVector.broadcast(S, -log);
+        for (int c = 0; c < n; c += LANES) {
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, minus));
+            e.intoMemorySegment(ALL, scores + 4L * c, ORDER);
+            fromMemorySegment(S, ALL, slopes + 4L * c, ORDER).sub(dot).mul(slopeScale).mul(e)
+                    .intoMemorySegment(ALL, slopes + 4L * c, ORDER);
         }
+    }
+
+    @Override
+    public void clear(long x, int n) {
+        clear(x, 0, S.loopBound(n));
+        if (S.loopBound(n) < n) {
+            FloatVector.zero(S).intoMemorySegment(ALL, x + 4L * S.loopBound(n), ORDER,
+                    S.indexInRange(S.loopBound(n), n));
+        }
+    }
+
+    /** Clears whole vectors from {@code from} on until all elements before {@code end} are clear. */
+    private static void clear(long x, int from, int end) {
+        for (int c = from; c < end; c += LANES) {
+            FloatVector.zero(S).intoMemorySegment(ALL, x + 4L * c, ORDER);
+        }
+    }
+
+    /** Sets the elements of the last vector that are not among the first {@code n}. */
+    private static void fill(long x, int n, float value) {
+        int full = S.loopBound(n);
         if (full < n) {
-            VectorMask<Float> m = S.indexInRange(full, n);
-            FloatVector v = fromMemorySegment(S, ALL, slopes + 4L * full, ORDER, m).sub(shift).mul(scale);
-            v = v.mul(fromMemorySegment(S, ALL, weights + 4L * full, ORDER, m));
-            v.intoMemorySegment(ALL, slopes + 4L * full, ORDER, m);
+            FloatVector.broadcast(S, value).intoMemorySegment(ALL, x + 4L * full, ORDER,
+                    S.indexInRange(full, n).not());
         }
     }
 }
