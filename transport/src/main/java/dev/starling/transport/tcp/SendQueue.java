@@ -18,7 +18,7 @@ final class SendQueue {
     /** Pieces of memory that can wait. */
     private static final int MAX_PIECES = 16;
     private static final int SEGMENTS = 2 * MAX_PIECES + 1;
-    private static final int GATHERED = 8;
+    private static final int GATHERED = 16;
 
     private final UnsafeBuffer bytes;
     private final Segment[] segments = new Segment[SEGMENTS];

@@ -4,8 +4,10 @@ import dev.starling.distributed.CollectiveMismatchException;
 import dev.starling.distributed.collective.call.CollectiveCall.Kind;
 import dev.starling.distributed.collective.call.CollectiveCall;
 import dev.starling.distributed.collective.call.EpochMessages;
+import dev.starling.transport.Endpoint;
 import java.nio.ByteBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The present collective, and what neighbours send each other about it.
@@ -63,6 +65,11 @@ final class CallAgreement {
     /** Returns the number of the present collective. */
     long sequence() {
         return sequence;
+    }
+
+    /** Returns the connection to the successor, or {@code null}. */
+    @Nullable Endpoint successor() {
+        return messages.fabric().endpoint(successor);
     }
 
     int predecessor() {
