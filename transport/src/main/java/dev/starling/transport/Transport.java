@@ -148,6 +148,14 @@ public final class Transport implements Agent, AutoCloseable {
         return wire.clock().nanoTime();
     }
 
+    /**
+     * Sets the addresses of the processes that compute together, this one included. Those on this machine compete for
+     * its processors, which decides how this process waits.
+     */
+    public void worksWith(List<String> addresses) {
+        wire.worksWith(addresses);
+    }
+
     /** Returns the length in bytes of the longest message. */
     public int maxMessageLength() {
         return context.maxMessageLength();
@@ -224,6 +232,11 @@ public final class Transport implements Agent, AutoCloseable {
             work += upkeep ? endpoint.doWork(now) : endpoint.isConnected() ? endpoint.puts.doWork() : 0;
         }
         return work;
+    }
+
+    /** Sends what was accepted before, as far as there is room; returns the amount of work done. */
+    public int flush() {
+        return wire.sendsImmediately() ? 0 : doWork();
     }
 
     @Override

@@ -1,5 +1,6 @@
 package dev.starling.transport.spi;
 
+import java.util.List;
 import java.util.Optional;
 import org.agrona.concurrent.NanoClock;
 import org.jspecify.annotations.Nullable;
@@ -60,6 +61,9 @@ public interface Wire extends AutoCloseable {
      */
     Link open(String address);
 
+    /** Sets the addresses of the processes that compute together, this one included, in place of those with links. */
+    default void worksWith(List<String> addresses) { }
+
     /**
      * Returns whether {@link #open} takes no time: not so if the address contains a name that must be looked up. Only
      * such addresses are opened on behalf of strangers.
@@ -93,6 +97,11 @@ public interface Wire extends AutoCloseable {
      * @param idleNs for how long this caller has found nothing to do
      */
     void idle(long idleNs);
+
+    /** Returns whether messages leave when they are offered, as far as there is room, and not only in a later poll. */
+    default boolean sendsImmediately() {
+        return false;
+    }
 
     /**
      * Returns whether {@link Link#offerInPlace} saves a copy of the body, whose bytes the network's own checksums then

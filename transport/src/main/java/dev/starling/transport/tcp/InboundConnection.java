@@ -25,7 +25,8 @@ final class InboundConnection {
     private static final int READ_AHEAD = 4 << 10;
     /** Bytes that are read while the length of the next message is not known. */
     private static final int FIRST_READ = TcpWire.MAX_MESSAGE + READ_AHEAD;
-    private static final int MAX_READS = 8;
+    /** Few, so that what has arrived is answered before more is read. */
+    private static final int MAX_READS = 2;
     /** Shorter rests of a body are received with what follows, in one call. */
     private static final int MIN_PLACED = 16 << 10;
     private static final int MAX_HEADER = 256;

@@ -100,6 +100,11 @@ final class CallAgreement {
         return work;
     }
 
+    /** Returns whether the predecessor has sent the same call, even if {@link #doWork} has not noticed yet. */
+    boolean agrees() {
+        return agreed || calls.has(sequence) && calls.hash(sequence) == call.hash();
+    }
+
     private boolean hasSameCall(PeerCalls from, int peer) {
         if (!from.has(sequence)) {
             return false;

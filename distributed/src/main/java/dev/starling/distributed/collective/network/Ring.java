@@ -106,8 +106,6 @@ final class Ring implements Algorithm {
     private boolean keepsApart;
     /** The number of puts to the successor when the latest piece was sent. */
     private long lastPut;
-    /** Whether the ranks agree on the call, so that the ring may access elements. */
-    private boolean agreed;
     /** How much of the next piece was reduced while it arrived. */
     private long reducedBytes;
 
@@ -140,7 +138,6 @@ final class Ring implements Algorithm {
 
     @Override
     public void begin(CollectiveCall newCall, SymmetricMemory newMemory, long newOffset) {
-        agreed = false;
         call = newCall;
         memory = newMemory;
         offset = newOffset;
@@ -213,7 +210,7 @@ final class Ring implements Algorithm {
      * slot. Returns false, so that they are written, if they arrive too early or other pieces must be processed before.
      */
     boolean onWrite(long at, long address, int bytes) {
-        if (!agreed || receiving.isAtEnd() || receiving.step() >= reductions || keepsApart || processed < arrived
+        if (receiving.isAtEnd() || !agreement.agrees() || receiving.step() >= reductions || keepsApart || processed < arrived
                 || at != slot(reduced) + reducedBytes || reducedBytes + bytes > receiving.length()
                 || bytes % call.dtype().bytes() != 0) {
             return false;
@@ -229,7 +226,7 @@ final class Ring implements Algorithm {
 
     /** Stops accessing elements, whose memory may be closed. */
     void stop() {
-        agreed = false;
+        receiving.beginEmpty();
     }
 
     /**
@@ -242,7 +239,6 @@ final class Ring implements Algorithm {
 
     @Override
     public int doWork() {
-        agreed = true;
         int work = send();
         for (int i = 0; i < MAX_RECEIVES_PER_CALL && receive(); i++) {
             work += 1 + send();
