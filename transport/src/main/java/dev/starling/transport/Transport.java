@@ -148,14 +148,6 @@ public final class Transport implements Agent, AutoCloseable {
         return wire.clock().nanoTime();
     }
 
-    /**
-     * Sets the addresses of the processes that compute together, this one included. Those on this machine compete for
-     * its processors, which decides how this process waits.
-     */
-    public void worksWith(List<String> addresses) {
-        wire.worksWith(addresses);
-    }
-
     /** Returns the length in bytes of the longest message. */
     public int maxMessageLength() {
         return context.maxMessageLength();

@@ -43,9 +43,6 @@ abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
         if (engine != null) {
             engine.close();
         }
-        if (this == group) {
-            fabric.transport().worksWith(view.members().stream().map(Member::address).toList());
-        }
         Engine next = new Engine(fabric, group, channel);
         engine = next;
         collectives = new GroupCollectives(group, next, collectives);

@@ -1,6 +1,5 @@
 package dev.starling.transport.spi;
 
-import java.util.List;
 import java.util.Optional;
 import org.agrona.concurrent.NanoClock;
 import org.jspecify.annotations.Nullable;
@@ -60,9 +59,6 @@ public interface Wire extends AutoCloseable {
      * @throws dev.starling.transport.TransportException if this is not an address of this kind of wire
      */
     Link open(String address);
-
-    /** Sets the addresses of the processes that compute together, this one included, in place of those with links. */
-    default void worksWith(List<String> addresses) { }
 
     /**
      * Returns whether {@link #open} takes no time: not so if the address contains a name that must be looked up. Only

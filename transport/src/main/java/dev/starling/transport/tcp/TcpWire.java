@@ -69,8 +69,6 @@ final class TcpWire implements Wire {
     private final List<TcpLink> closing = new ArrayList<>();
     private final Consumer<SelectionKey> onReady = this::onReady;
     private Backoff backoff = Backoff.forThreads(1);
-    /** Whether the processes that compute together are known; otherwise all with links count. */
-    private boolean knowsCompany;
     /** Set by each poll. */
     @SuppressWarnings("NullAway.Init")
     private Inbox inbox;
@@ -166,19 +164,8 @@ final class TcpWire implements Wire {
         checkOpen();
         TcpLink link = new TcpLink(this, HostPort.parse(peer));
         links.add(link);
-        if (!knowsCompany) {
-            backoff = Backoff.forThreads(1 + (int) links.stream().filter(each -> isLocal(each.peer())).count());
-        }
+        backoff = Backoff.forThreads(1 + (int) links.stream().filter(each -> isLocal(each.peer())).count());
         return link;
-    }
-
-    @Override
-    public void worksWith(List<String> addresses) {
-        knowsCompany = true;
-        String own = address.substring(0, address.lastIndexOf(':') + 1);
-        backoff = Backoff.forThreads((int) addresses.stream()
-                .filter(each -> each.startsWith(own) || HostPort.isNumeric(each) && isLocal(HostPort.parse(each)))
-                .count());
     }
 
     /** Returns whether a peer runs on this machine, judging by its address. */
