@@ -64,6 +64,8 @@ final class Dnnl {
         JAVA_INT, JAVA_LONG);
     private static final MethodHandle DESC_TAGGED = create("dnnl_memory_desc_create_with_tag", JAVA_INT, JAVA_LONG,
         JAVA_INT, JAVA_INT);
+    private static final MethodHandle DESC_BLOB = bind("dnnl_memory_desc_get_blob", LONG, JAVA_INT, JAVA_LONG,
+        JAVA_LONG, JAVA_LONG);
     private static final MethodHandle DESC_SIZE = bind("dnnl_memory_desc_get_size", LONG, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle MEMORY_CREATE = create("dnnl_memory_create", JAVA_LONG, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle PRIMITIVE_CREATE = create("dnnl_primitive_create", JAVA_LONG);
@@ -193,6 +195,19 @@ final class Dnnl {
     static long size(long desc) {
         try {
             return (long) DESC_SIZE.invokeExact(desc);
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    /** Returns a description of a layout, equal for equal layouts. */
+    static long[] description(long desc) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment size = arena.allocate(JAVA_LONG);
+            check((int) DESC_BLOB.invokeExact(0L, size.address(), desc), "describing memory");
+            MemorySegment blob = arena.allocate(size.get(JAVA_LONG, 0) + 7 & -8, 8);
+            check((int) DESC_BLOB.invokeExact(blob.address(), size.address(), desc), "describing memory");
+            return blob.toArray(JAVA_LONG);
         } catch (Throwable t) {
             throw unexpected(t);
         }
