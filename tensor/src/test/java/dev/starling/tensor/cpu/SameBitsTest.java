@@ -19,7 +19,10 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
-/** The JVM's interpreter and its compilers make the same bits, from the first call to the last. */
+/**
+ * The JVM's interpreter and its compilers make the same bits, from the first call to the last, and the same as machine
+ * code, which the child processes do not use.
+ */
 class SameBitsTest {
     private static final List<String> INTERPRETER = List.of("-Xint");
     private static final List<String> FIRST_COMPILER = List.of("-XX:TieredStopAtLevel=1");
@@ -93,8 +96,8 @@ class SameBitsTest {
         if (vectors && ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent()) {
             command.add("--add-modules=jdk.incubator.vector");
         }
-        command.addAll(List.of("--enable-native-access=ALL-UNNAMED", "-cp", System.getProperty("java.class.path"),
-                SameBits.class.getName(), Integer.toString(calls)));
+        command.addAll(List.of("-Dstarling.native-loops=false", "--enable-native-access=ALL-UNNAMED", "-cp",
+                System.getProperty("java.class.path"), SameBits.class.getName(), Integer.toString(calls)));
         Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
         Map<String, Long> digests = new TreeMap<>();
         String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
