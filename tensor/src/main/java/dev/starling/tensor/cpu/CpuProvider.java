@@ -26,7 +26,8 @@ public final class CpuProvider implements BackendProvider {
     public Backend open(Device device) {
         if (!VectorApi.isPresent()) {
             System.getLogger("dev.starling.tensor").log(System.Logger.Level.INFO,
-                    "normalisation, softmax and pooling run without vector instructions: {0}", VectorApi.obstacle());
+                    MachineCode.VECTOR_BITS > 0 ? "3x3 convolutions use the direct algorithm: {0}"
+                            : "kernels run without vector instructions: {0}", VectorApi.obstacle());
         }
         return new CpuBackend();
     }

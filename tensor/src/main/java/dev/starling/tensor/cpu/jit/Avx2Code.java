@@ -22,6 +22,8 @@ final class Avx2Code implements VectorCode {
     private static final int UNORDERED = 3;
     /** Every second element of 4 bytes of two vectors. */
     private static final int EVEN = 0x88;
+    private static final int UPPER_PAIR = 0xEE;
+    private static final int SECOND = 0x55;
     private static final long LOW_BYTES = 0x808080800C080400L;
     private static final long LOW_WORDS = 0x0D0C090805040100L;
     private static final long NOTHING = 0x8080808080808080L;
@@ -204,6 +206,33 @@ final class Avx2Code implements VectorCode {
         } else if (value.register() != target) {
             code.vex(Simd.MOVAPS, 256, target, 0, value.register());
         }
+    }
+
+    /** The mask is read from a table of bits that are set, followed by zeros. */
+    @Override
+    public void moveLast(int target, Operand value) {
+        code.set(RAX, width);
+        code.general(Assembler.General.SUB, RAX, Assembler.RDX);
+        code.general(Assembler.General.LOAD_ADDRESS, NativeFrame.INDEX,
+                code.constant(-1, -1, -1, -1, 0, 0, 0, 0));
+        code.vex(Simd.MOVUPS, bits(Lane.F32), A, 0, new Address(NativeFrame.INDEX, RAX, 4, 4 * (8 - width)), 0);
+        blend(Lane.F32, target, target, value, A);
+    }
+
+    @Override
+    public void moveUpper(int bits, int target, int source) {
+        if (bits == 256) {
+            code.vex(Simd.EXTRACTF128, 256, source, 0, target);
+            code.bytes(1);
+        } else {
+            code.vex(Simd.SHUFPS, 128, target, source, source);
+            code.bytes(bits == 128 ? UPPER_PAIR : SECOND);
+        }
+    }
+
+    @Override
+    public void storeFirst(Address address, int register) {
+        code.vex(Simd.STORESS, 128, register, 0, address, 0);
     }
 
     @Override

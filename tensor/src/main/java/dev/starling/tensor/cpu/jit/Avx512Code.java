@@ -28,6 +28,8 @@ final class Avx512Code implements VectorCode {
     private static final int UNORDERED = 3;
     private static final int ORDERED = 7;
     private static final int GREATER_OR_EQUAL = 0x1D;
+    private static final int UPPER_PAIR = 0xEE;
+    private static final int SECOND = 0x55;
 
     private final Assembler code;
     private final int width;
@@ -168,6 +170,26 @@ final class Avx512Code implements VectorCode {
                     : wide ? Simd.MOVUPD : Simd.MOVUPS;
             load(op, bits(lane), target, Objects.requireNonNull(value.memory()), 0);
         }
+    }
+
+    @Override
+    public void moveLast(int target, Operand value) {
+        code.evex(Simd.MOVAPS, bits(Lane.F32), target, 0, vector(Lane.F32, value, A), LAST, false);
+    }
+
+    @Override
+    public void moveUpper(int bits, int target, int source) {
+        switch (bits) {
+            case 512 -> code.evex(Simd.EXTRACTF64X4, 512, source, 0, target, 0, false);
+            case 256 -> code.evex(Simd.EXTRACTF32X4, 256, source, 0, target, 0, false);
+            default -> code.evex(Simd.SHUFPS, 128, target, source, source, 0, false);
+        }
+        code.bytes(bits >= 256 ? 1 : bits == 128 ? UPPER_PAIR : SECOND);
+    }
+
+    @Override
+    public void storeFirst(Address address, int register) {
+        store(Simd.STORESS, 128, register, address, 0);
     }
 
     @Override

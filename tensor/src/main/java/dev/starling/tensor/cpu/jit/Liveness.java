@@ -43,7 +43,7 @@ final class Liveness {
         }
         for (int v = count - 1; v >= 0; v--) {
             Primitive primitive = nodes.get(v).primitive();
-            needed[v] |= primitive == Primitive.STORE || primitive == Primitive.RARE;
+            needed[v] |= primitive == Primitive.STORE || primitive == Primitive.UPDATE || primitive == Primitive.RARE;
             for (int k = 0; needed[v] && k < 3; k++) {
                 int operand = operand(v, k);
                 if (operand >= 0) {
@@ -58,13 +58,14 @@ final class Liveness {
     private int level(Node node, List<Access> accesses) {
         return switch (node.primitive()) {
             case LOAD -> accesses.get((int) node.immediate()) == Access.BROADCAST ? ROW : COLUMN;
-            case STORE, RARE, CALL -> COLUMN;
+            case STORE, UPDATE, RARE, CALL -> COLUMN;
+            case ACCUMULATOR -> ROW;
             default -> Math.max(level(node.a()), Math.max(level(node.b()), level(node.c())));
         };
     }
 
     private int level(int value) {
-        return value < 0 ? CALL : levels[roots[value]];
+        return value < 0 ? CALL : isAccumulator(roots[value]) ? COLUMN : levels[roots[value]];
     }
 
     /**
@@ -76,10 +77,14 @@ final class Liveness {
         int operand = k == 0 ? node.a() : k == 1 ? node.b() : node.c();
         boolean read = switch (node.primitive()) {
             case RARE -> k == 0;
-            case REINTERPRET -> false;
+            case REINTERPRET, ACCUMULATOR -> false;
             default -> true;
         };
         return operand < 0 || !read ? -1 : roots[operand];
+    }
+
+    boolean isAccumulator(int value) {
+        return nodes.get(value).primitive() == Primitive.ACCUMULATOR;
     }
 
     int root(int value) {
@@ -89,7 +94,7 @@ final class Liveness {
     /** Returns whether code for the value is part of a level's section. */
     boolean computes(int value, int level) {
         return needed[value] && levels[value] == level && nodes.get(value).primitive() != Primitive.REINTERPRET
-                && nodes.get(value).primitive() != Primitive.CONSTANT;
+                && nodes.get(value).primitive() != Primitive.CONSTANT && !isAccumulator(value);
     }
 
     int levelOf(int value) {

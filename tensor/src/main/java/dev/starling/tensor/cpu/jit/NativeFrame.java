@@ -9,6 +9,7 @@ import static dev.starling.tensor.cpu.x86.Assembler.RDX;
 import static dev.starling.tensor.cpu.x86.Assembler.RSI;
 import static dev.starling.tensor.cpu.x86.Assembler.RSP;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.x86.Address;
 import dev.starling.tensor.cpu.x86.Assembler;
 import dev.starling.tensor.cpu.x86.Assembler.Condition;
@@ -30,7 +31,7 @@ final class NativeFrame {
     private static final int ALIGNMENT = 64;
 
     private final Assembler code;
-    private final Expression expression;
+    private final List<DType> types;
     private final List<Access> accesses;
     private final int[] registers;
     private final Address[] spilled;
@@ -39,9 +40,9 @@ final class NativeFrame {
     private int highest = ALIGNMENT;
     private int reservation;
 
-    NativeFrame(Assembler code, Expression expression, List<Access> accesses) {
+    NativeFrame(Assembler code, List<DType> types, List<Access> accesses) {
         this.code = code;
-        this.expression = expression;
+        this.types = types;
         this.accesses = accesses;
         registers = new int[accesses.size()];
         spilled = new Address[accesses.size()];
@@ -90,7 +91,7 @@ final class NativeFrame {
     }
 
     private int bytes(int k) {
-        return expression.operand(k).bytes();
+        return types.get(k).bytes();
     }
 
     /** Saves registers, sets pointers to the first row, and counts what there is to do. */

@@ -1,8 +1,10 @@
 package dev.starling.tensor.cpu.jit;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.x86.Assembler;
 import dev.starling.tensor.cpu.x86.MachineCode;
 import java.util.List;
+import java.util.stream.IntStream;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -35,7 +37,8 @@ final class NativeKernel implements Kernel {
         if (!supports(body, bits) || accesses.subList(inputs, accesses.size()).contains(Access.BROADCAST)) {
             return null;
         }
-        new NativeWriter(code, expression, body, accesses, set).write();
+        List<DType> types = IntStream.range(0, expression.operands()).mapToObj(expression::operand).toList();
+        new NativeWriter(code, types, body, accesses, set).write();
         MachineCode loop = MachineCode.of(code);
         return loop == null ? null : new NativeKernel(loop, set.width(), elements);
     }

@@ -23,7 +23,7 @@ import java.util.stream.IntStream;
  */
 final class NativeWriter {
     private final Assembler code;
-    private final Expression expression;
+    private final List<DType> types;
     private final LoopBody body;
     private final List<Access> accesses;
     private final VectorCode set;
@@ -40,14 +40,15 @@ final class NativeWriter {
     private final int stop;
     private int level;
 
-    NativeWriter(Assembler code, Expression expression, LoopBody body, List<Access> accesses, VectorCode set) {
+    /** Makes a writer of loops whose operands have the given types and accesses. */
+    NativeWriter(Assembler code, List<DType> types, LoopBody body, List<Access> accesses, VectorCode set) {
         this.code = code;
-        this.expression = expression;
+        this.types = types;
         this.body = body;
         this.accesses = accesses;
         this.set = set;
         liveness = new Liveness(body, accesses);
-        frame = new NativeFrame(code, expression, accesses);
+        frame = new NativeFrame(code, types, accesses);
         vectors = new RegisterFile(set.firstRegister(), set.registers());
         masks = new RegisterFile(set.firstMask(), set.masks());
         strided = accesses.contains(Access.STRIDED);
@@ -75,6 +76,8 @@ final class NativeWriter {
         writeInvariants(Liveness.CALL);
         code.bind(rows);
         writeInvariants(Liveness.ROW);
+        vectors.clear(true);
+        startAccumulators();
         pinInvariants();
         code.general(General.XOR, RCX, RCX);
         if (strided) {
@@ -82,6 +85,7 @@ final class NativeWriter {
         } else {
             writeContiguous();
         }
+        endAccumulators();
         frame.nextRow();
         code.add(Assembler.RSI, -1);
         code.jump(Condition.NOT_ZERO, rows);
@@ -183,6 +187,15 @@ final class NativeWriter {
             case LOAD -> load(v, node, last);
             case STORE -> {
                 store(v, node, last);
+                release(v);
+            }
+            case UPDATE -> {
+                int accumulator = registers[liveness.operand(v, 1)];
+                if (last) {
+                    set.moveLast(accumulator, operand(v, 0));
+                } else {
+                    set.move(Lane.F32, accumulator, operand(v, 0));
+                }
                 release(v);
             }
             case RARE -> {
@@ -306,7 +319,7 @@ final class NativeWriter {
 
     private void load(int v, Node node, boolean last) {
         int operand = (int) node.immediate();
-        DType type = expression.operand(operand);
+        DType type = types.get(operand);
         if (level == Liveness.ROW) {
             Address place = places[v] != null ? places[v]
                     : frame.reserve(set.repeatsElements() ? 8 : set.vectorBytes());
@@ -344,7 +357,7 @@ final class NativeWriter {
 
     private void store(int v, Node node, boolean last) {
         int operand = (int) node.immediate();
-        DType type = expression.operand(operand);
+        DType type = types.get(operand);
         Operand source = operand(v, 0);
         if (isBuffered(last)) {
             set.store(type, liveness.operand(v, 0), buffers[operand], source, false);
@@ -356,10 +369,10 @@ final class NativeWriter {
 
     /** Loads the values that the columns' instructions read from memory most often into registers that they spare. */
     private void pinInvariants() {
-        int spare = set.registers() - set.firstRegister() - pressure();
+        int spare = vectors.count() - pressure();
         List<Integer> values = IntStream.range(0, registers.length)
                 .filter(v -> liveness.levelOf(v) < Liveness.COLUMN && liveness.root(v) == v && isVector(v)
-                        && liveness.uses(v) > 0)
+                        && liveness.uses(v) > 0 && !liveness.isAccumulator(v))
                 .boxed().sorted(Comparator.comparingInt(v -> -liveness.uses(v))).toList();
         for (int v : values.subList(0, Math.clamp(spare, 0, values.size()))) {
             registers[v] = vectors.free();
@@ -368,8 +381,38 @@ final class NativeWriter {
         }
     }
 
+    private void startAccumulators() {
+        for (int v = 0; v < registers.length; v++) {
+            if (liveness.isAccumulator(v)) {
+                registers[v] = vectors.free();
+                vectors.pin(registers[v]);
+                set.move(Lane.F32, registers[v], Operand.memory(constant(Lane.F32, body.nodes().get(v).immediate()),
+                        set.repeatsElements()));
+            }
+        }
+    }
+
+    /** Joins the lanes of accumulators, which began with 0 for sums, and with infinities for extremes. */
+    private void endAccumulators() {
+        for (Node node : body.nodes()) {
+            if (node.primitive() == Primitive.UPDATE) {
+                float first = Float.intBitsToFloat((int) body.nodes().get(node.b()).immediate());
+                Primitive join = first == 0 ? Primitive.ADD : first < 0 ? Primitive.MAX : Primitive.MIN;
+                Operand all = Operand.register(registers[node.b()]);
+                Operand half = Operand.register(vectors.free());
+                for (int bits = 8 * set.vectorBytes(); bits > 32; bits /= 2) {
+                    set.moveUpper(bits, half.register(), all.register());
+                    set.apply(new Node(join, Lane.F32, node.b(), node.b(), -1, 0), Lane.F32, all.register(), all, half,
+                            Operand.NONE);
+                }
+                set.storeFirst(frame.ofRow((int) node.immediate()), all.register());
+            }
+        }
+    }
+
     private boolean isVector(int v) {
-        return body.nodes().get(v).primitive() != Primitive.STORE && file(body.lane(v)) == vectors;
+        Primitive primitive = body.nodes().get(v).primitive();
+        return primitive != Primitive.STORE && primitive != Primitive.UPDATE && file(body.lane(v)) == vectors;
     }
 
     /** Returns how many registers the values of columns need at most at a time. */

@@ -19,6 +19,11 @@ final class RegisterFile {
         Arrays.fill(owners, first, end, FREE);
     }
 
+    /** Returns how many registers are free. */
+    int count() {
+        return (int) Arrays.stream(owners).filter(owner -> owner == FREE).count();
+    }
+
     /** Returns a register that is free, or -1. */
     int free() {
         for (int r = owners.length - 1; r >= 0; r--) {

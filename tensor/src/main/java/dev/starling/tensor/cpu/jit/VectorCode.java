@@ -48,6 +48,15 @@ interface VectorCode {
     /** Copies a value of a lane into a register. */
     void move(Lane lane, int target, Operand value);
 
+    /** Copies those elements of F32 into a register that are the last ones of a row; RDX has their number. */
+    void moveLast(int target, Operand value);
+
+    /** Moves the upper half of the low {@code bits} bits of a vector to the bottom. */
+    void moveUpper(int bits, int target, int source);
+
+    /** Stores the first element of F32. */
+    void storeFirst(Address address, int register);
+
     /** Stores a register in memory that is reserved for it. */
     void spill(Lane lane, Address address, int register);
 
