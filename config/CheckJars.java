@@ -70,7 +70,8 @@ public final class CheckJars {
         Path jar = module.resolve("target/" + name + "-" + version + ".jar");
         Path sources = module.resolve("target/" + name + "-" + version + "-sources.jar");
         Path javadoc = module.resolve("target/" + name + "-" + version + "-javadoc.jar");
-        for (Path each : List.of(jar, sources, javadoc)) {
+        Path gradle = module.resolve("target/" + name + "-" + version + ".module");
+        for (Path each : List.of(jar, sources, javadoc, gradle)) {
             require(Files.exists(each), each + " is missing");
         }
         if (!Files.exists(jar) || !Files.exists(sources) || !Files.exists(javadoc)) {

@@ -37,7 +37,7 @@ void main() throws IOException {
     }
     // Fine-tuning with little: inside, on or outside of the ring. The first layer is frozen, the second learns slowly.
     Sequential pretrained = network(2, random);
-    IO.println("pre-trained " + ModelFile.load(directory.resolve("ring.safetensors"), pretrained).metrics());
+    IO.println("pre-trained " + pretrained.load(directory.resolve("ring.safetensors")).metrics());
     Sequential model = Layers.replace(pretrained, "4", Linear.of(64, 3, random));
     model.freeze(path -> path.startsWith("0."));
     Optimizer optimizer = Adam.over(model).rate(0.01).rate(path -> path.startsWith("2."), 0.001).build();

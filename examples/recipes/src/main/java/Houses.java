@@ -1,32 +1,14 @@
+import com.sun.net.httpserver.*;
 import dev.starling.nn.*;
 import dev.starling.nn.data.*;
 import dev.starling.nn.layer.*;
 import dev.starling.nn.loss.*;
-import dev.starling.nn.model.*;
 import dev.starling.nn.optim.*;
 import dev.starling.nn.preprocess.*;
+import dev.starling.nn.serve.*;
 import dev.starling.nn.train.*;
 import dev.starling.tensor.*;
-
-/** Writes a file as it comes from a spreadsheet: towns are texts, and some ages and towns are missing. */
-Path write(Path file) throws IOException {
-    Random random = new Random(1);
-    List<String> towns = List.of("Basel", "Bern", "Chur", "Zürich");
-    StringBuilder text = new StringBuilder("area;age;town;price\n");
-    for (int i = 0; i < 1000; i++) {
-        double area = 40 + 160 * random.nextDouble();
-        int age = random.nextInt(80);
-        int town = random.nextInt(4);
-        double price = area * (4 + town) * (1 - 0.004 * age) + 10 * random.nextGaussian();
-        text.append(String.format(Locale.ROOT, "%.1f;%s;%s;%.0f%n", area, i % 10 == 0 ? "" : age,
-                i % 25 == 0 ? "" : towns.get(town), price));
-    }
-    return Files.writeString(file, text);
-}
-
-TableEncoder encoder() {
-    return TableEncoder.builder().numbers("area", "age").categories("town", 8).target("price").build();
-}
+import java.net.http.*;
 
 Sequential model(TableEncoder encoder) {
     Generator random = Generator.seeded(42);
@@ -34,22 +16,44 @@ Sequential model(TableEncoder encoder) {
             new Relu(), Linear.of(32, 1, random), encoder.output());
 }
 
-void main() throws IOException {
-    Path folder = Files.createTempDirectory("houses");
-    Path best = folder.resolve("best.safetensors");
-    List<Table> parts = CsvFile.of(write(folder.resolve("houses.csv"))).separator(';').read().split(7, 0.8, 0.2);
-    TableEncoder encoder = encoder().adapt(parts.get(0));
+/** Answers a request such as {@code /price?120,10,Bern} with a price. */
+void answer(HttpExchange exchange, TableEncoder encoder, Predictor predictor) throws IOException {
+    try (exchange; Scope scope = Scope.open()) {
+        String[] house = exchange.getRequestURI().getQuery().split(",");
+        Tensor row = encoder.tensor(Table.of(List.of(Map.of("area", Double.valueOf(house[0]), "age",
+                Double.valueOf(house[1]), "town", house[2]))));
+        byte[] price = Float.toString(predictor.predict(row.toFloats())[0]).getBytes();
+        exchange.sendResponseHeaders(200, price.length);
+        exchange.getResponseBody().write(price);
+    }
+}
+
+void main() throws Exception {
+    Path best = Files.createTempDirectory("houses").resolve("best.safetensors");
+    // Towns are texts, and some towns and ages are missing.
+    List<Table> parts = CsvFile.of(Path.of("houses.csv")).separator(';').read().split(7, 0.8, 0.2);
+    TableEncoder.Builder columns = TableEncoder.builder().numbers("area", "age").categories("town", 8).target("price");
+    TableEncoder encoder = columns.build().adapt(parts.get(0));
     Sequential model = model(encoder);
     try (DataLoader train = DataLoader.of(encoder.dataset(parts.get(0))).batchSize(32).shuffle().build();
             DataLoader test = DataLoader.of(encoder.dataset(parts.get(1))).batchSize(200).build()) {
         IO.println(Trainer.of(model, Loss.meanSquared(), Adam.over(model).rate(0.01).build()).data(train).heldOut(test)
-                .metrics(Metrics.rSquared()).epochs(200)
-                .listeners(EarlyStopping.patience(10), BestModel.of(model, best)).build().run());
+                .metrics(Metrics.rSquared()).listeners(EarlyStopping.patience(10), BestModel.of(model, best))
+                .epochs(200).build().run());
     }
-    // Another program builds the same model. Means, towns and weights come from the file.
-    TableEncoder loaded = encoder();
+    // Another program would begin here. Means, towns and weights come from the file.
+    TableEncoder loaded = columns.build();
     Sequential served = model(loaded);
-    IO.println(ModelFile.load(best, served));
-    Table request = Table.of(List.of(Map.of("area", 120, "age", 10, "town", "Bern")));
-    IO.println("a house of 120 m² in Bern costs " + Math.round(served.forward(loaded.tensor(request)).item()));
+    IO.println(served.load(best));
+    HttpServer server = HttpServer.create(new InetSocketAddress("localhost", 0), 0);
+    try (Predictor predictor = Predictor.of(served, 3).build(); HttpClient client = HttpClient.newHttpClient();
+            ExecutorService threads = Executors.newFixedThreadPool(8); AutoCloseable stop = () -> server.stop(0)) {
+        server.setExecutor(threads);
+        server.createContext("/price", exchange -> answer(exchange, loaded, predictor));
+        server.start();
+        String uri = "http://localhost:" + server.getAddress().getPort() + "/price?120,%d,Bern";
+        IntStream.range(0, 8).mapToObj(i -> client.sendAsync(HttpRequest.newBuilder(URI.create(uri.formatted(10 * i)))
+                .build(), HttpResponse.BodyHandlers.ofString())).toList()
+                .forEach(each -> IO.println("120 m² in Bern cost " + each.join().body()));
+    }
 }

@@ -31,5 +31,5 @@ void main() throws IOException {
                 .heldOut(test).epochs(40).listeners(EarlyStopping.patience(5).restoreBest(model)).build().run();
         IO.println("flats: " + history.epochs().getLast());
     }
-    ModelFile.save(Path.of("target", "flats.safetensors"), model, ModelMetadata.none().version("1"));
+    model.save(Path.of("target", "flats.safetensors"), ModelMetadata.none().version("1"));
 }

@@ -11,7 +11,7 @@ record Flat(String city, double area) { }
 void main() throws Exception {
     TableEncoder encoder = Flats.encoder();
     Sequential model = Flats.model(encoder);
-    ModelMetadata metadata = ModelFile.load(Path.of("target", "flats.safetensors"), model);
+    ModelMetadata metadata = model.load(Path.of("target", "flats.safetensors"));
     IO.println("version " + metadata.version());
     long columns = encoder.tensor(Table.of(Flat.class, List.of(new Flat("Munich", 50)))).size(1);
     try (Predictor predictor = Predictor.of(model, columns).build();

@@ -7,7 +7,6 @@ import dev.starling.distributed.gossip.Gossip;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.config.ServerConfig;
-import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.Model;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.TensorDataset;
@@ -21,6 +20,7 @@ import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.History;
 import dev.starling.nn.train.Metric;
+import dev.starling.nn.train.Metrics;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
 import dev.starling.tensor.DType;
@@ -31,10 +31,11 @@ import java.util.List;
 import java.util.Objects;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
 
-/** A model with two inputs, two results and a loss for each, trained by several processes. */
+/**
+ * A model with two inputs, two results and a loss for each, trained by several processes; a ring is one of those in
+ * {@link RecipesTest}.
+ */
 @Timeout(60)
 class SeveralInputsTest {
     private static final int ROWS = 90;
@@ -65,16 +66,17 @@ class SeveralInputsTest {
                 ids.gt(1).to(DType.I64).add(ids.gt(3).to(DType.I64))));
     }
 
-    private static History train(DistributionStrategy strategy, boolean captured) {
+    private static History train(DistributionStrategy strategy) {
         Objective objective = Objective.of("price", Loss.meanSquared()).and("kind", Loss.crossEntropy(), 0.5);
         // Ranks start with different weights.
         try (Scope scope = Scope.open("test"); House model = House.of(5 + strategy.rank());
                 Optimizer adam = Adam.over(model).rate(0.02).build();
                 DataLoader data = DataLoader.of(houses()).batchSize(16).seed(3).shuffle().build();
                 DataLoader test = DataLoader.of(houses()).batchSize(50).build(); strategy) {
-            Trainer.Builder trainer = Trainer.of(model, objective, adam).data(data).heldOut(test).epochs(EPOCHS)
-                    .metrics(Metric.accuracy().on("kind")).strategy(strategy);
-            return (captured ? trainer.captured() : trainer).build().run();
+            return Trainer.of(model, objective, adam).data(data).heldOut(test).epochs(EPOCHS)
+                    .metrics(Metric.accuracy().on("kind"), Metrics.f1(3).on("kind"), Metrics.meanIou(3).on("kind"),
+                            Metrics.perplexity().on("kind"), Metrics.rSquared().on("price")).strategy(strategy)
+                    .build().run();
         }
     }
 
@@ -84,7 +86,8 @@ class SeveralInputsTest {
             EpochReport a = history.epochs().get(i);
             EpochReport b = expected.epochs().get(i);
             assertThat(a.training().loss()).isCloseTo(b.training().loss(), within(1e-4));
-            assertThat(a.training().metrics()).containsOnlyKeys("price loss", "kind loss", "kind accuracy");
+            assertThat(a.training().metrics()).containsOnlyKeys("price loss", "kind loss", "kind accuracy",
+                    "kind F1", "kind mean IoU", "kind perplexity", "price R²");
             b.training().metrics().forEach((name, value) -> assertThat(a.training().metric(name)).as(name)
                     .isCloseTo(value, within(1e-4)));
             b.heldOut().orElseThrow().metrics().forEach((name, value) -> assertThat(a.heldOut().orElseThrow()
@@ -92,32 +95,24 @@ class SeveralInputsTest {
         }
     }
 
-    @ParameterizedTest
-    @ValueSource(booleans = {false, true})
-    void aRingOfTwoHasTheLossesOfOneProcess(boolean captured) {
-        History alone = train(new SingleProcess(), false);
-        assertThat(alone.last().training().loss()).isLessThan(0.7 * alone.epochs().getFirst().training().loss());
-        Cluster.local(2).run(group -> train(RingAllReduce.over(group).bucketBytes(128).build(), captured))
-                .forEach(each -> assertSame(each, alone));
-    }
-
     @Test
     void synchronousWorkersOfAServerHaveTheLossesOfOneProcess() {
-        History alone = train(new SingleProcess(), false);
+        History alone = train(new SingleProcess());
+        assertThat(alone.last().training().loss()).isLessThan(0.7 * alone.epochs().getFirst().training().loss());
         List<History> both = Cluster.local(3).servers(1).run(group -> {
             if (group.rank() == 2) {
                 ParameterServer.serve(group, ServerConfig.inMemory());
                 return null;
             }
             return train(ParameterServer.worker(group, group.rank()).workers(2).servers(1)
-                    .consistency(new Consistency.Synchronous()).build(), false);
+                    .consistency(new Consistency.Synchronous()).build());
         }).stream().filter(Objects::nonNull).toList();
         both.forEach(each -> assertSame(each, alone));
     }
 
     @Test
     void workersOfGossipLearn() {
-        List<History> both = Cluster.local(2).run(group -> train(Gossip.of(group), false));
+        List<History> both = Cluster.local(2).run(group -> train(Gossip.of(group)));
         both.forEach(each -> assertThat(each.last().training().metric("price loss"))
                 .isLessThan(each.epochs().getFirst().training().metric("price loss")));
     }

@@ -1,7 +1,10 @@
 package dev.starling.nn;
 
+import dev.starling.nn.model.ModelFile;
+import dev.starling.nn.model.ModelMetadata;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
+import java.nio.file.Path;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.function.Predicate;
@@ -115,6 +118,25 @@ public interface Module extends AutoCloseable {
     default Module to(DType dtype) {
         state().values().forEach(p -> p.to(dtype));
         return this;
+    }
+
+    /** Saves weights, preprocessing and other buffers in a file, without metadata; see {@link ModelFile}. */
+    default void save(Path file) {
+        ModelFile.save(file, this, ModelMetadata.none());
+    }
+
+    /** Saves weights, preprocessing and other buffers in a file, with metadata; see {@link ModelFile#save}. */
+    default void save(Path file, ModelMetadata metadata) {
+        ModelFile.save(file, this, metadata);
+    }
+
+    /**
+     * Replaces weights, preprocessing and other buffers by those of a file; see {@link ModelFile#load}.
+     *
+     * @return what the file says about the model
+     */
+    default ModelMetadata load(Path file) {
+        return ModelFile.load(file, this);
     }
 
     /** Frees the memory of all parameters. */

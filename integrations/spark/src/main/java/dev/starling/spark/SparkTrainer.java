@@ -16,6 +16,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -69,7 +70,7 @@ public final class SparkTrainer {
     private boolean shuffled = true;
     private Strategy strategy = Strategy.ring();
     private int workers;
-    private String transport = "aeron";
+    private String transport = TransportConfig.AUTOMATIC;
     private Duration livenessTimeout = Duration.ofSeconds(10);
     private Duration timeout = Duration.ofMinutes(2);
     private Duration slotTimeout = Duration.ofMinutes(1);
@@ -195,7 +196,7 @@ public final class SparkTrainer {
         return this;
     }
 
-    /** Sets the transport; the default is {@code aeron}. */
+    /** Sets the transport; the default is the one that suits the hosts ({@link TransportConfig#AUTOMATIC}). */
     public SparkTrainer transport(String name) {
         transport = name;
         return this;

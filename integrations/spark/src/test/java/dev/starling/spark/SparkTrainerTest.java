@@ -87,7 +87,8 @@ class SparkTrainerTest {
         assertThat(trained.isClassifier()).isTrue();
         int workers = 2 - strategy.serverTasks();
         assertThat(last.training().examples()).isEqualTo(strategy.isSynchronous() || workers == 1 ? 800 : 100);
-        assertThat(accuracy(trained, points)).isGreaterThan(0.9);
+        // Workers that do not wait for each other mix replicas whose age depends on the machine's load.
+        assertThat(accuracy(trained, points)).isGreaterThan(strategy.isSynchronous() ? 0.9 : 0.8);
         assertThat(heard).contains("step", "epoch 1: 333", "epoch 4: 333").endsWith("end");
         if (strategy.serverTasks() == 0) {
             assertThat(last.heldOut().orElseThrow().metric("accuracy")).isCloseTo(accuracy(trained, heldOut),

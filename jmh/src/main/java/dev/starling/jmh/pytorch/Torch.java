@@ -57,10 +57,21 @@ public final class Torch {
         return tensor;
     }
 
+    /** Copies row-major values into a new f64 tensor, which the innermost {@code PointerScope} owns. */
+    public static Tensor tensor(double[] values, long... shape) {
+        Tensor tensor = torch.zeros(shape, new TensorOptions(torch.ScalarType.Double));
+        if (values.length > 0) {
+            tensor.data_ptr_double().put(values);
+        }
+        return tensor;
+    }
+
     /** Copies class numbers into a new i64 tensor, which the innermost {@code PointerScope} owns. */
     public static Tensor labels(long... labels) {
         Tensor tensor = torch.zeros(new long[] {labels.length}, new TensorOptions(torch.ScalarType.Long));
-        tensor.data_ptr_long().put(labels);
+        if (labels.length > 0) {
+            tensor.data_ptr_long().put(labels);
+        }
         return tensor;
     }
 
@@ -68,6 +79,15 @@ public final class Torch {
     public static float[] floats(Tensor tensor) {
         float[] values = new float[Math.toIntExact(tensor.numel())];
         tensor.contiguous().data_ptr_float().get(values);
+        return values;
+    }
+
+    /** Returns the elements of a tensor of any type and layout, in row-major order of its sizes. */
+    public static double[] doubles(Tensor tensor) {
+        double[] values = new double[Math.toIntExact(tensor.numel())];
+        if (values.length > 0) {
+            tensor.toType(torch.ScalarType.Double).contiguous().data_ptr_double().get(values);
+        }
         return values;
     }
 

@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -12,6 +13,8 @@ import java.util.List;
 public final class Example {
     private final List<Field> fields;
     private final float[][] scratch;
+    /** Which fields of this example a data set has written, or asked for the memory of. */
+    private final boolean[] written;
     private final long seed;
     /** Set by {@link #moveTo}, which precedes every use. */
     @SuppressWarnings("NullAway.Init")
@@ -21,12 +24,25 @@ public final class Example {
     Example(List<Field> fields, long seed) {
         this.fields = fields;
         this.scratch = new float[fields.size()][];
+        this.written = new boolean[fields.size()];
         this.seed = seed;
     }
 
     void moveTo(Rows newBatch, int newRow) {
         batch = newBatch;
         row = newRow;
+    }
+
+    /** Makes a data set write this example. What it left out would be that of an earlier batch. */
+    void fill(Dataset dataset, int index) throws Exception {
+        Arrays.fill(written, false);
+        dataset.write(index, this);
+        for (int i = 0; i < written.length; i++) {
+            if (!written[i] && fields.get(i).length() != Field.Length.MASK) {
+                throw TensorException.argument("example", "nothing was written to field " + i + ", "
+                        + fields.get(i).dtype() + fields.get(i).shape(), "put all fields of Dataset.fields()");
+            }
+        }
     }
 
     /** Returns the seed of the run. */
@@ -88,7 +104,7 @@ public final class Example {
         for (int i = 0; i < fields.size(); i++) {
             Field f = fields.get(i);
             if (f.length() != Field.Length.FIXED) {
-                MemorySegment row = segment(i).asSlice(offset(i), f.bytes(batch.length()));
+                MemorySegment row = batch.segment(i).asSlice(offset(i), f.bytes(batch.length()));
                 row.fill((byte) 0);
                 if (f.length() == Field.Length.MASK) {
                     row.asSlice(0, dataset.length(index)).fill((byte) 1);
@@ -120,6 +136,7 @@ public final class Example {
 
     /** Returns the memory of field {@code field} of the whole batch: native, in native byte order. */
     public MemorySegment segment(int field) {
+        written[field] = true;
         return batch.segment(field);
     }
 

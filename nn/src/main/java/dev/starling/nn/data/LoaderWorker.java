@@ -57,7 +57,7 @@ final class LoaderWorker implements Runnable {
             example.moveTo(batch, i);
             try {
                 example.pad(dataset, index);
-                dataset.write(index, example);
+                example.fill(dataset, index);
             } catch (Throwable e) {
                 batch.failure = LoadException.ofExample(index, dataset.size(), batch.epoch(), e);
                 return;

@@ -31,7 +31,7 @@ final class ScratchExample implements Rows {
             target.moveTo(this, 0);
             example = target;
         }
-        dataset.write(index, target);
+        target.fill(dataset, index);
         return this;
     }
 

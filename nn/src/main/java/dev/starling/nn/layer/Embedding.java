@@ -32,7 +32,8 @@ public final class Embedding implements Layer {
 
     /**
      * Returns a layer with the same table whose result is 0 for an index, with which shorter texts are filled. That row
-     * of the table is never trained.
+     * of the table is never trained. (PyTorch returns the row, which it only initialises with 0; here a table that was
+     * drawn or loaded need not be changed.)
      */
     public Embedding padding(long index) {
         return new Embedding(weight, OptionalLong.of(index));

@@ -47,7 +47,8 @@ public final class EmbeddingBag implements Layer {
         }
         Tensor rows = table.apply(index);
         Tensor left = table.left(index);
-        if (join == Join.SUM) {
+        // Samples without indices are 0, as in PyTorch.
+        if (join == Join.SUM || index.size(1) == 0) {
             return rows.sum(1);
         }
         if (left == null) {

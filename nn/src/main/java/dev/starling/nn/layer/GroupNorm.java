@@ -15,21 +15,28 @@ public final class GroupNorm implements Layer {
     private final Parameter weight;
     private final Parameter bias;
     private final int groups;
+    private final double epsilon;
 
-    private GroupNorm(int groups, long channels) {
+    private GroupNorm(double epsilon, int groups, long channels) {
         this.groups = groups;
+        this.epsilon = epsilon;
         weight = Parameter.filled(1, channels);
         bias = Parameter.filled(0, channels);
     }
 
     /** Returns a layer with epsilon 1e-5. The number of channels must be divisible by {@code groups}. */
     public static GroupNorm of(int groups, long channels) {
-        return new GroupNorm(groups, channels);
+        return withEpsilon(EPSILON, groups, channels);
+    }
+
+    /** Returns a layer with another number added to the variance. */
+    public static GroupNorm withEpsilon(double epsilon, int groups, long channels) {
+        return new GroupNorm(epsilon, groups, channels);
     }
 
     @Override
     public Tensor forward(Tensor x) {
-        return Norms.groupNorm(x, groups, weight.master(), bias.master(), EPSILON);
+        return Norms.groupNorm(x, groups, weight.master(), bias.master(), epsilon);
     }
 
     @Override

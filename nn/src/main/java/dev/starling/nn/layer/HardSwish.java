@@ -7,6 +7,6 @@ import dev.starling.tensor.Tensor;
 public record HardSwish() implements Layer {
     @Override
     public Tensor forward(Tensor x) {
-        return x.mul(x.mul(1 / 6.0).add(0.5).clamp(0, 1));
+        return x.mul(new HardSigmoid().forward(x));
     }
 }

@@ -38,7 +38,7 @@ public final class PRelu implements Layer {
         long[] shape = new long[Math.max(1, x.rank())];
         Arrays.fill(shape, 1);
         shape[x.rank() > 1 ? 1 : 0] = count;
-        return x.relu().sub(x.neg().relu().mul(weight.value().reshape(shape)));
+        return x.gt(0).where(x, x.mul(weight.value().reshape(shape)));
     }
 
     @Override

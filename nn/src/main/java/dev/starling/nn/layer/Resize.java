@@ -42,8 +42,9 @@ public record Resize(int height, int width, boolean antialias) implements Layer 
         long from = x.size(axis);
         double ratio = (double) from / to;
         double support = antialias ? Math.max(1, ratio) : 1;
-        Tensor centres = Tensor.arange(new Spec(DType.F32, Shape.of(to), x.device()), 0.5 * ratio - 0.5, ratio);
-        Tensor distance = centres.unsqueeze(1).sub(Tensor.arange(new Spec(DType.F32, Shape.of(from), x.device()), 0, 1))
+        DType type = x.dtype() == DType.F64 ? DType.F64 : DType.F32;
+        Tensor centres = Tensor.arange(new Spec(type, Shape.of(to), x.device()), 0.5 * ratio - 0.5, ratio);
+        Tensor distance = centres.unsqueeze(1).sub(Tensor.arange(new Spec(type, Shape.of(from), x.device()), 0, 1))
                 .abs();
         Tensor weights = distance.div(support).neg().add(1).relu();
         // Outside the border there is nothing, so the weights of the pixels inside need not add up to 1.

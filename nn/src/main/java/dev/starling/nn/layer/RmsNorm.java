@@ -17,9 +17,17 @@ public final class RmsNorm implements Layer {
         this.epsilon = epsilon;
     }
 
-    /** Returns a layer over trailing dimensions of these sizes, with epsilon 1e-6. */
+    /**
+     * Returns a layer over trailing dimensions of these sizes, with epsilon 1e-6. (PyTorch's default depends on the type
+     * of x; this one is the same in all types, so that a model computes the same function in mixed precision.)
+     */
     public static RmsNorm of(long... sizes) {
-        return new RmsNorm(1e-6, sizes);
+        return withEpsilon(1e-6, sizes);
+    }
+
+    /** Returns a layer with another number added to the mean square. */
+    public static RmsNorm withEpsilon(double epsilon, long... sizes) {
+        return new RmsNorm(epsilon, sizes);
     }
 
     @Override

@@ -39,8 +39,9 @@ public record RotaryPositions(double base) implements Layer {
         }
         long half = width / 2;
         Tensor[] turned = Recorder.with(Recorder.NONE, () -> {
-            Tensor places = Tensor.arange(new Spec(DType.F32, Shape.of(x.size(-2)), x.device()), first, 1);
-            Tensor speeds = Tensor.arange(new Spec(DType.F32, Shape.of(half), x.device()), 0,
+            // In double precision, because the angles of late positions are large.
+            Tensor places = Tensor.arange(new Spec(DType.F64, Shape.of(x.size(-2)), x.device()), first, 1);
+            Tensor speeds = Tensor.arange(new Spec(DType.F64, Shape.of(half), x.device()), 0,
                     -2 * Math.log(base) / width).exp();
             Tensor angles = places.unsqueeze(1).mul(speeds);
             return new Tensor[] {angles.cos().to(x.dtype()), angles.sin().to(x.dtype())};

@@ -11,7 +11,8 @@ import dev.starling.tensor.op.Update;
 
 /**
  * Spectral normalisation: divides a layer's weight, as a matrix {@code [out, ..]}, by its largest singular value. Each
- * pass in training improves the estimate of the singular value by one power iteration; inference does not change it.
+ * pass in training improves the estimate of the singular value by one power iteration; inference does not change it. As
+ * in {@code torch.nn.utils.spectral_norm}, an iteration computes the vector of the inputs first.
  * (Miyato et al., 2018)
  */
 public final class SpectralNorm implements Layer {
@@ -26,7 +27,7 @@ public final class SpectralNorm implements Layer {
     private SpectralNorm(WeightedLayer layer, Generator generator) {
         this.layer = layer;
         try (Scope scope = Scope.open("spectralNorm")) {
-            Tensor matrix = layer.weight().master().flatten(1, -1);
+            Tensor matrix = matrix(layer.weight().master());
             Tensor u = generator.normal(matrix.size(0)).to(matrix.device()).to(matrix.dtype());
             left = Parameter.buffer(normalised(u));
             right = Parameter.buffer(Tensor.full(matrix.spec().with(matrix.shape().without(0)), 0));
@@ -50,6 +51,11 @@ public final class SpectralNorm implements Layer {
         return new SpectralNorm(layer, generator);
     }
 
+    /** Returns {@code [out, ..]}; the weight of a transposed convolution is {@code [in, out, ..]}. */
+    private Tensor matrix(Tensor weight) {
+        return (layer instanceof Conv conv && conv.isTransposed() ? weight.transpose(0, 1) : weight).flatten(1, -1);
+    }
+
     private static Tensor normalised(Tensor x) {
         return x.div(x.norm().clamp(EPSILON, Double.POSITIVE_INFINITY));
     }
@@ -68,7 +74,7 @@ public final class SpectralNorm implements Layer {
     @Override
     public Tensor forward(Tensor x) {
         Tensor weight = layer.weight().value();
-        Tensor matrix = weight.flatten(1, -1);
+        Tensor matrix = matrix(weight);
         // The vectors are constants of this pass: the next one changes the buffers.
         Tensor[] vectors = Mode.isTraining() ? iterate(matrix)
                 : new Tensor[] {left.master().to(matrix.dtype()), right.master().to(matrix.dtype())};

@@ -70,7 +70,8 @@ public record Upsample(int factor, Method method) implements Layer {
             return x.repeat(axis, factor);
         }
         // The centres of the result's pixels, in pixels of the image from the centre of its first.
-        Tensor centres = Tensor.arange(new Spec(DType.F32, Shape.of(in * factor), x.device()), 0.5 / factor - 0.5,
+        DType type = x.dtype() == DType.F64 ? DType.F64 : DType.F32;
+        Tensor centres = Tensor.arange(new Spec(type, Shape.of(in * factor), x.device()), 0.5 / factor - 0.5,
                 1.0 / factor);
         long[] shape = {1, 1, 1, 1};
         shape[axis] = in * factor;

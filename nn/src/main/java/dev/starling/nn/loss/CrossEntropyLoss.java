@@ -79,7 +79,8 @@ public final class CrossEntropyLoss implements Loss {
         int classes = axis.isPresent() ? logits.shape().axis(axis.getAsInt())
                 : shares ? 1 : Loss.classAxis(logits, target);
         if (composed) {
-            return weighted(rows(x, classes), target.reshape(-1));
+            Tensor[] each = positions(rows(x, classes), target.reshape(-1));
+            return each[0].sum().div(each[1].sum());
         }
         if (classes == 1) {
             return Losses.crossEntropy(x, target, Losses.Reduce.MEAN, smoothing, ignored);
@@ -88,15 +89,20 @@ public final class CrossEntropyLoss implements Loss {
                 Losses.Reduce.MEAN, smoothing, ignored);
     }
 
+    /** {@inheritDoc} The loss of a row whose targets are all ignored is 0. */
     @Override
     public Tensor rows(Tensor logits, Tensor target) {
-        if (weights != null || focus > 0 || ignored != Losses.NONE_IGNORED) {
-            return Loss.super.rows(logits, target);
-        }
         boolean shares = target.dtype().isFloating() && target.shape().equals(logits.shape());
-        Tensor x = shares && logits.dtype().bytes() == 2 ? logits.to(DType.F32) : logits;
+        boolean composed = !shares && (weights != null || focus > 0 || ignored != Losses.NONE_IGNORED);
+        Tensor x = (shares || composed) && logits.dtype().bytes() == 2 ? logits.to(DType.F32) : logits;
         int classes = axis.isPresent() ? logits.shape().axis(axis.getAsInt())
                 : shares ? 1 : Loss.classAxis(logits, target);
+        if (composed) {
+            Tensor[] each = positions(rows(x, classes), target.reshape(-1));
+            Tensor scale = each[1].reshape(target.size(0), -1).sum(1);
+            Tensor none = scale.eq(0);
+            return each[0].reshape(target.size(0), -1).sum(1).div(scale.maskedFill(none, 1));
+        }
         return RowLoss.means(Losses.crossEntropy(x.movedim(classes, 1), shares ? target.movedim(classes, 1) : target,
                 Losses.Reduce.NONE, smoothing, ignored));
     }
@@ -106,8 +112,11 @@ public final class CrossEntropyLoss implements Loss {
         return x.movedim(classes, -1).reshape(-1, x.size(classes));
     }
 
-    /** Returns the weighted mean for logits {@code [N, C]} and classes {@code [N]}. */
-    private Tensor weighted(Tensor x, Tensor target) {
+    /**
+     * Returns losses and weights, {@code [N]}, for logits {@code [N, C]} and classes {@code [N]}. Both are 0 where the
+     * target is ignored.
+     */
+    private Tensor[] positions(Tensor x, Tensor target) {
         if (weights != null && weights.count() != x.size(1)) {
             throw new TensorException(TensorException.Problem.SHAPE, "crossEntropy", List.of(x.spec()), "there are "
                     + weights.count() + " weights for " + x.size(1) + " classes", "pass one weight for each class");
@@ -126,7 +135,7 @@ public final class CrossEntropyLoss implements Loss {
             Tensor all = weights == null ? log : log.mul(weights.on(x));
             losses = losses.mul(1 - smoothing).sub(all.sum(1).mul(smoothing / x.size(1)));
         }
-        return losses.maskedFill(left, 0).sum().div(scale.maskedFill(left, 0).sum());
+        return new Tensor[] {losses.maskedFill(left, 0), scale.maskedFill(left, 0)};
     }
 
     @Override

@@ -82,6 +82,9 @@ public interface Loss {
     /**
      * Returns the loss of {@code softmax(logits)} and classes or probabilities. Class indices are integers; see
      * {@link #classAxis} for the shapes. Probabilities have the shape of the logits, {@code [N, C, *d]}.
+     *
+     * <p>A target that is no class is an error. PyTorch leaves out -100 by default; here padding is left out only by
+     * {@link CrossEntropyLoss#ignoring}, because a wrong label would else go unnoticed.
      */
     static CrossEntropyLoss crossEntropy() {
         return crossEntropy(0);
@@ -132,7 +135,8 @@ public interface Loss {
     /**
      * Returns the loss of connectionist temporal classification, for labels without their positions: logits
      * {@code [N, T, C]} and classes {@code [N, S]}, where class 0 is the blank and labels end at the first that is
-     * negative or the blank. (Graves et al., 2006)
+     * negative or the blank. As PyTorch's mean, that of the sequences' losses, each divided by its number of labels.
+     * (Graves et al., 2006)
      */
     static CtcLoss ctc() {
         return new CtcLoss(0, false);

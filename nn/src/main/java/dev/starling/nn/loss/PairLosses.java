@@ -7,7 +7,9 @@ import java.util.List;
 /** Losses of the distances between rows that a model has computed for several inputs of one example. */
 final class PairLosses {
     private static final double EPSILON = 1e-6;
-    private static final double COSINE_EPSILON = 1e-12;
+    private static final double EMBEDDING_EPSILON = 1e-12;
+    /** The square of the smallest length by which a cosine is divided. */
+    private static final double SMALLEST_SQUARE = 1e-16;
 
     private PairLosses() {
     }
@@ -30,15 +32,21 @@ final class PairLosses {
     /** See {@link Loss#cosineEmbedding}. */
     static Tensor cosineEmbedding(Tensor rows, Tensor target, double margin) {
         Tensor[] each = split("cosineEmbedding", rows, 2);
-        Tensor cosine = cosine(each[0], each[1]);
+        Tensor cosine = product(each[0], each[1], each[0].square().sum(-1).add(EMBEDDING_EPSILON),
+                each[1].square().sum(-1).add(EMBEDDING_EPSILON));
         Elementwise.requireSame("cosineEmbedding", cosine, target);
         return target.gt(0).where(cosine.neg().add(1), cosine.sub(margin).relu());
     }
 
-    /** Returns the cosines of the angles between rows, {@code [.., D]} to {@code [..]}. */
+    /** Returns the cosines of the angles between rows, {@code [.., D]} to {@code [..]}; 0 for rows of zeros. */
     static Tensor cosine(Tensor a, Tensor b) {
-        Tensor squares = a.square().sum(-1).add(COSINE_EPSILON).mul(b.square().sum(-1).add(COSINE_EPSILON));
-        return a.mul(b).sum(-1).mul(squares.rsqrt());
+        return product(a, b, a.square().sum(-1).clamp(SMALLEST_SQUARE, Double.POSITIVE_INFINITY),
+                b.square().sum(-1).clamp(SMALLEST_SQUARE, Double.POSITIVE_INFINITY));
+    }
+
+    /** Returns the products of rows, divided by the roots of both squares. */
+    private static Tensor product(Tensor a, Tensor b, Tensor squareOfA, Tensor squareOfB) {
+        return a.mul(b).sum(-1).mul(squareOfA.mul(squareOfB).rsqrt());
     }
 
     /** Returns the distances of rows; the small number keeps the slope finite where they are equal. */

@@ -11,10 +11,10 @@ import java.nio.file.Path;
  * {@link ModelMetadata} in its header. A program that has the model's class can use it:
  *
  * <pre>{@code
- * ModelFile.save(file, model, ModelMetadata.none().classes("cat", "dog"));
+ * model.save(file, ModelMetadata.none().classes("cat", "dog"));
  *
  * Layer model = Networks.cnn(Generator.seeded(0), 2);         // the same structure; its weights are replaced
- * ModelMetadata metadata = ModelFile.load(file, model);
+ * ModelMetadata metadata = model.load(file);
  * }</pre>
  *
  * <p>A program that does not have it builds the model by its {@link ModelDescription}, if the metadata have one. The
@@ -33,11 +33,6 @@ public final class ModelFile {
      */
     public static void save(Path path, Module model, ModelMetadata metadata) {
         SafeTensors.write(path, model.state(), metadata.texts());
-    }
-
-    /** Saves a model without metadata; see {@link #save(Path, Module, ModelMetadata)}. */
-    public static void save(Path path, Module model) {
-        save(path, model, ModelMetadata.none());
     }
 
     /**

@@ -13,7 +13,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Scales all gradients by one factor so that their Euclidean norm does not exceed a bound, before another optimiser
- * performs its step. Frozen parameters do not count. If the norm is not finite, nothing is changed. The step then
+ * performs its step. Frozen parameters do not count. (PyTorch adds 10⁻⁶ to the norm, so that its result is slightly
+ * shorter than the bound.) If the norm is not finite, nothing is changed. The step then
  * throws if the host can access the device's memory; otherwise {@link #requireFinite} does. (Pascanu et al., 2012)
  */
 public final class ClipByNorm implements OptimizerAround {

@@ -29,7 +29,8 @@ import org.jspecify.annotations.Nullable;
  * }
  * }</pre>
  *
- * <p>The step length satisfies the strong Wolfe conditions. May be used by one thread at a time. (Nocedal and Wright,
+ * <p>The step length satisfies the strong Wolfe conditions, so that there is no learning rate. (PyTorch searches only
+ * on request; a fixed length diverges on many losses.) May be used by one thread at a time. (Nocedal and Wright,
  * Numerical optimization, 2006, algorithms 7.4 and 3.5)
  */
 public final class Lbfgs implements AutoCloseable {

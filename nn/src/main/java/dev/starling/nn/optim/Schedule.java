@@ -25,7 +25,11 @@ public interface Schedule {
                 steps -> rate * StrictMath.pow(factor, steps / every));
     }
 
-    /** Half a cosine from {@code rate} to {@code last} over {@code total} steps. (Loshchilov and Hutter, 2016) */
+    /**
+     * Half a cosine from {@code rate} to {@code last} over {@code total} steps, then {@code last}. (PyTorch's
+     * {@code CosineAnnealingLR} rises again after {@code T_max} steps; that would undo a training that runs longer than
+     * planned.) (Loshchilov and Hutter, 2016)
+     */
     static Schedule cosine(double rate, double last, long total) {
         require(total > 0, "total must be > 0, got " + total);
         return new NamedSchedule("cosine from " + rate + " to " + last + " over " + total + " steps",
@@ -33,17 +37,18 @@ public interface Schedule {
     }
 
     /**
-     * Half a cosine from {@code max/25} up to {@code max}, and another down to {@code max/250,000}. (Smith and Topin,
-     * 2017)
+     * Half a cosine from {@code max/25} up to {@code max}, and another down to {@code max/250,000}, where it stays.
+     * (Smith and Topin, 2017)
      *
      * @param max the highest rate
-     * @param total number of steps; the rate rises during the first 30 % of them
+     * @param total number of steps; the rate rises during the first 30 % of them, as PyTorch's {@code OneCycleLR}
      */
     static Schedule oneCycle(double max, long total) {
         require(total > 1, "total must be > 1, got " + total);
-        double peak = 0.3 * total;
+        // Number of the step with the highest rate, from 0.
+        double peak = 0.3 * total - 1;
         return new NamedSchedule("one cycle up to " + max + " over " + total + " steps",
-                steps -> steps < peak ? half(max / 25, max, steps / peak)
+                steps -> steps <= peak ? half(max / 25, max, steps / peak)
                         : half(max, max / 250_000, Math.min(1, (steps - peak) / (total - 1 - peak))));
     }
 
@@ -86,7 +91,10 @@ public interface Schedule {
                 });
     }
 
-    /** This schedule, multiplied by a factor that rises linearly from 0 to 1 over the first {@code length} steps. */
+    /**
+     * This schedule, multiplied by a factor that rises linearly over the first {@code length} steps, from
+     * {@code 1/length} in the first of them to 1 in the last.
+     */
     default Schedule warmUp(long length) {
         require(length > 0, "the warm-up must take > 0 steps, got " + length);
         return new NamedSchedule(this + ", warm-up over " + length + " steps",

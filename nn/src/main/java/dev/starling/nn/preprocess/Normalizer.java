@@ -6,6 +6,7 @@ import dev.starling.nn.Precision;
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Interceptor;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
@@ -15,7 +16,8 @@ import java.util.List;
 /**
  * Normalises features to {@code (x - shift) / scale}, of the same shape as x: to mean 0 and variance 1, or to [0, 1].
  * NaN, a missing value, is first replaced by the feature's mean. Shift, scale and mean are buffers that are adapted to
- * the training data. A feature that is constant there is only shifted. Before it is adapted or loaded, results are NaN.
+ * the training data. A feature that is constant there is only shifted. Before it is adapted or loaded, the forward pass is
+ * refused; on a device whose memory the host cannot access, its results are NaN.
  *
  * <p>Features lie in the last dimension, or in that of {@link #along}: {@code along(1)} normalises the channels of
  * images {@code [N, C, H, W]}.
@@ -32,6 +34,8 @@ public final class Normalizer implements Layer {
     private final Parameter shift;
     private final Parameter scale;
     private final Parameter mean;
+    /** Whether the buffers were found to have values. */
+    private volatile boolean known;
 
     private Normalizer(int features, Kind kind, int axis) {
         if (features < 0 || features > MAX_FEATURES) {
@@ -112,14 +116,33 @@ public final class Normalizer implements Layer {
         return new Inverse(this);
     }
 
+    /** Requires statistics, without which every result would be NaN. Not part of a recording. */
+    private void requireAdapted() {
+        if (known || !scale.master().device().backend().hostVisible()) {
+            return;
+        }
+        Interceptor gate = Interceptor.replace(Interceptor.NONE);
+        try {
+            known = isAdapted();
+        } finally {
+            Interceptor.replace(gate);
+        }
+        if (!known) {
+            throw TensorException.argument("normaliser", "it must have statistics of training data, got none",
+                    "call adapt(..), or load the model first");
+        }
+    }
+
     @Override
     public Tensor forward(Tensor x) {
+        requireAdapted();
         Tensor wide = x.dtype().bytes() >= 4 && x.dtype().isFloating() ? x : x.to(DType.F32);
         Tensor complete = wide.isNan().where(on(wide, mean), wide);
         return complete.sub(on(wide, shift)).div(on(wide, scale)).to(type(x));
     }
 
     private Tensor back(Tensor y) {
+        requireAdapted();
         return y.to(DType.F32).mul(on(y, scale)).add(on(y, shift)).to(type(y));
     }
 

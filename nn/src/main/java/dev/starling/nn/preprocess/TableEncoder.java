@@ -53,7 +53,8 @@ public final class TableEncoder implements Layer {
     private TableEncoder(Builder builder) {
         numbers = List.copyOf(builder.numbers);
         normalizer = builder.range ? Normalizer.minMax(numbers.size()) : Normalizer.standard(numbers.size());
-        categories = new LinkedHashMap<>(builder.categories);
+        categories = new LinkedHashMap<>();
+        builder.categories.forEach((column, size) -> categories.put(column, CategoryEncoder.of(size)));
         target = builder.target;
         classCount = builder.classCount;
         if (numbers.isEmpty() && categories.isEmpty()) {
@@ -247,7 +248,8 @@ public final class TableEncoder implements Layer {
     /** Collects the columns of an encoder. */
     public static final class Builder {
         private final List<String> numbers = new ArrayList<>();
-        private final Map<String, CategoryEncoder> categories = new LinkedHashMap<>();
+        /** The sizes of encoders by column. */
+        private final Map<String, Integer> categories = new LinkedHashMap<>();
         private @Nullable String target;
         private int classCount;
         private boolean range;
@@ -274,7 +276,8 @@ public final class TableEncoder implements Layer {
          *     one for each of the {@code size - 2} most frequent values
          */
         public Builder categories(String column, int size) {
-            categories.put(column, CategoryEncoder.of(size));
+            // Refuses a size that is too small here, and not only in build().
+            categories.put(column, CategoryEncoder.of(size).size());
             return this;
         }
 

@@ -67,7 +67,7 @@ public final class BestModel implements ResumableListener {
             best = now;
             if (progress.rank() == 0) {
                 Scores scores = report.heldOut().orElse(report.training());
-                ModelFile.save(file, model, metadata.metric("loss", scores.loss()).metrics(scores.metrics())
+                model.save(file, metadata.metric("loss", scores.loss()).metrics(scores.metrics())
                         .note("epoch", Integer.toString(report.epoch())));
             }
         }

@@ -18,6 +18,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.function.Function;
@@ -81,6 +82,10 @@ public final class ConfusionMatrix {
     /** Evaluates a function of a batch that returns logits and targets. */
     private static ConfusionMatrix evaluate(DataLoader data, int classes, Function<Batch, Tensor[]> answers) {
         double[] counts = new double[requireClasses(classes) * classes];
+        if (data.examples() == 0) {
+            throw TensorException.argument("confusion matrix", "there is no example to evaluate",
+                    "check the data set, or leave out dropLast() of its loader");
+        }
         Mode.inference(() -> Recorder.with(Recorder.NONE, () -> {
             for (Batch batch : data.epoch(0)) {
                 if (batch.size() > 0) {
@@ -92,6 +97,10 @@ public final class ConfusionMatrix {
             }
             return counts;
         }));
+        if (Double.isNaN(counts[0])) {
+            throw TensorException.argument("confusion matrix", "a result of the model has an element that is NaN",
+                    "find the first operation that is not finite with Tape.detectAnomalies");
+        }
         return of(classes, counts);
     }
 
@@ -113,7 +122,7 @@ public final class ConfusionMatrix {
         return classes;
     }
 
-    /** Adds what a batch contributes to counts. */
+    /** Adds what a batch contributes to counts, all of which are NaN if a logit is. */
     static void count(double[] counts, int classes, Tensor logits, Tensor target) {
         int axis = Loss.classAxis(logits, target);
         if (logits.size(axis) > classes) {
@@ -127,6 +136,9 @@ public final class ConfusionMatrix {
             if (actual[i] >= 0 && actual[i] < classes) {
                 counts[(int) actual[i] * classes + (int) predicted[i]]++;
             }
+        }
+        if (Metrics.hasNan(logits)) {
+            Arrays.fill(counts, Double.NaN);
         }
     }
 

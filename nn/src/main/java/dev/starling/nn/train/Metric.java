@@ -7,7 +7,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.function.ToDoubleBiFunction;
 
-/** A value per example whose mean a run reports. Stateless. */
+/**
+ * A value per example whose mean a run reports. Stateless. Those that this interface creates are NaN if a result is
+ * NaN.
+ */
 public interface Metric {
     /** Returns the name, for example {@code accuracy}. */
     String name();
@@ -40,11 +43,14 @@ public interface Metric {
 
     /**
      * The fraction of correct answers, where the largest of the logits is at the class that the target names. Logits
-     * and targets have the shapes of {@link Loss#classAxis}. Each position of an example, as a pixel or a token, is an
-     * answer.
+     * and targets have the shapes of {@link Loss#classAxis}, or the target has a share of each class and names that of
+     * the largest. Each position of an example, as a pixel or a token, is an answer.
      */
     static Metric accuracy() {
-        return share("accuracy", (logits, target) -> hits(logits, target, Loss.classAxis(logits, target)));
+        return share("accuracy", (logits, target) -> {
+            boolean shares = target.dtype().isFloating() && target.shape().equals(logits.shape());
+            return shares ? hits(logits, target.argmax(1), 1) : hits(logits, target, Loss.classAxis(logits, target));
+        });
     }
 
     /** As {@link #accuracy()}, with the classes in a given dimension of the logits; negative counts from the end. */
@@ -96,6 +102,9 @@ public interface Metric {
     }
 
     private static Metric share(String name, ToDoubleBiFunction<Tensor, Tensor> sum) {
-        return new NamedMetric(name, sum, true);
+        return new NamedMetric(name, (result, target) -> {
+            double value = sum.applyAsDouble(result, target);
+            return Metrics.hasNan(result) ? Double.NaN : value;
+        }, true);
     }
 }

@@ -10,11 +10,14 @@ import java.util.function.ToDoubleFunction;
 
 /**
  * Metrics that need more than one sum over the examples. Each is computed from sums over all examples of the epoch and
- * all ranks, not as the mean of values of batches.
+ * all ranks, not as the mean of values of batches. Each is NaN if a result is NaN.
  */
 public final class Metrics {
-    /** Number of intervals of the probability in which the curves of {@link #rocAuc} and {@link #prAuc} count. */
-    private static final int BINS = 4096;
+    /** Number of intervals of logits of one sign in which the curves of {@link #rocAuc} and {@link #prAuc} count. */
+    private static final int HALF = 4096;
+    private static final int BINS = 2 * HALF;
+    /** The logarithm of 1 + the size of logits that all fall into the last interval. */
+    private static final double RANGE = StrictMath.log1p(1 << 14);
 
     private Metrics() {
     }
@@ -47,7 +50,7 @@ public final class Metrics {
             Tensor predicted = logits.gt(0);
             Tensor actual = target.gt(0.5);
             double both = predicted.and(actual).sum().item();
-            sums[0] += both;
+            sums[0] += hasNan(logits) ? Double.NaN : both;
             sums[1] += predicted.sum().item() - both;
             sums[2] += actual.sum().item() - both;
         }, value, true);
@@ -56,8 +59,9 @@ public final class Metrics {
     /**
      * The area under the curve of true positive rate over false positive rate, for all thresholds: the probability that
      * a random example with target 1 has a larger logit than one with target 0. Logits and targets (0 or 1) have one
-     * shape. The curve counts in 4,096 intervals of the probability {@code sigmoid(logit)}, in which order is unknown
-     * and counts half: the error is at most half the probability that two such examples fall into one interval.
+     * shape. The curve counts in 8,192 intervals of the logit, 0.0024 wide at 0 and wider in proportion to
+     * {@code 1 + |logit|}. Within an interval order is unknown and counts half: the error is at most half the
+     * probability that two such examples fall into one interval.
      */
     public static MetricOfSums rocAuc() {
         return new NamedSums("ROC AUC", 2 * BINS, (sums, logits, target) -> count("ROC AUC", sums, logits, target),
@@ -75,12 +79,17 @@ public final class Metrics {
 
     private static void count(String name, double[] sums, Tensor logits, Tensor target) {
         requireSame(name, logits, target);
-        float[] p = logits.to(DType.F32).sigmoid().toFloats();
+        float[] x = logits.to(DType.F32).toFloats();
         float[] y = target.to(DType.F32).toFloats();
-        for (int i = 0; i < p.length; i++) {
-            int bin = (int) Math.min(BINS - 1, p[i] * BINS);
-            sums[2 * bin + (y[i] > 0.5 ? 1 : 0)]++;
+        for (int i = 0; i < x.length; i++) {
+            sums[2 * interval(x[i]) + (y[i] > 0.5 ? 1 : 0)] += Float.isNaN(x[i]) ? Double.NaN : 1;
         }
+    }
+
+    /** Returns the interval of a logit, from 0 for the smallest ones. */
+    private static int interval(double logit) {
+        int distance = (int) Math.min(HALF - 1, StrictMath.log1p(Math.abs(logit)) / RANGE * HALF);
+        return logit < 0 ? HALF - 1 - distance : HALF + distance;
     }
 
     private static double areaUnderRoc(double[] sums) {
@@ -108,6 +117,19 @@ public final class Metrics {
     }
 
     // ---- many classes ----
+
+    /**
+     * The share of answers whose largest logit is at the class that the target names, without the positions whose
+     * target is {@code ignored}, for example the padding of sequences. Logits and targets have the shapes of
+     * {@link Loss#classAxis}. Each position counts alike; with {@link Metric#accuracy()} each example does.
+     */
+    public static MetricOfSums accuracyIgnoring(long ignored) {
+        return new NamedSums("accuracy", 2, (sums, logits, target) -> {
+            Tensor counted = target.ne(ignored);
+            sums[0] += logits.argmax(Loss.classAxis(logits, target)).eq(target).and(counted).sum().item();
+            sums[1] += hasNan(logits) ? Double.NaN : counted.sum().item();
+        }, s -> s[0] / s[1], true);
+    }
 
     /** The mean over classes of the precision of each; classes that neither occur nor are predicted do not count. */
     public static MetricOfSums precision(int classes) {
@@ -180,6 +202,11 @@ public final class Metrics {
             sums[0] += Losses.crossEntropy(rows, target.reshape(-1), Losses.Reduce.SUM, 0, ignored).item();
             sums[1] += target.ne(ignored).sum().item();
         }, s -> Math.exp(s[0] / s[1]), false);
+    }
+
+    /** Returns whether an element is NaN, which comparisons and the largest element would hide. */
+    static boolean hasNan(Tensor x) {
+        return x.dtype().isFloating() && x.isNan().sum().item() > 0;
     }
 
     private static Tensor wide(Tensor x) {

@@ -1,8 +1,8 @@
 package dev.starling.nn.train;
 
+import dev.starling.nn.Container;
 import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
-import dev.starling.nn.Sequential;
 import dev.starling.nn.layer.Sigmoid;
 import dev.starling.nn.layer.Softmax;
 import dev.starling.nn.loss.Loss;
@@ -52,7 +52,7 @@ final class StepChecks {
     }
 
     private static Module last(Module model) {
-        return model instanceof Sequential s && !s.layers().isEmpty() ? last(s.layers().getLast()) : model;
+        return model instanceof Container container && container.last() != model ? last(container.last()) : model;
     }
 
     /** Returns a loss, which must have one element. */

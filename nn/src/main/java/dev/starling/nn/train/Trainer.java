@@ -367,6 +367,9 @@ public final class Trainer {
 
         /** Sets the number of passes over the data; default 1. */
         public Builder epochs(int count) {
+            if (count < 0) {
+                throw TensorException.argument("trainer", "epochs must be >= 0, got " + count, "use 1 or more");
+            }
             epochs = count;
             return this;
         }
@@ -377,8 +380,7 @@ public final class Trainer {
          */
         public Builder accumulate(int batches) {
             if (batches < 1) {
-                throw TensorException.argument("trainer", "a step needs at least one batch, got " + batches,
-                        "use 1 or more");
+                throw TensorException.argument("trainer", "a step needs a batch, got " + batches, "use 1 or more");
             }
             accumulate = batches;
             return this;
@@ -459,8 +461,7 @@ public final class Trainer {
 
         /**
          * Resumes from the latest checkpoint that is intact, if there is one, instead of ending with an error when the
-         * latest is damaged; see {@link
-         * dev.starling.nn.checkpoint.Checkpoint#latestIntact}.
+         * latest is damaged; see {@link dev.starling.nn.checkpoint.Checkpoint#latestIntact}.
          */
         public Builder skipDamaged() {
             skipDamaged = true;

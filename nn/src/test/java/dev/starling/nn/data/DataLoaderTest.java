@@ -195,6 +195,19 @@ class DataLoaderTest {
         }
     }
 
+    /** The memory of a batch has been that of an earlier one, whose labels would remain. */
+    @Test
+    void refusesAnExampleOfWhichAFieldWasNotWritten() {
+        Dataset forgetful = ListDataset.of(List.of(1, 2), List.of(Field.of(DType.F32), Field.of(DType.I64)),
+                (number, example) -> example.put(0, new float[] {number}));
+        for (Dataset data : List.of(forgetful, ConcatDataset.of(forgetful, forgetful), forgetful.named("x", "y"))) {
+            try (DataLoader loader = DataLoader.of(data).build()) {
+                assertThatThrownBy(() -> loader.epoch(0).iterator().next()).isInstanceOf(LoadException.class)
+                        .hasMessageContaining("nothing was written to field 1, ").hasMessageContaining("i64");
+            }
+        }
+    }
+
     @ParameterizedTest
     @ValueSource(ints = {0, 2})
     void reportsTheFailedExampleAndContinuesWithTheNextBatch(int workers) {

@@ -50,13 +50,13 @@ class ModelFileTest {
             try (Scope scope = Scope.open("test")) {
                 Mode.training(Generator.seeded(0), () -> saved.forward(Generator.seeded(9).normal(20, 3)));
             }
-            ModelFile.save(file, saved, metadata);
+            saved.save(file, metadata);
             assertThat(compute(loaded)).isNotEqualTo(compute(saved));
-            assertThat(ModelFile.load(file, loaded)).isEqualTo(metadata);
+            assertThat(loaded.load(file)).isEqualTo(metadata);
             assertThat(compute(loaded)).isEqualTo(compute(saved));
             assertThat(loaded.state().get("1.running_mean").master().toFloats()).isNotEqualTo(new float[4]);
             assertThat(ModelFile.metadata(file)).isEqualTo(metadata);
-            ModelFile.save(file, saved);
+            saved.save(file);
             assertThat(ModelFile.metadata(file)).isEqualTo(ModelMetadata.none());
         }
     }
@@ -66,18 +66,18 @@ class ModelFileTest {
         Path file = directory.resolve("model.safetensors");
         try (Sequential saved = model(1, 4); Sequential wider = model(2, 5);
                 Sequential other = Sequential.of(Linear.of(3, 4, Generator.seeded(2)))) {
-            ModelFile.save(file, saved);
+            saved.save(file);
             float[] before = compute(wider);
-            assertThatThrownBy(() -> ModelFile.load(file, wider)).isInstanceOf(CheckpointException.class)
+            assertThatThrownBy(() -> wider.load(file)).isInstanceOf(CheckpointException.class)
                     .hasMessageContaining("\"0.weight\" as f32[4, 3], but the model needs f32[5, 3]")
                     .hasMessageContaining("\"2.weight\" as f32[2, 4], but the model needs f32[2, 5]")
                     .hasMessageContaining("model.safetensors");
             assertThat(compute(wider)).isEqualTo(before);
-            assertThatThrownBy(() -> ModelFile.load(file, other)).isInstanceOf(CheckpointException.class)
+            assertThatThrownBy(() -> other.load(file)).isInstanceOf(CheckpointException.class)
                     .hasMessageContaining("\"1.weight\" that the model does not have, f32[4]")
                     .hasMessageContaining("\"2.weight\" that the model does not have, f32[2, 4]");
-            ModelFile.save(file, other);
-            assertThatThrownBy(() -> ModelFile.load(file, saved)).isInstanceOf(CheckpointException.class)
+            other.save(file);
+            assertThatThrownBy(() -> saved.load(file)).isInstanceOf(CheckpointException.class)
                     .hasMessageContaining("has no tensor \"1.running_mean\", but the model needs f32[4]")
                     .hasMessageContaining("has no tensor \"2.weight\", but the model needs f32[2, 4]");
         }
@@ -87,7 +87,7 @@ class ModelFileTest {
     void changesNothingIfTheFileEndsEarly() throws IOException {
         Path file = directory.resolve("model.safetensors");
         try (Sequential saved = model(1, 4); Sequential loaded = model(2, 4)) {
-            ModelFile.save(file, saved);
+            saved.save(file);
             byte[] bytes = Files.readAllBytes(file);
             float[] before = compute(loaded);
             try (SafeTensors opened = SafeTensors.open(file)) {
@@ -96,7 +96,7 @@ class ModelFileTest {
                 assertThatThrownBy(() -> opened.into(loaded.state())).isInstanceOf(CheckpointException.class);
             }
             assertThat(compute(loaded)).isEqualTo(before);
-            assertThatThrownBy(() -> ModelFile.load(file, loaded)).isInstanceOf(CheckpointException.class);
+            assertThatThrownBy(() -> loaded.load(file)).isInstanceOf(CheckpointException.class);
             assertThat(compute(loaded)).isEqualTo(before);
         }
     }

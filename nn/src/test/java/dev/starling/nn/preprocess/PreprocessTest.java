@@ -62,7 +62,10 @@ class PreprocessTest {
         Tensor x = Tensor.of(new float[] {1, 7, 10, NAN, 2, 7, NAN, NAN, 3, 7, 30, NAN}, 3, 4);
         Normalizer normalizer = Normalizer.standard(4);
         assertThat(normalizer.isAdapted()).isFalse();
-        assertThat(normalizer.forward(x).toFloats()).containsOnly(NAN);
+        for (Layer each : List.of(normalizer, normalizer.inverse())) {
+            assertThatThrownBy(() -> each.forward(x)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("adapt(..), or load");
+        }
         normalizer.adapt(x);
         assertThat(normalizer.isAdapted()).isTrue();
         // The deviation of 1, 2, 3 is √(2/3); of 10, 30 it is 10.
@@ -208,6 +211,16 @@ class PreprocessTest {
         TableEncoder larger = TableEncoder.builder().numbers("area", "year").categories("city", 4).target("price")
                 .build();
         assertThatThrownBy(() -> copy(encoder, larger)).isInstanceOf(CheckpointException.class);
+    }
+
+    /** One of them is trained, the other is loaded: a builder must not make them share a vocabulary. */
+    @Test
+    void buildsEncodersThatShareNothing() {
+        TableEncoder.Builder builder = TableEncoder.builder().categories("city", 4);
+        builder.build().adapt(HOUSES);
+        TableEncoder second = builder.build();
+        assertThatThrownBy(() -> second.tensor(HOUSES)).hasMessageContaining("adapt(table)");
+        assertThatThrownBy(() -> builder.categories("year", 2)).hasMessageContaining("above 2");
     }
 
     @Test

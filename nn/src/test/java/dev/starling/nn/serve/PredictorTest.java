@@ -32,7 +32,6 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -413,27 +412,18 @@ class PredictorTest {
     }
 
     @Test
-    void keepsMemoryFlat() {
-        serve(2_000);
-    }
-
-    @Test
-    @Tag("stress")
-    @Timeout(600)
-    void keepsMemoryFlatForLong() {
-        serve(100_000);
-    }
-
-    private static void serve(int requests) {
+    void keepsMemoryFlatFor100000Requests() {
+        int requests = 100_000;
         try (Sequential model = Networks.mlp(Generator.seeded(1), 20, 30, 4);
                 Predictor predictor = Predictor.of(model, 20).build();
-                ExecutorService threads = Executors.newFixedThreadPool(4)) {
+                ExecutorService threads = Executors.newFixedThreadPool(8)) {
             predictor.predict(new float[20]);
             MemoryUse before = Device.cpu().memory();
-            for (Future<?> client : start(threads, 4, () -> {
+            long heap = usedHeap();
+            for (Future<?> client : start(threads, 8, () -> {
                 float[] example = new float[20];
                 float[] result = new float[4];
-                for (int i = 0; i < requests / 4; i++) {
+                for (int i = 0; i < requests / 8; i++) {
                     Arrays.fill(example, i);
                     predictor.predict(example, result, Duration.ofSeconds(30));
                 }
@@ -446,6 +436,13 @@ class PredictorTest {
             // The thread's first batch of each size keeps some memory; a request that kept any would keep 64 bytes.
             assertThat(after.live()).isLessThan(before.live() + 32 * requests);
             assertThat(predictor.stats().answered()).isEqualTo(requests + 1);
+            // An object for each request that stayed reachable would be 16 bytes or more.
+            assertThat(usedHeap() - heap).isLessThan(10L * requests);
         }
+    }
+
+    private static long usedHeap() {
+        System.gc();
+        return Runtime.getRuntime().totalMemory() - Runtime.getRuntime().freeMemory();
     }
 }

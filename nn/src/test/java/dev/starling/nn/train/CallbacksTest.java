@@ -238,7 +238,7 @@ class CallbacksTest {
         BestModel best = BestModel.of(model, file).growing(SCORE).metadata(ModelMetadata.none().classes("a", "b"));
         Outcome outcome = train(model, new SingleProcess(), 5, b -> b.listeners(best).checkpoints(directory));
         try (Sequential saved = model(6)) {
-            ModelMetadata metadata = ModelFile.load(file, saved);
+            ModelMetadata metadata = saved.load(file);
             assertEqual(weights(saved), outcome.byEpoch.get(1));
             assertThat(metadata.classes()).containsExactly("a", "b");
             assertThat(metadata.metrics()).containsEntry(SCORE, 3.0).containsEntry("loss",

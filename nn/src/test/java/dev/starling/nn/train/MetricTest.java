@@ -59,6 +59,15 @@ class MetricTest {
         }
     }
 
+    /** As targets of mixed examples, for which the loss is a cross-entropy too. */
+    @Test
+    void comparesWithTheClassOfTheLargestShare() {
+        Tensor logits = Tensor.of(new float[] {2, 1, 0, 0, 5, 1, 1, 2, 3}, 3, 3);
+        Tensor shares = Tensor.of(new float[] {0.7f, 0.3f, 0, 0.6f, 0.4f, 0, 0, 0.1f, 0.9f}, 3, 3);
+        assertThat(mean(Metric.accuracy(), logits, shares)).isCloseTo(2 / 3.0, within(1e-9));
+        assertThat(Loss.crossEntropy().of(logits, shares).item()).isPositive();
+    }
+
     @Test
     void refusesShapesThatCannotBeMeant() {
         Tensor square = random.normal(2, 5, 5);

@@ -147,7 +147,7 @@ class MetricsTest {
         Tensor x = random.normal(ROWS, 1);
         Tensor y = random.integers(0, 2, ROWS, 1).to(DType.F32);
         List<Metric> metrics = List.of(Metrics.f1(), Metric.binaryAccuracy(), Metrics.rocAuc());
-        double[] total = new double[2 + 3 + 1 + 2 * 4096];
+        double[] total = new double[2 + 3 + 1 + 2 * 8192];
         for (int rank = 0; rank < 2; rank++) {
             Averages averages = new Averages(metrics);
             long rows = rank == 0 ? 150 : ROWS - 150;

@@ -153,7 +153,7 @@ class MistakesTest {
         try {
             Linear linear = Linear.of(2, 2, random);
             for (Layer last : new Layer[] {new Softmax(1), new Sigmoid(), new Relu()}) {
-                Sequential model = Sequential.of(linear, Sequential.of(last));
+                Sequential model = Sequential.of(linear, Graph.of(x -> x.then("last", Sequential.of(last))));
                 Loss loss = last instanceof Sigmoid ? Loss.binaryCrossEntropy() : Loss.crossEntropy();
                 new TrainingStep(model, loss, Sgd.over(model).build(), random).close();
                 new TrainingStep(model, Loss.meanSquared(), Sgd.over(model).build(), random).close();

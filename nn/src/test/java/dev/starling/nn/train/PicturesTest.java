@@ -8,6 +8,7 @@ import dev.starling.nn.Model;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.Sequences;
 import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.layer.BatchNorm;
 import dev.starling.nn.layer.Linear;
@@ -241,6 +242,16 @@ class PicturesTest {
             Tensor all = Predictions.of(model, data);
             assertThat(all.shape().dims()).containsExactly(10, 4);
             assertThat(all.toFloats()).containsExactly(expected, within(1e-6f));
+        }
+    }
+
+    /** A batch of sequences is as long as its longest. */
+    @Test
+    void refusesToJoinResultsOfDifferentLengths() {
+        Sequences texts = Sequences.of("tokens", List.of(new long[] {1, 2}, new long[] {3}));
+        try (DataLoader data = DataLoader.of(texts).batchSize(1).build()) {
+            assertThatThrownBy(() -> Predictions.of(x -> x, data)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("lengths(..)");
         }
     }
 }

@@ -368,6 +368,22 @@ class SeveralInputsTest {
         }
     }
 
+    @Test
+    void predictsAllRowsInOrder() {
+        try (Scope scope = Scope.open("test"); House model = House.of(1);
+                DataLoader data = DataLoader.of(houses()).batchSize(BATCH).build();
+                DataLoader all = DataLoader.of(houses()).batchSize(ROWS).build();
+                DataLoader other = DataLoader.of(TensorDataset.of(Tensor.zeros(3))).build()) {
+            Output expected = model.forward(all.epoch(0).iterator().next().record(Input.class));
+            Output predicted = Predictions.records(model, data);
+            assertThat(predicted.price().toFloats()).containsExactly(expected.price().toFloats(), within(1e-5f));
+            assertThat(predicted.kind().toFloats()).containsExactly(expected.kind().toFloats(), within(1e-5f));
+            assertThat(predicted.hint().shape().dims()).containsExactly(ROWS, 8);
+            assertThat(scope.owns(predicted.price()) && scope.owns(predicted.hint())).isTrue();
+            assertThatThrownBy(() -> Predictions.records(model, other)).hasMessageContaining("[ids, numbers]");
+        }
+    }
+
     // ---- mistakes ----
 
     private static void assertRefused(Dataset data, Objective objective, String... parts) {

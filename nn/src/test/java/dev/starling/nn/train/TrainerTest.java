@@ -443,6 +443,10 @@ class TrainerTest {
                     .isInstanceOf(TensorException.class).hasMessageContaining("no example to evaluate");
             assertThatThrownBy(() -> Scores.evaluate(model, Loss.meanSquared(), few))
                     .isInstanceOf(TensorException.class).hasMessageContaining("no example to evaluate");
+            assertThatThrownBy(() -> ConfusionMatrix.evaluate(model, few, 2))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("no example to evaluate");
+            assertThatThrownBy(() -> Trainer.of(model, Loss.meanSquared(), sgd).epochs(-1))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("epochs must be >= 0");
         }
     }
 

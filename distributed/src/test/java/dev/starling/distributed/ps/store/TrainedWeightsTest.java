@@ -14,8 +14,10 @@ import dev.starling.nn.optim.Sgd;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Rule;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Random;
+import java.util.Set;
 import java.util.function.Function;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -39,8 +41,8 @@ public class TrainedWeightsTest {
         }
     }
 
-    static Stream<Arguments> optimizers() {
-        return Stream.<Function<Layer, Optimizer>>of(m -> Sgd.over(m).rate(0.1).build(),
+    private static Stream<Function<Layer, Optimizer>> builders() {
+        return Stream.of(m -> Sgd.over(m).rate(0.1).build(),
                 m -> Sgd.over(m).rate(0.1).weightDecay(0.01).build(),
                 m -> Sgd.over(m).rate(0.1).momentum(0.9).weightDecay(0.01).build(),
                 m -> Sgd.over(m).rate(0.1).momentum(0.9).nesterov().build(),
@@ -48,8 +50,24 @@ public class TrainedWeightsTest {
                 m -> Adagrad.over(m).rate(0.1).initialSum(0.5).weightDecay(0.01).build(),
                 m -> Rmsprop.over(m).rate(0.1).weightDecay(0.01).build(),
                 m -> Rmsprop.over(m).rate(0.1).momentum(0.9).centred().build(),
-                m -> Lion.over(m).rate(0.1).weightDecay(0.01).build())
-                .flatMap(optimizer -> Stream.of(1, 133, 5000).map(n -> Arguments.of(optimizer, n)));
+                m -> Lion.over(m).rate(0.1).weightDecay(0.01).build());
+    }
+
+    static Stream<Arguments> optimizers() {
+        return builders().flatMap(optimizer -> Stream.of(1, 133, 5000).map(n -> Arguments.of(optimizer, n)));
+    }
+
+    @Test
+    void comparesEveryRule() {
+        Set<Class<?>> compared = new HashSet<>();
+        try (Parameter weight = Parameter.filled(0, 1)) {
+            builders().forEach(builder -> {
+                try (Optimizer optimizer = builder.apply(new Weights(weight))) {
+                    compared.add(optimizer.rule(0).getClass());
+                }
+            });
+        }
+        assertThat(compared).containsExactlyInAnyOrder(Rule.class.getPermittedSubclasses());
     }
 
     @ParameterizedTest
