@@ -2,7 +2,6 @@ package dev.starling.tensor.cpu.jit;
 
 import static dev.starling.tensor.cpu.x86.Assembler.RAX;
 import static dev.starling.tensor.cpu.x86.Assembler.RCX;
-import static dev.starling.tensor.cpu.x86.Assembler.RDX;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.jit.LoopBody.Node;

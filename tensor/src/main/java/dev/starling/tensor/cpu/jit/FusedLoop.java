@@ -55,7 +55,7 @@ public final class FusedLoop {
     /** Returns the loop of an expression; equal expressions share one for the life of the process. */
     public static FusedLoop of(Expression expression) {
         FusedLoop loop = LOOPS.get(expression);
-        return loop != null ? loop : LOOPS.computeIfAbsent(expression, 
+        return loop != null ? loop : LOOPS.computeIfAbsent(expression,
                 e -> new FusedLoop(e, Vectors.bits(), MachineCode.VECTOR_BITS));
     }
 
