@@ -31,7 +31,6 @@ import dev.starling.nn.layer.Identity;
 import dev.starling.nn.layer.InstanceNorm;
 import dev.starling.nn.layer.LayerNorm;
 import dev.starling.nn.layer.LeakyRelu;
-import dev.starling.nn.layer.LearnedPositions;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.LogSoftmax;
 import dev.starling.nn.layer.LoraLinear;
