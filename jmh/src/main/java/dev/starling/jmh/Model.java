@@ -14,7 +14,9 @@ public enum Model {
      * 128, 256 and 512 channels, global average, 512-10; batch norm after each convolution, no convolution bias; input
      * {@code [N, 3, 32, 32]}.
      */
-    RESNET18(3, 32, 32);
+    RESNET18(3, 32, 32),
+    /** Two LSTM layers of 256 units, then 256-10 on the last state; input {@code [N, 64, 128]}. */
+    LSTM(64, 128);
 
     /** Number of classes. */
     public static final int CLASSES = 10;

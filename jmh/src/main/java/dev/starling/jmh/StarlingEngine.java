@@ -2,6 +2,7 @@ package dev.starling.jmh;
 
 import dev.starling.autograd.Gradients;
 import dev.starling.autograd.Tape;
+import dev.starling.nn.Layer;
 import dev.starling.tensor.Convolutions;
 import dev.starling.tensor.Norms;
 import dev.starling.tensor.Scope;
@@ -57,6 +58,13 @@ final class StarlingEngine implements Engine {
                 prepared.model = model;
                 yield () -> model.step(samples, labels);
             }
+            case Workload.Prediction(Model architecture, int batch) -> {
+                prepared.model = new StarlingModel(architecture, 0);
+                Layer folded = prepared.model.network().folded();
+                prepared.folded = folded;
+                Tensor samples = prepared.input(architecture.batchShape(batch));
+                yield () -> folded.forward(samples);
+            }
         };
         return prepared;
     }
@@ -106,6 +114,7 @@ final class StarlingEngine implements Engine {
         private final List<Tensor> kept = new ArrayList<>();
         private Runnable work;
         private StarlingModel model;
+        private Layer folded;
 
         Tensor keep(Tensor tensor) {
             kept.add(tensor);
@@ -125,6 +134,9 @@ final class StarlingEngine implements Engine {
 
         @Override
         public void close() {
+            if (folded != null) {
+                folded.close();
+            }
             if (model != null) {
                 model.close();
             }

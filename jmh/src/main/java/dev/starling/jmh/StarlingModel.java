@@ -5,6 +5,9 @@ import dev.starling.autograd.Tape;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.Lstm;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.Networks;
 import dev.starling.nn.optim.Optimizer;
@@ -34,6 +37,8 @@ public final class StarlingModel implements AutoCloseable {
             case MLP -> Networks.mlp(generator, 784, 1024, 1024, Model.CLASSES);
             case CNN -> Networks.cnn(generator, Model.CLASSES);
             case RESNET18 -> Networks.resnet18(generator, Model.CLASSES);
+            case LSTM -> Sequential.of(Lstm.of(128, 256).layers(2).last().build(generator),
+                Linear.of(256, Model.CLASSES, generator));
         };
         optimizer = Sgd.over(network).rate(learningRate).momentum(Model.MOMENTUM).build();
     }

@@ -20,7 +20,10 @@ public sealed interface Workload {
         new AddChain(1000, 16),
         new TrainingStep(Model.MLP, 128),
         new TrainingStep(Model.CNN, 64),
-        new TrainingStep(Model.RESNET18, 32));
+        new TrainingStep(Model.RESNET18, 32),
+        new TrainingStep(Model.LSTM, 32),
+        new Prediction(Model.RESNET18, 1),
+        new Prediction(Model.RESNET18, 32));
 
     /** Returns a name without blanks, which {@code --only} matches. */
     String name();
@@ -34,7 +37,7 @@ public sealed interface Workload {
             case Matmul _, Convolution _ -> Unit.GFLOPS;
             case Elementwise _, Reduction _, Softmax _, LayerNorm _ -> Unit.GIGABYTES;
             case AddChain _ -> Unit.NANOSECONDS;
-            case TrainingStep _ -> Unit.SAMPLES;
+            case TrainingStep _, Prediction _ -> Unit.SAMPLES;
         };
     }
 
@@ -44,7 +47,7 @@ public sealed interface Workload {
         GFLOPS("GFLOP/s", 1),
         /** Bytes that must at least be read and written. */
         GIGABYTES("GB/s", 1),
-        /** Samples trained on. */
+        /** Samples trained on or predicted. */
         SAMPLES("samples/s", 1e9),
         /** Operations, reported as the time of each. */
         NANOSECONDS("ns/op", 1);
@@ -169,6 +172,19 @@ public sealed interface Workload {
         @Override
         public double work() {
             return length;
+        }
+    }
+
+    /** Forward alone, with batch norms folded into the convolutions before them. */
+    record Prediction(Model model, int batch) implements Workload {
+        @Override
+        public String name() {
+            return model.name().toLowerCase(java.util.Locale.ROOT) + "-infer-" + batch;
+        }
+
+        @Override
+        public double work() {
+            return batch;
         }
     }
 

@@ -10,7 +10,6 @@ import java.util.TreeMap;
 import java.util.function.Function;
 import org.bytedeco.pytorch.Tensor;
 import org.bytedeco.pytorch.TensorOptional;
-import org.bytedeco.pytorch.global.torch;
 
 /**
  * A layer and the same function of libtorch's tensors.

@@ -31,7 +31,6 @@ import dev.starling.nn.layer.Identity;
 import dev.starling.nn.layer.InstanceNorm;
 import dev.starling.nn.layer.LayerNorm;
 import dev.starling.nn.layer.LeakyRelu;
-import dev.starling.nn.layer.LearnedPositions;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.LogSoftmax;
 import dev.starling.nn.layer.LoraLinear;
@@ -325,21 +324,25 @@ final class LayerCases {
     }
 
     /** The definition of PyTorch's {@code antialias=True}, which its interface for C++ does not have. */
-    private static TorchFunction antialiased(int height, int width) {
-        return (x, w) -> torch.matmul(torch.matmul(triangles(height, x.size(2)), x), triangles(width, x.size(3)).t());
+    private static TorchFunction antialiased(int height, int width, boolean cubic) {
+        return (x, w) -> torch.matmul(torch.matmul(means(height, x.size(2), cubic), x), means(width, x.size(3), cubic)
+                .t());
     }
 
-    private static Tensor triangles(int to, long from) {
+    private static Tensor means(int to, long from, boolean cubic) {
         double scale = (double) from / to;
         double support = Math.max(1, scale);
+        double reach = cubic ? 2 * support : support;
         double[] weights = new double[to * (int) from];
         for (int i = 0; i < to; i++) {
             double centre = scale * (i + 0.5);
-            int first = Math.max(0, (int) (centre - support + 0.5));
-            int end = (int) Math.min(from, (long) (centre + support + 0.5));
+            int first = Math.max(0, (int) (centre - reach + 0.5));
+            int end = (int) Math.min(from, (long) (centre + reach + 0.5));
             double sum = 0;
             for (int k = first; k < end; k++) {
-                weights[i * (int) from + k] = Math.max(0, 1 - Math.abs((k - centre + 0.5) / support));
+                double d = Math.abs((k - centre + 0.5) / support);
+                weights[i * (int) from + k] = !cubic ? Math.max(0, 1 - d) : d < 1 ? (1.5 * d - 2.5) * d * d + 1
+                        : d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0;
                 sum += weights[i * (int) from + k];
             }
             for (int k = first; k < end; k++) {
@@ -354,8 +357,14 @@ final class LayerCases {
         for (int[] s : new int[][] {{7, 3}, {1, 1}, {4, 5}, {2, 13}}) {
             String name = Arrays.toString(s);
             add("Resize", name, g -> new Resize(s[0], s[1], false), bilinear(s[0], s[1]), images);
-            add("Resize", name + " antialiased", g -> new Resize(s[0], s[1], true), antialiased(s[0], s[1]),
+            add("Resize", name + " antialiased", g -> new Resize(s[0], s[1], true), antialiased(s[0], s[1], false),
                     images);
+            add("Resize", name + " cubic", g -> new Resize(s[0], s[1], Upsample.Method.BICUBIC, false), (x, w) ->
+                    torch.upsample_bicubic2d(x, shape(s[0], s[1]), false), images);
+            add("Resize", name + " cubic antialiased", g -> new Resize(s[0], s[1], Upsample.Method.BICUBIC, true),
+                    antialiased(s[0], s[1], true), images);
+            add("Resize", name + " nearest", g -> new Resize(s[0], s[1], Upsample.Method.NEAREST, false), (x, w) ->
+                    torch.upsample_nearest2d(x, s[0], s[1]), images);
         }
         for (int factor : new int[] {1, 2, 3}) {
             add("Upsample", "nearest " + factor, g -> Upsample.nearest(factor), (x, w) -> torch.upsample_nearest2d(x,

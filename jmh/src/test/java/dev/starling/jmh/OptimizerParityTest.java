@@ -430,9 +430,9 @@ class OptimizerParityTest {
                     ours.step(() -> Loss.meanSquared().of(model.forward(in), target));
                 }
             }
-            assertThat(model.weight().value().toDoubles()).usingComparatorWithPrecision(1e-9)
+            assertThat(model.weight().value().toDoubles()).usingComparatorWithPrecision(1e-7)
                     .containsExactly(Torch.doubles(w));
-            assertThat(model.bias().value().toDoubles()).usingComparatorWithPrecision(1e-9)
+            assertThat(model.bias().value().toDoubles()).usingComparatorWithPrecision(1e-7)
                     .containsExactly(Torch.doubles(b));
         }
     }

@@ -36,8 +36,8 @@ class ScheduleParityTest {
     private static final double LAST = 0.01;
     private static final List<Case> CASES = List.of(
             new Case("Schedule.constant", Schedule.constant(RATE), () -> (step, before) -> before, 40),
-            new Case("Schedule.decay", Schedule.decay(RATE, 7, 0.3), () -> (step, before) -> step % 7 == 0 ? before * 0.3
-                    : before, 40),
+            new Case("Schedule.decay", Schedule.decay(RATE, 7, 0.3), () -> (step, before) -> step % 7 == 0
+                    ? before * 0.3 : before, 40),
             new Case("Schedule.decay", Schedule.decay(RATE, 1, 0.9), () -> (step, before) -> before * 0.9, 40),
             new Case("Schedule.multiStep", Schedule.multiStep(RATE, 0.1, 3, 4, 20), () -> (step, before) ->
                     step == 3 || step == 4 || step == 20 ? before * 0.1 : before, 40),
@@ -97,9 +97,8 @@ class ScheduleParityTest {
         double[] ends = {0.3 * total - 1, total - 1};
         double[][] rates = {{low, RATE}, {RATE, low / 1e4}};
         return (step, before) -> {
-            double start = 0;
             int phase = step <= ends[0] ? 0 : 1;
-            start = phase == 1 ? ends[0] : start;
+            double start = phase == 0 ? 0 : ends[0];
             double share = (step - start) / (ends[phase] - start);
             return rates[phase][1] + (rates[phase][0] - rates[phase][1]) / 2 * (1 + Math.cos(Math.PI * share));
         };

@@ -84,20 +84,18 @@ final class SequenceCases {
     private static void recurrent(String row, BiFunction<Tensor, Network, Tensor> theirs,
             BiFunction<Long, Long, Recurrent.Builder> ours) {
         long[][] shapes = {shape(2, 5, 3), shape(1, 1, 3), shape(3, 2, 3)};
-        for (int layers = 1; layers <= 2; layers++) {
-            for (boolean both : new boolean[] {false, true}) {
-                for (boolean bias : new boolean[] {true, false}) {
-                    int count = layers;
-                    Function<Generator, Recurrent> make = g -> {
-                        Recurrent.Builder builder = ours.apply(3L, 4L).layers(count);
-                        builder = both ? builder.bidirectional() : builder;
-                        return (bias ? builder : builder.withoutBias()).build(g);
-                    };
-                    List<String> paths = List.copyOf(make.apply(Generator.seeded(1)).parameters().keySet());
-                    add(row, layers + (both ? " both" : "") + (bias ? "" : " without bias"), make::apply,
-                            (x, w) -> theirs.apply(x, new Network(paths, w, bias, count, both, 4)), shapes);
-                }
-            }
+        for (int i = 0; i < 3; i++) {
+            int layers = i == 0 ? 1 : 2;
+            boolean both = i == 1;
+            boolean bias = i < 2;
+            Function<Generator, Recurrent> make = g -> {
+                Recurrent.Builder builder = ours.apply(3L, 4L).layers(layers);
+                builder = both ? builder.bidirectional() : builder;
+                return (bias ? builder : builder.withoutBias()).build(g);
+            };
+            List<String> paths = List.copyOf(make.apply(Generator.seeded(1)).parameters().keySet());
+            add(row, layers + (both ? " both" : "") + (bias ? "" : " without bias"), make::apply, (x, w) ->
+                    theirs.apply(x, new Network(paths, w, bias, layers, both, 4)), shapes);
         }
         List<String> paths = List.copyOf(ours.apply(3L, 4L).build(Generator.seeded(1)).parameters().keySet());
         add(row, "time first", g -> ours.apply(3L, 4L).timeFirst().build(g), (x, w) -> theirs.apply(x.transpose(0, 1),

@@ -44,6 +44,9 @@ final class Drawing {
                     "the host computes orthogonal weights of at most " + Integer.MAX_VALUE + " elements",
                     "use normal, whose rows are nearly orthogonal if they are long");
         }
+        if (shape.count() == 0) {
+            return Tensor.of(new float[0], shape.dims());
+        }
         int rows = Math.toIntExact(shape.dim(0));
         int columns = Math.toIntExact(shape.slice(1, shape.rank()).count());
         boolean wide = rows <= columns;

@@ -13,11 +13,28 @@ public sealed interface HostAccess permits Tensor {
     }
 
     /**
-     * Returns the elements' memory without a copy; valid while the tensor is open.
+     * Returns the elements' memory without a copy; valid while the tensor is open. The caller may write to it at any
+     * time, so kernels keep no packed copies of this memory's elements from now on; use {@link #readOnlySegment} to
+     * read.
      *
      * @throws TensorException if the tensor is not in host memory or not contiguous
      */
     default MemorySegment segment() {
+        MemorySegment elements = elements();
+        self().storage().expose();
+        return elements;
+    }
+
+    /**
+     * Returns the elements' memory without a copy, to read; valid while the tensor is open.
+     *
+     * @throws TensorException if the tensor is not in host memory or not contiguous
+     */
+    default MemorySegment readOnlySegment() {
+        return elements().asReadOnly();
+    }
+
+    private MemorySegment elements() {
         Tensor self = self();
         self.notifyRead();
         if (!self.isContiguous() || !self.device().backend().hostVisible()) {

@@ -89,7 +89,7 @@ public final class NpyFile {
             try (FileChannel channel = FileChannel.open(beside, StandardOpenOption.CREATE_NEW,
                     StandardOpenOption.WRITE)) {
                 writeAll(channel, NpyHeader.encode(descr, tensor.shape()));
-                MemorySegment elements = host.segment();
+                MemorySegment elements = host.readOnlySegment();
                 for (long at = 0; at < elements.byteSize(); at += CHUNK) {
                     writeAll(channel, elements.asSlice(at, Math.min(CHUNK, elements.byteSize() - at)).asByteBuffer());
                 }

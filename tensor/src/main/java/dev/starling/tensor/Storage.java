@@ -2,6 +2,7 @@ package dev.starling.tensor;
 
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
+import dev.starling.tensor.spi.Form;
 import java.lang.ref.Cleaner;
 import java.util.Arrays;
 import java.util.List;
@@ -29,6 +30,10 @@ public final class Storage {
     @Nullable Scope scope;
     int slot;
     int version;
+    /** Forms of the elements, or {@code null} if none was asked for. Set under the lock of this object. */
+    private volatile @Nullable KeptForms forms;
+    /** Whether the elements may change without a new version. */
+    private volatile boolean exposed;
     private int holds;
     @Nullable String closedBy;
     private @Nullable Backstop backstop;
@@ -125,6 +130,7 @@ public final class Storage {
     }
 
     private void borrow(Storage from, long address) {
+        from.expose();
         lender = from;
         closedBy = "its lender";
         if (block == null || block.address() != address) {
@@ -162,6 +168,69 @@ public final class Storage {
     /** Counts a change in place that did not pass through {@link Tensor#apply}, as in a replay by the device itself. */
     public void changed() {
         version++;
+    }
+
+    /**
+     * Returns whether a use was counted {@code times} times since the elements last changed in place, and if not,
+     * counts it. A copy of the elements for this use is worth keeping then; a weight that changes after each use, as in
+     * training, is not copied for nothing. False for memory that can change without a new {@link #version}: memory that
+     * was wrapped or lent, or whose segment was handed out. Any number of threads may call this.
+     *
+     * @param use identifies the elements and what is done with them; kept, so its arrays must not change
+     */
+    public boolean isReused(Form.Key use, int times) {
+        KeptForms kept = forms();
+        return kept != null && kept.isReused(use, version, times);
+    }
+
+    /**
+     * Returns a copy of elements in the order in which a kernel reads them, for the caller to close after use. It is
+     * kept until the elements change in place or the memory is freed. Any number of threads may call this.
+     *
+     * @param key identifies the form; kept, so its arrays must not change
+     * @param bytes size of the form
+     * @param writer writes the form from the elements
+     * @return the form, or {@code null} while another thread makes it and for memory that can change without a new
+     *     {@link #version}
+     */
+    public @Nullable Form form(Form.Key key, long bytes, Form.Writer writer) {
+        KeptForms kept = forms();
+        return kept == null ? null : kept.use(key, version, bytes, writer);
+    }
+
+    private @Nullable KeptForms forms() {
+        if (exposed) {
+            return null;
+        }
+        KeptForms kept = forms;
+        return kept == null ? newForms() : kept;
+    }
+
+    private synchronized @Nullable KeptForms newForms() {
+        KeptForms kept = forms;
+        if (kept == null && allocator != null && block != null && !exposed) {
+            kept = new KeptForms(allocator);
+            forms = kept;
+            if (backstop != null) {
+                backstop.forms = kept;
+            }
+        }
+        return kept;
+    }
+
+    /** Keeps no forms from now on, because the elements may change without a new version. */
+    void expose() {
+        if (!exposed) {
+            exposed = true;
+            closeForms();
+        }
+    }
+
+    private void closeForms() {
+        KeptForms kept = forms;
+        if (kept != null) {
+            kept.close();
+        }
     }
 
     /**
@@ -205,6 +274,7 @@ public final class Storage {
             owner.add(this);
         } else if (allocator != null && block != null && backstop == null) {
             backstop = new Backstop(this, allocator, block);
+            backstop.forms = forms;
             UnownedMemory.add(block.capacity(), CLEANER);
         }
     }
@@ -241,6 +311,7 @@ public final class Storage {
             scope = null;
         }
         disarm();
+        closeForms();
         if (allocator != null) {
             allocator.free(b);
         }
@@ -267,6 +338,7 @@ public final class Storage {
         private final @Nullable Throwable stack = Leaks.stack();
         private final Cleaner.Cleanable registration;
         private volatile @Nullable Block block;
+        private volatile @Nullable KeptForms forms;
 
         Backstop(Storage storage, Allocator allocator, Block block) {
             this.allocator = allocator;
@@ -280,6 +352,10 @@ public final class Storage {
             if (b != null) {
                 block = null;
                 Leaks.report(b.capacity(), stack);
+                KeptForms kept = forms;
+                if (kept != null) {
+                    kept.close();
+                }
                 allocator.free(b);
                 UnownedMemory.remove(b.capacity());
             }

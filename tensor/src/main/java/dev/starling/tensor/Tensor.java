@@ -246,6 +246,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         Tensor[] outputs = switch (op) {
             case View view -> view.views(inputs[0]);
             case Transfer transfer -> new Tensor[] {inputs[0].transfer(inferred[0])};
+            case Update update -> update(update, inputs, inferred);
             default -> (inferred.length == 0 ? inputs[0].spec : inferred[0]).device().backend()
                     .run(op, inputs, inferred);
         };
@@ -274,7 +275,13 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             guard.notifyRead();
         }
         OperationEvent event = Profiling.isOn() ? OperationEvent.started() : null;
-        operands[0][0].device().backend().updateAll(ops, operands, guard);
+        try {
+            operands[0][0].device().backend().updateAll(ops, operands, guard);
+        } finally {
+            for (int i = 0; i < ops.length; i++) {
+                changed(ops[i], operands[i]);
+            }
+        }
         if (event != null) {
             event.done(ops.length + " × " + ops[0].name(), operands[0][0].spec);
         }
@@ -284,12 +291,22 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         Reference.reachabilityFence(guard);
     }
 
-    private static void done(Op op, Tensor[] inputs, Tensor[] outputs) {
-        if (op instanceof Update update) {
-            for (int i = 0; i < inputs.length; i++) {
-                inputs[i].storage.version += update.changes(i) ? 1 : 0;
-            }
+    /** Counts the change even if it fails: a part of the elements may have changed then. */
+    private static Tensor[] update(Update op, Tensor[] inputs, Spec[] inferred) {
+        try {
+            return (inferred.length == 0 ? inputs[0].spec : inferred[0]).device().backend().run(op, inputs, inferred);
+        } finally {
+            changed(op, inputs);
         }
+    }
+
+    private static void changed(Update op, Tensor[] inputs) {
+        for (int i = 0; i < inputs.length; i++) {
+            inputs[i].storage.version += op.changes(i) ? 1 : 0;
+        }
+    }
+
+    private static void done(Op op, Tensor[] inputs, Tensor[] outputs) {
         ThreadState thread = ThreadState.current();
         thread.recorder.record(op, inputs, outputs);
         thread.interceptor.onOperation(op, inputs, outputs);

@@ -113,7 +113,7 @@ public final class Fingerprint {
         for (int i = 0; i < sums.length; i++) {
             try (Scope scope = Scope.open("fingerprint")) {
                 Tensor value = parameters.get(i).value().to(Device.cpu()).contiguous();
-                sums[i] = of(value.segment().asSlice(0, value.spec().bytes()));
+                sums[i] = of(value.readOnlySegment().asSlice(0, value.spec().bytes()));
             }
         }
         return sums;

@@ -8,6 +8,7 @@ import java.util.SplittableRandom;
 import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.pytorch.Tensor;
 import org.bytedeco.pytorch.TensorOptional;
+import org.bytedeco.pytorch.TensorVector;
 import org.bytedeco.pytorch.global.torch;
 
 /** Makes PyTorch layers and collects their parameters in order. ReLU works in place, as in PyTorch's own networks. */
@@ -27,9 +28,12 @@ final class LayerBuilder {
     private final List<Tensor> statistics = new ArrayList<>();
     private final SplittableRandom random = new SplittableRandom(42);
     private final Layout layout;
+    private final boolean folded;
 
-    LayerBuilder(Layout layout) {
+    /** Makes a builder; {@code folded} puts a bias of the convolution in the place of each batch norm. */
+    LayerBuilder(Layout layout, boolean folded) {
         this.layout = layout;
+        this.folded = folded;
     }
 
     Layout layout() {
@@ -63,14 +67,34 @@ final class LayerBuilder {
 
     Layer convolution(int inputs, int outputs, int kernel, int stride, boolean biased) {
         Tensor weight = weight(inputs * kernel * kernel, outputs, inputs, kernel, kernel);
-        TensorOptional bias = biased ? own(new TensorOptional(constant(0, outputs))) : Torch.none();
+        TensorOptional bias = biased || folded ? own(new TensorOptional(constant(0, outputs))) : Torch.none();
         long[] strides = {stride, stride};
         long[] padding = {kernel / 2, kernel / 2};
         long[] dilation = {1, 1};
         return input -> torch.conv2d(input, weight, bias, strides, padding, dilation, 1);
     }
 
+    /** Layers of LSTM units, from {@code [N, T, inputs]} to the last state {@code [N, units]}. */
+    Layer lstm(int inputs, int units, int layers) {
+        Tensor[] weights = new Tensor[4 * layers];
+        for (int i = 0; i < layers; i++) {
+            weights[4 * i] = weight(2 * units, 4 * units, i == 0 ? inputs : units);
+            weights[4 * i + 1] = weight(2 * units, 4 * units, units);
+            weights[4 * i + 2] = constant(0, 4 * units);
+            weights[4 * i + 3] = constant(0, 4 * units);
+        }
+        TensorVector all = own(new TensorVector(weights));
+        return input -> {
+            Tensor state = torch.zeros(layers, input.size(0), units);
+            return torch.lstm(input, new TensorVector(state, state), all, true, layers, 0, true, false, true).get1()
+                .select(0, layers - 1);
+        };
+    }
+
     Layer batchNorm(int channels) {
+        if (folded) {
+            return input -> input;
+        }
         TensorOptional weight = own(new TensorOptional(constant(1, channels)));
         TensorOptional bias = own(new TensorOptional(constant(0, channels)));
         Tensor mean = own(torch.zeros(channels));

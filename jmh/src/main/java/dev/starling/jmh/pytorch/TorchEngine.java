@@ -39,6 +39,7 @@ public final class TorchEngine implements Engine {
             case Workload.Convolution c -> layouts();
             case Workload.TrainingStep(var model, var batch) ->
                 model.batchShape(batch).length == 4 ? layouts() : List.of(PLAIN);
+            case Workload.Prediction p -> layouts();
             case Workload.Matmul m -> List.of(PLAIN, INTO);
             case Workload.Elementwise e -> List.of(PLAIN, INTO);
             case Workload.Softmax s -> List.of(PLAIN, INTO);
@@ -69,6 +70,12 @@ public final class TorchEngine implements Engine {
                 case Workload.LayerNorm l -> layerNorm(prepared, l, into);
                 case Workload.AddChain(int length, int elements) -> chain(prepared, length, elements);
                 case Workload.TrainingStep step -> step(prepared, step, variant);
+                case Workload.Prediction(Model architecture, int batch) -> {
+                    TorchModel model = TorchModels.folded(architecture, Layout.valueOf(variant));
+                    prepared.model = model;
+                    Tensor samples = prepared.keep(model.prepare(prepared.input(architecture.batchShape(batch))));
+                    yield () -> model.predict(samples);
+                }
             };
             return prepared;
         }

@@ -4,6 +4,7 @@ import dev.starling.jmh.Model;
 import java.util.List;
 import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.javacpp.PointerScope;
+import org.bytedeco.pytorch.NoGradGuard;
 import org.bytedeco.pytorch.SGD;
 import org.bytedeco.pytorch.SGDOptions;
 import org.bytedeco.pytorch.Tensor;
@@ -60,6 +61,13 @@ public final class TorchModel implements AutoCloseable {
             loss.backward();
             optimiser.step();
             return loss.item_float();
+        }
+    }
+
+    /** Computes the network's results without recording for a backward pass. */
+    Tensor predict(Tensor batch) {
+        try (NoGradGuard inference = new NoGradGuard()) {
+            return network.apply(batch);
         }
     }
 

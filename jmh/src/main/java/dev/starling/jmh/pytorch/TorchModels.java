@@ -17,12 +17,21 @@ public final class TorchModels {
 
     /** Builds a network with reproducible initial weights, for the caller to close. */
     public static TorchModel create(Model model, Layout layout, double learningRate) {
+        return create(model, new LayerBuilder(layout, false), learningRate);
+    }
+
+    /** Builds a network for inference, with biases in place of batch norms, for the caller to close. */
+    public static TorchModel folded(Model model, Layout layout) {
+        return create(model, new LayerBuilder(layout, true), 0);
+    }
+
+    private static TorchModel create(Model model, LayerBuilder layers, double learningRate) {
         try (PointerScope temporaries = new PointerScope()) {
-            LayerBuilder layers = new LayerBuilder(layout);
             Layer network = switch (model) {
                 case MLP -> mlp(layers);
                 case CNN -> cnn(layers);
                 case RESNET18 -> resnet18(layers);
+                case LSTM -> layers.lstm(128, 256, 2).then(layers.linear(256, Model.CLASSES));
             };
             return new TorchModel(layers, network, learningRate);
         }

@@ -169,7 +169,8 @@ public final class SafeTensors implements AutoCloseable {
         sink.write(start.flip());
         for (Map.Entry<String, Parameter> tensor : ordered) {
             try (Scope scope = Scope.open("save")) {
-                MemorySegment elements = tensor.getValue().value().to(Device.cpu()).contiguous().segment();
+                MemorySegment elements = tensor.getValue().value().to(Device.cpu()).contiguous()
+                        .readOnlySegment();
                 for (long i = 0; i < elements.byteSize(); i += CHUNK) {
                     sink.write(elements.asSlice(i, Math.min(CHUNK, elements.byteSize() - i)).asByteBuffer());
                 }

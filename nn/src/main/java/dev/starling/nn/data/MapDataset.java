@@ -93,7 +93,7 @@ public final class MapDataset implements Dataset {
                     throw TensorException.argument("map", "field " + i + " must be " + field.dtype() + field.shape()
                             + ", got " + each.spec(), "convert it in the mapping, or correct the fields");
                 }
-                MemorySegment.copy(each.segment(), 0, target.segment(i), target.offset(i), field.bytes());
+                MemorySegment.copy(each.readOnlySegment(), 0, target.segment(i), target.offset(i), field.bytes());
             }
         }
     }

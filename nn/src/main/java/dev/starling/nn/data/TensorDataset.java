@@ -91,6 +91,7 @@ public final class TensorDataset implements Dataset {
     /** Writes field {@code own} of an example into field {@code field} of {@code target}. */
     void write(int index, int own, int field, Example target) {
         long bytes = fields.get(own).bytes();
-        MemorySegment.copy(tensors[own].segment(), index * bytes, target.segment(field), target.offset(field), bytes);
+        MemorySegment.copy(tensors[own].readOnlySegment(), index * bytes, target.segment(field), target.offset(field),
+                bytes);
     }
 }

@@ -42,7 +42,12 @@ public final class MultiHeadAttention implements Layer, Container {
         this.rotary = rotary;
     }
 
-    /** Returns a layer in which each position attends to all others. The width must be divisible by {@code heads}. */
+    /**
+     * Returns a layer in which each position attends to all others. The width must be divisible by {@code heads}.
+     * Weights and biases are drawn as those of {@link Linear#of(long, long, Generator)}. (PyTorch draws the projection
+     * by Glorot's rule, whose variance depends on how many rows are stored in one matrix: it would be another one with
+     * fewer heads of keys. Its biases start at 0.)
+     */
     public static MultiHeadAttention of(long width, int heads, Generator generator) {
         return grouped(width, heads, heads, generator);
     }

@@ -18,8 +18,8 @@ public final class RmsNorm implements Layer {
     }
 
     /**
-     * Returns a layer over trailing dimensions of these sizes, with epsilon 1e-6. (PyTorch's default depends on the type
-     * of x; this one is the same in all types, so that a model computes the same function in mixed precision.)
+     * Returns a layer over trailing dimensions of these sizes, with epsilon 1e-6. (PyTorch's default depends on the
+     * type of x; this one is the same in all types, so that a model computes the same function in mixed precision.)
      */
     public static RmsNorm of(long... sizes) {
         return withEpsilon(1e-6, sizes);

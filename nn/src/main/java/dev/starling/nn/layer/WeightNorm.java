@@ -5,7 +5,9 @@ import dev.starling.nn.Parameter;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.util.Arrays;
+import java.util.List;
 
 /**
  * Weight normalisation: trains length and direction of each row of a layer's weight {@code [out, ..]} separately, as
@@ -35,6 +37,10 @@ public final class WeightNorm implements Layer {
 
     /** Returns the length of each row, {@code [out, ..]} to {@code [out, 1, ..]}. */
     private static Tensor norms(Tensor weight) {
+        if (weight.rank() < 2) {
+            throw new TensorException(TensorException.Problem.SHAPE, "weightNorm", List.of(weight.spec()),
+                    "the weight must be [out, ..], with at least two dimensions", "reshape it");
+        }
         int[] others = new int[weight.rank() - 1];
         Arrays.setAll(others, i -> i + 1);
         return weight.square().sum(true, others).sqrt();

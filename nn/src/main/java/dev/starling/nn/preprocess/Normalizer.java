@@ -16,8 +16,8 @@ import java.util.List;
 /**
  * Normalises features to {@code (x - shift) / scale}, of the same shape as x: to mean 0 and variance 1, or to [0, 1].
  * NaN, a missing value, is first replaced by the feature's mean. Shift, scale and mean are buffers that are adapted to
- * the training data. A feature that is constant there is only shifted. Before it is adapted or loaded, the forward pass is
- * refused; on a device whose memory the host cannot access, its results are NaN.
+ * the training data. A feature that is constant there is only shifted. Before it is adapted or loaded, the forward pass
+ * is refused; on a device whose memory the host cannot access, its results are NaN.
  *
  * <p>Features lie in the last dimension, or in that of {@link #along}: {@code along(1)} normalises the channels of
  * images {@code [N, C, H, W]}.

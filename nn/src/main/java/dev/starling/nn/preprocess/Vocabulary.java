@@ -98,7 +98,8 @@ final class Vocabulary {
             return current;
         }
         try (Scope scope = Scope.open("vocabulary")) {
-            byte[] bytes = text.master().to(Device.cpu()).contiguous().segment().toArray(ValueLayout.JAVA_BYTE);
+            byte[] bytes = text.master().to(Device.cpu()).contiguous().readOnlySegment()
+                    .toArray(ValueLayout.JAVA_BYTE);
             List<String> texts = new ArrayList<>();
             Map<String, Integer> indexOf = new HashMap<>();
             int from = 0;

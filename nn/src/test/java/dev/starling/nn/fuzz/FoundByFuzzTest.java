@@ -13,6 +13,8 @@ import dev.starling.nn.data.Field;
 import dev.starling.nn.data.Sequences;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.data.SpillingRows;
+import dev.starling.nn.layer.Linear;
+import dev.starling.nn.layer.WeightNorm;
 import dev.starling.nn.train.EpochReport;
 import dev.starling.nn.train.RemoteRun;
 import dev.starling.nn.train.Scores;
@@ -76,6 +78,16 @@ class FoundByFuzzTest {
     void refusesOrthogonalWeightsThatTheHostCannotHold() {
         assertEquals("initialise", assertThrows(TensorException.class, () -> Parameter.of(Initializer.orthogonal(1),
                 Generator.seeded(1), 1L << 40, 2)).op());
+        try (Parameter none = Parameter.of(Initializer.orthogonal(1), Generator.seeded(1), 1L << 40, 2, 0)) {
+            assertEquals(0, none.shape().count());
+        }
+    }
+
+    @Test
+    void refusesToNormaliseAWeightWithoutRows() {
+        try (Linear linear = Linear.of(Parameter.filled(1), null)) {
+            assertEquals("weightNorm", assertThrows(TensorException.class, () -> WeightNorm.of(linear)).op());
+        }
     }
 
     @Test

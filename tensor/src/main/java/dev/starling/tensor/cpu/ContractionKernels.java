@@ -66,6 +66,9 @@ final class ContractionKernels {
                 .left(left.address(), left.strides()[m], left.strides()[m + 1])
                 .right(right.address(), right.strides()[n], right.strides()[n + 1])
                 .result(y.address(), output.shape().dim(-1));
+        if (n == 0) {
+            request.keepRight(right.storage(), right.offset());
+        }
         for (int i = 0; i < rank - 2; i++) {
             request.batch(output.shape().dim(i), stride(left, i - (rank - 2) + m), stride(right, i - (rank - 2) + n),
                     y.strides()[i]);
@@ -83,6 +86,7 @@ final class ContractionKernels {
         Matmul request = new Matmul(type, type, last == 0 ? 1 : x.size(last - 1), outputs, x.size(last))
                 .left(x.address(), last == 0 ? x.size(0) : x.strides()[last - 1], x.strides()[last])
                 .right(weight.address(), weight.strides()[1], weight.strides()[0])
+                .keepRight(weight.storage(), weight.offset())
                 .result(sums.address(), outputs)
                 .bias(in.length == 2 ? 0 : CopyKernels.dense(in[2]).address());
         for (int i = 0; i < last - 1; i++) {

@@ -73,8 +73,9 @@ final class RecurrentGradientPass {
         int w = dc == null ? 2 : 3;
         if (input) {
             RecurrentSequence.product(all, sequence.inputs, rows).left(slopes.address(), rows, 1)
-                    .right(in.weight().address(), sequence.inputs, 1).result(results[0].address(), sequence.inputs)
-                    .run();
+                    .right(in.weight().address(), sequence.inputs, 1)
+                    .keepRight(in.weight().storage(), in.weight().offset())
+                    .result(results[0].address(), sequence.inputs).run();
         }
         Tensor x = present(in.x(), sequence.inputs, 0);
         RecurrentSequence.product(rows, sequence.inputs, all).left(slopes.address(), 1, rows)
@@ -155,6 +156,7 @@ final class RecurrentGradientPass {
     private void steps(int from, int n) {
         boolean carries = sequence.masked() || sequence.cell == Cell.GRU;
         Matmul product = RecurrentSequence.product(n, units, rows).right(in.recurrentWeight().address(), units, 1)
+                .keepRight(in.recurrentWeight().storage(), in.recurrentWeight().offset())
                 .result(dh.address() + 4L * from * units, units).accumulate(carries);
         FusedLoop cell = RecurrentCells.backward(sequence.cell, sequence.masked());
         long[] dims = {n, units};

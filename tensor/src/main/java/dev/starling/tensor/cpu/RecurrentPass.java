@@ -61,7 +61,8 @@ final class RecurrentPass {
         Block bias = in.bias() == null || separate ? null : bothBiases();
         RecurrentSequence.product((long) sequence.steps * sequence.batch, rows, sequence.inputs)
                 .left(in.x().address(), sequence.inputs, 1).right(in.weight().address(), 1, sequence.inputs)
-                .result(sums, width).bias(bias != null ? bias.address() : in.bias() == null ? 0 : in.bias().address())
+                .keepRight(in.weight().storage(), in.weight().offset()).result(sums, width)
+                .bias(bias != null ? bias.address() : in.bias() == null ? 0 : in.bias().address())
                 .run();
         if (holdsState) {
             CopyKernels.copy(in.h(), h);
@@ -119,7 +120,9 @@ final class RecurrentPass {
         private void run() {
             Block own = separate ? HostAllocator.shared().allocate(4L * dims[0] * rows) : null;
             Matmul product = RecurrentSequence.product(dims[0], rows, units)
-                    .right(in.recurrentWeight().address(), 1, units).accumulate(!separate)
+                    .right(in.recurrentWeight().address(), 1, units)
+                    .keepRight(in.recurrentWeight().storage(), in.recurrentWeight().offset())
+                    .accumulate(!separate)
                     .bias(separate && in.recurrentBias() != null ? in.recurrentBias().address() : 0);
             for (int i = 0; i < sequence.steps; i++) {
                 long a = sequence.at(sums, sequence.step(i), from, width);

@@ -20,6 +20,7 @@ import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.ChannelsLast;
+import dev.starling.tensor.spi.Form;
 import dev.starling.tensor.spi.VectorApi;
 import java.util.Objects;
 import java.util.function.LongConsumer;
@@ -35,8 +36,11 @@ final class Winograd {
     private static final int PLANES = 16;
     /** Bytes between planes, so that a pixel's 16 values fall into different sets of the first-level cache. */
     private static final long GAP = 192;
+    /** Begins the keys of transformed kernels; those of packed weights begin with the rank. */
+    private static final long TRANSFORMED = -1;
     private static final int MIN_CHANNELS = 32;
     private static final int MIN_TILES = 64;
+    private static final int MIN_BLOCK = 16;
     private static final int FEW_CHANNELS = 256;
     private static final long MAX_PARTIAL_BYTES = 64L << 20;
     private static final int MAX_GROUPS = 8;
@@ -77,7 +81,8 @@ final class Winograd {
     private final long tiles;
     private final int block;
 
-    private Winograd(Images in, Images out, int padH, int padW) {
+    /** Makes the request; {@code threads} is how many should get a block at least, where sums do not depend on it. */
+    private Winograd(Images in, Images out, int padH, int padW, int threads) {
         this.in = in;
         this.out = out;
         this.padH = padH;
@@ -85,7 +90,8 @@ final class Winograd {
         tilesW = Math.ceilDiv(out.w, 2L);
         tilesPerImage = Math.ceilDiv(out.h, 2L) * tilesW;
         tiles = out.n * tilesPerImage;
-        block = in.channels + out.channels <= FEW_CHANNELS ? 64 : 128;
+        int most = in.channels + out.channels <= FEW_CHANNELS ? 64 : 128;
+        block = Math.clamp(Math.ceilDiv(tiles, (long) threads), MIN_BLOCK, most);
     }
 
     /** Returns whether this algorithm can, and should, compute a convolution of these shapes. */
@@ -110,7 +116,7 @@ final class Winograd {
         Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         int[] pad = op.geometry().padding();
         long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
-        new Winograd(Images.of(x), Images.of(y), pad[0], pad[1])
+        new Winograd(Images.of(x), Images.of(y), pad[0], pad[1], Parallel.threads())
                 .convolve(in[1], false, bias, op.epilogue() == Epilogue.RELU);
         return new Tensor[] {y};
     }
@@ -120,15 +126,14 @@ final class Winograd {
         Tensor g = CopyKernels.channelsLast(in[0]);
         Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         int[] pad = op.geometry().padding();
-        new Winograd(Images.of(g), Images.of(x), 2 - pad[0], 2 - pad[1]).convolve(in[1], true, 0, false);
+        new Winograd(Images.of(g), Images.of(x), 2 - pad[0], 2 - pad[1], Parallel.threads())
+                .convolve(in[1], true, 0, false);
         return new Tensor[] {x};
     }
 
     private void convolve(Tensor weight, boolean turned, long bias, boolean relu) {
         HostAllocator memory = HostAllocator.shared();
-        Block kernels = memory.allocate(PLANES * kernelPlane());
-        try {
-            transformKernels(weight, turned, kernels.address());
+        try (Form kernels = kernels(weight, turned)) {
             Parallel.forRange(Math.ceilDiv(tiles, (long) block), 1, (from, to) -> {
                 long plane = (long) block * in.rowBytes() + GAP;
                 long resultPlane = (long) block * out.rowBytes() + GAP;
@@ -151,9 +156,17 @@ final class Winograd {
                     memory.free(scratch);
                 }
             });
-        } finally {
-            memory.free(kernels);
         }
+    }
+
+    /** Returns the transformed kernels: those that the weight's storage keeps, or new ones. */
+    private Form kernels(Tensor weight, boolean turned) {
+        long bytes = PLANES * kernelPlane();
+        Form.Key key = new Form.Key(weight.offset(), weight.strides(),
+                new long[] {TRANSFORMED, in.channels, out.channels, turned ? 1 : 0});
+        Form.Writer writer = to -> transformKernels(weight, turned, to);
+        Form kept = weight.storage().isReused(key, 1) ? weight.storage().form(key, bytes, writer) : null;
+        return kept != null ? kept : Form.of(HostAllocator.shared(), bytes, writer);
     }
 
     private long kernelBytes() {
@@ -222,7 +235,7 @@ final class Winograd {
         Tensor g = CopyKernels.channelsLast(in[1]);
         Tensor weight = Storage.allocate(outputs[0]);
         int[] pad = op.geometry().padding();
-        new Winograd(Images.of(x), Images.of(g), pad[0], pad[1]).correlate(weight);
+        new Winograd(Images.of(x), Images.of(g), pad[0], pad[1], 1).correlate(weight);
         if (!op.bias()) {
             return new Tensor[] {weight};
         }

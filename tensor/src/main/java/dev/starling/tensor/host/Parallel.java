@@ -35,7 +35,7 @@ public final class Parallel {
 
     private Parallel() { }
 
-    /** Returns the maximum number of threads that a call from this thread uses; 1 within a task that runs in parts. */
+    /** Returns the maximum number of threads that a call from this thread uses; 1 within a task. */
     public static int threads() {
         Context context = CONTEXT.get();
         return context.inTask ? 1 : context.threads > 0 ? context.threads : defaultThreads;
@@ -59,8 +59,8 @@ public final class Parallel {
     }
 
     /**
-     * Returns, within a task, the index of the thread that runs it: 0 for the caller, less than the caller's
-     * {@link #threads()} for all threads. Outside of tasks it is 0.
+     * Returns, within a task, the index of the thread that runs it: 0 for the caller, less than the
+     * {@link #threads()} of the call for all threads. Outside of tasks it is 0.
      */
     public static int workerIndex() {
         return CONTEXT.get().index;

@@ -97,7 +97,7 @@ public final class RemoteTable implements AutoCloseable {
         }
         try (Scope scope = Scope.open("rows")) {
             Tensor dense = gradients.to(Device.cpu()).to(DType.F32).contiguous();
-            MemorySegment.copy(dense.segment(), ValueLayout.JAVA_FLOAT, 0, scratch, 0, floats);
+            MemorySegment.copy(dense.readOnlySegment(), ValueLayout.JAVA_FLOAT, 0, scratch, 0, floats);
         }
         sum.add(ids, n, scratch, 1);
     }

@@ -1,18 +1,20 @@
 package dev.starling.tensor.cpu.onednn;
 
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
+import dev.starling.tensor.spi.Form;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A convolution and its backward passes on data with any strides. Channels-last source and destination (with the
  * strides of {@code [N, spatial…, C]}) are used in place and are fastest; others are copied. A request is set up once
- * and run any number of times, by one thread at a time; a run makes no object.
+ * and run any number of times, by one thread at a time; a run makes no object unless packed weights are kept.
  *
  * <p>The batch is divided into slices, one per thread. Gradients of weights are summed over slices in order, so that
- * the same number of threads gives the same bits. If the weights are larger than the data, the output channels are
- * divided instead and nothing is summed.
+ * the same number of threads gives the same bits. If the weights are larger than the data, or a forward pass has fewer
+ * samples than threads, the output channels are divided instead and nothing is summed.
  */
 public final class Convolution implements RangeTask {
     private static final int KIND = 2;
@@ -34,6 +36,9 @@ public final class Convolution implements RangeTask {
     private final int threadLimit;
     private final PartialSum partialSum = new PartialSum();
     private Convolution[] channelSlices = {};
+    /** The memory that keeps the packed weights, or {@code null}, and the position of the weights in it. */
+    private @Nullable Storage keeper;
+    private long keptOffset;
 
     private Pass pass = Pass.FORWARD;
     private long samples;
@@ -64,13 +69,26 @@ public final class Convolution implements RangeTask {
         destinationNear = Layout.isChannelsLast(shape.destinationDims(shape.batch()), destinationStrides);
     }
 
+    /** Keeps packed weights with their storage, where they begin at element {@code offset}. */
+    public Convolution keep(Storage storage, long offset) {
+        keeper = storage;
+        keptOffset = offset;
+        return this;
+    }
+
     /** Computes the destination; {@code biasAddress} points to {@code [OC]}, or is 0 for none. */
     public void forward(long sourceAddress, long weightsAddress, long biasAddress, long destinationAddress) {
         source = sourceAddress;
         weights = weightsAddress;
         bias = biasAddress;
         destination = destinationAddress;
-        runWithPackedWeights(Pass.FORWARD);
+        begin(Pass.FORWARD);
+        long threads = threads();
+        if (shape.batch() < threads && shape.groups() == 1 && shape.outChannels() >= CHANNEL_GRAIN * threads) {
+            byChannels(threads, this::forward);
+        } else {
+            runWithPackedWeights();
+        }
     }
 
     /** Computes the gradient of the source from that of the destination. */
@@ -79,7 +97,8 @@ public final class Convolution implements RangeTask {
         weights = weightsAddress;
         bias = 0;
         destination = destinationGradient;
-        runWithPackedWeights(Pass.DATA);
+        begin(Pass.DATA);
+        runWithPackedWeights();
     }
 
     /** Computes the gradient of the weights and, unless its address is 0, of the bias. */
@@ -92,7 +111,7 @@ public final class Convolution implements RangeTask {
         begin(Pass.WEIGHTS);
         if (slices > 1 && shape.groups() == 1 && shape.outChannels() >= CHANNEL_GRAIN * slices
             && (slices + 1) * shape.weightCount() > 2 * shape.destinationCount() + shape.sourceCount()) {
-            backwardWeightsByChannels();
+            byChannels(slices, this::backwardWeights);
             return;
         }
         try (Session session = Session.acquire()) {
@@ -141,14 +160,19 @@ public final class Convolution implements RangeTask {
 
     private void begin(Pass next) {
         pass = next;
-        long threads = (long) Math.min(Math.min(Math.min(threadLimit, Parallel.threads()), shape.batch()),
-            Math.max(1, shape.flops() / FLOPS_PER_SLICE));
+        long threads = Math.min(threads(), shape.batch());
         samples = (shape.batch() + threads - 1) / threads;
         slices = (shape.batch() + samples - 1) / samples;
     }
 
-    private void backwardWeightsByChannels() {
-        long channels = (shape.outChannels() / slices + CHANNEL_GRAIN - 1) / CHANNEL_GRAIN * CHANNEL_GRAIN;
+    /** Returns the number of threads that the work justifies. */
+    private long threads() {
+        return (long) Math.min(Math.min(threadLimit, Parallel.threads()), Math.max(1, shape.flops() / FLOPS_PER_SLICE));
+    }
+
+    /** Runs the pass for each slice of the output channels, one per thread. */
+    private void byChannels(long parts, ChannelPass body) {
+        long channels = (shape.outChannels() / parts + CHANNEL_GRAIN - 1) / CHANNEL_GRAIN * CHANNEL_GRAIN;
         int count = (int) ((shape.outChannels() + channels - 1) / channels);
         if (channelSlices.length != count) {
             channelSlices = new Convolution[count];
@@ -161,31 +185,59 @@ public final class Convolution implements RangeTask {
         Parallel.forRange(count, 1, (from, to) -> {
             for (long i = from; i < to; i++) {
                 long first = i * channels;
-                channelSlices[(int) i].backwardWeights(source,
-                    destination + first * destinationStrides[1] * type.bytes(),
+                Convolution slice = channelSlices[(int) i];
+                if (keeper != null) {
+                    slice.keep(keeper, keptOffset + first * weightStrides[0]);
+                }
+                body.run(slice, destination + first * destinationStrides[1] * type.bytes(),
                     weights + first * weightStrides[0] * type.bytes(), bias == 0 ? 0 : bias + first * type.bytes());
             }
         });
     }
 
-    private void runWithPackedWeights(Pass next) {
-        begin(next);
+    private void forward(Convolution slice, long destinationPart, long weightsPart, long biasPart) {
+        slice.forward(source, weightsPart, biasPart, destinationPart);
+    }
+
+    private void backwardWeights(Convolution slice, long destinationPart, long weightsPart, long biasPart) {
+        slice.backwardWeights(source, destinationPart, weightsPart, biasPart);
+    }
+
+    private void runWithPackedWeights() {
         try (Session session = Session.acquire()) {
             ConvolutionKernel kernel = kernel(session, samples);
-            packed = weights;
-            if (!kernel.readsUserWeights()) {
-                packed = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
-                kernel.reorderWeights(session, weights, packed);
-            }
-            packedFor = kernel;
-            if (slices == 1) {
-                kernel.run(session, source, packed, destination, bias);
-            } else {
-                runSlices();
+            try (Form form = form(session, kernel)) {
+                packed = form != null ? form.address() : packed(session, kernel);
+                packedFor = kernel;
+                if (slices == 1) {
+                    kernel.run(session, source, packed, destination, bias);
+                } else {
+                    runSlices();
+                }
             }
         } finally {
             packedFor = null;
         }
+    }
+
+    /** Returns the weights as the kernel reads them, if their storage keeps them so. */
+    private @Nullable Form form(Session session, ConvolutionKernel kernel) {
+        if (keeper == null || kernel.readsUserWeights()) {
+            return null;
+        }
+        Form.Key key = new Form.Key(keptOffset, weightStrides, kernel.packing());
+        return keeper.isReused(key, 1) ? keeper.form(key, kernel.packedBytes(),
+            to -> kernel.reorderWeights(session, weights, to)) : null;
+    }
+
+    /** Returns the address of weights as the kernel reads them, packed for this call. */
+    private long packed(Session session, ConvolutionKernel kernel) {
+        if (kernel.readsUserWeights()) {
+            return weights;
+        }
+        long near = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
+        kernel.reorderWeights(session, weights, near);
+        return near;
     }
 
     private void runSlices() {
@@ -200,15 +252,13 @@ public final class Convolution implements RangeTask {
             runPartial(session, kernel, slice, from, to);
             return;
         }
-        long near = packed;
-        if (!kernel.packsLike(Objects.requireNonNull(packedFor))) {
-            near = weights;
-            if (!kernel.readsUserWeights()) {
-                near = session.memory(Session.Use.WEIGHTS, kernel.packedBytes());
-                kernel.reorderWeights(session, weights, near);
-            }
+        if (kernel.packsLike(Objects.requireNonNull(packedFor))) {
+            kernel.run(session, from, packed, to, bias);
+            return;
         }
-        kernel.run(session, from, near, to, bias);
+        try (Form form = form(session, kernel)) {
+            kernel.run(session, from, form != null ? form.address() : packed(session, kernel), to, bias);
+        }
     }
 
     /** Computes one slice's gradients of weights and bias, in the packing of the first slice's kernel. */
@@ -271,6 +321,11 @@ public final class Convolution implements RangeTask {
 
     private static long aligned(long bytes) {
         return bytes + 63 & -64;
+    }
+
+    /** A pass over a slice of the output channels. */
+    private interface ChannelPass {
+        void run(Convolution slice, long destination, long weights, long bias);
     }
 
     /** Adds the gradients of all slices to those of the first: each thread a range of elements, slices in order. */

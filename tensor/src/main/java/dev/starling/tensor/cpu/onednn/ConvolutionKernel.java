@@ -19,6 +19,7 @@ final class ConvolutionKernel implements Compiled {
     private final Pass pass;
     private final Executable primitive;
     private final long packedDesc;
+    private final long[] packing;
     /** Each is {@code null} if the primitive works on the caller's data in place. */
     private final @Nullable Executable weights;
     private final @Nullable Executable source;
@@ -35,6 +36,7 @@ final class ConvolutionKernel implements Compiled {
         this.sourceBytes = sourceBytes;
         this.destinationBytes = destinationBytes;
         packedDesc = primitive.desc(pass == Pass.WEIGHTS ? Dnnl.QUERY_DIFF_WEIGHTS : Dnnl.QUERY_WEIGHTS);
+        packing = Dnnl.description(packedDesc);
         long user = userWeights.desc();
         try {
             weights = Dnnl.equal(packedDesc, user) ? null
@@ -129,6 +131,11 @@ final class ConvolutionKernel implements Compiled {
 
     boolean packsLike(ConvolutionKernel other) {
         return Dnnl.equal(packedDesc, other.packedDesc);
+    }
+
+    /** Returns a description of the packing, equal for equal packings. */
+    long[] packing() {
+        return packing;
     }
 
     long packedBytes() {

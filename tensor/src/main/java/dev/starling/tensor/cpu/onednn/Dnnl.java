@@ -61,6 +61,7 @@ final class Dnnl {
     private static final MethodHandle STREAM_CREATE = bind("dnnl_stream_create", LONG, 3);
     private static final MethodHandle DESC_STRIDED = bind("dnnl_memory_desc_create_with_strides", LONG, 5);
     private static final MethodHandle DESC_TAGGED = bind("dnnl_memory_desc_create_with_tag", LONG, 5);
+    private static final MethodHandle DESC_BLOB = bind("dnnl_memory_desc_get_blob", LONG, 3);
     private static final MethodHandle DESC_SIZE = bind("dnnl_memory_desc_get_size", LONG, 1);
     private static final MethodHandle EQUAL = bind("dnnl_memory_desc_equal", LONG, 2);
     private static final MethodHandle MEMORY_CREATE = bind("dnnl_memory_create", LONG, 4);
@@ -187,6 +188,19 @@ final class Dnnl {
     static long size(long desc) {
         try {
             return (long) DESC_SIZE.invokeExact(desc);
+        } catch (Throwable t) {
+            throw unexpected(t);
+        }
+    }
+
+    /** Returns a description of a layout, equal for equal layouts. */
+    static long[] description(long desc) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment size = arena.allocate(JAVA_LONG);
+            check((int) (long) DESC_BLOB.invokeExact(0L, size.address(), desc), "describing memory");
+            MemorySegment blob = arena.allocate(size.get(JAVA_LONG, 0) + 7 & -8, 8);
+            check((int) (long) DESC_BLOB.invokeExact(blob.address(), size.address(), desc), "describing memory");
+            return blob.toArray(JAVA_LONG);
         } catch (Throwable t) {
             throw unexpected(t);
         }

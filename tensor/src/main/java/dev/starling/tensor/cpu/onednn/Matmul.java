@@ -1,22 +1,34 @@
 package dev.starling.tensor.cpu.onednn;
 
+import dev.starling.tensor.Storage;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
+import dev.starling.tensor.spi.Form;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A matrix product {@code C = A B + bias [+ C]}, {@code A [batch…, M, K]}, {@code B [batch…, K, N]},
  * {@code C [batch…, M, N]}, with an optional bias {@code [N]} of C's type. Operands may be transposed or have gaps
  * between their rows without being copied. Strides are in elements. A request is set up once and run any number of
- * times, also with other addresses, by one thread at a time; a run makes no object.
+ * times, also with other addresses, by one thread at a time; a run makes no object unless the packed right operand is
+ * kept.
  */
 public final class Matmul implements RangeTask {
     private static final int KIND = 1;
+    private static final int KIND_PACKED = 5;
     /** As many as a tensor of the largest rank has. */
     private static final int MAX_BATCH_DIMS = 14;
     /** Work that justifies a thread for a slice. */
     private static final double FLOPS_PER_SLICE = 1e6;
     /** Slices of rows and columns begin at multiples of this. */
     private static final long GRAIN = 16;
+    /** Begins the keys of uses of a right operand; those of forms begin with oneDNN's rank. */
+    private static final long PACKED_RIGHT = -2;
+    /** How often a right operand is used as it is; oneDNN packs parts of it at little cost, so packing must pay. */
+    private static final int PLAIN_USES = 3;
+    /** A smaller right operand stays in the cache, where oneDNN packs it in no time. */
+    private static final long MIN_KEPT = 16 << 10;
 
     private final ElementType type;
     private final ElementType resultType;
@@ -36,6 +48,12 @@ public final class Matmul implements RangeTask {
     private long c;
     private long cRow;
     private long bias;
+    /** The memory that keeps the packed right operand, or {@code null}, and the position of the operand in it. */
+    private @Nullable Storage keeper;
+    private long keptOffset;
+    private Form.@Nullable Key use;
+    /** Whether the current run should use the packed operand. */
+    private boolean packed;
 
     /** Number of batch dimensions that the primitive has. */
     private int innerDims;
@@ -62,6 +80,7 @@ public final class Matmul implements RangeTask {
         batchDims = 0;
         bias = 0;
         accumulate = false;
+        keeper = null;
         return this;
     }
 
@@ -90,6 +109,7 @@ public final class Matmul implements RangeTask {
         b = address;
         bRow = rowStride(k, n, rowStride, columnStride);
         bColumn = columnStride(k, n, columnStride);
+        keeper = null;
         return this;
     }
 
@@ -104,6 +124,17 @@ public final class Matmul implements RangeTask {
     /** Adds a contiguous bias {@code [n]} to each row; address 0 means none. */
     public Matmul bias(long address) {
         bias = address;
+        return this;
+    }
+
+    /**
+     * Packs the right operand at its fourth use and keeps it so with its storage, where it begins at element
+     * {@code offset}. Call it after {@link #right}, with which it ends.
+     */
+    public Matmul keepRight(Storage storage, long offset) {
+        keeper = k * n < MIN_KEPT ? null : storage;
+        keptOffset = offset;
+        use = new Form.Key(offset, new long[] {bRow, bColumn}, new long[] {PACKED_RIGHT, k, n});
         return this;
     }
 
@@ -145,6 +176,7 @@ public final class Matmul implements RangeTask {
         foldBatchIntoRows();
         innerDims = fittingDims();
         long matrices = outerBatch() * innerBatch();
+        packed = keeper != null && use != null && batchDims == 0 && keeper.isReused(use, PLAIN_USES);
         double flops = 2.0 * matrices * m * n * k;
         plan(flops < 2 * FLOPS_PER_SLICE ? 1 : (long) Math.min(Parallel.threads(), flops / FLOPS_PER_SLICE));
         long parts = (cutSize + cutStep - 1) / cutStep;
@@ -241,7 +273,6 @@ public final class Matmul implements RangeTask {
         long rows = cut == Cut.ROWS ? size : m;
         long columns = cut == Cut.COLUMNS ? size : n;
         long inner = cut == Cut.INNER_BATCH ? size : innerBatch();
-        Executable executable = executable(session, rows, columns, inner);
         int last = 4 * (batchDims - 1);
         long aStart = cut == Cut.ROWS ? begin * aRow : cut == Cut.INNER_BATCH ? begin * batch[last + 1] : 0;
         long bStart = cut == Cut.COLUMNS ? begin * bColumn : cut == Cut.INNER_BATCH ? begin * batch[last + 2] : 0;
@@ -251,8 +282,13 @@ public final class Matmul implements RangeTask {
             case INNER_BATCH -> begin * batch[last + 3];
             case OUTER_BATCH -> 0;
         };
+        long biasAddress = bias == 0 ? 0 : bias + (cut == Cut.COLUMNS ? begin * resultType.bytes() : 0);
+        if (packed && runPacked(session, rows, columns, aStart, bStart, cStart, biasAddress)) {
+            return;
+        }
+        Executable executable = executable(session, rows, columns, inner);
         if (bias != 0) {
-            executable.bind(3, bias + (cut == Cut.COLUMNS ? begin * resultType.bytes() : 0));
+            executable.bind(3, biasAddress);
         }
         long from = cut == Cut.OUTER_BATCH ? begin : 0;
         long to = cut == Cut.OUTER_BATCH ? begin + size : outerBatch();
@@ -262,6 +298,29 @@ public final class Matmul implements RangeTask {
             executable.bind(2, c + (cStart + outerOffset(matrix, 3)) * resultType.bytes());
             executable.run(session);
         }
+    }
+
+    /** Runs with the packed right operand that its storage keeps; returns false if it keeps none. */
+    private boolean runPacked(Session session, long rows, long columns, long aStart, long bStart, long cStart,
+                              long biasAddress) {
+        PackedMatmul kernel = packedMatmul(session, rows, columns);
+        Form form = !kernel.packs() ? null : Objects.requireNonNull(keeper).form(
+            new Form.Key(keptOffset + bStart, new long[] {bRow, bColumn}, kernel.packing()), kernel.bytes(),
+            to -> kernel.pack(session, b + bStart * type.bytes(), to));
+        if (form == null) {
+            return false;
+        }
+        try (form) {
+            Executable product = kernel.product();
+            product.bind(0, a + aStart * type.bytes());
+            product.bind(1, form.address());
+            product.bind(2, c + cStart * resultType.bytes());
+            if (biasAddress != 0) {
+                product.bind(3, biasAddress);
+            }
+            product.run(session);
+        }
+        return true;
     }
 
     /** Returns the offset of an operand in run {@code matrix}; {@code which} is its position in a batch dimension. */
@@ -276,34 +335,58 @@ public final class Matmul implements RangeTask {
     }
 
     private Executable executable(Session session, long rows, long columns, long inner) {
-        Key key = session.key().begin(KIND).add(type.code).add(resultType.code).add(rows).add(columns).add(k)
+        Compiled found = find(session, KIND, rows, columns, inner);
+        return (Executable) (found != null ? found
+            : session.keep(session.key().copy(), compile(rows, columns, inner, false)));
+    }
+
+    private PackedMatmul packedMatmul(Session session, long rows, long columns) {
+        Compiled found = find(session, KIND_PACKED, rows, columns, 1);
+        return (PackedMatmul) (found != null ? found
+            : session.keep(session.key().copy(), compile(rows, columns, 1, true)));
+    }
+
+    private @Nullable Compiled find(Session session, int kind, long rows, long columns, long inner) {
+        Key key = session.key().begin(kind).add(type.code).add(resultType.code).add(rows).add(columns).add(k)
             .add(aRow).add(aColumn).add(bRow).add(bColumn).add(cRow)
             .add(bias != 0).add(accumulate).add(innerDims);
         if (innerDims == 1) {
             int last = 4 * (batchDims - 1);
             key.add(inner).add(batch[last + 1]).add(batch[last + 2]).add(batch[last + 3]);
         }
-        Compiled found = session.find();
-        return (Executable) (found != null ? found : session.keep(key.copy(), compile(rows, columns, inner)));
+        return session.find();
     }
 
-    private Executable compile(long rows, long columns, long inner) {
+    private Compiled compile(long rows, long columns, long inner, boolean packed) {
         long[] descs = {
             operand(type, 1, inner, rows, k, aRow, aColumn).desc(),
             operand(type, 2, inner, k, columns, bRow, bColumn).desc(),
             operand(resultType, 3, inner, rows, columns, cRow, 1).desc(),
             bias == 0 ? 0 : biasLayout(columns).desc()};
         long attributes = Dnnl.attributes(accumulate);
+        long any = packed ? Dnnl.anyLayout(type, new long[] {k, columns}) : 0;
         try {
-            long primitive = Dnnl.matmul(descs[0], descs[1], descs[3], descs[2], attributes);
+            long primitive = Dnnl.matmul(descs[0], packed ? any : descs[1], descs[3], descs[2], attributes);
             int[] ids = bias == 0 ? new int[] {Dnnl.ARG_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DST}
                 : new int[] {Dnnl.ARG_SRC, Dnnl.ARG_WEIGHTS, Dnnl.ARG_DST, Dnnl.ARG_BIAS};
-            return new Executable(primitive, ids, descs);
+            return packed ? new PackedMatmul(primitive, ids, descs,
+                operand(type, 2, inner, k, columns, bRow, bColumn), plainKernel(descs, attributes))
+                : new Executable(primitive, ids, descs);
         } finally {
             Dnnl.destroy(Dnnl.Kind.ATTRIBUTES, attributes);
+            Dnnl.destroy(Dnnl.Kind.DESC, any);
             for (long desc : descs) {
                 Dnnl.destroy(Dnnl.Kind.DESC, desc);
             }
+        }
+    }
+
+    private static String plainKernel(long[] descs, long attributes) {
+        long plain = Dnnl.matmul(descs[0], descs[1], descs[3], descs[2], attributes);
+        try {
+            return Dnnl.implementation(plain);
+        } finally {
+            Dnnl.destroy(Dnnl.Kind.PRIMITIVE_DESC, plain);
         }
     }
 

@@ -35,7 +35,9 @@ class ConvolutionTest {
         "1, 4, 16, 32, 2, 20, 3, 2, 1, 2",
         "3, 2, 3, 5, 1, 5, 3, 1, 1, 1",
         "3, 2, 4, 8, 2, 6, 2, 2, 0, 1",
-        "2, 2, 3, 4, 1, 3, 3, 1, 0, 1"})
+        "2, 2, 3, 4, 1, 3, 3, 1, 0, 1",
+        "2, 1, 48, 70, 1, 9, 3, 1, 1, 1",
+        "1, 1, 32, 96, 1, 150, 3, 1, 1, 2"})
     void agreesWithPlainLoops(int spatial, long batch, long in, long out, long groups, long size, long kernel,
                                    long stride, long pad, long dilation) {
         ConvolutionShape shape = shape(spatial, batch, in, out, groups, size, kernel, stride, pad, dilation);
