@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Device;
 import dev.starling.tensor.cpu.onednn.OneDnn;
+import dev.starling.tensor.cpu.x86.MachineCode;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Probe;
@@ -17,7 +18,7 @@ public final class CpuProvider implements BackendProvider {
     @Override
     public Probe probe() {
         return new Probe.Ready(1, Runtime.getRuntime().availableProcessors() + " processors, "
-                + System.getProperty("os.arch") + ", " + OneDnn.description()
+                + System.getProperty("os.arch") + ", " + MachineCode.description() + ", " + OneDnn.description()
                 + (OneDnn.available() ? "" : ": " + OneDnn.remedy()));
     }
 
@@ -32,7 +33,8 @@ public final class CpuProvider implements BackendProvider {
         Thread.ofPlatform().daemon().name("starling-onednn").start(OneDnn::description);
         if (!VectorApi.isPresent()) {
             System.getLogger("dev.starling.tensor").log(System.Logger.Level.INFO,
-                    "kernels run without vector instructions: {0}", VectorApi.obstacle());
+                    MachineCode.VECTOR_BITS > 0 ? "3x3 convolutions use the direct algorithm: {0}"
+                            : "kernels run without vector instructions: {0}", VectorApi.obstacle());
         }
         return new CpuBackend();
     }

@@ -35,7 +35,7 @@ public final class Parallel {
 
     private Parallel() { }
 
-    /** Returns the maximum number of threads that a call from this thread uses; 1 within a task that runs in parts. */
+    /** Returns the maximum number of threads that a call from this thread uses; 1 within a task. */
     public static int threads() {
         Context context = CONTEXT.get();
         return context.inTask ? 1 : context.threads > 0 ? context.threads : defaultThreads;

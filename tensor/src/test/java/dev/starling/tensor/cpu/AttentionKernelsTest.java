@@ -48,7 +48,7 @@ class AttentionKernelsTest {
         Tensor added = Oracle.random(5, queries, keys);
         Tensor hidden = added.maskedFill(added.lt(-0.5), Double.NEGATIVE_INFINITY);
         Tensor blind = added.mul(0).add(Double.NEGATIVE_INFINITY);
-        for (AttentionRows rows : List.of(RowLoops.SCALAR.attention(), RowLoops.FASTEST.attention())) {
+        for (AttentionRows rows : RowLoops.all().stream().map(RowLoops::attention).toList()) {
             for (boolean causal : new boolean[] {false, true}) {
                 for (Tensor[] mask : new Tensor[][] {{}, {added}, {added.gt(-1)}, {added.gt(5)}, {hidden}, {blind}}) {
                     Tensor[] y = Oracle.check(kernel(rows), new Attention.ScaledDotProduct(SCALE, causal), 4e-6,

@@ -16,7 +16,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 class LayerNormKernelsTest {
-    private static final List<LayerNormRows> ROWS = List.of(RowLoops.SCALAR.layerNorm(), RowLoops.FASTEST.layerNorm());
+    private static final List<LayerNormRows> ROWS = RowLoops.all().stream().map(RowLoops::layerNorm).toList();
     private Scope scope;
 
     @BeforeEach

@@ -54,7 +54,7 @@ class PoolingKernelsTest {
     @ParameterizedTest
     @MethodSource("cases")
     void agreesWithTheReference(Case c) {
-        for (PoolRows rows : List.of(RowLoops.SCALAR.pool(), RowLoops.FASTEST.pool())) {
+        for (PoolRows rows : RowLoops.all().stream().map(RowLoops::pool).toList()) {
             Oracle.Kernel kernel = (op, in, out) -> PoolingKernels.run((Pooling) op, in, out, rows);
             Shape shape = Shape.of(c.shape);
             for (Tensor x : Oracle.layouts(Oracle.random(7, c.shape))) {

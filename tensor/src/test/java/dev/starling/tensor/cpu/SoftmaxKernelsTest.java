@@ -20,7 +20,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class SoftmaxKernelsTest {
-    private static final List<SoftmaxRows> ROWS = List.of(RowLoops.SCALAR.softmax(), RowLoops.FASTEST.softmax());
+    private static final List<SoftmaxRows> ROWS = RowLoops.all().stream().map(RowLoops::softmax).toList();
     private Scope scope;
 
     @BeforeEach

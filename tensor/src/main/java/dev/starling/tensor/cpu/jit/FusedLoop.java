@@ -1,5 +1,6 @@
 package dev.starling.tensor.cpu.jit;
 
+import dev.starling.tensor.cpu.x86.MachineCode;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -23,16 +24,22 @@ public final class FusedLoop {
     private final Expression expression;
     private final LoopBody body;
     private final int vectorBits;
-    private final boolean vectorised;
+    private final int nativeBits;
     private final long stridedKey;
     private volatile @Nullable Variant flat;
     private volatile Variant[] variants = {};
 
-    FusedLoop(Expression expression, int vectorBits) {
+    /**
+     * Makes a loop.
+     *
+     * @param vectorBits width of the Vector API's vectors, 0 to use none
+     * @param nativeBits width of the vectors of machine code, 0 to make none
+     */
+    FusedLoop(Expression expression, int vectorBits, int nativeBits) {
         this.expression = expression;
         this.vectorBits = vectorBits;
+        this.nativeBits = nativeBits;
         body = Lowering.lower(expression);
-        vectorised = VectorInstructions.width(body, expression, vectorBits) > 0;
         long key = 0;
         for (int k = 0; k < expression.operands(); k++) {
             key = extend(key, Access.STRIDED);
@@ -48,7 +55,8 @@ public final class FusedLoop {
     /** Returns the loop of an expression; equal expressions share one for the life of the process. */
     public static FusedLoop of(Expression expression) {
         FusedLoop loop = LOOPS.get(expression);
-        return loop != null ? loop : LOOPS.computeIfAbsent(expression, e -> new FusedLoop(e, Vectors.bits()));
+        return loop != null ? loop : LOOPS.computeIfAbsent(expression,
+                e -> new FusedLoop(e, Vectors.bits(), MachineCode.VECTOR_BITS));
     }
 
     public Expression expression() {
@@ -106,8 +114,12 @@ public final class FusedLoop {
             rest /= ACCESSES;
         }
         Collections.reverse(accesses);
-        Kernel kernel = KernelWriter.write(expression, body, accesses, vectorBits);
-        Variant made = new Variant(key, kernel, grain(vectorised && key != stridedKey));
+        Kernel kernel = NativeKernel.of(expression, body, accesses, nativeBits,
+                () -> KernelWriter.write(expression, body, accesses, 0));
+        boolean inVectors = kernel != null
+                || key != stridedKey && VectorInstructions.width(body, expression, vectorBits) > 0;
+        Variant made = new Variant(key, kernel != null ? kernel
+                : KernelWriter.write(expression, body, accesses, vectorBits), grain(inVectors));
         Variant[] grown = Arrays.copyOf(variants, variants.length + 1);
         grown[variants.length] = made;
         variants = grown;

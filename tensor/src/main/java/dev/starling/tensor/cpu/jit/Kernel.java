@@ -7,11 +7,10 @@ interface Kernel {
      * {@code columnTo} (exclusive, fewer than 2<sup>31</sup>). Each position of all operands is read before the same
      * position is written, so that an output may share an input's memory.
      *
-     * @param frame addresses, row strides and column strides of the operands, and parameters, as {@link Launch} lays
-     *     them out
+     * @param frame address of a {@link Frame}
      */
-    void run(long[] frame, long rowFrom, long rowTo, long columnFrom, long columnTo);
+    void run(long frame, long rowFrom, long rowTo, long columnFrom, long columnTo);
 
     /** Computes the same with a loop over single elements. */
-    void runElements(long[] frame, long rowFrom, long rowTo, long columnFrom, long columnTo);
+    void runElements(long frame, long rowFrom, long rowTo, long columnFrom, long columnTo);
 }

@@ -27,12 +27,12 @@ public final class Launch implements RangeTask {
     @SuppressWarnings("NullAway.Init")
     private FusedLoop loop;
     private int operands;
-    private long[] frame = new long[64];
+    private final Frame frame = new Frame();
     private final StridedLoop strided = new StridedLoop();
     private boolean flat;
     private @Nullable Kernel kernel;
     /** The frame of the tile that this thread computes, and the tile's position in the outer dimensions. */
-    private long[] tileFrame = new long[64];
+    private final Frame tileFrame = new Frame();
     private final long[] place = new long[MAX_RANK];
 
     private Launch() { }
@@ -48,25 +48,22 @@ public final class Launch implements RangeTask {
         Expression expression = next.expression();
         loop = next;
         operands = expression.operands();
-        int length = 3 * operands + expression.parameters().size();
-        if (length > frame.length) {
-            frame = new long[length];
-        }
+        frame.ensure(3 * operands + expression.parameters().size());
     }
 
     /** Sets the address of operand {@code k}; inputs come first, then outputs. */
     public void operand(int k, long address) {
-        frame[k] = address;
+        frame.set(k, address);
     }
 
     /** Sets a parameter of a floating type. */
     public void parameter(int number, double value) {
-        frame[3 * operands + number] = Double.doubleToRawLongBits(value);
+        frame.set(3 * operands + number, Double.doubleToRawLongBits(value));
     }
 
     /** Sets a parameter of an integer type or bool. */
     public void parameter(int number, long value) {
-        frame[3 * operands + number] = value;
+        frame.set(3 * operands + number, value);
     }
 
     /** Computes {@code count} elements; all operands are contiguous. */
@@ -82,7 +79,7 @@ public final class Launch implements RangeTask {
     private void runFlat(long count, FusedLoop.Variant variant) {
         if (count <= TILE) {
             if (count > 0) {
-                variant.kernel().run(frame, 0, 1, 0, count);
+                variant.kernel().run(frame.address(), 0, 1, 0, count);
             }
             return;
         }
@@ -102,7 +99,7 @@ public final class Launch implements RangeTask {
      * those of size 1 are broadcast.
      */
     public void operand(int k, long address, long[] dims, long[] strides) {
-        frame[k] = address;
+        frame.set(k, address);
         strided.operand(k, dims, strides, loop.expression().operand(k).bytes());
     }
 
@@ -125,7 +122,7 @@ public final class Launch implements RangeTask {
         Kernel tiles = Objects.requireNonNull(kernel);
         if (flat) {
             for (long at = from; at < to; at += TILE) {
-                tiles.run(frame, 0, 1, at, Math.min(to, at + TILE));
+                tiles.run(frame.address(), 0, 1, at, Math.min(to, at + TILE));
             }
         } else if (strided.outerRank() == 0) {
             for (long tile = from; tile < to; tile++) {
@@ -142,10 +139,7 @@ public final class Launch implements RangeTask {
      */
     private void runOuter(Kernel tiles, long from, long to) {
         Launch own = CURRENT.get();
-        if (own.tileFrame.length < frame.length) {
-            own.tileFrame = new long[frame.length];
-        }
-        System.arraycopy(frame, 0, own.tileFrame, 0, frame.length);
+        own.tileFrame.copy(frame);
         Arrays.fill(own.place, 0);
         strided.locate(from, own.place, own.tileFrame);
         for (long tile = from; tile < to; tile++) {

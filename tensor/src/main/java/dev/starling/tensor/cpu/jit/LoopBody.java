@@ -101,6 +101,16 @@ final class LoopBody {
         return define(Primitive.RARE, lane(value), condition, value, x, function.ordinal());
     }
 
+    /** An accumulator of floats that begins with a value; its number keeps it apart from others. */
+    int accumulator(double first) {
+        return define(Primitive.ACCUMULATOR, Lane.F32, nodes.size(), NONE, NONE,
+                Float.floatToRawIntBits((float) first));
+    }
+
+    void update(int accumulator, int value, int operand) {
+        define(Primitive.UPDATE, Lane.F32, value, accumulator, NONE, operand);
+    }
+
     int convert(Lane lane, int a) {
         return lane(a) == lane ? a : define(Primitive.CONVERT, lane, a, NONE, NONE, 0);
     }

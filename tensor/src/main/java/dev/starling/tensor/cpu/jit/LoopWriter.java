@@ -1,5 +1,6 @@
 package dev.starling.tensor.cpu.jit;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.jit.LoopBody.Node;
 import java.lang.classfile.CodeBuilder;
 import java.lang.classfile.Label;
@@ -13,10 +14,10 @@ import java.util.function.Predicate;
  */
 final class LoopWriter {
     private static final int FRAME = 0;
-    private static final int ROW = 1;
-    private static final int ROW_END = 3;
-    private static final int COLUMN_FROM = 5;
-    private static final int COLUMN_END = 7;
+    private static final int ROW = 2;
+    private static final int ROW_END = 4;
+    private static final int COLUMN_FROM = 6;
+    private static final int COLUMN_END = 8;
 
     private final CodeBuilder code;
     private final Expression expression;
@@ -68,7 +69,7 @@ final class LoopWriter {
             rowStrides[k] = readLong(operands + k);
             columnStrides[k] = accesses.get(k) == Access.STRIDED ? readLong(2 * operands + k) : -1;
             addresses[k] = code.allocateLocal(TypeKind.LONG);
-            code.aload(FRAME).loadConstant(k).laload();
+            pushLong(k);
             code.lload(ROW).lload(rowStrides[k]).lmul().ladd();
             switch (accesses.get(k)) {
                 case CONTIGUOUS -> code.lload(COLUMN_FROM).loadConstant((long) bytes(k)).lmul().ladd();
@@ -91,8 +92,13 @@ final class LoopWriter {
 
     private int readLong(int index) {
         int slot = code.allocateLocal(TypeKind.LONG);
-        code.aload(FRAME).loadConstant(index).laload().lstore(slot);
+        pushLong(index);
+        code.lstore(slot);
         return slot;
+    }
+
+    private void pushLong(int index) {
+        new ScalarInstructions(code).load(DType.I64, () -> code.lload(FRAME).loadConstant(8L * index).ladd());
     }
 
     private int bytes(int operand) {
@@ -124,7 +130,7 @@ final class LoopWriter {
 
     /** Pushes the first four arguments of a call for the rest of the row, beginning at column {@code from}. */
     private void pushColumn(int from) {
-        code.aload(FRAME).lload(ROW).lload(ROW).lconst_1().ladd();
+        code.lload(FRAME).lload(ROW).lload(ROW).lconst_1().ladd();
         code.lload(COLUMN_FROM).iload(from).i2l().ladd();
     }
 
@@ -165,7 +171,7 @@ final class LoopWriter {
                 }
             }
             case PARAMETER -> {
-                code.aload(FRAME).loadConstant(3 * addresses.length + operand).laload();
+                pushLong(3 * addresses.length + operand);
                 set.parameter(node.lane());
             }
             case CONSTANT -> set.constant(node.lane(), node.immediate());

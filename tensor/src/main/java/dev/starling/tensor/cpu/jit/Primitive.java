@@ -37,5 +37,12 @@ enum Primitive {
      * {@code b}, or, where {@code a} holds, which is rare, the function {@code immediate} of {@code c}. A loop over
      * vectors passes a whole vector to the loop over single elements if {@code a} holds for one of its elements.
      */
-    RARE
+    RARE,
+    /** What {@link #UPDATE} has made of the row's elements so far; before them, the bits {@code immediate}. */
+    ACCUMULATOR,
+    /**
+     * Sets the accumulator {@code b} to {@code a}. After a row, the lanes are joined, half by half, and the result is
+     * written to operand {@code immediate}. Only in machine code; no instruction behind it reads the accumulator.
+     */
+    UPDATE
 }

@@ -130,10 +130,10 @@ final class StridedLoop {
         return strided;
     }
 
-    void writeStrides(long[] frame) {
+    void writeStrides(Frame frame) {
         for (int k = 0; k < operands; k++) {
-            frame[operands + k] = rank > 1 ? stride(k, rank - 2) : 0;
-            frame[2 * operands + k] = rank > 0 ? stride(k, rank - 1) : 0;
+            frame.set(operands + k, rank > 1 ? stride(k, rank - 2) : 0);
+            frame.set(2 * operands + k, rank > 0 ? stride(k, rank - 1) : 0);
         }
     }
 
@@ -164,33 +164,34 @@ final class StridedLoop {
         return count;
     }
 
-    void runTile(Kernel kernel, long[] frame, long tile) {
+    void runTile(Kernel kernel, Frame frame, long tile) {
         long inPlane = tile % tilesPerPlane();
         long row = inPlane / columnTiles * tileRows;
         long column = inPlane % columnTiles * tileColumns;
-        kernel.run(frame, row, Math.min(rowCount, row + tileRows), column, Math.min(columnCount, column + tileColumns));
+        kernel.run(frame.address(), row, Math.min(rowCount, row + tileRows), column,
+                Math.min(columnCount, column + tileColumns));
     }
 
     /**
      * Sets {@code place} to the plane that contains a tile, and the addresses in {@code frame} to those of that plane.
      */
-    void locate(long tile, long[] place, long[] frame) {
+    void locate(long tile, long[] place, Frame frame) {
         long plane = tile / tilesPerPlane();
         for (int d = outerRank() - 1; d >= 0; d--) {
             place[d] = plane % dims[d];
             plane /= dims[d];
             for (int k = 0; k < operands; k++) {
-                frame[k] += place[d] * stride(k, d);
+                frame.add(k, place[d] * stride(k, d));
             }
         }
     }
 
     /** Advances to the next plane. */
-    void advance(long[] place, long[] frame) {
+    void advance(long[] place, Frame frame) {
         for (int d = outerRank() - 1; d >= 0; d--) {
             long steps = ++place[d] < dims[d] ? 1 : 1 - dims[d];
             for (int k = 0; k < operands; k++) {
-                frame[k] += steps * stride(k, d);
+                frame.add(k, steps * stride(k, d));
             }
             if (steps == 1) {
                 return;

@@ -317,7 +317,8 @@ final class VectorInstructions implements InstructionSet {
                 push.accept(node.a());
                 convertShape(Element.of(a).letter() + "2" + element.letter(), element);
             }
-            case CALL, RARE, LOAD, STORE, PARAMETER, CONSTANT -> throw new IllegalArgumentException(node.toString());
+            case CALL, RARE, LOAD, STORE, PARAMETER, CONSTANT, ACCUMULATOR, UPDATE ->
+                throw new IllegalArgumentException(node.toString());
         }
     }
 

@@ -80,6 +80,7 @@ public final class Matmul implements RangeTask {
         batchDims = 0;
         bias = 0;
         accumulate = false;
+        keeper = null;
         return this;
     }
 

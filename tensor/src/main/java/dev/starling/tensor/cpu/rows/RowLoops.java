@@ -1,9 +1,12 @@
 package dev.starling.tensor.cpu.rows;
 
+import dev.starling.tensor.cpu.jit.RowLoop;
 import dev.starling.tensor.spi.VectorApi;
+import java.util.List;
+import java.util.stream.Stream;
 
 /**
- * The inner loops over rows that the CPU's kernels call: one implementation with vectors and one in plain Java. This is
+ * The inner loops over rows that the CPU's kernels call: in machine code, with the Vector API and in plain Java. It is
  * the only class, besides the vector loops themselves, that may cause classes that use the Vector API to be loaded.
  *
  * @param matrix sums, extremes and moments of columns
@@ -19,8 +22,28 @@ public record RowLoops(Rows matrix, SoftmaxRows softmax, LayerNormRows layerNorm
     public static final RowLoops SCALAR = new RowLoops(new ScalarRows(), new ScalarSoftmaxRows(),
             new ScalarLayerNormRows(), new ScalarAttentionRows(), new ScalarPoolRows(), FiniteScan::carries);
 
-    /** The fastest loops that this process can run; {@link VectorApi#obstacle} says why these are the scalar ones. */
-    public static final RowLoops FASTEST = VectorApi.isPresent() ? vector() : SCALAR;
+    /** The fastest loops that this process can run: in machine code, with the Vector API, or the scalar ones. */
+    public static final RowLoops FASTEST = RowLoop.isAvailable() ? machine() : bytecode();
+
+    /** Returns all loops that this process can run. */
+    public static List<RowLoops> all() {
+        return Stream.of(SCALAR, bytecode(), FASTEST).distinct().toList();
+    }
+
+    /** Returns the fastest loops without machine code. */
+    private static RowLoops bytecode() {
+        return VectorApi.isPresent() ? vector() : SCALAR;
+    }
+
+    private static RowLoops machine() {
+        try {
+            return new RowLoops(new MachineRows(), new MachineSoftmaxRows(), new MachineLayerNormRows(),
+                    bytecode().attention, new MachinePoolRows(), bytecode().carries);
+        } catch (IllegalStateException e) {
+            System.getLogger("dev.starling.tensor").log(System.Logger.Level.DEBUG, "rows run as bytecode", e);
+            return bytecode();
+        }
+    }
 
     private static RowLoops vector() {
         return new RowLoops(new VectorRows(), new VectorSoftmaxRows(), new VectorLayerNormRows(),

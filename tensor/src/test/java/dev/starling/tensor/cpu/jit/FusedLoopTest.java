@@ -4,13 +4,16 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatIllegalArgumentException;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.cpu.x86.MachineCode;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.scalar.Opcode;
 import java.lang.foreign.Arena;
+import java.lang.ref.Reference;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -51,8 +54,7 @@ class FusedLoopTest {
     @ParameterizedTest
     @MethodSource("opcodesAndTypes")
     void computesContiguousOperands(Opcode opcode, DType type) {
-        for (int bits : vectorBits()) {
-            FusedLoop loop = new FusedLoop(SingleOpcode.of(opcode, type, 0), bits);
+        for (FusedLoop loop : loops(SingleOpcode.of(opcode, type, 0))) {
             for (int count : COUNTS) {
                 Operands operands = new Operands(loop, count, count);
                 operands.runFlat(count);
@@ -66,15 +68,19 @@ class FusedLoopTest {
     @ParameterizedTest
     @MethodSource("opcodesAndTypes")
     void givesTheSameBitsInVectorsAndElements(Opcode opcode, DType type) {
-        FusedLoop vectors = new FusedLoop(SingleOpcode.of(opcode, type, 0), Vectors.bits());
-        int count = 512;
-        Operands operands = new Operands(vectors, count, count);
-        long[] frame = new long[16];
-        System.arraycopy(operands.addresses, 0, frame, 0, operands.addresses.length);
-        vectors.flat().kernel().run(frame, 0, 1, 0, count);
-        long[] first = operands.bits(operands.addresses.length - 1, count);
-        vectors.flat().kernel().runElements(frame, 0, 1, 0, count);
-        assertThat(operands.bits(operands.addresses.length - 1, count)).isEqualTo(first);
+        for (FusedLoop loop : loops(SingleOpcode.of(opcode, type, 0))) {
+            int count = 509;
+            Operands operands = new Operands(loop, count, count);
+            Frame frame = new Frame();
+            for (int k = 0; k < operands.addresses.length; k++) {
+                frame.set(k, operands.addresses[k]);
+            }
+            loop.flat().kernel().run(frame.address(), 0, 1, 0, count);
+            long[] first = operands.bits(operands.addresses.length - 1, count);
+            loop.flat().kernel().runElements(frame.address(), 0, 1, 0, count);
+            Reference.reachabilityFence(frame);
+            assertThat(operands.bits(operands.addresses.length - 1, count)).isEqualTo(first);
+        }
     }
 
     @ParameterizedTest
@@ -82,8 +88,7 @@ class FusedLoopTest {
     void broadcastsAndStrides(DType type) {
         Opcode opcode = type == DType.BOOL ? Opcode.OR : Opcode.ADD;
         long[][] shapes = {{}, {1}, {5}, {4, 7}, {3, 1, 40}, {2, 3, 4, 5}, {3, 2, 33}, {2, 2, 2, 2, 17}, {7, 0, 3}};
-        for (int bits : vectorBits()) {
-            FusedLoop loop = new FusedLoop(SingleOpcode.of(opcode, type, 0), bits);
+        for (FusedLoop loop : loops(SingleOpcode.of(opcode, type, 0))) {
             for (long[] shape : shapes) {
                 for (int seed = 0; seed < 12; seed++) {
                     new StridedCase(loop, shape, new SplittableRandom(seed)).check(opcode);
@@ -119,8 +124,7 @@ class FusedLoopTest {
 
     @Test
     void worksInPlace() {
-        for (int bits : vectorBits()) {
-            FusedLoop loop = new FusedLoop(SingleOpcode.of(Opcode.SUB, DType.F32, 0), bits);
+        for (FusedLoop loop : loops(SingleOpcode.of(Opcode.SUB, DType.F32, 0))) {
             for (int count : COUNTS) {
                 Operands operands = new Operands(loop, count, count);
                 float[] a = operands.floats(0, count);
@@ -137,9 +141,8 @@ class FusedLoopTest {
     @ParameterizedTest
     @EnumSource(DType.class)
     void convertsToEveryType(DType from) {
-        for (int bits : vectorBits()) {
-            for (DType to : DType.values()) {
-                FusedLoop loop = new FusedLoop(Expression.cast(from, to), bits);
+        for (DType to : DType.values()) {
+            for (FusedLoop loop : loops(Expression.cast(from, to))) {
                 Operands operands = new Operands(loop, 200, 200);
                 operands.runFlat(200);
                 long expected = arena.allocate(8, 8).address();
@@ -163,12 +166,12 @@ class FusedLoopTest {
         long halves = arena.allocate(2 << 16, 64).address();
         long floats = arena.allocate(4 << 16, 64).address();
         for (DType half : new DType[] {DType.F16, DType.BF16}) {
-            for (int bits : vectorBits()) {
+            for (int kind = 0; kind < loops(Expression.cast(half, DType.F32)).size(); kind++) {
                 for (int i = 0; i < 1 << 16; i++) {
                     HostMemory.putLong(DType.I8, halves + 2L * i, i);
                     HostMemory.putLong(DType.I8, halves + 2L * i + 1, i >> 8);
                 }
-                run(new FusedLoop(Expression.cast(half, DType.F32), bits), 1 << 16, halves, floats);
+                run(loops(Expression.cast(half, DType.F32)).get(kind), 1 << 16, halves, floats);
                 for (int i = 0; i < 1 << 16; i++) {
                     assertThat(HostMemory.getDouble(DType.F32, floats + 4L * i))
                             .isEqualTo(Double.valueOf(HostMemory.getDouble(half, halves + 2L * i)));
@@ -181,7 +184,7 @@ class FusedLoopTest {
                             (random.nextInt(160) + 48 << 23 | random.nextInt(1 << 23)) ^ i << 31);
                     HostMemory.putDouble(DType.F32, floats + 4L * i, sources[i]);
                 }
-                run(new FusedLoop(Expression.cast(DType.F32, half), bits), 1 << 16, floats, halves);
+                run(loops(Expression.cast(DType.F32, half)).get(kind), 1 << 16, floats, halves);
                 long expected = arena.allocate(2, 2).address();
                 for (int i = 0; i < 1 << 16; i++) {
                     HostMemory.putDouble(half, expected, sources[i]);
@@ -195,8 +198,7 @@ class FusedLoopTest {
     @Test
     void acceptsParametersWithEachCall() {
         for (DType type : new DType[] {DType.F32, DType.F64, DType.BF16}) {
-            for (int bits : vectorBits()) {
-                FusedLoop loop = new FusedLoop(SingleOpcode.of(Opcode.AFFINE, type, 2), bits);
+            for (FusedLoop loop : loops(SingleOpcode.of(Opcode.AFFINE, type, 2))) {
                 Operands operands = new Operands(loop, 40, 40);
                 for (double scale : new double[] {0.5, -3}) {
                     Launch launch = operands.launch();
@@ -233,8 +235,8 @@ class FusedLoopTest {
         Expression.Value sum = builder.apply(Opcode.ADD, wide, y);
         builder.output(builder.apply(Opcode.WHERE, mask, sum, y)).output(mask).output(builder.cast(sum, DType.BF16));
         Expression expression = builder.build();
-        for (int bits : vectorBits()) {
-            Operands operands = new Operands(new FusedLoop(expression, bits), 101, 101);
+        for (FusedLoop loop : loops(expression)) {
+            Operands operands = new Operands(loop, 101, 101);
             operands.runFlat(101);
             for (int i = 0; i < 101; i++) {
                 float a = operands.f32(0, i);
@@ -284,8 +286,11 @@ class FusedLoopTest {
         assertThat(built.outputs()).hasSize(1);
     }
 
-    private static int[] vectorBits() {
-        return new int[] {0, Vectors.bits()};
+    /** The loops of an expression: over elements, with the Vector API, and in all machine code that runs here. */
+    private static List<FusedLoop> loops(Expression expression) {
+        return Stream.of(new int[] {0, 0}, new int[] {Vectors.bits(), 0}, new int[] {0, 256}, new int[] {0, 512})
+                .filter(bits -> bits[1] <= MachineCode.VECTOR_BITS)
+                .map(bits -> new FusedLoop(expression, bits[0], bits[1])).toList();
     }
 
     private static void run(FusedLoop loop, int count, long... addresses) {

@@ -1,0 +1,188 @@
+package dev.starling.tensor.cpu.jit;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.cpu.x86.Assembler;
+import dev.starling.tensor.cpu.x86.MachineCode;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.function.Consumer;
+
+/**
+ * Machine code for loops over the rows and columns of f32 matrices that join the elements of each row: sums, extremes.
+ * Each has operands with an element for each column, or with one for each row. Stateless but for the operands that a
+ * thread has set:
+ * {@snippet :
+ * loop.operand(0, x, 4L * columns);
+ * loop.operand(1, sums, 4);
+ * loop.run(rows, columns);
+ * }
+ */
+public final class RowLoop {
+    /** Elements that one call computes, if there are several rows. */
+    private static final int CALL = 1 << 16;
+    private static final ThreadLocal<Frame> FRAME = ThreadLocal.withInitial(Frame::new);
+
+    private final MachineCode code;
+    private final int operands;
+
+    private RowLoop(MachineCode code, int operands) {
+        this.code = code;
+        this.operands = operands;
+    }
+
+    /** Returns whether this process has such loops. */
+    public static boolean isAvailable() {
+        return MachineCode.VECTOR_BITS > 0;
+    }
+
+    /**
+     * Assembles a loop.
+     *
+     * @throws IllegalStateException if there is no memory for it
+     */
+    public static RowLoop of(Consumer<Builder> definition) {
+        return of(definition, MachineCode.VECTOR_BITS);
+    }
+
+    static RowLoop of(Consumer<Builder> definition, int bits) {
+        Builder builder = new Builder();
+        definition.accept(builder);
+        Assembler assembler = new Assembler();
+        VectorCode set = bits == 512 ? new Avx512Code(assembler, NativeKernel.width(builder.body, bits))
+                : new Avx2Code(assembler, builder.body);
+        int operands = builder.accesses.size();
+        new NativeWriter(assembler, Collections.nCopies(operands, DType.F32), builder.body, builder.accesses, set)
+                .write();
+        MachineCode made = MachineCode.of(assembler);
+        if (made == null) {
+            throw new IllegalStateException("there is no memory left for machine code");
+        }
+        return new RowLoop(made, operands);
+    }
+
+    /** Sets the address of an operand and the bytes from row to row, for this thread's next call. */
+    public void operand(int k, long address, long rowStride) {
+        Frame frame = FRAME.get();
+        frame.ensure(3 * operands);
+        frame.set(k, address);
+        frame.set(operands + k, rowStride);
+    }
+
+    /** Computes all rows, one after the other, in calls that are short. */
+    public void run(int rows, int columns) {
+        long frame = FRAME.get().address();
+        int step = Math.max(1, CALL / columns);
+        for (int row = 0; row < rows; row += step) {
+            code.call(frame, row, Math.min(rows, row + step), 0, columns);
+        }
+    }
+
+    /** Defines a loop. Operands are numbered in the order in which they are added. Values are numbers. */
+    public static final class Builder {
+        private final LoopBody body = new LoopBody();
+        private final List<Access> accesses = new ArrayList<>();
+
+        private int operand(Access access) {
+            accesses.add(access);
+            return accesses.size() - 1;
+        }
+
+        /** Adds an operand with an element for each column, and returns the element. */
+        public int column() {
+            return body.load(Lane.F32, operand(Access.CONTIGUOUS));
+        }
+
+        /** Adds an operand with an element for each row, and returns the element. */
+        public int row() {
+            return body.load(Lane.F32, operand(Access.BROADCAST));
+        }
+
+        /** Adds an operand with an element for each column, which receives a value. */
+        public void store(int value) {
+            body.store(value, operand(Access.CONTIGUOUS));
+        }
+
+        public int constant(double value) {
+            return body.constant(Lane.F32, value);
+        }
+
+        public int add(int a, int b) {
+            return body.add(a, b);
+        }
+
+        public int sub(int a, int b) {
+            return body.sub(a, b);
+        }
+
+        public int mul(int a, int b) {
+            return body.mul(a, b);
+        }
+
+        public int neg(int a) {
+            return body.neg(a);
+        }
+
+        /** {@code a * b + c}, rounded once. */
+        public int fma(int a, int b, int c) {
+            return body.fma(a, b, c);
+        }
+
+        /** The larger or smaller value; NaN if either is NaN. */
+        public int extreme(boolean max, int a, int b) {
+            return body.binary(max ? Primitive.MAX : Primitive.MIN, a, b);
+        }
+
+        /** {@code a < b ? c : d}. */
+        public int ifLess(int a, int b, int c, int d) {
+            return body.select(body.less(a, b), c, d);
+        }
+
+        /** {@code a <= b || b is NaN ? c : d}. */
+        public int ifStays(int a, int b, int c, int d) {
+            int isNan = body.compare(Primitive.NE, b, b);
+            return body.select(body.or(body.compare(Primitive.LE, a, b), isNan), c, d);
+        }
+
+        /** {@code c} where the bits of {@code a} and {@code b} are equal, otherwise {@code d}. */
+        public int ifSame(int a, int b, int c, int d) {
+            return body.select(body.compare(Primitive.EQ, body.reinterpret(a), body.reinterpret(b)), c, d);
+        }
+
+        /** The sum of integers, whose bits values hold. */
+        public int addIntegers(int a, int b) {
+            return body.reinterpret(body.add(body.reinterpret(a), body.reinterpret(b)));
+        }
+
+        /** {@code 2^n} of the integer n in the low bits of a float to which 1.5 * 2^23 was added. */
+        public int powerOfTwo(int shifted) {
+            int exponent = body.shift(Primitive.SHL, body.reinterpret(shifted), 23);
+            return body.reinterpret(body.add(exponent, body.bits(Lane.I32, 0x3f800000)));
+        }
+
+        /** Adds an operand with an element for each row, which receives the sum of a value over the columns. */
+        public void sum(int value) {
+            int sum = body.accumulator(0);
+            body.update(sum, body.add(sum, value), operand(Access.BROADCAST));
+        }
+
+        /** The same with the sum of products. */
+        public void sumOfProducts(int a, int b) {
+            int sum = body.accumulator(0);
+            body.update(sum, body.fma(a, b, sum), operand(Access.BROADCAST));
+        }
+
+        /** The same with the largest value that is not NaN, or negative infinity. */
+        public void greatest(int value) {
+            int best = body.accumulator(Double.NEGATIVE_INFINITY);
+            body.update(best, body.select(body.less(best, value), value, best), operand(Access.BROADCAST));
+        }
+
+        /** The same with the largest or smallest value; NaN if any is NaN. */
+        public void extreme(boolean max, int value) {
+            int best = body.accumulator(max ? Double.NEGATIVE_INFINITY : Double.POSITIVE_INFINITY);
+            body.update(best, body.binary(max ? Primitive.MAX : Primitive.MIN, value, best),
+                    operand(Access.BROADCAST));
+        }
+    }
+}

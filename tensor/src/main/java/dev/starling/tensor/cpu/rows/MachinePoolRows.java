@@ -1,0 +1,171 @@
+package dev.starling.tensor.cpu.rows;
+
+import static dev.starling.tensor.cpu.rows.RowElements.get;
+import static dev.starling.tensor.cpu.rows.RowElements.set;
+import static dev.starling.tensor.host.HostMemory.ALL;
+import static java.lang.foreign.ValueLayout.JAVA_INT_UNALIGNED;
+
+import dev.starling.tensor.cpu.jit.RowLoop;
+
+/**
+ * Pooling in machine code: pixels are rows and channels columns. One pass for each tap; four taps of a maximum, the
+ * common window, in one pass.
+ */
+final class MachinePoolRows implements PoolRows {
+    private static final int COMMON = 4;
+
+    private final RowLoop first = RowLoop.of(b -> {
+        b.store(b.column());
+        b.store(b.addIntegers(b.row(), b.row()));
+    });
+    private final RowLoop next = RowLoop.of(b -> {
+        int[] best = {b.column(), b.column()};
+        larger(b, best, b.column(), b.addIntegers(b.row(), b.row()));
+        b.store(best[0]);
+        b.store(best[1]);
+    });
+    private final RowLoop four = RowLoop.of(b -> {
+        int base = b.row();
+        int[] best = {b.column(), b.addIntegers(b.row(), base)};
+        for (int j = 1; j < COMMON; j++) {
+            int v = b.column();
+            larger(b, best, v, b.addIntegers(b.row(), base));
+        }
+        b.store(best[0]);
+        b.store(best[1]);
+    });
+    private final RowLoop fill = RowLoop.of(b -> b.store(b.row()));
+    private final RowLoop weighted = RowLoop.of(b -> b.store(b.fma(b.column(), b.row(), b.column())));
+    private final RowLoop routed = RowLoop.of(b -> {
+        int sum = b.column();
+        int v = b.column();
+        int index = b.column();
+        int own = b.row();
+        b.store(b.ifSame(index, own, b.add(sum, v), sum));
+        b.sum(b.ifSame(index, own, b.constant(1), b.constant(0)));
+    });
+
+    /** The best is kept if it is NaN, or not less than a value that is not NaN. */
+    private static void larger(RowLoop.Builder b, int[] best, int v, int place) {
+        int[] kept = best.clone();
+        best[0] = b.ifStays(v, kept[0], kept[0], v);
+        best[1] = b.ifStays(v, kept[0], kept[1], place);
+    }
+
+    private static void setInteger(long list, int k, int value) {
+        ALL.set(JAVA_INT_UNALIGNED, list + 4L * k, value);
+    }
+
+    private void fill(float value, long y, long yStep, int pixels, int columns) {
+        long values = RowValues.list(3);
+        set(values, 0, value);
+        fill.operand(0, values, 0);
+        fill.operand(1, y, yStep);
+        fill.run(pixels, columns);
+    }
+
+    @Override
+    public void max(Taps taps, long step, int placeStep, long y, long index, int pixels, int columns) {
+        long bases = RowValues.list(0);
+        long places = RowValues.list(1);
+        long row = 4L * columns;
+        if (taps.count == 0) {
+            fill(Float.NEGATIVE_INFINITY, y, row, pixels, columns);
+            fill(0, index, row, pixels, columns);
+        }
+        for (int j = 0; j < taps.count && j < COMMON; j++) {
+            setInteger(places, j, taps.place[j]);
+        }
+        int group;
+        for (int p = 0; p < pixels && taps.count > 0; p += group) {
+            group = Math.min(pixels - p, RowValues.ROWS);
+            for (int i = 0; i < group; i++) {
+                setInteger(bases, i, (p + i) * placeStep);
+            }
+            if (taps.count == COMMON) {
+                maxOfFour(taps, p * step, step, y + p * row, index + p * row, group, columns);
+            } else {
+                maxOfAny(taps, p * step, step, y + p * row, index + p * row, group, columns);
+            }
+        }
+    }
+
+    private void maxOfFour(Taps taps, long from, long step, long y, long index, int pixels, int columns) {
+        four.operand(0, RowValues.list(0), 4);
+        for (int j = 0; j < COMMON; j++) {
+            four.operand(1 + 2 * j, taps.address[j] + from, step);
+            four.operand(2 + 2 * j, RowValues.list(1) + 4L * j, 0);
+        }
+        four.operand(9, y, 4L * columns);
+        four.operand(10, index, 4L * columns);
+        four.run(pixels, columns);
+    }
+
+    private void maxOfAny(Taps taps, long from, long step, long y, long index, int pixels, int columns) {
+        long bases = RowValues.list(0);
+        long place = RowValues.list(2);
+        long row = 4L * columns;
+        setInteger(place, 0, taps.place[0]);
+        first.operand(0, taps.address[0] + from, step);
+        first.operand(1, y, row);
+        first.operand(2, place, 0);
+        first.operand(3, bases, 4);
+        first.operand(4, index, row);
+        first.run(pixels, columns);
+        for (int j = 1; j < taps.count; j++) {
+            setInteger(place, 0, taps.place[j]);
+            next.operand(0, y, row);
+            next.operand(1, index, row);
+            next.operand(2, taps.address[j] + from, step);
+            next.operand(3, place, 0);
+            next.operand(4, bases, 4);
+            next.operand(5, y, row);
+            next.operand(6, index, row);
+            next.run(pixels, columns);
+        }
+    }
+
+    @Override
+    public void weighted(Taps taps, long step, long y, long yStep, int pixels, int columns) {
+        long weight = RowValues.list(0);
+        fill(0, y, yStep, pixels, columns);
+        for (int j = 0; j < taps.count; j++) {
+            set(weight, 0, taps.weight[j]);
+            weighted.operand(0, taps.address[j], step);
+            weighted.operand(1, weight, 0);
+            weighted.operand(2, y, yStep);
+            weighted.operand(3, y, yStep);
+            weighted.run(pixels, columns);
+        }
+    }
+
+    @Override
+    public long routed(Taps taps, long step, long toIndex, int place, int placeStep, long y, long yStep, int pixels,
+            int columns) {
+        long own = RowValues.list(0);
+        long counts = RowValues.list(1);
+        long found = 0;
+        fill(0, y, yStep, pixels, columns);
+        int group;
+        for (int p = 0; p < pixels; p += group) {
+            group = Math.min(pixels - p, RowValues.ROWS);
+            for (int i = 0; i < group; i++) {
+                setInteger(own, i, place + (p + i) * placeStep);
+            }
+            for (int j = 0; j < taps.count; j++) {
+                long at = taps.address[j] + p * step;
+                routed.operand(0, y + p * yStep, yStep);
+                routed.operand(1, at, step);
+                routed.operand(2, at + toIndex, step);
+                routed.operand(3, own, 4);
+                routed.operand(4, y + p * yStep, yStep);
+                routed.operand(5, counts, 4);
+                routed.run(group, columns);
+                for (int i = 0; i < group; i++) {
+                    found += (long) get(counts, i);
+                }
+            }
+        }
+        return found;
+    }
+}
