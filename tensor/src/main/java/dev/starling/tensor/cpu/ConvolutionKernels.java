@@ -9,6 +9,7 @@ import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.cpu.onednn.OneDnnFault;
 import dev.starling.tensor.cpu.onednn.Pass;
+import dev.starling.tensor.cpu.rows.WinogradTiles;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.spi.ChannelsLast;
@@ -30,14 +31,21 @@ final class ConvolutionKernels {
             return null;
         }
         return switch (op) {
-            case Convolution.Conv c -> Winograd.suits(c, inputs[0].dtype(), inputs[1].shape(), outputs[0].shape())
-                    ? Winograd.forward(c, inputs, outputs[0]) : forward(type, c, inputs, outputs[0]);
-            case Convolution.ConvInputGradient c ->
-                    Winograd.suits(c, inputs[0].dtype(), inputs[1].shape(), outputs[0].shape())
-                    ? Winograd.inputGradient(c, inputs, outputs[0]) : inputGradient(type, c, inputs, outputs[0]);
-            case Convolution.ConvWeightGradient c ->
-                    Winograd.suits(c, inputs[0].dtype(), outputs[0].shape(), inputs[1].shape())
-                    ? Winograd.weightGradient(c, inputs, outputs) : weightGradient(type, c, inputs, outputs);
+            case Convolution.Conv c -> {
+                WinogradTiles tiles = Winograd.transforms(c, inputs[0].dtype(), inputs[1].shape(), outputs[0].shape());
+                yield tiles != null ? Winograd.forward(tiles, c, inputs, outputs[0])
+                        : forward(type, c, inputs, outputs[0]);
+            }
+            case Convolution.ConvInputGradient c -> {
+                WinogradTiles tiles = Winograd.transforms(c, inputs[0].dtype(), inputs[1].shape(), outputs[0].shape());
+                yield tiles != null ? Winograd.inputGradient(tiles, c, inputs, outputs[0])
+                        : inputGradient(type, c, inputs, outputs[0]);
+            }
+            case Convolution.ConvWeightGradient c -> {
+                WinogradTiles tiles = Winograd.transforms(c, inputs[0].dtype(), outputs[0].shape(), inputs[1].shape());
+                yield tiles != null ? Winograd.weightGradient(tiles, c, inputs, outputs)
+                        : weightGradient(type, c, inputs, outputs);
+            }
         };
     }
 

@@ -11,6 +11,7 @@ import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.WinogradTiles;
+import dev.starling.tensor.cpu.rows.WinogradTiles.Squares;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Axes;
@@ -21,25 +22,26 @@ import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.ChannelsLast;
 import dev.starling.tensor.spi.Form;
-import dev.starling.tensor.spi.VectorApi;
+import java.util.List;
 import java.util.Objects;
-import java.util.function.LongConsumer;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Convolutions with 3×3 kernels and stride 1 by Winograd's minimal filtering F(2×2, 3×3): 2.25 times fewer
- * multiplications, as 16 matrix products per block of tiles, which stays in the processor's cache between its
- * transforms. The result is within a few rounding units of the direct sum. (Lavin and Gray, 2015)
+ * Convolutions with 3×3 kernels and stride 1 by Winograd's minimal filtering: F(4×4, 3×3) with 4 times fewer
+ * multiplications, as 36 matrix products per block of tiles, or F(2×2, 3×3) with 2.25 times fewer, as 16 products. A
+ * block stays in the processor's cache between its transforms. docs/numerics.md tells the rounding. (Lavin and Gray,
+ * 2015)
  */
 final class Winograd {
-    private static final boolean ENABLED = VectorApi.isPresent()
-            && !"false".equals(System.getProperty("starling.winograd"));
-    private static final int PLANES = 16;
-    /** Bytes between planes, so that a pixel's 16 values fall into different sets of the first-level cache. */
+    private static final List<WinogradTiles> TILES = tiles(System.getProperty("starling.winograd", ""));
+    /** Bytes between planes, so that a pixel's values fall into different sets of the first-level cache. */
     private static final long GAP = 192;
     /** Begins the keys of transformed kernels; those of packed weights begin with the rank. */
     private static final long TRANSFORMED = -1;
     private static final int MIN_CHANNELS = 32;
     private static final int MIN_TILES = 64;
+    /** Tiles of 4×4 pixels from which on F(4×4, 3×3) pays for its larger kernels. */
+    private static final int MIN_LARGE_TILES = 128;
     private static final int MIN_BLOCK = 16;
     private static final int FEW_CHANNELS = 256;
     private static final long MAX_PARTIAL_BYTES = 64L << 20;
@@ -56,22 +58,30 @@ final class Winograd {
         }
 
         /**
-         * Finds the pixels of a square of {@code side} at (row, column); those outside the image map to
-         * {@code elsewhere}.
+         * Finds the pixels of the first of several squares of {@code side} at (row, column), whose columns are
+         * {@code distance} apart; pixels outside the image map to {@code elsewhere}. Returns how many of {@code count}
+         * squares have the same pixels inside.
          */
-        void square(long image, long row, long column, int side, long elsewhere, long[] at) {
+        int squares(long image, long row, long column, int distance, int count, long elsewhere, int side,
+                Squares squares) {
             long base = address + image * h * w * rowBytes();
+            boolean whole = column >= 0 && column + side <= w;
             for (int i = 0; i < side; i++) {
                 long y = row + i;
                 for (int j = 0; j < side; j++) {
                     long x = column + j;
                     boolean inside = y >= 0 && y < h && x >= 0 && x < w;
-                    at[i * side + j] = inside ? base + (y * w + x) * rowBytes() : elsewhere;
+                    squares.at[i * side + j] = inside ? base + (y * w + x) * rowBytes() : elsewhere;
+                    squares.step[i * side + j] = inside ? (long) distance * rowBytes() : 0;
                 }
             }
+            return whole ? (int) Math.min(count, (w - side - column) / distance + 1) : 1;
         }
     }
 
+    private final WinogradTiles transforms;
+    private final int side;
+    private final int planes;
     private final Images in;
     private final Images out;
     private final int padH;
@@ -82,51 +92,70 @@ final class Winograd {
     private final int block;
 
     /** Makes the request; {@code threads} is how many should get a block at least, where sums do not depend on it. */
-    private Winograd(Images in, Images out, int padH, int padW, int threads) {
+    private Winograd(WinogradTiles transforms, Images in, Images out, int padH, int padW, int threads) {
+        this.transforms = transforms;
+        side = transforms.side();
+        planes = transforms.planes();
         this.in = in;
         this.out = out;
         this.padH = padH;
         this.padW = padW;
-        tilesW = Math.ceilDiv(out.w, 2L);
-        tilesPerImage = Math.ceilDiv(out.h, 2L) * tilesW;
+        tilesW = Math.ceilDiv(out.w, (long) side);
+        tilesPerImage = Math.ceilDiv(out.h, (long) side) * tilesW;
         tiles = out.n * tilesPerImage;
-        int most = in.channels + out.channels <= FEW_CHANNELS ? 64 : 128;
+        int most = (in.channels + out.channels <= FEW_CHANNELS ? 64 : 128) * 2 / side;
         block = Math.clamp(Math.ceilDiv(tiles, (long) threads), MIN_BLOCK, most);
     }
 
-    /** Returns whether this algorithm can, and should, compute a convolution of these shapes. */
-    static boolean suits(Convolution op, DType dtype, Shape weight, Shape y) {
+    /** Returns the transforms that may be used: all, none, or those with tiles of a side. */
+    private static List<WinogradTiles> tiles(String property) {
+        return switch (property) {
+            case "false" -> List.of();
+            case "2", "4" -> RowLoops.FASTEST.winograd().stream()
+                    .filter(t -> property.equals(Integer.toString(t.side()))).toList();
+            default -> RowLoops.FASTEST.winograd();
+        };
+    }
+
+    /** Returns the transforms for a convolution of these shapes, or {@code null} if another algorithm is to be used. */
+    static @Nullable WinogradTiles transforms(Convolution op, DType dtype, Shape weight, Shape y) {
         Geometry g = op.geometry();
-        if (!ENABLED || dtype != DType.F32 || g.rank() != 2 || g.groups() != 1 || weight.dim(2) != 3
-                || weight.dim(3) != 3) {
-            return false;
+        if (dtype != DType.F32 || g.rank() != 2 || g.groups() != 1 || weight.dim(2) != 3 || weight.dim(3) != 3) {
+            return null;
         }
         for (int i = 0; i < 2; i++) {
             if (g.stride()[i] != 1 || g.dilation()[i] != 1 || g.padding()[i] > 2) {
-                return false;
+                return null;
             }
         }
-        long tiles = y.dim(0) * Math.ceilDiv(y.dim(2), 2L) * Math.ceilDiv(y.dim(3), 2L);
-        return weight.dim(0) % WinogradTiles.LANES == 0 && weight.dim(1) % WinogradTiles.LANES == 0
-                && Math.min(weight.dim(0), weight.dim(1)) >= MIN_CHANNELS && tiles >= MIN_TILES;
+        for (WinogradTiles t : TILES) {
+            long count = y.dim(0) * Math.ceilDiv(y.dim(2), (long) t.side()) * Math.ceilDiv(y.dim(3), (long) t.side());
+            if (weight.dim(0) % t.lanes() == 0 && weight.dim(1) % t.lanes() == 0
+                    && Math.min(weight.dim(0), weight.dim(1)) >= MIN_CHANNELS
+                    && count >= (t.side() == 2 ? MIN_TILES : MIN_LARGE_TILES)) {
+                return t;
+            }
+        }
+        return null;
     }
 
-    static Tensor[] forward(Convolution.Conv op, Tensor[] in, Spec output) {
+    static Tensor[] forward(WinogradTiles transforms, Convolution.Conv op, Tensor[] in, Spec output) {
         Tensor x = CopyKernels.channelsLast(in[0]);
         Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         int[] pad = op.geometry().padding();
         long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
-        new Winograd(Images.of(x), Images.of(y), pad[0], pad[1], Parallel.threads())
+        new Winograd(transforms, Images.of(x), Images.of(y), pad[0], pad[1], Parallel.threads())
                 .convolve(in[1], false, bias, op.epilogue() == Epilogue.RELU);
         return new Tensor[] {y};
     }
 
     /** The gradient of the input is a convolution of the output's gradient with kernels rotated by 180 degrees. */
-    static Tensor[] inputGradient(Convolution.ConvInputGradient op, Tensor[] in, Spec output) {
+    static Tensor[] inputGradient(WinogradTiles transforms, Convolution.ConvInputGradient op, Tensor[] in,
+            Spec output) {
         Tensor g = CopyKernels.channelsLast(in[0]);
         Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         int[] pad = op.geometry().padding();
-        new Winograd(Images.of(g), Images.of(x), 2 - pad[0], 2 - pad[1], Parallel.threads())
+        new Winograd(transforms, Images.of(g), Images.of(x), 2 - pad[0], 2 - pad[1], Parallel.threads())
                 .convolve(in[1], true, 0, false);
         return new Tensor[] {x};
     }
@@ -137,20 +166,19 @@ final class Winograd {
             Parallel.forRange(Math.ceilDiv(tiles, (long) block), 1, (from, to) -> {
                 long plane = (long) block * in.rowBytes() + GAP;
                 long resultPlane = (long) block * out.rowBytes() + GAP;
-                Block scratch = memory.allocate(PLANES * (plane + resultPlane) + in.rowBytes() + 2L * out.rowBytes()
-                        + WinogradTiles.SCRATCH);
+                Block scratch = memory.allocate(planes * (plane + resultPlane) + in.rowBytes()
+                        + 2L * out.rowBytes());
                 try {
                     long v = scratch.address();
-                    long m = v + PLANES * plane;
-                    long none = m + PLANES * resultPlane;
+                    long m = v + planes * plane;
+                    long none = m + planes * resultPlane;
                     long shift = none + in.rowBytes();
                     ALL.asSlice(none, in.rowBytes() + out.rowBytes()).fill((byte) 0);
                     for (long b = from; b < to; b++) {
                         int n = (int) Math.min(block, tiles - b * block);
-                        patches(b * block, n, none, shift + 2L * out.rowBytes(), v, plane);
+                        patches(b * block, n, none, v, plane);
                         multiply(n, v, plane / 4, kernels.address(), m, resultPlane / 4);
-                        results(b * block, n, m, resultPlane, shift + 2L * out.rowBytes(),
-                                bias == 0 ? shift : bias, relu, shift + out.rowBytes());
+                        results(b * block, n, m, resultPlane, bias == 0 ? shift : bias, relu, shift + out.rowBytes());
                     }
                 } finally {
                     memory.free(scratch);
@@ -161,9 +189,9 @@ final class Winograd {
 
     /** Returns the transformed kernels: those that the weight's storage keeps, or new ones. */
     private Form kernels(Tensor weight, boolean turned) {
-        long bytes = PLANES * kernelPlane();
+        long bytes = planes * kernelPlane();
         Form.Key key = new Form.Key(weight.offset(), weight.strides(),
-                new long[] {TRANSFORMED, in.channels, out.channels, turned ? 1 : 0});
+                new long[] {TRANSFORMED, in.channels, out.channels, turned ? 1 : 0, side});
         Form.Writer writer = to -> transformKernels(weight, turned, to);
         Form kept = weight.storage().isReused(key, 1) ? weight.storage().form(key, bytes, writer) : null;
         return kept != null ? kept : Form.of(HostAllocator.shared(), bytes, writer);
@@ -188,54 +216,52 @@ final class Winograd {
             long[] to = turned ? new long[] {out.channels, 1, -3 * bytes / 4, -bytes / 4}
                     : new long[] {1, out.channels, 3 * bytes / 4, bytes / 4};
             StridedCopy.copy(weight, nine.storage().view(weight.spec(), to, turned ? 8 * bytes / 4 : 0));
-            Parallel.forRange(bytes / 64, 1024, (from, end) -> withSteps(steps ->
-                    WinogradTiles.kernels(scratch.address(), bytes, steps, u, kernelPlane(), from * 64, end * 64)));
+            Parallel.forRange(bytes / 4, 1 << 14, (from, end) -> transforms.kernels(scratch.address() + 4 * from, bytes,
+                    u + 4 * from, kernelPlane(), (int) (end - from)));
         } finally {
             HostAllocator.shared().free(scratch);
         }
     }
 
-    private static void withSteps(LongConsumer body) {
-        Block steps = HostAllocator.shared().allocate(WinogradTiles.SCRATCH);
-        try {
-            body.accept(steps.address());
-        } finally {
-            HostAllocator.shared().free(steps);
+    private void patches(long first, int n, long none, long v, long plane) {
+        Squares squares = new Squares(transforms.patchSide());
+        for (int t = 0, count; t < n; t += count) {
+            long place = (first + t) % tilesPerImage;
+            count = in.squares((first + t) / tilesPerImage, place / tilesW * side - padH, place % tilesW * side - padW,
+                    side, (int) Math.min(n - t, tilesW - place % tilesW), none, transforms.patchSide(), squares);
+            transforms.patches(squares, count, in.channels, v + (long) t * in.rowBytes(), plane);
         }
     }
 
-    private void patches(long first, int n, long none, long steps, long v, long plane) {
-        long[] at = new long[16];
-        for (int t = 0; t < n; t++) {
-            long place = (first + t) % tilesPerImage;
-            in.square((first + t) / tilesPerImage, place / tilesW * 2 - padH, place % tilesW * 2 - padW, 4, none, at);
-            WinogradTiles.patch(at, in.rowBytes(), steps, v + (long) t * in.rowBytes(), plane);
-        }
+    /** Finds the pixels of tile {@code t} and of those behind it, and returns the number of these tiles. */
+    private int pixels(long t, int most, long elsewhere, Squares squares) {
+        long place = t % tilesPerImage;
+        return out.squares(t / tilesPerImage, place / tilesW * side, place % tilesW * side, side,
+                (int) Math.min(most, tilesW - place % tilesW), elsewhere, side, squares);
     }
 
     private void multiply(int n, long v, long plane, long u, long m, long resultPlane) {
         int c = in.channels;
         int o = out.channels;
         new Matmul(ElementType.F32, ElementType.F32, n, o, c).left(v, c, 1).right(u, o, 1).result(m, o)
-                .batch(PLANES, plane, kernelPlane() / 4, resultPlane).run();
+                .batch(planes, plane, kernelPlane() / 4, resultPlane).run();
     }
 
-    private void results(long first, int n, long m, long plane, long steps, long bias, boolean relu,
-            long nowhere) {
-        long[] at = new long[4];
-        for (int t = 0; t < n; t++) {
-            long place = (first + t) % tilesPerImage;
-            out.square((first + t) / tilesPerImage, place / tilesW * 2, place % tilesW * 2, 2, nowhere, at);
-            WinogradTiles.pixels(m + (long) t * out.rowBytes(), plane, out.rowBytes(), steps, bias, relu, at);
+    private void results(long first, int n, long m, long plane, long bias, boolean relu, long nowhere) {
+        Squares squares = new Squares(side);
+        for (int t = 0, count; t < n; t += count) {
+            count = pixels(first + t, n - t, nowhere, squares);
+            transforms.pixels(m + (long) t * out.rowBytes(), plane, count, out.channels, bias, relu, squares);
         }
     }
 
-    static Tensor[] weightGradient(Convolution.ConvWeightGradient op, Tensor[] in, Spec[] outputs) {
+    static Tensor[] weightGradient(WinogradTiles transforms, Convolution.ConvWeightGradient op, Tensor[] in,
+            Spec[] outputs) {
         Tensor x = CopyKernels.channelsLast(in[0]);
         Tensor g = CopyKernels.channelsLast(in[1]);
         Tensor weight = Storage.allocate(outputs[0]);
         int[] pad = op.geometry().padding();
-        new Winograd(Images.of(x), Images.of(g), pad[0], pad[1], 1).correlate(weight);
+        new Winograd(transforms, Images.of(x), Images.of(g), pad[0], pad[1], 1).correlate(weight);
         if (!op.bias()) {
             return new Tensor[] {weight};
         }
@@ -250,19 +276,19 @@ final class Winograd {
         HostAllocator memory = HostAllocator.shared();
         long bytes = kernelPlane();
         long blocks = Math.ceilDiv(tiles, (long) block);
-        int groups = Math.clamp(Math.min(blocks / 2, MAX_PARTIAL_BYTES / (PLANES * bytes)), 1, MAX_GROUPS);
-        Block sums = memory.allocate(groups * PLANES * bytes);
+        int groups = Math.clamp(Math.min(blocks / 2, MAX_PARTIAL_BYTES / (planes * bytes)), 1, MAX_GROUPS);
+        Block sums = memory.allocate(groups * planes * bytes);
         try {
             long share = Math.ceilDiv(blocks, (long) groups);
             Parallel.forRange(groups, 1, (from, to) -> {
                 for (long group = from; group < to; group++) {
                     accumulate(group * share, Math.min(blocks, (group + 1) * share),
-                            sums.address() + group * PLANES * bytes);
+                            sums.address() + group * planes * bytes);
                 }
             });
             for (int group = 1; group < groups; group++) {
-                long other = sums.address() + group * PLANES * bytes;
-                Parallel.forRange(PLANES, 1, (from, to) -> {
+                long other = sums.address() + group * planes * bytes;
+                Parallel.forRange(planes, 1, (from, to) -> {
                     for (long p = from; p < to; p++) {
                         RowLoops.FASTEST.matrix().columnSums(other + p * bytes, bytes, 1, in.channels * out.channels,
                                 sums.address() + p * bytes);
@@ -279,21 +305,20 @@ final class Winograd {
         HostAllocator memory = HostAllocator.shared();
         long plane = (long) block * in.rowBytes() + GAP;
         long gradientPlane = (long) block * out.rowBytes() + GAP;
-        Block scratch = memory.allocate(PLANES * (plane + gradientPlane) + in.rowBytes() + out.rowBytes()
-                + WinogradTiles.SCRATCH);
+        Block scratch = memory.allocate(planes * (plane + gradientPlane) + in.rowBytes() + out.rowBytes());
         try {
             long v = scratch.address();
-            long z = v + PLANES * plane;
-            long none = z + PLANES * gradientPlane;
+            long z = v + planes * plane;
+            long none = z + planes * gradientPlane;
             ALL.asSlice(none, in.rowBytes() + out.rowBytes()).fill((byte) 0);
             for (long b = from; b < to; b++) {
                 int n = (int) Math.min(block, tiles - b * block);
-                patches(b * block, n, none, none + in.rowBytes() + out.rowBytes(), v, plane);
+                patches(b * block, n, none, v, plane);
                 gradients(b * block, n, none, z, gradientPlane);
                 int c = in.channels;
                 int o = out.channels;
                 new Matmul(ElementType.F32, ElementType.F32, c, o, n).left(v, 1, c).right(z, o, 1).result(sum, o)
-                        .accumulate(b > from).batch(PLANES, plane / 4, gradientPlane / 4, kernelPlane() / 4).run();
+                        .accumulate(b > from).batch(planes, plane / 4, gradientPlane / 4, kernelPlane() / 4).run();
             }
         } finally {
             memory.free(scratch);
@@ -301,11 +326,10 @@ final class Winograd {
     }
 
     private void gradients(long first, int n, long none, long z, long plane) {
-        long[] at = new long[4];
-        for (int t = 0; t < n; t++) {
-            long place = (first + t) % tilesPerImage;
-            out.square((first + t) / tilesPerImage, place / tilesW * 2, place % tilesW * 2, 2, none, at);
-            WinogradTiles.gradient(at, out.rowBytes(), z + (long) t * out.rowBytes(), plane);
+        Squares squares = new Squares(side);
+        for (int t = 0, count; t < n; t += count) {
+            count = pixels(first + t, n - t, none, squares);
+            transforms.gradients(squares, count, out.channels, z + (long) t * out.rowBytes(), plane);
         }
     }
 
@@ -313,8 +337,8 @@ final class Winograd {
         long bytes = kernelBytes();
         Block scratch = HostAllocator.shared().allocate(9 * bytes);
         try {
-            Parallel.forRange(bytes / 64, 1024, (from, to) -> withSteps(steps -> WinogradTiles.kernelGradients(u,
-                    kernelPlane(), steps, scratch.address(), bytes, from * 64, to * 64)));
+            Parallel.forRange(bytes / 4, 1 << 14, (from, to) -> transforms.kernelGradients(u + 4 * from, kernelPlane(),
+                    scratch.address() + 4 * from, bytes, (int) (to - from)));
             Tensor nine = Tensor.wrap(ALL.asSlice(scratch.address(), 9 * bytes), DType.F32, 9, in.channels,
                     out.channels);
             long[] from = {1, out.channels, 3 * bytes / 4, bytes / 4};

@@ -72,7 +72,7 @@ public final class RowLoop {
     /** Computes all rows, one after the other, in calls that are short. */
     public void run(int rows, int columns) {
         long frame = FRAME.get().address();
-        int step = Math.max(1, CALL / columns);
+        int step = Math.max(1, CALL / Math.max(1, columns));
         for (int row = 0; row < rows; row += step) {
             code.call(frame, row, Math.min(rows, row + step), 0, columns);
         }

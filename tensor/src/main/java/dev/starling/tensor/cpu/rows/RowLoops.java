@@ -14,13 +14,14 @@ import java.util.stream.Stream;
  * @param layerNorm layer normalisation of rows
  * @param attention rows of attention scores
  * @param pool pooling of images whose channels are adjacent
+ * @param winograd transforms of tiles, for the largest tiles first
  * @param carries the loop of {@link FiniteScan}
  */
 public record RowLoops(Rows matrix, SoftmaxRows softmax, LayerNormRows layerNorm, AttentionRows attention,
-        PoolRows pool, FiniteScan.Carries carries) {
+        PoolRows pool, List<WinogradTiles> winograd, FiniteScan.Carries carries) {
     /** Plain Java, which defines the results. */
     public static final RowLoops SCALAR = new RowLoops(new ScalarRows(), new ScalarSoftmaxRows(),
-            new ScalarLayerNormRows(), new ScalarAttentionRows(), new ScalarPoolRows(), FiniteScan::carries);
+            new ScalarLayerNormRows(), new ScalarAttentionRows(), new ScalarPoolRows(), List.of(), FiniteScan::carries);
 
     /** The fastest loops that this process can run: in machine code, with the Vector API, or the scalar ones. */
     public static final RowLoops FASTEST = RowLoop.isAvailable() ? machine() : bytecode();
@@ -38,7 +39,8 @@ public record RowLoops(Rows matrix, SoftmaxRows softmax, LayerNormRows layerNorm
     private static RowLoops machine() {
         try {
             return new RowLoops(new MachineRows(), new MachineSoftmaxRows(), new MachineLayerNormRows(),
-                    bytecode().attention, new MachinePoolRows(), bytecode().carries);
+                    new MachineAttentionRows(), new MachinePoolRows(),
+                    List.of(new MachineWinogradTiles(4), new MachineWinogradTiles(2)), bytecode().carries);
         } catch (IllegalStateException e) {
             System.getLogger("dev.starling.tensor").log(System.Logger.Level.DEBUG, "rows run as bytecode", e);
             return bytecode();
@@ -47,6 +49,7 @@ public record RowLoops(Rows matrix, SoftmaxRows softmax, LayerNormRows layerNorm
 
     private static RowLoops vector() {
         return new RowLoops(new VectorRows(), new VectorSoftmaxRows(), new VectorLayerNormRows(),
-                new VectorAttentionRows(), new VectorPoolRows(), VectorFiniteScan::carries);
+                new VectorAttentionRows(), new VectorPoolRows(), List.of(new VectorWinogradTiles()),
+                VectorFiniteScan::carries);
     }
 }
