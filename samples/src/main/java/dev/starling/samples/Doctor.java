@@ -65,7 +65,7 @@ public final class Doctor implements Callable<Integer> {
     private void flags() {
         boolean vector = ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent();
         add("Vector API", vector ? Verdict.OK : Verdict.NOTE, vector
-                ? "resolved" : "not resolved: 3x3 convolutions are slower, and so is all else that is no machine code",
+                ? "resolved" : "not resolved: loops that are no machine code run scalar",
                 "start Java with --add-modules jdk.incubator.vector");
         boolean access = Device.class.getModule().isNativeAccessEnabled();
         add("Native access", access ? Verdict.OK : Verdict.NOTE, access

@@ -31,10 +31,9 @@ public final class CpuProvider implements BackendProvider {
     @Override
     public Backend open(Device device) {
         Thread.ofPlatform().daemon().name("starling-onednn").start(OneDnn::description);
-        if (!VectorApi.isPresent()) {
+        if (!VectorApi.isPresent() && MachineCode.VECTOR_BITS == 0) {
             System.getLogger("dev.starling.tensor").log(System.Logger.Level.INFO,
-                    MachineCode.VECTOR_BITS > 0 ? "3x3 convolutions use the direct algorithm: {0}"
-                            : "kernels run without vector instructions: {0}", VectorApi.obstacle());
+                    "kernels run without vector instructions: {0}", VectorApi.obstacle());
         }
         return new CpuBackend();
     }
