@@ -23,6 +23,8 @@ final class PutQueue {
     private static final long NONE = 0;
     /** Shorter pieces are copied: that takes less time than to keep book of them. */
     private static final int MIN_IN_PLACE = 16 << 10;
+    /** So that elements are not divided between two pieces. */
+    private static final int ALIGNMENT = 64;
 
     private final Endpoint endpoint;
     private final TransportContext context;
@@ -70,6 +72,16 @@ final class PutQueue {
         }
     }
 
+    /** Returns the number of puts that were added. */
+    long count() {
+        return added;
+    }
+
+    /** Returns whether the first {@code number} puts were handed to the wire, or have failed. */
+    boolean areSent(long number) {
+        return sent >= number;
+    }
+
     boolean isFull() {
         return added - arrived == SLOTS || added >= SLOTS && ring[(int) (added % SLOTS)].held != null;
     }
@@ -112,6 +124,8 @@ final class PutQueue {
         while (begins && begun < added && begun < sent + MAX_WRITES_BEGUN) {
             begins = begin(ring[(int) (begun % SLOTS)]);
         }
+        // Each piece leaves by itself. Where data of several pieces exceed TCP's window, what acknowledgements release
+        // is sent on the processor that received them, beside what is sent here, and arrives in another order.
         while (sent < begun && work < MAX_PIECES_PER_TURN && sendPiece(ring[(int) (sent % SLOTS)])) {
             work++;
         }
@@ -148,7 +162,7 @@ final class PutQueue {
         if (put.held != null) {
             return false;
         }
-        int length = (int) Math.min(put.bytes - put.done, endpoint.pieceLength());
+        int length = pieceLength(put.bytes - put.done);
         boolean last = put.done + length == put.bytes;
         boolean inPlace = length >= MIN_IN_PLACE && endpoint.sendsInPlace();
         int headLength = head(put, last, inPlace);
@@ -164,6 +178,13 @@ final class PutQueue {
             sent++;
         }
         return true;
+    }
+
+    /** Returns the length of the next of as few pieces of similar length as possible. */
+    private int pieceLength(long left) {
+        int longest = endpoint.pieceLength();
+        long pieces = Math.ceilDiv(left, longest);
+        return pieces <= 1 ? (int) left : (int) Math.min(longest, Math.ceilDiv(left, pieces * ALIGNMENT) * ALIGNMENT);
     }
 
     /** Writes the header of a put's frame and returns its length. */
