@@ -18,6 +18,12 @@ import org.jspecify.annotations.Nullable;
 final class PutQueue {
     private static final int SLOTS = 1024;
     private static final int MAX_PIECES_PER_TURN = 16;
+    /**
+     * Between turns what has arrived is received. If more waits than TCP's window holds, acknowledgements release the
+     * rest on the processor that receives them, beside what is sent here: packets overtake each other, which TCP takes
+     * for loss.
+     */
+    private static final int MAX_BYTES_PER_TURN = 256 << 10;
     private static final int MAX_WRITES_BEGUN = 16;
     private static final int UNACKNOWLEDGED = SLOTS / 4;
     private static final long NONE = 0;
@@ -41,6 +47,8 @@ final class PutQueue {
     /** Puts below this number have begun, as far as the wire itself performs them. */
     private long begun;
     private long added;
+    /** Bytes that were sent in the present turn. */
+    private int pieceBytes;
     /** Counts of incoming puts: received completely, awaited by the sender, acknowledged to the sender. */
     private long received;
     private long awaited;
@@ -124,9 +132,9 @@ final class PutQueue {
         while (begins && begun < added && begun < sent + MAX_WRITES_BEGUN) {
             begins = begin(ring[(int) (begun % SLOTS)]);
         }
-        // Each piece leaves by itself. Where data of several pieces exceed TCP's window, what acknowledgements release
-        // is sent on the processor that received them, beside what is sent here, and arrives in another order.
-        while (sent < begun && work < MAX_PIECES_PER_TURN && sendPiece(ring[(int) (sent % SLOTS)])) {
+        pieceBytes = 0;
+        while (sent < begun && work < MAX_PIECES_PER_TURN && pieceBytes < MAX_BYTES_PER_TURN
+                && sendPiece(ring[(int) (sent % SLOTS)])) {
             work++;
         }
         return work;
@@ -174,6 +182,7 @@ final class PutQueue {
             return false;
         }
         put.done += length;
+        pieceBytes += length;
         if (last) {
             sent++;
         }
