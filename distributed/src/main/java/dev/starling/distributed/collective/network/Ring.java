@@ -211,8 +211,8 @@ final class Ring implements Algorithm {
      */
     boolean onWrite(long at, long address, int bytes) {
         if (receiving.isAtEnd() || !agreement.agrees() || receiving.step() >= reductions || keepsApart
-                || processed < arrived || at != slot(reduced) + reducedBytes || reducedBytes + bytes > receiving.length()
-                || bytes % call.dtype().bytes() != 0) {
+                || processed < arrived || at != slot(reduced) + reducedBytes
+                || reducedBytes + bytes > receiving.length() || bytes % call.dtype().bytes() != 0) {
             return false;
         }
         reduce(address, bytes);
