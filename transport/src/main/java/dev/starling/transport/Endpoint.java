@@ -236,6 +236,29 @@ public final class Endpoint implements AutoCloseable {
         return OK;
     }
 
+    /** Returns the number of puts that were begun. */
+    public long putCount() {
+        return puts.count();
+    }
+
+    /**
+     * Returns whether the first {@code count} puts were sent, or have failed, and nothing of a region waits to be sent
+     * from where it lies. Then the region may change, although the peer may not have received the data yet.
+     */
+    public boolean hasSent(long count, MemoryRegion source) {
+        return puts.areSent(count) && !source.isHeld();
+    }
+
+    /** Lets messages and puts that follow wait until as many calls of {@link #flush}, so that they leave together. */
+    public void hold() {
+        link.hold();
+    }
+
+    /** Sends what has waited, unless {@link #hold} was called more often than this method. */
+    public void flush() {
+        link.flush();
+    }
+
     /** Opens memory that the peer registered with the wire, or returns {@code null} if the wire cannot write there. */
     RemoteWrites.@Nullable Target target(RegionKey regionKey) {
         RemoteWrites remote = context.wire().remoteWrites();

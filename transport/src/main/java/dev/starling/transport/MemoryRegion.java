@@ -157,6 +157,11 @@ public final class MemoryRegion implements AutoCloseable {
         }
     }
 
+    /** Returns whether the wire still accesses the memory. */
+    boolean isHeld() {
+        return inFlight > 0;
+    }
+
     /** Keeps the memory until {@link #drop}, even if the region is closed meanwhile. */
     void hold() {
         inFlight++;

@@ -18,11 +18,19 @@ import org.jspecify.annotations.Nullable;
 final class PutQueue {
     private static final int SLOTS = 1024;
     private static final int MAX_PIECES_PER_TURN = 16;
+    /**
+     * Between turns what has arrived is received. If more waits than TCP's window holds, acknowledgements release the
+     * rest on the processor that receives them, beside what is sent here: packets overtake each other, which TCP takes
+     * for loss.
+     */
+    private static final int MAX_BYTES_PER_TURN = 256 << 10;
     private static final int MAX_WRITES_BEGUN = 16;
     private static final int UNACKNOWLEDGED = SLOTS / 4;
     private static final long NONE = 0;
     /** Shorter pieces are copied: that takes less time than to keep book of them. */
     private static final int MIN_IN_PLACE = 16 << 10;
+    /** So that elements are not divided between two pieces. */
+    private static final int ALIGNMENT = 64;
 
     private final Endpoint endpoint;
     private final TransportContext context;
@@ -39,6 +47,8 @@ final class PutQueue {
     /** Puts below this number have begun, as far as the wire itself performs them. */
     private long begun;
     private long added;
+    /** Bytes that were sent in the present turn. */
+    private int pieceBytes;
     /** Counts of incoming puts: received completely, awaited by the sender, acknowledged to the sender. */
     private long received;
     private long awaited;
@@ -68,6 +78,16 @@ final class PutQueue {
             this.target = target;
             this.remote = remote;
         }
+    }
+
+    /** Returns the number of puts that were added. */
+    long count() {
+        return added;
+    }
+
+    /** Returns whether the first {@code number} puts were handed to the wire, or have failed. */
+    boolean areSent(long number) {
+        return sent >= number;
     }
 
     boolean isFull() {
@@ -112,7 +132,9 @@ final class PutQueue {
         while (begins && begun < added && begun < sent + MAX_WRITES_BEGUN) {
             begins = begin(ring[(int) (begun % SLOTS)]);
         }
-        while (sent < begun && work < MAX_PIECES_PER_TURN && sendPiece(ring[(int) (sent % SLOTS)])) {
+        pieceBytes = 0;
+        while (sent < begun && work < MAX_PIECES_PER_TURN && pieceBytes < MAX_BYTES_PER_TURN
+                && sendPiece(ring[(int) (sent % SLOTS)])) {
             work++;
         }
         return work;
@@ -148,7 +170,7 @@ final class PutQueue {
         if (put.held != null) {
             return false;
         }
-        int length = (int) Math.min(put.bytes - put.done, endpoint.pieceLength());
+        int length = pieceLength(put.bytes - put.done);
         boolean last = put.done + length == put.bytes;
         boolean inPlace = length >= MIN_IN_PLACE && endpoint.sendsInPlace();
         int headLength = head(put, last, inPlace);
@@ -160,10 +182,18 @@ final class PutQueue {
             return false;
         }
         put.done += length;
+        pieceBytes += length;
         if (last) {
             sent++;
         }
         return true;
+    }
+
+    /** Returns the length of the next of as few pieces of similar length as possible. */
+    private int pieceLength(long left) {
+        int longest = endpoint.pieceLength();
+        long pieces = Math.ceilDiv(left, longest);
+        return pieces <= 1 ? (int) left : (int) Math.min(longest, Math.ceilDiv(left, pieces * ALIGNMENT) * ALIGNMENT);
     }
 
     /** Writes the header of a put's frame and returns its length. */

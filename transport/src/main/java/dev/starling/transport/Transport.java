@@ -226,6 +226,11 @@ public final class Transport implements Agent, AutoCloseable {
         return work;
     }
 
+    /** Sends what was accepted before, as far as there is room; returns the amount of work done. */
+    public int flush() {
+        return wire.sendsImmediately() ? 0 : doWork();
+    }
+
     @Override
     public String roleName() {
         return "starling-transport";

@@ -173,6 +173,14 @@ public final class Engine implements Task.Runner, AutoCloseable {
         return !queue.isEmpty() || transfers.isBusy() || abortMessage != null && !abortMessage.isSent();
     }
 
+    /**
+     * Begins a task that has been started, if nothing else is in progress, so that it expects what is received next;
+     * returns the amount of work done.
+     */
+    public int begin() {
+        return active == null && !queue.isEmpty() ? doWork() : 0;
+    }
+
     /** Returns whether the pending work needs no network, so that polling the network would only cost time. */
     public boolean worksDirectly() {
         return direct != null && !transfers.isBusy() && queue.peek() instanceof CollectiveTask task

@@ -317,14 +317,15 @@ public final class Membership extends EpochGroup implements Driver {
             }
             networkNs = now;
         }
-        int work = transport.doWork() + coordinator.doWork() + succession.doWork(phase == Phase.ENDED);
+        int work = (phase == Phase.RUNNING ? engine().begin() : 0)
+                + transport.doWork() + coordinator.doWork() + succession.doWork(phase == Phase.ENDED);
         int done = subGroups.doWork();
         if (isForming()) {
             work += done + connect();
         } else if (phase == Phase.RUNNING) {
             done += engine().doWork();
             // Flush the last messages: the next call may be long in coming.
-            work += done + (done > 0 && !engine().isBusy() && !subGroups.isBusy() ? transport.doWork() : 0);
+            work += done + (done > 0 && !engine().isBusy() && !subGroups.isBusy() ? transport.flush() : 0);
             for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
                 failIfAwaited(rank);
             }

@@ -66,8 +66,8 @@ record AllReduceModel(Hop hop) {
 
     /** A half, a quarter and so on, and back; if the ranks are no power of two, some first send all to a neighbour. */
     private double halving(int ranks, double bytes) {
-        // Before the first message ranks agree on the call, and after the last one they wait for its acknowledgement.
-        double sum = 2 * hop.nanos(0) + (Integer.bitCount(ranks) == 1 ? 0 : 2 * hop.nanos(bytes));
+        // The ranks agree on the call while the first message is on its way.
+        double sum = Integer.bitCount(ranks) == 1 ? 0 : 2 * hop.nanos(bytes);
         double part = bytes;
         for (int others = Integer.highestOneBit(ranks); others > 1; others /= 2) {
             part /= 2;
@@ -77,16 +77,21 @@ record AllReduceModel(Hop hop) {
     }
 
     /**
-     * A segment crosses every link twice, but for one; an acknowledgement follows. The ranks agree on the call while
-     * the first segments are on their way. Segments of several pieces overlap: then either the links are always busy,
-     * or a piece is always under way.
+     * A segment crosses every link twice, but for one. The ranks agree on the call while the first segments are on
+     * their way. Segments of several pieces overlap: then either the links are always busy, or a piece is always under
+     * way.
      */
     double ring(int ranks, double bytes) {
         double segment = bytes / ranks;
         double busy = hop.nanos(segment) - hop.nanos(0);
         double piece = Math.clamp(segment / 2, MIN_PIECE, MAX_PIECE);
-        return hop.nanos(0) + (segment <= piece ? 2 * (ranks - 1) * hop.nanos(segment)
-                : 2 * (ranks - 1) * Math.max(busy, hop.nanos(piece)) + hop.nanos(0));
+        return overlaps(segment) ? 2 * (ranks - 1) * Math.max(busy, hop.nanos(piece)) + hop.nanos(0)
+                : 2 * (ranks - 1) * hop.nanos(segment);
+    }
+
+    /** Returns whether a segment of a ring has several pieces, which overlap. */
+    static boolean overlaps(double segmentBytes) {
+        return segmentBytes > MIN_PIECE;
     }
 
     /**

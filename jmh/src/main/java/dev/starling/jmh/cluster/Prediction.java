@@ -38,12 +38,13 @@ final class Prediction {
         double[] sizes = new double[CALIBRATION.length];
         double[] nanos = new double[CALIBRATION.length];
         for (int i = 0; i < sizes.length; i++) {
-            // A small sum is one step; a ring of two ranks is two with half of the elements, and two without elements.
+            // A small sum is one step, a ring of two ranks two with half of the elements; pieces that overlap cost
+            // another step without elements, and of the steps only one latency each.
             int bytes = SIZES[CALIBRATION[i]];
             double measured = two[CALIBRATION[i]];
             boolean small = bytes <= MAX_GATHERED;
             sizes[i] = bytes / (small ? 1.0 : 2);
-            nanos[i] = small ? measured : measured / 2 - two[0];
+            nanos[i] = small ? measured : (measured + (AllReduceModel.overlaps(sizes[i]) ? two[0] : 0)) / 2;
         }
         AllReduceModel model = new AllReduceModel(AllReduceModel.measured(sizes, nanos));
         table.printf("%5s %10s %12s %12s %9s%n", "procs", "KiB", "measured", "predicted", "error");

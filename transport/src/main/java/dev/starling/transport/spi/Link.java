@@ -36,6 +36,12 @@ public interface Link extends AutoCloseable {
         return code;
     }
 
+    /** Lets the messages that follow wait until as many calls of {@link #flush}, so that they leave together. */
+    default void hold() { }
+
+    /** Sends what has waited, unless {@link #hold} was called more often than this method. */
+    default void flush() { }
+
     /**
      * Returns whether the link knows, without an attempt, that {@link #offer} will return {@link Wire#CLOSED}, now or
      * once the peer's last messages are delivered. Cheap: it is asked often, so that the loss of a peer is noticed even

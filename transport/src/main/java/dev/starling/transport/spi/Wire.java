@@ -94,6 +94,11 @@ public interface Wire extends AutoCloseable {
      */
     void idle(long idleNs);
 
+    /** Returns whether messages leave when they are offered, as far as there is room, and not only in a later poll. */
+    default boolean sendsImmediately() {
+        return false;
+    }
+
     /**
      * Returns whether {@link Link#offerInPlace} saves a copy of the body, whose bytes the network's own checksums then
      * protect.

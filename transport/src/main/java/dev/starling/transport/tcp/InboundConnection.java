@@ -18,8 +18,13 @@ import org.jspecify.annotations.Nullable;
  * is in the care of the {@link Gate}.
  */
 final class InboundConnection {
-    /** Bytes that are moved rather than left at the end of the buffer. */
-    private static final int MOVED = 4 << 10;
+    /**
+     * Bytes that are read beyond the end of a message. They are moved to the front of the buffer, so that the next
+     * message is received where this one was, which is still in the processor's cache.
+     */
+    private static final int READ_AHEAD = 4 << 10;
+    /** Bytes that are read while the length of the next message is not known. */
+    private static final int FIRST_READ = TcpWire.MAX_MESSAGE + READ_AHEAD;
     private static final int MAX_READS = 8;
     /** Shorter rests of a body are received with what follows, in one call. */
     private static final int MIN_PLACED = 16 << 10;
@@ -37,6 +42,8 @@ final class InboundConnection {
     /** The bytes of the buffer from {@code position} to {@code limit} have yet to be processed. */
     private int position;
     private int limit;
+    /** Bytes that the next message lacks, or 0 if its length is not known. */
+    private int lacking;
     private long peerWire;
     private boolean greeted;
     private boolean asksForTicket;
@@ -172,11 +179,11 @@ final class InboundConnection {
         }
     }
 
-    /** Returns the free end of the buffer. */
+    /** Returns as much of the free end of the buffer as is to be filled. */
     private ByteBuffer free() {
         boolean grows = proven && memory.byteSize() == Buffers.SMALL;
         int left = limit - position;
-        if (grows || left < MOVED || limit == buffer.capacity()) {
+        if (grows || left <= READ_AHEAD || limit + lacking > buffer.capacity()) {
             MemorySegment old = memory;
             if (grows) {
                 use(wire.buffers().acquireLarge());
@@ -188,7 +195,8 @@ final class InboundConnection {
                 wire.buffers().release(old);
             }
         }
-        return in.clear().position(limit);
+        int end = limit + (lacking > 0 ? lacking + READ_AHEAD : FIRST_READ);
+        return in.clear().position(limit).limit(Math.min(buffer.capacity(), end));
     }
 
     private void process() {
@@ -247,6 +255,7 @@ final class InboundConnection {
     }
 
     private boolean message() {
+        lacking = 0;
         if (limit - position < Unit.MESSAGE_HEADER) {
             return false;
         }
@@ -278,6 +287,7 @@ final class InboundConnection {
         }
         int unit = Unit.messageUnit(length) + head - Unit.MESSAGE_HEADER;
         if (limit - position < unit) {
+            lacking = unit - (limit - position);
             return kind == Unit.PARTS && proven && place(head, part, length - part);
         }
         if (!wire.hasRoom()) {
@@ -302,6 +312,7 @@ final class InboundConnection {
             return false;
         }
         place = found;
+        lacking = 0;
         header.putBytes(0, buffer, position + head, part);
         headerLength = part;
         bodyLength = length;

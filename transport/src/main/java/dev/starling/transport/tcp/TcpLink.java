@@ -55,6 +55,8 @@ final class TcpLink implements Link {
     /** Number of the next message. */
     private long number;
     private boolean blocked;
+    /** The number of calls of {@link #flush} for which messages wait. */
+    private int held;
     private boolean turnedAway;
     private long peerWire;
     private long retryNs = MIN_RETRY_NS;
@@ -108,7 +110,7 @@ final class TcpLink implements Link {
         }
         to.bytes().setMemory(at + head + length, Unit.padding(length), (byte) 0);
         to.append(unit);
-        sendUnlessPolled(rail);
+        sendUnlessHeld(rail);
         return Wire.SENT;
     }
 
@@ -146,7 +148,7 @@ final class TcpLink implements Link {
         if (padding > 0) {
             to.append(padding);
         }
-        sendUnlessPolled(rail);
+        sendUnlessHeld(rail);
         return Wire.SENT;
     }
 
@@ -208,9 +210,22 @@ final class TcpLink implements Link {
         };
     }
 
-    /** Writes what waits, or leaves that to the end of a poll, so that answers leave together. */
-    private void sendUnlessPolled(@Nullable Rail rail) {
-        if (wire.isPolling()) {
+    @Override
+    public void hold() {
+        held++;
+    }
+
+    @Override
+    public void flush() {
+        held--;
+        if (held == 0 && state == State.CONNECTED && !wire.isPolling()) {
+            sendAll();
+        }
+    }
+
+    /** Writes what waits, or leaves that to {@link #flush} or the end of a poll, so that messages leave together. */
+    private void sendUnlessHeld(@Nullable Rail rail) {
+        if (wire.isPolling() || held > 0) {
             return;
         }
         if (rail == null) {

@@ -179,6 +179,11 @@ final class TcpWire implements Wire {
     }
 
     @Override
+    public boolean sendsImmediately() {
+        return true;
+    }
+
+    @Override
     public boolean sendsInPlace() {
         return true;
     }

@@ -90,6 +90,29 @@ class PutContractTest {
     }
 
     @Test
+    void sourceMayChangeOnceItWasSent() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            long bytes = 5 << 20;
+            MemoryRegion source = filled(c, bytes, 7);
+            MemoryRegion expected = filled(c, bytes, 7);
+            MemoryRegion target = c.b().transport.register(bytes);
+            RemoteRegion remote = c.open(target);
+            for (long half = 0; half < bytes; half += bytes / 2) {
+                assertThat(c.toB().putAndNotify(source, half, remote, half, bytes / 2, 1 + half, null))
+                        .isEqualTo(Endpoint.OK);
+            }
+            assertThat(c.toB().putCount()).isEqualTo(2);
+            cluster.await(() -> c.toB().hasSent(2, source), "the puts to be sent");
+            source.memory().fill((byte) 0);
+            cluster.await(() -> c.b().notified.contains(1 + bytes / 2), "the second put");
+            assertThat(target.memory().mismatch(expected.memory())).isEqualTo(-1);
+            assertThat(c.toB().hasSent(3, source)).as("a put that has not begun").isFalse();
+            remote.close();
+        }
+    }
+
+    @Test
     void offersArrivingDataToTheInterceptorAndWritesWhatItDoesNotConsume() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();

@@ -121,6 +121,31 @@ class WireContractTest {
         }
     }
 
+    @Test
+    void messagesThatWereHeldArriveAfterAsManyFlushes() {
+        try (Wire from = open(); Wire to = open()) {
+            Link link = from.open(to.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            link.hold();
+            link.hold();
+            for (int i = 0; i < 3; i++) {
+                assertThat(offer(link, new byte[100 + i])).isEqualTo(Wire.SENT);
+            }
+            link.flush();
+            link.flush();
+            int[] received = {0};
+            await(() -> {
+                to.poll((buffer, offset, length) -> {
+                    to.onProof();
+                    if (length > HEADER + 4) {
+                        assertThat(length).isEqualTo(HEADER + 100 + received[0]++);
+                    }
+                }, 4);
+                return received[0] == 3;
+            }, from.sendsImmediately() ? new Wire[0] : new Wire[] {from});
+        }
+    }
+
     /** Returns a message of a size from 0 to the maximum, with distinct contents. */
     private static byte[] message(int index, int maxLength) {
         int[] sizes = {0, 1, 31, maxLength - HEADER, 1000, 8192 - 24, 8193, 32 << 10, 65_472 - 8, 65_473 - 8, 3,

@@ -4,8 +4,10 @@ import dev.starling.distributed.CollectiveMismatchException;
 import dev.starling.distributed.collective.call.CollectiveCall.Kind;
 import dev.starling.distributed.collective.call.CollectiveCall;
 import dev.starling.distributed.collective.call.EpochMessages;
+import dev.starling.transport.Endpoint;
 import java.nio.ByteBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The present collective, and what neighbours send each other about it.
@@ -65,6 +67,11 @@ final class CallAgreement {
         return sequence;
     }
 
+    /** Returns the connection to the successor, or {@code null}. */
+    @Nullable Endpoint successor() {
+        return messages.fabric().endpoint(successor);
+    }
+
     int predecessor() {
         return predecessor;
     }
@@ -91,6 +98,11 @@ final class CallAgreement {
             work += readySent ? 1 : 0;
         }
         return work;
+    }
+
+    /** Returns whether the predecessor has sent the same call, even if {@link #doWork} has not noticed yet. */
+    boolean agrees() {
+        return agreed || calls.has(sequence) && calls.hash(sequence) == call.hash();
     }
 
     private boolean hasSameCall(PeerCalls from, int peer) {

@@ -8,10 +8,11 @@ import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.distributed.collective.call.Partners;
 import dev.starling.distributed.collective.call.SymmetricMemory;
 import dev.starling.distributed.collective.reduce.ReduceKernels;
-import dev.starling.transport.Completion;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RemoteRegion;
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * All-reduce in few rounds, for sizes that are too large to be gathered and too small for a {@link Ring}. In each of
@@ -57,7 +58,9 @@ final class HalvingDoubling implements Algorithm {
     private final int[] ends;
     private final long[] sources = new long[2];
     private final long[] target = new long[1];
-    private final Completion arrivedThere = success -> done();
+    /** The receiver of each round's elements, {@code null} for none, and the number of puts to it by then. */
+    private final @Nullable Endpoint[] receivers;
+    private final long[] puts;
     /** Set by {@link #open}. */
     @SuppressWarnings("NullAway.Init")
     private SymmetricMemory scratch;
@@ -73,7 +76,6 @@ final class HalvingDoubling implements Algorithm {
     private long sequence;
     private int round;
     private boolean sent;
-    private int inFlight;
 
     HalvingDoubling(Fabric fabric, CallAgreement agreement, ReduceKernels kernels) {
         this.fabric = fabric;
@@ -86,6 +88,8 @@ final class HalvingDoubling implements Algorithm {
         index = Partners.halvingIndex(rank, world);
         rounds = 2 * powers + 2;
         arrived = new long[2][rounds];
+        receivers = new Endpoint[rounds];
+        puts = new long[rounds];
         begins = new int[powers + 1];
         ends = new int[powers + 1];
     }
@@ -116,6 +120,7 @@ final class HalvingDoubling implements Algorithm {
         }
         round = 0;
         sent = false;
+        Arrays.fill(receivers, null);
     }
 
     private int middle(int halving) {
@@ -154,8 +159,21 @@ final class HalvingDoubling implements Algorithm {
         return work;
     }
 
+    /** Sends the first elements, which only reach scratch memory, although the ranks have not agreed yet. */
+    int sendEarly() {
+        if (isFolding() && !sends() && !receives()) {
+            round++;
+        }
+        return round <= 1 && isPartial() && sends() && !sent && send() ? 1 : 0;
+    }
+
     private boolean isFolding() {
         return round == 0;
+    }
+
+    /** Returns whether this round's elements are to be reduced, so that they go to scratch memory. */
+    private boolean isPartial() {
+        return isFolding() || isHalving();
     }
 
     private boolean isUnfolding() {
@@ -204,7 +222,7 @@ final class HalvingDoubling implements Algorithm {
             begin = begins[halving() + 1];
             end = ends[halving() + 1];
         }
-        boolean partial = isFolding() || isHalving();
+        boolean partial = isPartial();
         Endpoint partner = fabric.endpoint(partner());
         RemoteRegion to = partial ? scratch.remote(partner()) : memory.remote(partner());
         if (partner == null || to == null) {
@@ -214,18 +232,12 @@ final class HalvingDoubling implements Algorithm {
         long from = offset + (long) begin * LINE;
         long immediate = Long.MIN_VALUE | (fabric.epoch() & EPOCH_MASK) << EPOCH_SHIFT | sequence << SEQUENCE_SHIFT
                 | round;
-        // Partial results need no completion: the partner can send its result only after they have arrived.
-        Completion completion = partial ? null : arrivedThere;
-        inFlight += partial ? 0 : 1;
         int code = partner.putAndNotify(source, from, to, partial ? slot() : from,
-                Math.min(call.bytes(), (long) end * LINE) - (long) begin * LINE, immediate, completion);
+                Math.min(call.bytes(), (long) end * LINE) - (long) begin * LINE, immediate, null);
         sent = code == Endpoint.OK;
-        inFlight -= sent || partial ? 0 : 1;
+        receivers[round] = partner;
+        puts[round] = partner.putCount();
         return sent;
-    }
-
-    private void done() {
-        inFlight--;
     }
 
     /** Returns the offset in scratch memory of this round's elements. */
@@ -239,7 +251,7 @@ final class HalvingDoubling implements Algorithm {
 
     /** Reduces the received elements and the own ones in the order of the ranks; results need no further work. */
     private void reduce() {
-        if (!isFolding() && !isHalving()) {
+        if (!isPartial()) {
             return;
         }
         long begin = (long) LINE * (isFolding() ? 0 : begins[halving() + 1]);
@@ -261,7 +273,17 @@ final class HalvingDoubling implements Algorithm {
 
     @Override
     public boolean isDone() {
-        // Sent results must have arrived.
-        return round == rounds && inFlight == 0;
+        return round == rounds && hasSent();
+    }
+
+    /** Returns whether all elements have left, so that they may change. */
+    private boolean hasSent() {
+        for (int r = 0; r < rounds; r++) {
+            Endpoint receiver = receivers[r];
+            if (receiver != null && !receiver.hasSent(puts[r], memory.region())) {
+                return false;
+            }
+        }
+        return true;
     }
 }

@@ -6,6 +6,7 @@ import dev.starling.distributed.collective.call.EpochMessages;
 import dev.starling.distributed.collective.call.Fabric;
 import dev.starling.distributed.collective.call.SymmetricMemory;
 import dev.starling.distributed.collective.reduce.ReduceKernels;
+import dev.starling.transport.Endpoint;
 import java.util.stream.IntStream;
 import org.agrona.DirectBuffer;
 import org.jspecify.annotations.Nullable;
@@ -95,15 +96,28 @@ public final class NetworkCollectives implements Algorithm, AutoCloseable {
         if (done) {
             return 0;
         }
-        int work = agreement.doWork();
         // The first blocks of a gather contain the call, so they are sent before ranks agree.
+        int work = agreement.isAgreed() || chosen == gather ? agreement.doWork() : agree();
         if (agreement.isAgreed() || chosen == gather) {
             work += chosen.doWork();
             done = agreement.isDone() && chosen.isDone();
-        } else if (chosen == ring) {
-            work += ring.sendEarly();
         }
         return work + (done ? 1 : 0);
+    }
+
+    /** Sends the call together with the elements that need not wait until the ranks agree. */
+    private int agree() {
+        Endpoint successor = agreement.successor();
+        if (successor == null) {
+            return 0;
+        }
+        successor.hold();
+        try {
+            int work = agreement.doWork();
+            return work + (chosen == ring ? ring.sendEarly() : chosen == halving ? halving.sendEarly() : 0);
+        } finally {
+            successor.flush();
+        }
     }
 
     public void onMessage(int from, DirectBuffer buffer, int offset, int length) {

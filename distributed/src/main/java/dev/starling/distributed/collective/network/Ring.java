@@ -71,7 +71,6 @@ final class Ring implements Algorithm {
     private final long[] sources = new long[2];
     private final long[] target = new long[1];
     private final long[] noTarget = {};
-    private final Completion arrivedThere;
     private final Completion leftSlot;
     /** Set by {@link #open}. */
     @SuppressWarnings("NullAway.Init")
@@ -105,9 +104,8 @@ final class Ring implements Algorithm {
     private int reductions;
     private boolean wide;
     private boolean keepsApart;
-    private int inFlight;
-    /** Whether the ranks agree on the call, so that the ring may access elements. */
-    private boolean agreed;
+    /** The number of puts to the successor when the latest piece was sent. */
+    private long lastPut;
     /** How much of the next piece was reduced while it arrived. */
     private long reducedBytes;
 
@@ -128,11 +126,7 @@ final class Ring implements Algorithm {
         successor = ranks[(rank + 1) % world];
         predecessor = ranks[Math.floorMod(rank - 1, world)];
         // Success is ignored: a lost peer needs no values, and its loss fails the collective.
-        arrivedThere = success -> inFlight--;
-        leftSlot = success -> {
-            inFlight--;
-            released++;
-        };
+        leftSlot = success -> released++;
     }
 
     /** Sets the scratch memory, which starts at {@code at}. */
@@ -144,7 +138,6 @@ final class Ring implements Algorithm {
 
     @Override
     public void begin(CollectiveCall newCall, SymmetricMemory newMemory, long newOffset) {
-        agreed = false;
         call = newCall;
         memory = newMemory;
         offset = newOffset;
@@ -217,9 +210,9 @@ final class Ring implements Algorithm {
      * slot. Returns false, so that they are written, if they arrive too early or other pieces must be processed before.
      */
     boolean onWrite(long at, long address, int bytes) {
-        if (!agreed || receiving.isAtEnd() || receiving.step() >= reductions || keepsApart || processed < arrived
-                || at != slot(reduced) + reducedBytes || reducedBytes + bytes > receiving.length()
-                || bytes % call.dtype().bytes() != 0) {
+        if (receiving.isAtEnd() || !agreement.agrees() || receiving.step() >= reductions || keepsApart
+                || processed < arrived || at != slot(reduced) + reducedBytes
+                || reducedBytes + bytes > receiving.length() || bytes % call.dtype().bytes() != 0) {
             return false;
         }
         reduce(address, bytes);
@@ -233,7 +226,7 @@ final class Ring implements Algorithm {
 
     /** Stops accessing elements, whose memory may be closed. */
     void stop() {
-        agreed = false;
+        receiving.beginEmpty();
     }
 
     /**
@@ -246,7 +239,6 @@ final class Ring implements Algorithm {
 
     @Override
     public int doWork() {
-        agreed = true;
         int work = send();
         for (int i = 0; i < MAX_RECEIVES_PER_CALL && receive(); i++) {
             work += 1 + send();
@@ -339,14 +331,10 @@ final class Ring implements Algorithm {
             return false;
         }
         long at = partial ? slot(slotsSent) : from;
-        // Puts arrive in order, so the completion of the last one covers all before it.
-        Completion completion = apart ? leftSlot : sending.isLast() ? arrivedThere : null;
-        inFlight += completion == null ? 0 : 1;
-        int code = endpoint.putAndNotify(source, from, to, at, bytes, mark, completion);
-        if (code != Endpoint.OK) {
-            inFlight -= completion == null ? 0 : 1;
+        if (endpoint.putAndNotify(source, from, to, at, bytes, mark, apart ? leftSlot : null) != Endpoint.OK) {
             return false;
         }
+        lastPut = endpoint.putCount();
         slotsSent += partial ? 1 : 0;
         drained += apart ? 1 : 0;
         return true;
@@ -367,7 +355,11 @@ final class Ring implements Algorithm {
 
     @Override
     public boolean isDone() {
-        // Sent pieces must have arrived.
-        return receiving.isAtEnd() && sending.isAtEnd() && inFlight == 0;
+        // What has not left the elements must be sent before they change.
+        if (!receiving.isAtEnd() || !sending.isAtEnd()) {
+            return false;
+        }
+        Endpoint endpoint = fabric.endpoint(successor);
+        return endpoint == null || endpoint.hasSent(lastPut, memory.region());
     }
 }
