@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.IntSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -23,7 +24,7 @@ public final class FusedLoop {
 
     private final Expression expression;
     private final LoopBody body;
-    private final int vectorBits;
+    private final IntSupplier vectorBits;
     private final int nativeBits;
     private final long stridedKey;
     private volatile @Nullable Variant flat;
@@ -32,10 +33,10 @@ public final class FusedLoop {
     /**
      * Makes a loop.
      *
-     * @param vectorBits width of the Vector API's vectors, 0 to use none
+     * @param vectorBits width of the Vector API's vectors, 0 to use none; called if there is no machine code
      * @param nativeBits width of the vectors of machine code, 0 to make none
      */
-    FusedLoop(Expression expression, int vectorBits, int nativeBits) {
+    FusedLoop(Expression expression, IntSupplier vectorBits, int nativeBits) {
         this.expression = expression;
         this.vectorBits = vectorBits;
         this.nativeBits = nativeBits;
@@ -56,7 +57,7 @@ public final class FusedLoop {
     public static FusedLoop of(Expression expression) {
         FusedLoop loop = LOOPS.get(expression);
         return loop != null ? loop : LOOPS.computeIfAbsent(expression,
-                e -> new FusedLoop(e, Vectors.bits(), MachineCode.VECTOR_BITS));
+                e -> new FusedLoop(e, Vectors::bits, MachineCode.VECTOR_BITS));
     }
 
     public Expression expression() {
@@ -116,10 +117,13 @@ public final class FusedLoop {
         Collections.reverse(accesses);
         Kernel kernel = NativeKernel.of(expression, body, accesses, nativeBits,
                 () -> KernelWriter.write(expression, body, accesses, 0));
-        boolean inVectors = kernel != null
-                || key != stridedKey && VectorInstructions.width(body, expression, vectorBits) > 0;
-        Variant made = new Variant(key, kernel != null ? kernel
-                : KernelWriter.write(expression, body, accesses, vectorBits), grain(inVectors));
+        boolean inVectors = true;
+        if (kernel == null) {
+            int bits = vectorBits.getAsInt();
+            inVectors = key != stridedKey && VectorInstructions.width(body, expression, bits) > 0;
+            kernel = KernelWriter.write(expression, body, accesses, bits);
+        }
+        Variant made = new Variant(key, kernel, grain(inVectors));
         Variant[] grown = Arrays.copyOf(variants, variants.length + 1);
         grown[variants.length] = made;
         variants = grown;

@@ -149,6 +149,14 @@ public final class RowLoop {
             return body.select(body.compare(Primitive.EQ, body.reinterpret(a), body.reinterpret(b)), c, d);
         }
 
+        /** {@code c} where adding {@code lowest} to the bits {@code exponent} of a carries, otherwise {@code d}. */
+        public int ifCarries(int a, int exponent, int lowest, int c, int d) {
+            int sum = body.add(body.and(body.reinterpret(a), body.bits(Lane.I32, exponent)),
+                    body.bits(Lane.I32, lowest));
+            int carries = body.and(sum, body.bits(Lane.I32, exponent + lowest));
+            return body.select(body.compare(Primitive.NE, carries, body.bits(Lane.I32, 0)), c, d);
+        }
+
         /** The sum of integers, whose bits values hold. */
         public int addIntegers(int a, int b) {
             return body.reinterpret(body.add(body.reinterpret(a), body.reinterpret(b)));

@@ -30,18 +30,22 @@ public final class FiniteScan {
      * @param bytes size of all numbers
      */
     public static boolean isFinite(long x, long bytes, DType type) {
+        return isFinite(x, bytes, type, RowLoops.FASTEST.carries());
+    }
+
+    static boolean isFinite(long x, long bytes, DType type, Carries loop) {
         return switch (type) {
-            case F64 -> isFinite(x, bytes, 0x7FF0L << 48, 0x10L << 48);
-            case F32 -> isFinite(x, bytes, 0x7F80_0000L * INTS, 0x80_0000L * INTS);
-            case BF16 -> isFinite(x, bytes, 0x7F80 * WORDS, 0x80 * WORDS);
-            case F16 -> isFinite(x, bytes, 0x7C00 * WORDS, 0x400 * WORDS);
+            case F64 -> isFinite(x, bytes, 0x7FF0L << 48, 0x10L << 48, loop);
+            case F32 -> isFinite(x, bytes, 0x7F80_0000L * INTS, 0x80_0000L * INTS, loop);
+            case BF16 -> isFinite(x, bytes, 0x7F80 * WORDS, 0x80 * WORDS, loop);
+            case F16 -> isFinite(x, bytes, 0x7C00 * WORDS, 0x400 * WORDS, loop);
             case I64, I32, I8, U8, BOOL -> true;
         };
     }
 
-    private static boolean isFinite(long x, long bytes, long exponent, long lowest) {
+    private static boolean isFinite(long x, long bytes, long exponent, long lowest, Carries loop) {
         long whole = bytes & -Long.BYTES;
-        long found = RowLoops.FASTEST.carries().of(x, whole, exponent, lowest);
+        long found = loop.of(x, whole, exponent, lowest);
         long rest = 0;
         for (long at = whole; at < bytes; at += Short.BYTES) {
             rest |= (ALL.get(ValueLayout.JAVA_SHORT_UNALIGNED, x + at) & 0xFFFFL) << 8 * (at - whole);

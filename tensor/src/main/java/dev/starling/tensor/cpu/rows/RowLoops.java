@@ -24,26 +24,26 @@ public record RowLoops(Rows matrix, SoftmaxRows softmax, LayerNormRows layerNorm
             new ScalarLayerNormRows(), new ScalarAttentionRows(), new ScalarPoolRows(), List.of(), FiniteScan::carries);
 
     /** The fastest loops that this process can run: in machine code, with the Vector API, or the scalar ones. */
-    public static final RowLoops FASTEST = RowLoop.isAvailable() ? machine() : bytecode();
+    public static final RowLoops FASTEST = RowLoop.isAvailable() ? machine() : Bytecode.LOOPS;
 
     /** Returns all loops that this process can run. */
     public static List<RowLoops> all() {
-        return Stream.of(SCALAR, bytecode(), FASTEST).distinct().toList();
+        return Stream.of(SCALAR, Bytecode.LOOPS, FASTEST).distinct().toList();
     }
 
-    /** Returns the fastest loops without machine code. */
-    private static RowLoops bytecode() {
-        return VectorApi.isPresent() ? vector() : SCALAR;
+    /** The fastest loops without machine code; loading the Vector API takes long. */
+    static final class Bytecode {
+        static final RowLoops LOOPS = VectorApi.isPresent() ? vector() : SCALAR;
     }
 
     private static RowLoops machine() {
         try {
             return new RowLoops(new MachineRows(), new MachineSoftmaxRows(), new MachineLayerNormRows(),
                     new MachineAttentionRows(), new MachinePoolRows(),
-                    List.of(new MachineWinogradTiles(4), new MachineWinogradTiles(2)), bytecode().carries);
+                    List.of(new MachineWinogradTiles(4), new MachineWinogradTiles(2)), new MachineFiniteScan());
         } catch (IllegalStateException e) {
             System.getLogger("dev.starling.tensor").log(System.Logger.Level.DEBUG, "rows run as bytecode", e);
-            return bytecode();
+            return Bytecode.LOOPS;
         }
     }
 

@@ -290,7 +290,7 @@ class FusedLoopTest {
     private static List<FusedLoop> loops(Expression expression) {
         return Stream.of(new int[] {0, 0}, new int[] {Vectors.bits(), 0}, new int[] {0, 256}, new int[] {0, 512})
                 .filter(bits -> bits[1] <= MachineCode.VECTOR_BITS)
-                .map(bits -> new FusedLoop(expression, bits[0], bits[1])).toList();
+                .map(bits -> new FusedLoop(expression, () -> bits[0], bits[1])).toList();
     }
 
     private static void run(FusedLoop loop, int count, long... addresses) {

@@ -62,7 +62,7 @@ class NativeKernelTest {
         for (Expression.Value term : terms.reversed()) {
             sum = builder.apply(Opcode.SUB, sum, builder.apply(Opcode.MUL, term, term));
         }
-        FusedLoop loop = new FusedLoop(builder.output(sum).build(), 0, bits);
+        FusedLoop loop = new FusedLoop(builder.output(sum).build(), () -> 0, bits);
         int count = 37;
         try (Arena arena = Arena.ofConfined()) {
             float[] expected = new float[count];
@@ -102,7 +102,7 @@ class NativeKernelTest {
     @Test
     void leavesRareElementsToTheElementLoop() {
         assumeTrue(MachineCode.VECTOR_BITS >= 256, MachineCode.description());
-        FusedLoop loop = new FusedLoop(SingleOpcode.of(Opcode.SIN, DType.F64, 0), 0, MachineCode.VECTOR_BITS);
+        FusedLoop loop = new FusedLoop(SingleOpcode.of(Opcode.SIN, DType.F64, 0), () -> 0, MachineCode.VECTOR_BITS);
         int count = 300;
         try (Arena arena = Arena.ofConfined()) {
             long x = arena.allocate(8L * count, 8).address();
