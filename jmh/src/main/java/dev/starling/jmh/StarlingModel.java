@@ -6,8 +6,13 @@ import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
+import dev.starling.nn.layer.Flatten;
+import dev.starling.nn.layer.Gelu;
+import dev.starling.nn.layer.LayerNorm;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.Lstm;
+import dev.starling.nn.layer.MultiHeadAttention;
+import dev.starling.nn.layer.Residual;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.Networks;
 import dev.starling.nn.optim.Optimizer;
@@ -15,6 +20,7 @@ import dev.starling.nn.optim.Sgd;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BiConsumer;
 
@@ -39,8 +45,21 @@ public final class StarlingModel implements AutoCloseable {
             case RESNET18 -> Networks.resnet18(generator, Model.CLASSES);
             case LSTM -> Sequential.of(Lstm.of(128, 256).layers(2).last().build(generator),
                 Linear.of(256, Model.CLASSES, generator));
+            case GPT -> gpt(generator);
         };
         optimizer = Sgd.over(network).rate(learningRate).momentum(Model.MOMENTUM).build();
+    }
+
+    private static Layer gpt(Generator generator) {
+        List<Layer> layers = new ArrayList<>();
+        for (int i = 0; i < 4; i++) {
+            layers.add(Residual.of(Sequential.of(LayerNorm.of(128),
+                    MultiHeadAttention.of(128, 4, generator).causal())));
+            layers.add(Residual.of(Sequential.of(LayerNorm.of(128), Linear.of(128, 512, generator), new Gelu(true),
+                    Linear.of(512, 128, generator))));
+        }
+        layers.addAll(List.of(LayerNorm.of(128), new Flatten(), Linear.of(128 * 128, Model.CLASSES, generator)));
+        return Sequential.of(layers);
     }
 
     /** Returns the network, which this model owns. */

@@ -22,6 +22,7 @@ public sealed interface Workload {
         new TrainingStep(Model.CNN, 64),
         new TrainingStep(Model.RESNET18, 32),
         new TrainingStep(Model.LSTM, 32),
+        new TrainingStep(Model.GPT, 16),
         new Prediction(Model.RESNET18, 1),
         new Prediction(Model.RESNET18, 32));
 

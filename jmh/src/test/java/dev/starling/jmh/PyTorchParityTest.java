@@ -44,7 +44,7 @@ class PyTorchParityTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"MLP, 32, 0.01", "CNN, 16, 0.001", "RESNET18, 8, 0.001", "LSTM, 2, 0.01"})
+    @CsvSource({"MLP, 32, 0.01", "CNN, 16, 0.001", "RESNET18, 8, 0.001", "LSTM, 2, 0.01", "GPT, 2, 0.001"})
     void followsPyTorchThroughTwentySteps(Model model, int samples, double learningRate) {
         double[] together = new double[STEPS];
         double[] worst = new double[STEPS];

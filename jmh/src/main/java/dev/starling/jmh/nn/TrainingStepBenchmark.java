@@ -7,7 +7,7 @@ import org.openjdk.jmh.annotations.Param;
 
 /** Training steps. */
 public class TrainingStepBenchmark extends PeerBenchmark {
-    @Param({"MLP", "CNN", "RESNET18", "LSTM"})
+    @Param({"MLP", "CNN", "RESNET18", "LSTM", "GPT"})
     Model model;
 
     @Param({"32", "128"})

@@ -5,7 +5,9 @@ import dev.starling.jmh.pytorch.TorchModel.Layout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
+import java.util.function.IntFunction;
 import org.bytedeco.javacpp.Pointer;
+import org.bytedeco.pytorch.DoubleOptional;
 import org.bytedeco.pytorch.Tensor;
 import org.bytedeco.pytorch.TensorOptional;
 import org.bytedeco.pytorch.TensorVector;
@@ -17,9 +19,11 @@ final class LayerBuilder {
         torch.relu_(input);
         return input;
     };
+    static final Layer GELU = input -> torch.gelu(input, "tanh");
     static final Layer FLATTEN = input -> torch.flatten(input, 1, -1);
     static final Layer MAX_POOL = input -> torch.max_pool2d(input, 2, 2);
     static final Layer GLOBAL_AVERAGE = input -> torch.adaptive_avg_pool2d(input, 1, 1);
+    private static final int HEADS = 4;
     private static final double BATCH_NORM_MOMENTUM = 0.1;
     private static final double EPSILON = 1e-5;
 
@@ -88,6 +92,31 @@ final class LayerBuilder {
             Tensor state = torch.zeros(layers, input.size(0), units);
             return torch.lstm(input, new TensorVector(state, state), all, true, layers, 0, true, false, true).get1()
                 .select(0, layers - 1);
+        };
+    }
+
+    Layer layerNorm(int width) {
+        TensorOptional weight = own(new TensorOptional(constant(1, width)));
+        TensorOptional bias = own(new TensorOptional(constant(0, width)));
+        return input -> torch.layer_norm(input, new long[] {width}, weight, bias, EPSILON, true);
+    }
+
+    /** Layer norm and a layer of the same width, added to the input. */
+    Layer residual(int width, IntFunction<Layer> layer) {
+        Layer branch = layerNorm(width).then(layer.apply(width));
+        return input -> branch.apply(input).add_(input);
+    }
+
+    /** Causal self-attention of 4 heads on {@code [N, L, width]}. */
+    Layer attention(int width) {
+        Layer project = linear(width, 3 * width);
+        Layer out = linear(width, width);
+        return input -> {
+            long[] shape = {input.size(0), input.size(1), 3, HEADS, width / HEADS};
+            Tensor parts = project.apply(input).view(shape).permute(2, 0, 3, 1, 4);
+            Tensor mixed = torch.scaled_dot_product_attention(parts.select(0, 0), parts.select(0, 1),
+                parts.select(0, 2), Torch.none(), 0, true, new DoubleOptional(), false);
+            return out.apply(mixed.transpose(1, 2).reshape(input.size(0), input.size(1), width));
         };
     }
 

@@ -1,6 +1,7 @@
 package dev.starling.jmh.pytorch;
 
 import static dev.starling.jmh.pytorch.LayerBuilder.FLATTEN;
+import static dev.starling.jmh.pytorch.LayerBuilder.GELU;
 import static dev.starling.jmh.pytorch.LayerBuilder.GLOBAL_AVERAGE;
 import static dev.starling.jmh.pytorch.LayerBuilder.MAX_POOL;
 import static dev.starling.jmh.pytorch.LayerBuilder.RELU;
@@ -32,6 +33,7 @@ public final class TorchModels {
                 case CNN -> cnn(layers);
                 case RESNET18 -> resnet18(layers);
                 case LSTM -> layers.lstm(128, 256, 2).then(layers.linear(256, Model.CLASSES));
+                case GPT -> gpt(layers);
             };
             return new TorchModel(layers, network, learningRate);
         }
@@ -51,6 +53,16 @@ public final class TorchModels {
             .then(FLATTEN)
             .then(layers.linear(4096, 512)).then(RELU)
             .then(layers.linear(512, 10));
+    }
+
+    private static Layer gpt(LayerBuilder layers) {
+        Layer network = input -> input;
+        for (int i = 0; i < 4; i++) {
+            network = network.then(layers.residual(128, layers::attention))
+                .then(layers.residual(128, width -> layers.linear(width, 512).then(GELU)
+                    .then(layers.linear(512, width))));
+        }
+        return network.then(layers.layerNorm(128)).then(FLATTEN).then(layers.linear(128 * 128, Model.CLASSES));
     }
 
     private static Layer resnet18(LayerBuilder layers) {

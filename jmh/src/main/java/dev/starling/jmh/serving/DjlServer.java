@@ -59,7 +59,7 @@ final class DjlServer implements Server {
                 yield block.add(Blocks.batchFlattenBlock()).add(linear(512)).add(Activation.reluBlock())
                         .add(linear(Model.CLASSES));
             }
-            case RESNET18, LSTM -> throw new IllegalArgumentException("serving compares MLP and CNN");
+            case RESNET18, LSTM, GPT -> throw new IllegalArgumentException("serving compares MLP and CNN");
         };
     }
 
