@@ -18,8 +18,9 @@ public enum Model {
     /** Two LSTM layers of 256 units, then 256-10 on the last state; input {@code [N, 64, 128]}. */
     LSTM(64, 128),
     /**
-     * Four blocks of GPT-2 of width 128 (causal attention of 4 heads, a perceptron of 512 units with GELU's approximation
-     * by a hyperbolic tangent), layer norm, then 16384-10 on all positions; input {@code [N, 128, 128]}, as embedded.
+     * Four blocks of GPT-2 of width 128 (causal attention of 4 heads, a perceptron of 512 units with GELU's
+     * approximation by a hyperbolic tangent), layer norm, then 16384-10 on all positions; input
+     * {@code [N, 128, 128]}, as embedded.
      */
     GPT(128, 128);
 
