@@ -17,6 +17,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 import java.util.List;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -151,12 +152,12 @@ public final class EmbeddingTable implements Layer {
         return anchor;
     }
 
-    /** Returns the table's plan, with {@code otherwise} as the rule unless the table has its own. */
-    Plan.Table plan(int servers, Rule otherwise) {
+    /** Returns the table's plan, with the rule of {@code otherwise} unless the table has its own. */
+    Plan.Table plan(int servers, Supplier<Rule> otherwise) {
         // Ids are hashed, so the servers' shares differ only by chance.
         long each = plan.rows() / servers;
         return new Plan.Table(plan.name(), plan.width(), servers == 1 ? each : each + each / 16 + 256, plan.scale(),
-                rule == null ? otherwise : rule);
+                rule == null ? otherwise.get() : rule);
     }
 
     boolean isConnected() {

@@ -5,6 +5,7 @@ import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;
+import dev.starling.nn.optim.WholeRule;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
@@ -33,8 +34,11 @@ final class Rules {
         for (int i = 0; i < parameters.size(); i++) {
             Parameter p = parameters.get(i);
             boolean anchor = tables.stream().anyMatch(t -> t.anchor() == p);
-            dense.add(new Plan.Dense(paths.getOrDefault(p, "parameter " + i), anchor ? 0 : p.shape().count(),
-                    common != null ? common : ofOptimizer(state.optimizer(), i)));
+            String path = paths.getOrDefault(p, "parameter " + i);
+            WholeRule whole = common == null ? state.optimizer().wholeRule(i) : null;
+            Rule rule = common != null ? common : whole != null ? whole.descent() : ofOptimizer(state.optimizer(), i);
+            dense.add(anchor ? new Plan.Dense(path, 0, rule) : new Plan.Dense(path, p.shape().count(), rule,
+                    whole == null ? null : new Plan.Whole(whole.direction(), p.shape())));
         }
         return dense;
     }
@@ -42,12 +46,18 @@ final class Rules {
     /** Returns the tables that servers hold. A table that is not in the model gets the rule of the first parameter. */
     static List<Plan.Table> ofTables(TrainingState state, @Nullable Rule common, List<EmbeddingTable> tables,
             int servers) {
-        return tables.stream().map(table -> table.plan(servers, common != null ? common : ofOptimizer(state.optimizer(),
-                Math.max(0, state.optimizer().parameters().indexOf(table.anchor()))))).toList();
+        return tables.stream().map(table -> table.plan(servers, () -> common != null ? common
+                : ofOptimizer(state.optimizer(), Math.max(0, state.optimizer().parameters().indexOf(table.anchor())))))
+                .toList();
     }
 
     private static Rule ofOptimizer(Optimizer optimizer, int parameter) {
         Rule rule = optimizer.rule(parameter);
+        if (rule == null && optimizer.wholeRule(parameter) != null) {
+            throw new DistributedException("the rule of " + optimizer + " needs parameters as a whole, but servers "
+                    + "hold the rows of an EmbeddingTable one by one; train with a rule for each element, such as Sgd "
+                    + "or AdamW, or set EmbeddingTable.Builder.optimizer");
+        }
         if (rule == null) {
             throw new DistributedException("parameter servers do not support the rule of " + optimizer.getClass()
                     .getSimpleName() + "; train with an optimiser of one rule, such as Sgd or AdamW, or set "

@@ -337,9 +337,9 @@ class EmbeddingTableTest {
         EmbeddingTable.Builder builder = EmbeddingTable.of("rows", 100, 3).scale(0.5);
         EmbeddingTable built = builder.build();
         builder.scale(0.1).optimizer(adagrad);
-        assertThat(built.plan(1, ServerDriver.PLAIN)).isEqualTo(new Plan.Table("rows", 3, 100, 0.5,
+        assertThat(built.plan(1, () -> ServerDriver.PLAIN)).isEqualTo(new Plan.Table("rows", 3, 100, 0.5,
                 ServerDriver.PLAIN));
-        assertThat(builder.build().plan(1, ServerDriver.PLAIN).rule()).isEqualTo(adagrad);
+        assertThat(builder.build().plan(1, () -> ServerDriver.PLAIN).rule()).isEqualTo(adagrad);
     }
 
     @Test

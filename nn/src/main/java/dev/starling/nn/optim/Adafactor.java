@@ -39,11 +39,7 @@ public final class Adafactor {
 
         /** Sets the exponent of t in the weight of step t's square in the mean, negative; default -0.8. */
         public Builder decayExponent(double value) {
-            if (!(value < 0 && value > Double.NEGATIVE_INFINITY)) {
-                throw TensorException.argument("adafactor", "the exponent must be < 0 and finite, got " + value,
-                        "use for example -0.8");
-            }
-            exponent = value;
+            exponent = requireExponent(value);
             return this;
         }
 
@@ -55,11 +51,7 @@ public final class Adafactor {
 
         /** Sets the largest root mean square of a direction, greater than 0; default 1. */
         public Builder threshold(double value) {
-            if (!(value > 0 && value < Double.POSITIVE_INFINITY)) {
-                throw TensorException.argument("adafactor", "the threshold must be > 0 and finite, got " + value,
-                        "use for example 1");
-            }
-            threshold = value;
+            threshold = requireThreshold(value);
             return this;
         }
 
@@ -69,8 +61,37 @@ public final class Adafactor {
         }
     }
 
-    /** See {@link Adafactor}; matrices are the last two dimensions. */
-    private record Factored(double exponent, double smallest, double threshold) implements TensorRule {
+    private static double requireExponent(double value) {
+        if (!(value < 0 && value > Double.NEGATIVE_INFINITY)) {
+            throw TensorException.argument("adafactor", "the exponent must be < 0 and finite, got " + value,
+                    "use for example -0.8");
+        }
+        return value;
+    }
+
+    private static double requireThreshold(double value) {
+        if (!(value > 0 && value < Double.POSITIVE_INFINITY)) {
+            throw TensorException.argument("adafactor", "the threshold must be > 0 and finite, got " + value,
+                    "use for example 1");
+        }
+        return value;
+    }
+
+    /**
+     * The direction of {@link Adafactor}; matrices are the last two dimensions.
+     *
+     * @param exponent of t in the weight of step t's square in the mean, negative
+     * @param smallest root mean square that counts for parameters that have a smaller one, at least 0
+     * @param threshold largest root mean square of a direction, greater than 0
+     */
+    public record Factored(double exponent, double smallest, double threshold) implements TensorRule {
+        /** Throws {@link TensorException} for a setting out of its range. */
+        public Factored {
+            requireExponent(exponent);
+            OptimizerBuilder.requireAtLeast0("smallest scale", smallest);
+            requireThreshold(threshold);
+        }
+
         @Override
         public Map<String, Shape> slots(Shape parameter) {
             Map<String, Shape> slots = new LinkedHashMap<>();

@@ -2,7 +2,6 @@ package dev.starling.nn.optim;
 
 import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
-import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 
 /**
@@ -33,12 +32,8 @@ public final class Lamb {
 
         /** Sets the decay rates of the means of gradient and square, each in [0, 1); default 0.9 and 0.999. */
         public Builder betas(double gradient, double square) {
-            if (!(gradient >= 0 && gradient < 1 && square >= 0 && square < 1)) {
-                throw TensorException.argument("lamb", "0 <= beta < 1 must hold, got " + gradient + " and " + square,
-                        "use values in [0, 1)");
-            }
-            beta1 = gradient;
-            beta2 = square;
+            beta1 = requireDecay("beta", gradient);
+            beta2 = requireDecay("beta", square);
             return this;
         }
 

@@ -9,10 +9,22 @@ import java.util.Map;
  * Adam's direction {@code u = (m/(1-β₁ᵗ))/(√(v/(1-β₂ᵗ)) + ε) + decay·p}; see {@link dev.starling.tensor.op.Rule.Adam}.
  * The bias corrections are part of the state, as means of ones: each parameter counts its own steps.
  *
- * @param decay strength of the weight decay, as part of the direction
+ * @param beta1 decay of the mean, in [0, 1)
+ * @param beta2 decay of the square, in [0, 1)
+ * @param epsilon avoids division by 0; at least 0
+ * @param decay strength of the weight decay, as part of the direction; at least 0
  * @param trusting whether the direction is multiplied by {@code ‖p‖/‖u‖}, or 1 if one of them is 0
  */
-record Moments(double beta1, double beta2, double epsilon, double decay, boolean trusting) implements TensorRule {
+public record Moments(double beta1, double beta2, double epsilon, double decay, boolean trusting)
+        implements TensorRule {
+    /** Throws {@link dev.starling.tensor.TensorException} for a setting out of its range. */
+    public Moments {
+        OptimizerBuilder.requireDecay("beta", beta1);
+        OptimizerBuilder.requireDecay("beta", beta2);
+        OptimizerBuilder.requireAtLeast0("epsilon", epsilon);
+        OptimizerBuilder.requireAtLeast0("weight decay", decay);
+    }
+
     @Override
     public Map<String, Shape> slots(Shape parameter) {
         Map<String, Shape> slots = new LinkedHashMap<>();

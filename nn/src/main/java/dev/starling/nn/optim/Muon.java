@@ -53,24 +53,16 @@ public final class Muon {
 
         /** Sets the decay of the momentum, in [0, 1), and whether it is Nesterov's; default 0.95 and true. */
         public Builder momentum(double value, boolean lookAhead) {
-            momentum = requireDecay(value);
+            momentum = requireDecay("momentum", value);
             nesterov = lookAhead;
             return this;
         }
 
         /** Sets the decay rates of AdamW's means, each in [0, 1); default 0.9 and 0.999. */
         public Builder betas(double gradient, double square) {
-            beta1 = requireDecay(gradient);
-            beta2 = requireDecay(square);
+            beta1 = requireDecay("beta", gradient);
+            beta2 = requireDecay("beta", square);
             return this;
-        }
-
-        private static double requireDecay(double value) {
-            if (!(value >= 0 && value < 1)) {
-                throw TensorException.argument("muon", "momentum and betas must be in [0, 1), got " + value,
-                        "use values in [0, 1)");
-            }
-            return value;
         }
 
         @Override
@@ -80,10 +72,24 @@ public final class Muon {
         }
     }
 
-    /** See {@link Muon}. */
-    private record Orthogonal(double momentum, boolean nesterov) implements TensorRule {
+    /**
+     * The direction of {@link Muon} for a matrix.
+     *
+     * @param momentum decay of the velocity, in [0, 1)
+     * @param nesterov whether the momentum is Nesterov's
+     */
+    public record Orthogonal(double momentum, boolean nesterov) implements TensorRule {
+        /** Throws {@link TensorException} for a setting out of its range. */
+        public Orthogonal {
+            OptimizerBuilder.requireDecay("momentum", momentum);
+        }
+
         @Override
         public Map<String, Shape> slots(Shape parameter) {
+            if (parameter.rank() < 2) {
+                throw TensorException.argument("muon", "a parameter must have two or more dimensions to step as a "
+                        + "matrix, got " + parameter, "use AdamW's rule for it");
+            }
             return Map.of("velocity", parameter);
         }
 

@@ -120,15 +120,20 @@ public interface Optimizer extends AutoCloseable {
 
     /**
      * Returns the rule of a parameter's steps, for callers that perform them elsewhere, or {@code null} if a step is
-     * more than a rule.
+     * more than a rule for each element.
      */
     default @Nullable Rule rule(int parameter) {
         return null;
     }
 
+    /** As {@link #rule}, if a parameter's steps need its gradient as a whole. */
+    default @Nullable WholeRule wholeRule(int parameter) {
+        return null;
+    }
+
     /**
-     * Returns the state tensors of a parameter, in the order of {@link Rule#slots}, for callers that perform its steps
-     * elsewhere.
+     * Returns the state tensors of a parameter, in the order of {@link Rule#slots} or {@link TensorRule#slots}, for
+     * callers that perform its steps elsewhere.
      */
     default List<Parameter> stateOf(int parameter) {
         return List.of();

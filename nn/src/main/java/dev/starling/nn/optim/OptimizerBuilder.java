@@ -124,4 +124,13 @@ public abstract sealed class OptimizerBuilder<B extends OptimizerBuilder<B>>
         }
         return value;
     }
+
+    /** Returns a decay rate, or throws an exception if it is not in [0, 1). */
+    static double requireDecay(String setting, double value) {
+        if (!(value >= 0 && value < 1)) {
+            throw TensorException.argument("optimizer", setting + " must be in [0, 1), got " + value,
+                    "use a value in [0, 1)");
+        }
+        return value;
+    }
 }

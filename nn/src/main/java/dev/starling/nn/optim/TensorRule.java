@@ -6,11 +6,17 @@ import java.util.Map;
 
 /**
  * The rule of an optimiser that needs a parameter's gradient as a whole: a norm, or a product of matrices. It is
- * written in tensor operations and runs on all devices. (A {@link dev.starling.tensor.op.Rule} computes each element by
- * itself, so that parameter servers, which hold pieces of parameters, can apply it.)
+ * written in tensor operations and runs on all devices, and on parameter servers, which hold such a parameter unsplit.
+ * (A {@link dev.starling.tensor.op.Rule} computes each element by itself.) The names of the records and of their
+ * components are part of the formats of files and messages, as those of rules are.
  */
-interface TensorRule {
-    /** Returns the shapes of the state's tensors by name, for a parameter of the given shape. All begin with 0. */
+public sealed interface TensorRule permits Moments, Adafactor.Factored, Muon.Orthogonal {
+    /**
+     * Returns the shapes of the state's tensors by name, for a parameter of the given shape. All begin with 0, and none
+     * has more elements than a parameter that has any.
+     *
+     * @throws dev.starling.tensor.TensorException if the rule does not apply to such a parameter
+     */
     Map<String, Shape> slots(Shape parameter);
 
     /**

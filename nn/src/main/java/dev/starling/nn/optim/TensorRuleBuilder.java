@@ -5,8 +5,7 @@ import dev.starling.nn.Parameter;
 import dev.starling.tensor.op.Rule;
 
 /**
- * Collects what all optimisers have in common that need a parameter's gradient as a whole. They step in the process
- * that trains; parameter servers, which hold pieces of parameters, refuse them.
+ * Collects what all optimisers have in common that need a parameter's gradient as a whole.
  *
  * @param <B> the builder itself
  */

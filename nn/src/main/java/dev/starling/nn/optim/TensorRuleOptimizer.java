@@ -6,6 +6,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
@@ -97,6 +98,17 @@ final class TensorRuleOptimizer implements OptimizerAround {
             slot.to(value.device());
             slot.to(value.dtype());
         }
+    }
+
+    @Override
+    public WholeRule wholeRule(int parameter) {
+        return new WholeRule(rules[parameter], descent.rule(parameter));
+    }
+
+    @Override
+    public List<Parameter> stateOf(int parameter) {
+        convertState(parameter);
+        return List.of(slots[parameter]);
     }
 
     @Override

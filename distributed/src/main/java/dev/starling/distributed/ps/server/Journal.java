@@ -128,7 +128,8 @@ final class Journal implements AutoCloseable {
                 .put(start + RECORD_HEADER, e.moved, 0, e.moved.position());
         at += RECORD_HEADER + e.moved.position();
         switch (e.recordKind) {
-            case GRADIENT, WEIGHTS, KEPT -> floats.put(at / 4, e.gradient, 0, e.recorded);
+            case GRADIENT -> floats.put(at / 4, e.stepped, 0, e.recorded);
+            case WEIGHTS, KEPT -> floats.put(at / 4, e.gradient, 0, e.recorded);
             case ROWS -> {
                 longs.put(at / 8, e.keys, 0, e.recorded);
                 floats.put(at / 4 + 2 * e.recorded, e.rows, 0, e.recorded * e.stride);

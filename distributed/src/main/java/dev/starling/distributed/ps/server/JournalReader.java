@@ -77,6 +77,15 @@ final class JournalReader {
         return (int) crc.getValue() == buffer.getInt(Journal.CRC);
     }
 
+    /** Returns numbers of a record, from a byte on. */
+    static float[] floats(ByteBuffer from, int at, int n) {
+        float[] floats = new float[n];
+        for (int i = 0; i < n; i++) {
+            floats[i] = from.getFloat(at + 4 * i);
+        }
+        return floats;
+    }
+
     private boolean read(FileChannel file, long at, int length) throws IOException {
         buffer.clear().limit(length);
         while (buffer.hasRemaining()) {

@@ -1,8 +1,9 @@
 package dev.starling.distributed.ps.server;
 
+import dev.starling.distributed.ps.wire.RowSum;
 import java.util.Arrays;
 
-/** Gradients of synchronous workers until all have arrived, with one slot for each pair of unit and worker. */
+/** Gradients until all have arrived that a step needs, with one slot for each pair of unit and worker. */
 final class PendingGradients {
     private final Clocks clocks;
     final boolean[] complete;
@@ -50,10 +51,13 @@ final class PendingGradients {
         return array == null ? new float[n] : array.length < n ? Arrays.copyOf(array, 2 * n) : array;
     }
 
-    /** Returns whether at least one worker, and each that has not left, has sent its complete gradient of a unit. */
-    boolean isComplete(int unit) {
+    /**
+     * Returns whether at least one of the workers from {@code first} to before {@code end}, and each that has not left,
+     * has sent its complete gradient of a unit.
+     */
+    boolean isComplete(int unit, int first, int end) {
         boolean any = false;
-        for (int slot = clocks.slot(unit, 0); slot < clocks.slot(unit + 1, 0); slot++) {
+        for (int slot = clocks.slot(unit, first); slot < clocks.slot(unit, end); slot++) {
             if (!complete[slot] && clocks.states[slot] != Clocks.LEFT) {
                 return false;
             }
@@ -63,13 +67,14 @@ final class PendingGradients {
     }
 
     /**
-     * Writes the weighted sum of a block's gradients to {@code sum}, added in the order of the workers' numbers.
+     * Writes the weighted sum of a block's gradients to {@code sum}, from {@code at} on, added in the order of the
+     * workers' numbers.
      *
      * @return whether any worker has sent a gradient
      */
-    boolean sum(int unit, float[] sum, int n) {
+    boolean sum(int unit, int first, int end, float[] sum, int at, int n) {
         boolean any = false;
-        for (int slot = clocks.slot(unit, 0); slot < clocks.slot(unit + 1, 0); slot++) {
+        for (int slot = clocks.slot(unit, first); slot < clocks.slot(unit, end); slot++) {
             if (!complete[slot] || sizes[slot] == 0) {
                 continue;
             }
@@ -77,11 +82,11 @@ final class PendingGradients {
             float[] g = gradients[slot];
             if (any) {
                 for (int i = 0; i < n; i++) {
-                    sum[i] = Math.fma(g[i], weight, sum[i]);
+                    sum[at + i] = Math.fma(g[i], weight, sum[at + i]);
                 }
             } else {
                 for (int i = 0; i < n; i++) {
-                    sum[i] = g[i] * weight;
+                    sum[at + i] = g[i] * weight;
                 }
             }
             any = true;
@@ -89,9 +94,18 @@ final class PendingGradients {
         return any;
     }
 
-    /** Returns the learning rate of the worker with the lowest number. */
-    double rate(int unit) {
-        int slot = clocks.slot(unit, 0);
+    /** Adds the weighted rows of all workers' gradients of a table, in the order of the workers' numbers. */
+    void addRows(int unit, RowSum sum) {
+        for (int slot = clocks.slot(unit, 0); slot < clocks.slot(unit + 1, 0); slot++) {
+            if (complete[slot]) {
+                sum.add(keys[slot], sizes[slot], gradients[slot], (float) weights[slot]);
+            }
+        }
+    }
+
+    /** Returns the learning rate of the worker with the lowest number, from {@code first} on. */
+    double rate(int unit, int first) {
+        int slot = clocks.slot(unit, first);
         while (!complete[slot]) {
             slot++;
         }

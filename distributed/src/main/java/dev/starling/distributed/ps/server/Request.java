@@ -5,7 +5,9 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.nio.LongBuffer;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import org.agrona.DirectBuffer;
 
 /** A slot of the ring: a request on its way through the stages, its journal record and its replies. */
@@ -54,6 +56,11 @@ final class Request {
     /** The clocks that the request has changed, as {@link Clocks#write} has written them. */
     final ByteBuffer moved;
 
+    /** The gradient of the recorded step. */
+    float[] stepped;
+    /** Replies about other units that have stepped together with that of the request. */
+    final List<Reply> more = new ArrayList<>();
+
     int status;
     int replies;
     final int[] replyTo;
@@ -62,12 +69,16 @@ final class Request {
     final float[] weights;
     int weightsCount;
 
+    /** A reply with the weights of a unit. */
+    record Reply(int worker, long session, long sequence, int unit, float[] weights) { }
+
     Request(int blockLength, int workers) {
         raw = ByteBuffer.allocateDirect(Message.HEADER + 4 * blockLength).order(ByteOrder.LITTLE_ENDIAN);
         ByteBuffer payload = raw.slice(Message.HEADER, 4 * blockLength).order(ByteOrder.LITTLE_ENDIAN);
         rawFloats = payload.asFloatBuffer();
         rawKeys = payload.asLongBuffer();
         gradient = new float[blockLength];
+        stepped = gradient;
         keys = new long[blockLength / 2];
         rows = new float[0];
         weights = new float[blockLength];
@@ -177,6 +188,12 @@ final class Request {
             max = Math.max(max, Float.floatToRawIntBits(gradient[i]) & Integer.MAX_VALUE);
         }
         return max < INFINITY;
+    }
+
+    /** Frees what a step on a whole parameter has allocated. */
+    void release() {
+        stepped = gradient;
+        more.clear();
     }
 
     void reply(int to, long toSession, long toSequence) {

@@ -409,23 +409,27 @@ final class ServerCore implements AutoCloseable {
     }
 
     private void reply(Request e, long at, boolean endOfBatch) {
-        if (e.replies == 0) {
-            return;
-        }
-        reply.putInt(Message.STATUS, e.status).putInt(Message.REPLY_UNIT, e.unit)
-                .putInt(Message.REPLY_COUNT, e.weightsCount).putInt(Message.REPLY_KIND, e.kind)
-                .putInt(Message.SERVER, shard.server());
-        replyFloats.put(0, e.weights, 0, e.weightsCount);
         for (int i = 0; i < e.replies; i++) {
-            reply.putInt(Message.REPLY_WORKER, e.replyTo[i]).putLong(Message.REPLY_SESSION, e.replySession[i])
-                    .putLong(Message.REPLY_SEQUENCE, e.replySequence[i]);
-            int length = Message.REPLY_HEADER + 4 * e.weightsCount;
-            while (!sink.offer(e.replyTo[i], replyBuffer, length) && !closing) {
-                if (only != null) {
-                    throw new ServerException("the reply buffer is full", null);
-                }
-                LockSupport.parkNanos(PARK_NS);
+            reply(e, e.replyTo[i], e.replySession[i], e.replySequence[i], e.unit, e.weights, e.weightsCount);
+        }
+        for (Request.Reply each : e.more) {
+            reply(e, each.worker(), each.session(), each.sequence(), each.unit(), each.weights(),
+                    each.weights().length);
+        }
+        e.release();
+    }
+
+    private void reply(Request e, int worker, long session, long sequence, int unit, float[] weights, int count) {
+        reply.putInt(Message.STATUS, e.status).putInt(Message.REPLY_UNIT, unit).putInt(Message.REPLY_COUNT, count)
+                .putInt(Message.REPLY_KIND, e.kind).putInt(Message.SERVER, shard.server())
+                .putInt(Message.REPLY_WORKER, worker).putLong(Message.REPLY_SESSION, session)
+                .putLong(Message.REPLY_SEQUENCE, sequence);
+        replyFloats.put(0, weights, 0, count);
+        while (!sink.offer(worker, replyBuffer, Message.REPLY_HEADER + 4 * count) && !closing) {
+            if (only != null) {
+                throw new ServerException("the reply buffer is full", null);
             }
+            LockSupport.parkNanos(PARK_NS);
         }
     }
 

@@ -6,7 +6,6 @@ import dev.starling.distributed.ps.store.EmbeddingRows;
 import dev.starling.distributed.ps.store.RowRequest;
 import dev.starling.distributed.ps.store.RowRestorer;
 import dev.starling.distributed.ps.store.RowSaver;
-import dev.starling.distributed.ps.store.TrainedWeights;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RowSum;
@@ -29,20 +28,17 @@ final class Shard implements AutoCloseable {
     private final Plan plan;
     private final byte[] encodedPlan;
     private final int server;
-    private final List<Plan.Block> layout;
+    private final Blocks weights;
     final int blocks;
     /** Blocks and tables. */
     final int units;
     final Clocks clocks;
-    /** {@code null} unless training is synchronous. */
-    private final @Nullable PendingGradients gathering;
+    private final boolean synchronous;
+    /** Gradients until all have arrived that a step needs. */
+    private final PendingGradients gathering;
     private final RowSum sum = new RowSum();
-    /** Whether a block has weights. */
-    private final boolean[] ready;
     /** Whether tables have their initial rows; workers that join earlier wait. Other threads read it. */
     private volatile boolean hasRows;
-    private final long[] versions;
-    private final TrainedWeights[] weights;
     private final EmbeddingRows[] tables;
     /** Number of the journal's last record. */
     private long sequence;
@@ -58,16 +54,12 @@ final class Shard implements AutoCloseable {
         this.plan = plan;
         this.server = server;
         encodedPlan = plan.encode();
-        layout = plan.blocks(server);
-        blocks = layout.size();
+        weights = new Blocks(plan, server);
+        blocks = weights.count();
         units = blocks + plan.tables().size();
         clocks = new Clocks(units, plan.workers());
-        gathering = plan.consistency() instanceof Consistency.Synchronous ? new PendingGradients(clocks) : null;
-        ready = new boolean[blocks];
-        versions = new long[units];
-        weights = layout.stream().map(b -> new TrainedWeights(plan.dense().get(b.parameter()).rule(), b.length(),
-                1))
-                .toArray(TrainedWeights[]::new);
+        synchronous = plan.consistency() instanceof Consistency.Synchronous;
+        gathering = new PendingGradients(clocks);
         tables = new EmbeddingRows[plan.tables().size()];
         for (int t = 0; t < tables.length; t++) {
             tables[t] = new EmbeddingRows(plan.tables().get(t),
@@ -80,7 +72,7 @@ final class Shard implements AutoCloseable {
     }
 
     int lengthOf(int unit) {
-        return layout.get(unit).length();
+        return weights.length(unit);
     }
 
     Plan.Table tableOf(int unit) {
@@ -88,11 +80,21 @@ final class Shard implements AutoCloseable {
     }
 
     private boolean isReady(int unit) {
-        return unit < blocks ? ready[unit] : hasRows;
+        return unit < blocks ? weights.ready[unit] : hasRows;
     }
 
-    private int slotsOf(int unit) {
-        return plan.dense().get(layout.get(unit).parameter()).rule().slots().size();
+    /** Returns whether a step on a unit needs several requests: of all workers, or for all blocks of a parameter. */
+    private boolean gathers(int unit) {
+        return synchronous || unit < blocks && weights.isWhole(unit);
+    }
+
+    /** Returns the first of the units that step together with one. */
+    private int begin(int unit) {
+        return unit < blocks ? weights.begin(unit) : unit;
+    }
+
+    private int end(int unit) {
+        return unit < blocks ? weights.end(unit) : unit + 1;
     }
 
     long sequence() {
@@ -135,9 +137,7 @@ final class Shard implements AutoCloseable {
         int slot = clocks.slot(e.unit, e.worker);
         if (!clocks.knows(slot, e.session)) {
             clocks.join(e.unit, e.worker, e.session);
-            if (gathering != null) {
-                gathering.clear(slot);
-            }
+            gathering.clear(slot);
             clocks.write(e.unit, e.worker, e.moved);
             e.record = ++sequence;
         }
@@ -145,14 +145,14 @@ final class Shard implements AutoCloseable {
             // There is no checkpoint to restore: worker 0 joins a table only after the restored rows are ready.
             setRowsReady(e);
         } else if (!isReady(e.unit) && e.count > 0) {
-            weights[e.unit].set(0, e.gradient, 0, e.count);
-            ready[e.unit] = true;
+            weights.set(e.unit, 0, e.gradient);
+            weights.ready[e.unit] = true;
             e.recordKind = Journal.WEIGHTS;
             e.recorded = e.count;
             e.record = e.record == 0 ? ++sequence : e.record;
         }
         clocks.waiting[slot] = true;
-        release(e);
+        release(e, e.unit);
     }
 
     /** Marks the tables as having their initial rows. */
@@ -170,16 +170,16 @@ final class Shard implements AutoCloseable {
         clocks.leave(slot);
         clocks.write(e.unit, e.worker, e.moved);
         e.record = ++sequence;
-        if (gathering != null) {
+        if (synchronous) {
             gathering.clear(slot);
-            stepIfComplete(gathering, e);
+            stepIfComplete(e);
         }
-        release(e);
+        releaseAll(e);
     }
 
     private void push(Request e) {
         int slot = clocks.slot(e.unit, e.worker);
-        if (gathering == null) {
+        if (!synchronous) {
             // No worker has waited for the lost one, so it may continue its session; counts reject repeated pushes.
             clocks.readmit(e.unit, e.worker, e.session);
         }
@@ -198,23 +198,23 @@ final class Shard implements AutoCloseable {
             return;
         }
         boolean last = !ofRows || e.last;
-        long next = clocks.counts[slot] + (gathering == null ? 0 : gathering.parts[slot]);
+        long next = clocks.counts[slot] + (gathers(e.unit) ? gathering.parts[slot] : 0);
         if (e.sequence > next) {
             refused++;
             return;
         }
         if (e.sequence == next) {
-            if (gathering != null) {
+            if (gathers(e.unit)) {
                 int floats = ofRows ? e.count * tableOf(e.unit).width() : e.count;
                 gathering.add(slot, e, floats, ofRows, last);
-                stepIfComplete(gathering, e);
+                stepIfComplete(e);
             } else {
                 if (ofRows) {
                     sum.begin(tableOf(e.unit).width());
                     sum.add(e.keys, e.count, e.gradient, 1);
                     stepRows(e);
                 } else {
-                    step(e, e.count > 0);
+                    step(e, e.gradient, e.count > 0);
                 }
                 clocks.counts[slot]++;
                 clocks.clocks[slot] += last ? 1 : 0;
@@ -223,21 +223,19 @@ final class Shard implements AutoCloseable {
             }
         }
         // A repeated push is answered, too, when its worker may continue.
-        clocks.waiting[slot] |= gathering == null || e.sequence < clocks.counts[slot];
-        release(e);
+        clocks.waiting[slot] |= !gathers(e.unit) || e.sequence < clocks.counts[slot];
+        releaseAll(e);
     }
 
-    private void step(Request e, boolean hasGradient) {
-        e.recordKind = hasGradient ? Journal.GRADIENT : Journal.NO_GRADIENT;
-        if (hasGradient) {
-            versions[e.unit]++;
-            e.recorded = lengthOf(e.unit);
-            step(e.unit, e.gradient, e.rate);
+    /** Returns false if nothing has changed, because the direction of a whole parameter's step is not finite. */
+    private boolean step(Request e, float[] gradient, boolean hasGradient) {
+        if (hasGradient && !weights.step(e.unit, gradient, e.rate)) {
+            return false;
         }
-    }
-
-    private void step(int unit, float[] gradient, double rate) {
-        weights[unit].step(gradient, rate, versions[unit]);
+        e.recordKind = hasGradient ? Journal.GRADIENT : Journal.NO_GRADIENT;
+        e.recorded = hasGradient ? weights.lengthOfStep(e.unit) : 0;
+        e.stepped = gradient;
+        return true;
     }
 
     /** Takes a step on the rows whose gradients were summed. */
@@ -254,56 +252,103 @@ final class Shard implements AutoCloseable {
         }
     }
 
-    /** Takes a synchronous step if the gradients of all workers have arrived. */
-    private void stepIfComplete(PendingGradients pending, Request e) {
-        int unit = e.unit;
-        if (!pending.isComplete(unit)) {
+    /** Takes a step on a unit, and on those that step together with it, if the gradients for it have arrived. */
+    private void stepIfComplete(Request e) {
+        int first = synchronous ? 0 : e.worker;
+        int end = synchronous ? plan.workers() : e.worker + 1;
+        for (int u = begin(e.unit); u < end(e.unit); u++) {
+            if (!gathering.isComplete(u, first, end)) {
+                return;
+            }
+        }
+        e.rate = gathering.rate(e.unit, first);
+        if (e.unit >= blocks) {
+            sum.begin(tableOf(e.unit).width());
+            gathering.addRows(e.unit, sum);
+            stepRows(e);
+        } else if (!stepGathered(e, first, end)) {
+            refuseStep(e, first, end);
             return;
         }
-        e.rate = pending.rate(unit);
-        if (unit < blocks) {
-            step(e, pending.sum(unit, e.gradient, lengthOf(unit)));
-        } else {
-            sum.begin(tableOf(unit).width());
-            for (int slot = clocks.slot(unit, 0); slot < clocks.slot(unit + 1, 0); slot++) {
-                if (pending.complete[slot]) {
-                    sum.add(pending.keys[slot], pending.sizes[slot], pending.gradients[slot],
-                            (float) pending.weights[slot]);
+        for (int w = first; w < end; w++) {
+            for (int u = begin(e.unit); u < end(e.unit); u++) {
+                int slot = clocks.slot(u, w);
+                if (gathering.complete[slot]) {
+                    clocks.counts[slot] += gathering.parts[slot];
+                    clocks.clocks[slot]++;
+                    clocks.waiting[slot] = true;
+                    gathering.clear(slot);
+                    if (u == e.unit) {
+                        clocks.write(u, w, e.moved);
+                    }
                 }
-            }
-            stepRows(e);
-        }
-        for (int w = 0; w < plan.workers(); w++) {
-            int slot = clocks.slot(unit, w);
-            if (pending.complete[slot]) {
-                clocks.counts[slot] += pending.parts[slot];
-                clocks.clocks[slot]++;
-                clocks.waiting[slot] = true;
-                pending.clear(slot);
-                clocks.write(unit, w, e.moved);
             }
         }
         e.record = e.record == 0 ? ++sequence : e.record;
     }
 
+    private boolean stepGathered(Request e, int first, int end) {
+        if (!weights.isWhole(e.unit)) {
+            return step(e, e.gradient, gathering.sum(e.unit, first, end, e.gradient, 0, lengthOf(e.unit)));
+        }
+        float[] gradient = new float[weights.lengthOfStep(e.unit)];
+        boolean any = false;
+        for (int u = begin(e.unit), at = 0; u < end(e.unit); at += lengthOf(u++)) {
+            any |= gathering.sum(u, first, end, gradient, at, lengthOf(u));
+        }
+        return step(e, gradient, any);
+    }
+
+    /** Drops gradients along whose direction no step can be taken, and replies so to their workers. */
+    private void refuseStep(Request e, int first, int end) {
+        e.status = Message.NOT_FINITE;
+        refused++;
+        for (int w = first; w < end; w++) {
+            int slot = clocks.slot(e.unit, w);
+            if (gathering.complete[slot]) {
+                e.reply(w, clocks.sessions[slot], clocks.counts[slot]);
+            }
+            for (int u = begin(e.unit); u < end(e.unit); u++) {
+                gathering.clear(clocks.slot(u, w));
+            }
+        }
+    }
+
+    /** Releases the unit of a request, and those that step together with it. */
+    private void releaseAll(Request e) {
+        for (int u = begin(e.unit); u < end(e.unit); u++) {
+            release(e, u);
+        }
+    }
+
     /** Replies to all workers that wait for a unit and may continue. */
-    private void release(Request e) {
-        if (!isReady(e.unit)) {
+    private void release(Request e, int unit) {
+        if (!isReady(unit) || e.status != Message.DONE) {
             return;
         }
         long furthest = Long.MAX_VALUE;
         if (plan.consistency() instanceof Consistency.Stale stale) {
-            long slowest = clocks.slowest(e.unit);
+            long slowest = clocks.slowest(unit);
             furthest = slowest > Long.MAX_VALUE - stale.bound() ? Long.MAX_VALUE : slowest + stale.bound();
         }
+        float[] others = null;
         for (int w = 0; w < plan.workers(); w++) {
-            int slot = clocks.slot(e.unit, w);
-            if (clocks.waiting[slot] && clocks.clocks[slot] <= furthest) {
-                clocks.waiting[slot] = false;
+            int slot = clocks.slot(unit, w);
+            if (!clocks.waiting[slot] || clocks.clocks[slot] > furthest) {
+                continue;
+            }
+            clocks.waiting[slot] = false;
+            if (unit == e.unit) {
                 e.reply(w, clocks.sessions[slot], clocks.counts[slot] - 1);
+            } else {
+                if (others == null) {
+                    others = new float[lengthOf(unit)];
+                    weights.get(unit, 0, others);
+                }
+                e.more.add(new Request.Reply(w, clocks.sessions[slot], clocks.counts[slot] - 1, unit, others));
             }
         }
-        if (e.replies > 0) {
+        if (unit == e.unit && e.replies > 0) {
             put(e, 0);
         }
     }
@@ -312,19 +357,19 @@ final class Shard implements AutoCloseable {
     private void put(Request e, int which) {
         if (e.unit < blocks && isReady(e.unit)) {
             e.weightsCount = lengthOf(e.unit);
-            weights[e.unit].get(which, e.weights, 0, e.weightsCount);
+            weights.get(e.unit, which, e.weights);
         }
     }
 
     /** Returns whether {@code which} is valid: 0 for weights, from 1 on a slot of the rule's state. */
     boolean keeps(int unit, int which) {
-        return which >= 0 && which <= slotsOf(unit);
+        return which >= 0 && which <= weights.slots(unit);
     }
 
     private void keep(Request e) {
         if (!isReady(e.unit)) {
-            weights[e.unit].set(e.slot, e.gradient, 0, e.count);
-            versions[e.unit] = e.steps;
+            weights.set(e.unit, e.slot, e.gradient);
+            weights.versions[e.unit] = e.steps;
             e.recordKind = Journal.KEPT;
             e.recorded = e.count;
             e.record = ++sequence;
@@ -357,39 +402,35 @@ final class Shard implements AutoCloseable {
 
     /** Returns whether the shard has weights or rows. */
     boolean isFilled() {
-        for (int u = 0; u < blocks; u++) {
-            if (ready[u] && lengthOf(u) > 0) {
-                return true;
-            }
-        }
-        return Arrays.stream(tables).anyMatch(table -> table.size() > 0);
+        return weights.isFilled() || Arrays.stream(tables).anyMatch(table -> table.size() > 0);
     }
 
     /** Applies a record of the journal. */
     void replay(ByteBuffer r) {
         int unit = r.getInt(Journal.UNIT);
         int count = r.getInt(Journal.COUNT);
-        r.position(Journal.RECORD_HEADER);
-        for (int i = r.getInt(Journal.MOVED_COUNT); i > 0; i--) {
-            clocks.read(unit, r);
+        int kind = r.getInt(Journal.KIND);
+        boolean steps = kind == Journal.GRADIENT || kind == Journal.NO_GRADIENT;
+        for (int u = steps ? begin(unit) : unit; u < (steps ? end(unit) : unit + 1); u++) {
+            r.position(Journal.RECORD_HEADER);
+            for (int i = r.getInt(Journal.MOVED_COUNT); i > 0; i--) {
+                clocks.read(u, r);
+            }
         }
         int at = r.position();
-        switch (r.getInt(Journal.KIND)) {
-            case Journal.GRADIENT -> {
-                versions[unit]++;
-                step(unit, floats(r, at, count), r.getDouble(Journal.RATE));
-            }
+        switch (kind) {
+            case Journal.GRADIENT -> weights.step(unit, JournalReader.floats(r, at, count), r.getDouble(Journal.RATE));
             case Journal.WEIGHTS -> {
-                weights[unit].set(0, floats(r, at, count), 0, count);
-                ready[unit] = true;
+                weights.set(unit, 0, JournalReader.floats(r, at, count));
+                weights.ready[unit] = true;
             }
             case Journal.KEPT -> {
-                weights[unit].set(r.getInt(Journal.STRIDE), floats(r, at, count), 0, count);
-                versions[unit] = (long) r.getDouble(Journal.RATE);
+                weights.set(unit, r.getInt(Journal.STRIDE), JournalReader.floats(r, at, count));
+                weights.versions[unit] = (long) r.getDouble(Journal.RATE);
             }
             case Journal.ROWS -> {
                 int stride = r.getInt(Journal.STRIDE);
-                float[] rows = floats(r, at + 8 * count, count * stride);
+                float[] rows = JournalReader.floats(r, at + 8 * count, count * stride);
                 for (int i = 0; i < count; i++) {
                     tables[unit - blocks].restore(r.getLong(at + 8 * i), rows, i * stride,
                             r.getLong(Journal.SEQUENCE));
@@ -410,14 +451,6 @@ final class Shard implements AutoCloseable {
         }
     }
 
-    private static float[] floats(ByteBuffer from, int at, int n) {
-        float[] floats = new float[n];
-        for (int i = 0; i < n; i++) {
-            floats[i] = from.getFloat(at + 4 * i);
-        }
-        return floats;
-    }
-
     /** Writes a snapshot, which replaces the previous one. */
     void save(Path path) throws IOException {
         for (EmbeddingRows table : tables) {
@@ -435,15 +468,8 @@ final class Shard implements AutoCloseable {
             out.put(clocks.sessions);
             out.put(clocks.counts);
             out.put(clocks.clocks);
-            out.put(versions);
-            for (int u = 0; u < blocks; u++) {
-                out.putInt(ready[u] ? 1 : 0);
-                float[] floats = new float[lengthOf(u)];
-                for (int k = 0; k <= slotsOf(u); k++) {
-                    weights[u].get(k, floats, 0, floats.length);
-                    out.put(floats);
-                }
-            }
+            out.put(Arrays.copyOf(weights.versions, units));
+            weights.save(out);
             out.commit();
         }
     }
@@ -463,15 +489,10 @@ final class Shard implements AutoCloseable {
             in.get(clocks.sessions);
             in.get(clocks.counts);
             in.get(clocks.clocks);
+            long[] versions = new long[units];
             in.get(versions);
-            for (int u = 0; u < blocks; u++) {
-                ready[u] = in.getInt() == 1;
-                float[] floats = new float[lengthOf(u)];
-                for (int k = 0; k <= slotsOf(u); k++) {
-                    in.get(floats);
-                    weights[u].set(k, floats, 0, floats.length);
-                }
-            }
+            System.arraycopy(versions, 0, weights.versions, 0, blocks);
+            weights.load(in);
             in.verify();
         }
     }
@@ -491,6 +512,7 @@ final class Shard implements AutoCloseable {
 
     @Override
     public void close() {
+        weights.close();
         for (EmbeddingRows table : tables) {
             table.close();
         }

@@ -1,6 +1,8 @@
 package dev.starling.distributed.ps.wire;
 
 import dev.starling.distributed.ps.config.Consistency;
+import dev.starling.nn.optim.TensorRule;
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
 import java.io.ByteArrayInputStream;
@@ -10,11 +12,12 @@ import java.io.DataOutputStream;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The division of parameters and tables among servers. All members compute the same plan from the same settings. A
- * large parameter is split into one part for each server; a small one goes to the server with the fewest elements.
- * Parts are divided into blocks. {@link #serverOf} returns the server of a table's row.
+ * large parameter is split into one part for each server; a small one, or one whose rule needs it as a whole, goes to
+ * the server with the fewest elements. Parts are divided into blocks. {@link #serverOf} returns the server of a row.
  *
  * @param servers number of servers
  * @param workers number of workers for which servers wait at the start
@@ -28,12 +31,48 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
     /** Minimum number of elements in a part. */
     private static final int MIN_PART = 1024;
     private static final int ALIGNMENT = 16;
-    private static final int VERSION = 3;
+    private static final int VERSION = 4;
     /** Maximum number of elements stored for a row: three times those of a message, and one. */
     public static final int MAX_STRIDE = 1 << 17;
 
-    /** A parameter. */
-    public record Dense(String name, long count, Rule rule) { }
+    /** Maximum number of elements of a parameter that is not split. */
+    private static final int MAX_WHOLE = 1 << 28;
+
+    /**
+     * A parameter.
+     *
+     * @param rule of its steps
+     * @param whole what its steps need in addition if they need the parameter as a whole, otherwise {@code null}
+     */
+    public record Dense(String name, long count, Rule rule, @Nullable Whole whole) {
+        /** Checks that the rule of a whole parameter applies to it. */
+        public Dense {
+            if (whole != null && (count > MAX_WHOLE || whole.shape.count() != count || !rule.slots().isEmpty()
+                    || whole.slots().stream().anyMatch(slot -> slot.count() > count))) {
+                throw TensorException.argument("parameter server", "a parameter that is not split must have the "
+                        + "elements of its shape, at most " + MAX_WHOLE + ", got " + name + " with " + count
+                        + " elements and shape " + whole.shape, "train a larger one with a rule such as Adam");
+            }
+        }
+
+        /** A parameter with a rule for each element. */
+        public Dense(String name, long count, Rule rule) {
+            this(name, count, rule, null);
+        }
+
+        /** Returns the number of the state's arrays. On the wire and in files, each is as long as the parameter. */
+        public int slots() {
+            return whole != null ? whole.slots().size() : rule.slots().size();
+        }
+    }
+
+    /** The rule that computes, from the gradient of a parameter with a shape, the direction of a step. */
+    public record Whole(TensorRule direction, Shape shape) {
+        /** Returns the shapes of the state, in its order. */
+        public List<Shape> slots() {
+            return List.copyOf(direction.slots(shape).values());
+        }
+    }
 
     /**
      * A table of rows, found by 64-bit keys.
@@ -77,7 +116,7 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
         long[] load = new long[servers];
         for (int p = 0; p < dense.size(); p++) {
             long count = dense.get(p).count;
-            if (count < (long) MIN_PART * servers) {
+            if (count < (long) MIN_PART * servers || dense.get(p).whole != null) {
                 int leastLoaded = 0;
                 for (int s = 1; s < servers; s++) {
                     leastLoaded = load[s] < load[leastLoaded] ? s : leastLoaded;
@@ -136,6 +175,14 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
                 out.writeUTF(d.name);
                 out.writeLong(d.count);
                 RuleFormat.write(d.rule, out);
+                out.writeBoolean(d.whole != null);
+                if (d.whole != null) {
+                    RuleFormat.write(d.whole.direction, out);
+                    out.writeByte(d.whole.shape.rank());
+                    for (long size : d.whole.shape.dims()) {
+                        out.writeLong(size);
+                    }
+                }
             }
             out.writeInt(tables.size());
             for (Table t : tables) {
@@ -154,7 +201,7 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
     public static Plan decode(byte[] bytes) throws IOException {
         DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes));
         int version = in.readInt();
-        if (version != VERSION && version != 2) {
+        if (version < 2 || version > VERSION) {
             throw new IOException("the plan has another version; use the same version of Starling everywhere");
         }
         int servers = in.readInt();
@@ -163,7 +210,8 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
         int bound = in.readInt();
         List<Dense> dense = new ArrayList<>();
         for (int i = in.readInt(); i > 0; i--) {
-            dense.add(new Dense(in.readUTF(), in.readLong(), RuleFormat.read(in, version)));
+            dense.add(new Dense(in.readUTF(), in.readLong(), RuleFormat.read(in, version),
+                    version >= 4 && in.readBoolean() ? readWhole(in) : null));
         }
         List<Table> tables = new ArrayList<>();
         for (int i = in.readInt(); i > 0; i--) {
@@ -172,6 +220,15 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
         }
         return new Plan(servers, workers, blockLength, bound == -1 ? new Consistency.Asynchronous()
                 : bound == -2 ? new Consistency.Synchronous() : new Consistency.Stale(bound), dense, tables);
+    }
+
+    private static Whole readWhole(DataInputStream in) throws IOException {
+        TensorRule direction = RuleFormat.readWhole(in);
+        long[] dims = new long[Math.min(in.readUnsignedByte(), Shape.MAX_RANK + 1)];
+        for (int i = 0; i < dims.length; i++) {
+            dims[i] = in.readLong();
+        }
+        return new Whole(direction, Shape.of(dims));
     }
 
     /** Describes the first difference of another plan from this one, or returns an empty text. */

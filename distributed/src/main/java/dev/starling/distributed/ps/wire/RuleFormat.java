@@ -1,5 +1,6 @@
 package dev.starling.distributed.ps.wire;
 
+import dev.starling.nn.optim.TensorRule;
 import dev.starling.tensor.op.Rule;
 import java.io.DataInput;
 import java.io.DataOutput;
@@ -17,9 +18,10 @@ final class RuleFormat {
 
     private RuleFormat() { }
 
-    static void write(Rule rule, DataOutput out) throws IOException {
+    /** Writes a {@link Rule} or a {@link TensorRule}. */
+    static void write(Object rule, DataOutput out) throws IOException {
         RecordComponent[] components = rule.getClass().getRecordComponents();
-        out.writeUTF(rule.name());
+        out.writeUTF(rule.getClass().getSimpleName());
         out.writeByte(components.length);
         try {
             for (RecordComponent component : components) {
@@ -43,7 +45,16 @@ final class RuleFormat {
         }
         String name = version == 2 ? VERSION_2.get(position) : in.readUTF();
         int written = version == 2 ? COMPONENTS_OF_VERSION_2[position] : in.readByte();
-        for (Class<?> type : Rule.class.getPermittedSubclasses()) {
+        return (Rule) read(in, Rule.class, name, written);
+    }
+
+    /** Reads a rule that needs a parameter as a whole. Components that its version did not have are 0. */
+    static TensorRule readWhole(DataInput in) throws IOException {
+        return (TensorRule) read(in, TensorRule.class, in.readUTF(), in.readByte());
+    }
+
+    private static Object read(DataInput in, Class<?> kind, String name, int written) throws IOException {
+        for (Class<?> type : kind.getPermittedSubclasses()) {
             RecordComponent[] components = type.getRecordComponents();
             if (type.getSimpleName().equals(name) && written >= 0 && written <= components.length) {
                 return read(in, type, components, written);
@@ -53,7 +64,7 @@ final class RuleFormat {
                 + "Starling everywhere");
     }
 
-    private static Rule read(DataInput in, Class<?> type, RecordComponent[] components, int written)
+    private static Object read(DataInput in, Class<?> type, RecordComponent[] components, int written)
             throws IOException {
         Class<?>[] types = new Class<?>[components.length];
         Object[] values = new Object[components.length];
@@ -66,7 +77,7 @@ final class RuleFormat {
             }
         }
         try {
-            return (Rule) type.getConstructor(types).newInstance(values);
+            return type.getConstructor(types).newInstance(values);
         } catch (InvocationTargetException e) {
             Throwable cause = Objects.requireNonNull(e.getCause());
             throw new IOException(type.getSimpleName() + " with settings out of range: " + cause.getMessage(), cause);

@@ -412,8 +412,8 @@ public final class Client {
         }
         if (kind == Message.NOT_FINITE) {
             failure = new DistributedException("server " + buffer.getInt(offset + Message.SERVER, Message.ORDER)
-                    + " refused a gradient of worker " + worker + " that is infinite or NaN; find the first operation "
-                    + "that is not finite with Tape.detectAnomalies");
+                    + " refused a gradient of worker " + worker + " that is infinite or NaN, or too large for its "
+                    + "rule; find the first operation that is not finite with Tape.detectAnomalies");
         } else {
             onUnitReply(buffer, offset, length);
         }

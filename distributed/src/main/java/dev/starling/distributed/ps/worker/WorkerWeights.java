@@ -88,7 +88,8 @@ public final class WorkerWeights implements AutoCloseable {
             }
             for (int k = 0; k < of.size(); k++) {
                 MemorySegment floats = arena.allocate(memory[i].byteSize(), 64);
-                kept[i][k] = Tensor.wrap(floats, DType.F32, parameters.get(i).shape().dims());
+                // The state of a whole parameter may be shorter than the parameter.
+                kept[i][k] = Tensor.wrap(floats, DType.F32, of.get(k).shape().dims());
                 Tensor.apply(new Update.Assign(), kept[i][k], of.get(k).value().to(Device.cpu()));
                 for (BlockRequest request : requests.get(i)) {
                     request.kept[k] = new UnsafeBuffer(floats.address() + 4 * request.block.from(), request.bytes());
