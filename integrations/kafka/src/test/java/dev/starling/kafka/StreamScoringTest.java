@@ -79,6 +79,8 @@ class StreamScoringTest {
                 "processing.guarantee", "exactly_once_v2", "commit.interval.ms", "100", "replication.factor", "1",
                 "state.dir", directory.resolve("state").toString(), "enable.metrics.push", "false",
                 "num.stream.threads", "2"));
+        // The second instance gets its partitions when session and transaction of the first one have ended.
+        settings.putAll(Map.of("session.timeout.ms", "6000", "transaction.timeout.ms", "2000"));
         return settings;
     }
 
