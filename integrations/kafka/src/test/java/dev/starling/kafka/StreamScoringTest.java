@@ -44,7 +44,7 @@ class StreamScoringTest {
                 long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
                 while (scoring.serving().version() != 2) {
                     assertThat(System.nanoTime()).isLessThan(end);
-                    Thread.onSpinWait();
+                    Thread.yield();
                 }
                 Records.write(cluster, in, 2000, 3000);
                 Records.write(cluster, in, 3000, new byte[3]);
