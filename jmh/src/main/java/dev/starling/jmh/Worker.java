@@ -5,6 +5,9 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 
 /**
  * The process of one contender: reads orders line by line from standard input until it ends, and answers each with a
@@ -15,6 +18,8 @@ final class Worker {
     static final String MARK = "@ ";
     /** Starts an answer that reports an error. */
     static final String FAILURE = "failed ";
+
+    private static final int WINDOW = 9;
 
     private final Engine engine;
     private final Clock clock;
@@ -47,6 +52,7 @@ final class Worker {
                 }
                 case "warm" -> Long.toString(warm(Long.parseLong(order[1])));
                 case "time" -> Long.toString(time(Integer.parseInt(order[1])));
+                case "settle" -> Long.toString(settle(Long.parseLong(order[1])));
                 case "release" -> {
                     release();
                     yield "";
@@ -82,6 +88,27 @@ final class Worker {
             prepared.run();
         }
         return clock.nanos() - start;
+    }
+
+    /**
+     * Runs for a time; returns the nanoseconds until the median of the next {@value #WINDOW} runs reached 95 % of the
+     * speed of the second half.
+     */
+    private long settle(long millis) {
+        List<Long> ends = new ArrayList<>(List.of(0L));
+        long start = System.nanoTime();
+        while (ends.size() <= 2 * WINDOW || ends.getLast() < millis * 1_000_000) {
+            prepared.run();
+            ends.add(System.nanoTime() - start);
+        }
+        double[] times = new double[ends.size() - 1];
+        Arrays.setAll(times, i -> ends.get(i + 1) - ends.get(i));
+        double steady = Statistics.median(Arrays.copyOfRange(times, times.length / 2, times.length));
+        int first = 0;
+        while (Statistics.median(Arrays.copyOfRange(times, first, first + WINDOW)) > steady / 0.95) {
+            first++;
+        }
+        return ends.get(first);
     }
 
     private void release() {
