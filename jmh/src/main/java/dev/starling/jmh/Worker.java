@@ -19,8 +19,6 @@ final class Worker {
     /** Starts an answer that reports an error. */
     static final String FAILURE = "failed ";
 
-    private static final int WINDOW = 9;
-
     private final Engine engine;
     private final Clock clock;
     private Case prepared;
@@ -90,25 +88,17 @@ final class Worker {
         return clock.nanos() - start;
     }
 
-    /**
-     * Runs for a time; returns the nanoseconds until the median of the next {@value #WINDOW} runs reached 95 % of the
-     * speed of the second half.
-     */
+    /** Runs for a time; returns the nanoseconds until the steady speed. */
     private long settle(long millis) {
         List<Long> ends = new ArrayList<>(List.of(0L));
         long start = System.nanoTime();
-        while (ends.size() <= 2 * WINDOW || ends.getLast() < millis * 1_000_000) {
+        while (ends.size() <= Statistics.MIN_RUNS || ends.getLast() < millis * 1_000_000) {
             prepared.run();
             ends.add(System.nanoTime() - start);
         }
         double[] times = new double[ends.size() - 1];
         Arrays.setAll(times, i -> ends.get(i + 1) - ends.get(i));
-        double steady = Statistics.median(Arrays.copyOfRange(times, times.length / 2, times.length));
-        int first = 0;
-        while (Statistics.median(Arrays.copyOfRange(times, first, first + WINDOW)) > steady / 0.95) {
-            first++;
-        }
-        return ends.get(first);
+        return ends.get(Statistics.settled(times));
     }
 
     private void release() {
