@@ -7,6 +7,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.TensorException.Problem;
 import dev.starling.tensor.op.Backward;
+import dev.starling.tensor.op.Cast;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Op;
@@ -15,6 +16,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.function.Supplier;
 import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
@@ -133,6 +135,25 @@ public final class Tape implements Recorder {
     /** Returns the number of recorded operations. */
     public int size() {
         return count;
+    }
+
+    /**
+     * Returns the recorded operation that computed the elements of a tensor, before any views and casts; empty if none
+     * is recorded, or if the step computes its own gradient.
+     */
+    public Optional<Op> source(Tensor result) {
+        Tensor sought = result;
+        for (int i = count - 1; i >= 0; i--) {
+            for (Tensor output : outputs[i]) {
+                if (output == sought) {
+                    if (!(steps[i] instanceof View || steps[i] instanceof Cast)) {
+                        return steps[i] instanceof Op op ? Optional.of(op) : Optional.empty();
+                    }
+                    sought = inputs[i][0];
+                }
+            }
+        }
+        return Optional.empty();
     }
 
     /** Runs {@code body} and records its operations on watched tensors, after those that are already recorded. */

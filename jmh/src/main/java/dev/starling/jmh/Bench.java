@@ -30,7 +30,8 @@ public final class Bench implements Callable<Integer> {
     private int threads;
 
     @Option(names = "--only", split = ",",
-            description = "Only benchmarks whose names start with one of these: ${COMPLETION-CANDIDATES}.",
+            description = "Only benchmarks of these names, or whose names start with one of these:"
+                + " ${COMPLETION-CANDIDATES}.",
             completionCandidates = Names.class)
     private List<String> only = List.of();
 
@@ -79,7 +80,7 @@ public final class Bench implements Callable<Integer> {
             return CommandLine.ExitCode.USAGE;
         }
         List<Workload> chosen = Workload.ALL.stream()
-            .filter(workload -> only.isEmpty() || only.stream().anyMatch(workload.name()::startsWith)).toList();
+            .filter(workload -> only.isEmpty() || only.stream().anyMatch(name -> matches(name, workload))).toList();
         if (chosen.isEmpty()) {
             System.err.println("No benchmark name starts with " + only + "; the names are "
                 + String.join(", ", new Names()));
@@ -103,6 +104,11 @@ public final class Bench implements Callable<Integer> {
             System.out.println(json(comparisons));
         }
         return CommandLine.ExitCode.OK;
+    }
+
+    private static boolean matches(String name, Workload workload) {
+        boolean whole = Workload.ALL.stream().anyMatch(other -> other.name().equals(name));
+        return whole ? workload.name().equals(name) : workload.name().startsWith(name);
     }
 
     private static String row(Comparison c) {

@@ -5,6 +5,7 @@ import dev.starling.jmh.pytorch.TorchEngine;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -24,17 +25,27 @@ public enum Contender {
         }
 
         /**
-         * OpenBLAS may not choose the best kernels for the processor. With more than one thread, its own waiting
-         * threads and those of OpenMP compete for the cores unless OpenMP's wait without spinning.
+         * OpenBLAS may not choose the best kernels for the processor. The C library returns large blocks to the system
+         * and takes them again, page by page, unless it is set to keep them; large pages help most networks. With more
+         * than one thread, OpenBLAS's own waiting threads and those of OpenMP compete for the cores unless OpenMP's
+         * wait without spinning.
          */
         @Override
         List<Map<String, String>> settings(int threads) {
-            if (System.getenv("OPENBLAS_CORETYPE") != null) {
-                return waiting(Map.of(), threads);
+            List<Map<String, String>> all = new ArrayList<>();
+            for (String kernels : hasAvx512() ? List.of("Zen", "SkylakeX") : List.of("Zen")) {
+                for (String pages : List.of("0", "1")) {
+                    Map<String, String> settings = new HashMap<>(KEEP_MEMORY);
+                    settings.put("OPENBLAS_CORETYPE", kernels);
+                    settings.put("GLIBC_TUNABLES", "glibc.malloc.hugetlb=" + pages);
+                    all.add(Map.copyOf(settings));
+                    if (threads > 1) {
+                        settings.put("GOMP_SPINCOUNT", "0");
+                        all.add(Map.copyOf(settings));
+                    }
+                }
             }
-            return (hasAvx512() ? List.of("Zen", "SkylakeX") : List.of("Zen")).stream()
-                .flatMap(kernels -> waiting(Map.of("OPENBLAS_CORETYPE", kernels), threads).stream())
-                .toList();
+            return all;
         }
 
         /** Without AVX-512, OpenBLAS ends the process if the environment selects kernels that need it. */
@@ -44,15 +55,6 @@ public enum Contender {
             } catch (IOException notLinux) {
                 return true;
             }
-        }
-
-        private static List<Map<String, String>> waiting(Map<String, String> kernels, int threads) {
-            if (threads == 1) {
-                return List.of(kernels);
-            }
-            Map<String, String> parked = new HashMap<>(kernels);
-            parked.put("GOMP_SPINCOUNT", "0");
-            return List.of(kernels, Map.copyOf(parked));
         }
     },
     ONEDNN {
@@ -67,10 +69,14 @@ public enum Contender {
         }
     };
 
+    /** Settings of the GNU C library with which it keeps freed memory. */
+    public static final Map<String, String> KEEP_MEMORY = Map.of("MALLOC_MMAP_THRESHOLD_", "4294967296",
+        "MALLOC_TRIM_THRESHOLD_", "17179869184", "MALLOC_TOP_PAD_", "67108864");
+
     /** Starts the engine in this process. */
     public abstract Engine start(int threads);
 
-    /** Returns the environments worth trying; the fastest counts. */
+    /** Returns the environments worth trying, over the parent's without settings of OpenBLAS; the fastest counts. */
     List<Map<String, String>> settings(int threads) {
         return List.of(Map.of());
     }

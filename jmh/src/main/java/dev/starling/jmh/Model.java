@@ -26,10 +26,6 @@ public enum Model {
 
     /** Number of classes. */
     public static final int CLASSES = 10;
-    /** Learning rate of SGD. */
-    public static final double LEARNING_RATE = 0.01;
-    /** Momentum of SGD. */
-    public static final double MOMENTUM = 0.9;
 
     private final long[] sample;
 

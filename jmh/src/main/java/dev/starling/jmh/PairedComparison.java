@@ -8,6 +8,8 @@ import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
+import java.util.function.DoubleSupplier;
+import java.util.function.ToLongFunction;
 import java.util.stream.Collectors;
 
 /**
@@ -18,6 +20,8 @@ final class PairedComparison implements AutoCloseable {
     /** Long enough for the threads of the engine that ran before to park. */
     private static final long PAUSE_MILLIS = 40;
     private static final double SAMPLE_NANOS = 300e6;
+    /** Long enough for the compilers to come to rest. */
+    private static final long SETTLE_MILLIS = 12_000;
 
     private final int threads;
     private final Clock clock;
@@ -25,6 +29,7 @@ final class PairedComparison implements AutoCloseable {
     private final long warmupMillis;
     private final Consumer<String> progress;
     private final Map<Contender, List<WorkerProcess>> processes = new EnumMap<>(Contender.class);
+    private WorkerProcess withoutFlag;
 
     /** Makes a comparison whose processes start at their first use. */
     PairedComparison(int threads, Clock clock, int pairs, long warmupMillis, Consumer<String> progress) {
@@ -39,9 +44,15 @@ final class PairedComparison implements AutoCloseable {
     List<Comparison> compare(Workload workload) {
         List<Comparison> comparisons = new ArrayList<>();
         for (Contender peer : List.of(Contender.PYTORCH, Contender.ONEDNN)) {
-            Candidate best = best(peer, workload);
+            Candidate best = best(peer, workload instanceof Workload.Started started ? started.step() : workload);
             if (best != null) {
-                comparisons.add(pair(workload, peer, best));
+                comparisons.add(switch (workload) {
+                    case Workload.FirstStep first -> started(first, peer, best, process -> process.time(1));
+                    case Workload.TimeToSpeed speed ->
+                        started(speed, peer, best, process -> process.settle(SETTLE_MILLIS));
+                    case Workload.WithoutFlag(var step) -> pair(workload, step, peer, withoutFlag(), best);
+                    default -> pair(workload, workload, peer, processes(Contender.STARLING).getFirst(), best);
+                });
             }
         }
         return comparisons;
@@ -50,31 +61,61 @@ final class PairedComparison implements AutoCloseable {
     @Override
     public void close() {
         processes.values().forEach(started -> started.forEach(WorkerProcess::close));
+        if (withoutFlag != null) {
+            withoutFlag.close();
+        }
     }
 
-    private Comparison pair(Workload workload, Contender peer, Candidate candidate) {
-        WorkerProcess us = processes(Contender.STARLING).getFirst();
+    /** Measures in processes of their own, which live for one measurement. */
+    private Comparison started(Workload.Started workload, Contender peer, Candidate candidate,
+            ToLongFunction<WorkerProcess> measured) {
+        return paired(workload, peer, candidate,
+            () -> started(Contender.STARLING, Map.of(), workload, null, measured),
+            () -> started(peer, candidate.process.settings(), workload, candidate.variant, measured));
+    }
+
+    private double started(Contender contender, Map<String, String> settings, Workload.Started workload,
+            String variant, ToLongFunction<WorkerProcess> measured) {
+        pause();
+        try (WorkerProcess process =
+                new WorkerProcess(contender, threads, clock, settings, WorkerProcess.flags())) {
+            process.prepare(workload.step(),
+                variant == null ? process.variants(workload.step()).getFirst() : variant);
+            return measured.applyAsLong(process);
+        }
+    }
+
+    /** Measures runs of {@code run} in processes that are warm. */
+    private Comparison pair(Workload workload, Workload run, Contender peer, WorkerProcess us, Candidate candidate) {
         WorkerProcess them = candidate.process;
-        us.prepare(workload, us.variants(workload).getFirst());
+        us.prepare(run, us.variants(run).getFirst());
         long ourNanos = us.warm(warmupMillis);
-        them.prepare(workload, candidate.variant);
+        them.prepare(run, candidate.variant);
         long theirNanos = them.warm(warmupMillis);
+        Comparison comparison =
+            paired(workload, peer, candidate, () -> sample(us, ourNanos), () -> sample(them, theirNanos));
+        us.release();
+        them.release();
+        return comparison;
+    }
+
+    /** Measures both, by turns in both orders. */
+    private Comparison paired(Workload workload, Contender peer, Candidate candidate, DoubleSupplier us,
+            DoubleSupplier them) {
         double[] ours = new double[pairs];
         double[] theirs = new double[pairs];
         double[] ratios = new double[pairs];
         for (int i = 0; i < pairs; i++) {
             progress.accept(workload.name() + " with " + peer + ", pair " + (i + 1) + " of " + pairs);
             if (i % 2 == 0) {
-                ours[i] = sample(us, ourNanos);
-                theirs[i] = sample(them, theirNanos);
+                ours[i] = us.getAsDouble();
+                theirs[i] = them.getAsDouble();
             } else {
-                theirs[i] = sample(them, theirNanos);
-                ours[i] = sample(us, ourNanos);
+                theirs[i] = them.getAsDouble();
+                ours[i] = us.getAsDouble();
             }
             ratios[i] = theirs[i] / ours[i];
         }
-        us.release();
-        them.release();
         return new Comparison(workload, peer, candidate.toString(),
             workload.unit().of(workload.work(), median(ours)),
             workload.unit().of(workload.work(), median(theirs)), median(ratios));
@@ -101,7 +142,15 @@ final class PairedComparison implements AutoCloseable {
 
     private List<WorkerProcess> processes(Contender contender) {
         return processes.computeIfAbsent(contender, c -> c.settings(threads).stream()
-            .map(settings -> new WorkerProcess(c, threads, clock, settings)).toList());
+            .map(settings -> new WorkerProcess(c, threads, clock, settings, WorkerProcess.flags())).toList());
+    }
+
+    private WorkerProcess withoutFlag() {
+        if (withoutFlag == null) {
+            withoutFlag = new WorkerProcess(Contender.STARLING, threads, clock, Map.of(),
+                WorkerProcess.flagsWithoutModules());
+        }
+        return withoutFlag;
     }
 
     /** Returns the time of one run, averaged over as many runs as fill a sample. */
@@ -133,8 +182,9 @@ final class PairedComparison implements AutoCloseable {
 
         @Override
         public String toString() {
-            String settings = process.settings().entrySet().stream().sorted(Map.Entry.comparingByKey())
-                .map(Object::toString).collect(Collectors.joining(" "));
+            String settings = process.settings().entrySet().stream()
+                .filter(setting -> !Contender.KEEP_MEMORY.containsKey(setting.getKey()))
+                .sorted(Map.Entry.comparingByKey()).map(Object::toString).collect(Collectors.joining(" "));
             return (variant.toLowerCase(java.util.Locale.ROOT) + " " + settings).strip();
         }
     }

@@ -51,20 +51,21 @@ final class StarlingEngine implements Engine {
                 yield () -> Norms.layerNorm(x, scale, shift, 1e-5);
             }
             case Workload.AddChain(int length, int elements) -> chain(prepared, length, elements);
-            case Workload.TrainingStep(Model architecture, int batch) -> {
-                StarlingModel model = new StarlingModel(architecture, Model.LEARNING_RATE);
+            case Workload.TrainingStep(Model architecture, int batch, Update update) -> {
+                StarlingModel model = new StarlingModel(architecture, update, update.rate());
                 Tensor samples = prepared.input(architecture.batchShape(batch));
                 Tensor labels = prepared.keep(Tensor.of(Inputs.labels(1, batch)));
                 prepared.model = model;
                 yield () -> model.step(samples, labels);
             }
             case Workload.Prediction(Model architecture, int batch) -> {
-                prepared.model = new StarlingModel(architecture, 0);
+                prepared.model = new StarlingModel(architecture, Update.SGD, 0);
                 Layer folded = prepared.model.network().folded();
                 prepared.folded = folded;
                 Tensor samples = prepared.input(architecture.batchShape(batch));
                 yield () -> folded.forward(samples);
             }
+            case Workload.Started started -> throw new IllegalArgumentException(started + " is not one run");
         };
         return prepared;
     }

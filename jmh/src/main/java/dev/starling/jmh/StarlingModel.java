@@ -15,6 +15,8 @@ import dev.starling.nn.layer.MultiHeadAttention;
 import dev.starling.nn.layer.Residual;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.Networks;
+import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.AdamW;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
 import dev.starling.tensor.Generator;
@@ -37,8 +39,13 @@ public final class StarlingModel implements AutoCloseable {
     private final Loss loss = Loss.crossEntropy();
     private final Tape tape = new Tape();
 
+    /** Builds a network with reproducible initial weights, trained by SGD with momentum. */
+    public StarlingModel(Model model) {
+        this(model, Update.SGD, Update.SGD.rate());
+    }
+
     /** Builds a network with reproducible initial weights. */
-    public StarlingModel(Model model, double learningRate) {
+    public StarlingModel(Model model, Update update, double rate) {
         network = switch (model) {
             case MLP -> Networks.mlp(generator, 784, 1024, 1024, Model.CLASSES);
             case CNN -> Networks.cnn(generator, Model.CLASSES);
@@ -47,7 +54,13 @@ public final class StarlingModel implements AutoCloseable {
                 Linear.of(256, Model.CLASSES, generator));
             case GPT -> gpt(generator);
         };
-        optimizer = Sgd.over(network).rate(learningRate).momentum(Model.MOMENTUM).build();
+        optimizer = switch (update) {
+            case SGD -> Sgd.over(network).rate(rate).momentum(Update.MOMENTUM).build();
+            case ADAM -> Adam.over(network).rate(rate).betas(Update.BETA1, Update.BETA2).epsilon(Update.EPSILON)
+                .build();
+            case ADAMW -> AdamW.over(network).rate(rate).betas(Update.BETA1, Update.BETA2).epsilon(Update.EPSILON)
+                .weightDecay(Update.DECAY).build();
+        };
     }
 
     private static Layer gpt(Generator generator) {
@@ -72,7 +85,7 @@ public final class StarlingModel implements AutoCloseable {
         return optimizer;
     }
 
-    /** Runs one training step: forward, mean cross-entropy, backward, SGD with momentum. Returns the loss before it. */
+    /** Runs one training step: forward, mean cross-entropy, backward, update. Returns the loss before it. */
     float step(Tensor batch, Tensor labels) {
         return step(batch, labels, IGNORED);
     }

@@ -5,6 +5,9 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 
 /**
  * The process of one contender: reads orders line by line from standard input until it ends, and answers each with a
@@ -47,6 +50,7 @@ final class Worker {
                 }
                 case "warm" -> Long.toString(warm(Long.parseLong(order[1])));
                 case "time" -> Long.toString(time(Integer.parseInt(order[1])));
+                case "settle" -> Long.toString(settle(Long.parseLong(order[1])));
                 case "release" -> {
                     release();
                     yield "";
@@ -82,6 +86,19 @@ final class Worker {
             prepared.run();
         }
         return clock.nanos() - start;
+    }
+
+    /** Runs for a time; returns the nanoseconds until the steady speed. */
+    private long settle(long millis) {
+        List<Long> ends = new ArrayList<>(List.of(0L));
+        long start = System.nanoTime();
+        while (ends.size() <= Statistics.MIN_RUNS || ends.getLast() < millis * 1_000_000) {
+            prepared.run();
+            ends.add(System.nanoTime() - start);
+        }
+        double[] times = new double[ends.size() - 1];
+        Arrays.setAll(times, i -> ends.get(i + 1) - ends.get(i));
+        return ends.get(Statistics.settled(times));
     }
 
     private void release() {

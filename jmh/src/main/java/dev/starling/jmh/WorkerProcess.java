@@ -12,7 +12,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The parent's view of a {@link Worker}, which is started with this process's flags and class path. The worker is
+ * The parent's view of a {@link Worker}, which is started with flags and this process's class path. The worker is
  * stopped by a signal whenever it has no order, so that its spinning threads take nothing from the one being measured.
  */
 final class WorkerProcess implements AutoCloseable {
@@ -22,15 +22,17 @@ final class WorkerProcess implements AutoCloseable {
     private final Writer orders;
     private final BufferedReader answers;
 
-    WorkerProcess(Contender contender, int threads, Clock clock, Map<String, String> settings) {
+    /** Starts a process with these of the JVM's flags. */
+    WorkerProcess(Contender contender, int threads, Clock clock, Map<String, String> settings, List<String> flags) {
         this.contender = contender;
         this.settings = settings;
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
+        command.addAll(flags);
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), Worker.class.getName()));
         command.addAll(List.of(contender.name(), Integer.toString(threads), clock.name()));
         ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD);
+        builder.environment().keySet().removeIf(name -> name.startsWith("OPENBLAS_"));
         builder.environment().putAll(settings);
         try {
             process = builder.start();
@@ -39,6 +41,16 @@ final class WorkerProcess implements AutoCloseable {
         }
         orders = process.outputWriter(StandardCharsets.UTF_8);
         answers = process.inputReader(StandardCharsets.UTF_8);
+    }
+
+    /** Returns the flags of this JVM. */
+    static List<String> flags() {
+        return ManagementFactory.getRuntimeMXBean().getInputArguments();
+    }
+
+    /** Returns the flags of this JVM but those that add modules. */
+    static List<String> flagsWithoutModules() {
+        return flags().stream().filter(flag -> !flag.startsWith("--add-modules")).toList();
     }
 
     Map<String, String> settings() {
@@ -62,6 +74,11 @@ final class WorkerProcess implements AutoCloseable {
     /** Returns the time of a number of runs of the prepared workload, in nanoseconds. */
     long time(int runs) {
         return Long.parseLong(ask("time " + runs));
+    }
+
+    /** Runs the prepared workload for a time; returns the nanoseconds until it reached 95 % of its steady speed. */
+    long settle(long millis) {
+        return Long.parseLong(ask("settle " + millis));
     }
 
     void release() {

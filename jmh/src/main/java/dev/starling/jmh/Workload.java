@@ -18,15 +18,30 @@ public sealed interface Workload {
         new Softmax(4096, 1024),
         new LayerNorm(4096, 1024),
         new AddChain(1000, 16),
-        new TrainingStep(Model.MLP, 128),
-        new TrainingStep(Model.CNN, 64),
-        new TrainingStep(Model.RESNET18, 32),
-        new TrainingStep(Model.LSTM, 32),
-        new TrainingStep(Model.GPT, 16),
+        TrainingStep.MLP,
+        TrainingStep.CNN,
+        TrainingStep.RESNET18,
+        TrainingStep.LSTM,
+        TrainingStep.GPT,
         new Prediction(Model.RESNET18, 1),
-        new Prediction(Model.RESNET18, 32));
+        new Prediction(Model.RESNET18, 32),
+        new WithoutFlag(TrainingStep.MLP),
+        new WithoutFlag(TrainingStep.CNN),
+        new WithoutFlag(TrainingStep.RESNET18),
+        new WithoutFlag(TrainingStep.LSTM),
+        new WithoutFlag(TrainingStep.GPT),
+        new FirstStep(TrainingStep.MLP),
+        new FirstStep(TrainingStep.CNN),
+        new FirstStep(TrainingStep.RESNET18),
+        new FirstStep(TrainingStep.LSTM),
+        new FirstStep(TrainingStep.GPT),
+        new TimeToSpeed(TrainingStep.MLP),
+        new TimeToSpeed(TrainingStep.CNN),
+        new TimeToSpeed(TrainingStep.RESNET18),
+        new TimeToSpeed(TrainingStep.LSTM),
+        new TimeToSpeed(TrainingStep.GPT));
 
-    /** Returns a name without blanks, which {@code --only} matches. */
+    /** Returns a name without blanks, for {@code --only}. */
     String name();
 
     /** Returns the work of one run, in what {@link #unit} counts. */
@@ -38,11 +53,12 @@ public sealed interface Workload {
             case Matmul _, Convolution _ -> Unit.GFLOPS;
             case Elementwise _, Reduction _, Softmax _, LayerNorm _ -> Unit.GIGABYTES;
             case AddChain _ -> Unit.NANOSECONDS;
-            case TrainingStep _, Prediction _ -> Unit.SAMPLES;
+            case TrainingStep _, Prediction _, WithoutFlag _ -> Unit.SAMPLES;
+            case FirstStep _, TimeToSpeed _ -> Unit.MILLISECONDS;
         };
     }
 
-    /** The unit of a speed. */
+    /** The unit of a speed or time. */
     enum Unit {
         /** Floating-point operations; a multiplication and an addition count as two. */
         GFLOPS("GFLOP/s", 1),
@@ -51,7 +67,9 @@ public sealed interface Workload {
         /** Samples trained on or predicted. */
         SAMPLES("samples/s", 1e9),
         /** Operations, reported as the time of each. */
-        NANOSECONDS("ns/op", 1);
+        NANOSECONDS("ns/op", 1),
+        /** Time. */
+        MILLISECONDS("ms", 1e6);
 
         private final String label;
         private final double scale;
@@ -68,7 +86,9 @@ public sealed interface Workload {
 
         /** Converts the time of one run of {@code work} to this unit. */
         public double of(double work, double nanoseconds) {
-            return this == NANOSECONDS ? nanoseconds / work : scale * work / nanoseconds;
+            return this == NANOSECONDS || this == MILLISECONDS
+                ? nanoseconds / (scale * work)
+                : scale * work / nanoseconds;
         }
     }
 
@@ -189,8 +209,14 @@ public sealed interface Workload {
         }
     }
 
-    /** Forward, mean cross-entropy, backward, SGD with momentum. */
-    record TrainingStep(Model model, int batch) implements Workload {
+    /** Forward, mean cross-entropy, backward, update. */
+    record TrainingStep(Model model, int batch, Update update) implements Workload {
+        private static final TrainingStep MLP = new TrainingStep(Model.MLP, 128, Update.ADAM);
+        private static final TrainingStep CNN = new TrainingStep(Model.CNN, 128, Update.ADAM);
+        private static final TrainingStep RESNET18 = new TrainingStep(Model.RESNET18, 32, Update.SGD);
+        private static final TrainingStep LSTM = new TrainingStep(Model.LSTM, 32, Update.ADAM);
+        private static final TrainingStep GPT = new TrainingStep(Model.GPT, 16, Update.ADAMW);
+
         @Override
         public String name() {
             return model.name().toLowerCase(java.util.Locale.ROOT) + "-" + batch;
@@ -199,6 +225,51 @@ public sealed interface Workload {
         @Override
         public double work() {
             return batch;
+        }
+    }
+
+    /** A property of training steps that depends on how their process started. */
+    sealed interface Started extends Workload {
+        /** Returns the step. */
+        TrainingStep step();
+    }
+
+    /** Training steps of Starling in a process without {@code --add-modules jdk.incubator.vector}. */
+    record WithoutFlag(TrainingStep step) implements Started {
+        @Override
+        public String name() {
+            return step.name() + "-no-flag";
+        }
+
+        @Override
+        public double work() {
+            return step.work();
+        }
+    }
+
+    /** The first training step of a process, whose model and batch are there. */
+    record FirstStep(TrainingStep step) implements Started {
+        @Override
+        public String name() {
+            return step.name() + "-first";
+        }
+
+        @Override
+        public double work() {
+            return 1;
+        }
+    }
+
+    /** From the start of a process's first training step until steps take 1/0.95 of their steady time or less. */
+    record TimeToSpeed(TrainingStep step) implements Started {
+        @Override
+        public String name() {
+            return step.name() + "-to-speed";
+        }
+
+        @Override
+        public double work() {
+            return 1;
         }
     }
 }

@@ -44,12 +44,13 @@ class PyTorchParityTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"MLP, 32, 0.01", "CNN, 16, 0.001", "RESNET18, 8, 0.001", "LSTM, 2, 0.01", "GPT, 2, 0.001"})
-    void followsPyTorchThroughTwentySteps(Model model, int samples, double learningRate) {
+    @CsvSource({"MLP, SGD, 32, 0.01", "MLP, ADAM, 32, 0.001", "MLP, ADAMW, 32, 0.001", "CNN, SGD, 16, 0.001",
+        "RESNET18, SGD, 8, 0.001", "LSTM, SGD, 2, 0.01", "GPT, SGD, 2, 0.001"})
+    void followsPyTorchThroughTwentySteps(Model model, Update update, int samples, double learningRate) {
         double[] together = new double[STEPS];
         double[] worst = new double[STEPS];
-        try (TorchModel theirs = TorchModels.create(model, Layout.CONTIGUOUS, learningRate);
-                StarlingModel ours = new StarlingModel(model, learningRate)) {
+        try (TorchModel theirs = TorchModels.create(model, Layout.CONTIGUOUS, update, learningRate);
+                StarlingModel ours = new StarlingModel(model, update, learningRate)) {
             if (model == Model.RESNET18) {
                 theirs.parameters(wellConditioned(theirs.parameters()));
             }

@@ -16,11 +16,6 @@ public interface Container extends Module {
      */
     Container with(String name, Module replacement);
 
-    /** Returns the module inside this one whose result is the result of this one, or this one if there is none. */
-    default Module last() {
-        return this;
-    }
-
     /** Returns the exception for a module that cannot have its place. */
     static TensorException refuse(Module container, String name, Module replacement) {
         return TensorException.argument("replace", container.describe() + " cannot have a " + replacement.describe()

@@ -334,12 +334,6 @@ public final class Graph implements Layer, Container {
     }
 
     @Override
-    public Module last() {
-        int step = results[0] - inputs;
-        return results.length == 1 && step >= 0 && written.get(step) instanceof Applied applied ? applied.layer : this;
-    }
-
-    @Override
     public void visit(Visitor visitor) {
         for (Step step : steps) {
             if (step instanceof Applied applied) {

@@ -113,11 +113,6 @@ public final class Sequential implements Layer, Container {
     }
 
     @Override
-    public Module last() {
-        return layers.isEmpty() ? this : layers.getLast();
-    }
-
-    @Override
     public Sequential folded() {
         List<Layer> result = new ArrayList<>();
         for (Layer layer : layers) {

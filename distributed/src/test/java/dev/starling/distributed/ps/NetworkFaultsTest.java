@@ -26,6 +26,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -33,7 +34,7 @@ import org.junit.jupiter.api.io.TempDir;
 /** Servers and workers, each in a process of its own, are killed while others continue. */
 @Timeout(200)
 class NetworkFaultsTest {
-    private static final int STEPS = 400;
+    private static final int STEPS = 200;
 
     @TempDir
     Path directory;
@@ -98,6 +99,16 @@ class NetworkFaultsTest {
 
     @Test
     void aRestartedServerHasAppliedEachUpdateOnce() throws Exception {
+        restart(1, 200);
+    }
+
+    @Test
+    @Tag("stress")
+    void aServerThatIsRestartedAgainHasAppliedEachUpdateOnce() throws Exception {
+        restart(4, 800);
+    }
+
+    private void restart(int kills, long steps) throws Exception {
         coordinate(3, Coordinator.OnLoss.REFORM);
         Process server = member("server", 2);
         AtomicLong progress = new AtomicLong();
@@ -109,24 +120,24 @@ class NetworkFaultsTest {
                     (step, weights) -> {
                         last.set(number, weights);
                         progress.set(step);
-                        return step < STEPS;
+                        return step < steps;
                     })));
         }
-        for (int kill = 1; kill <= 2; kill++) {
-            awaitStep(progress, STEPS * kill / 4);
+        for (int kill = 1; kill <= kills; kill++) {
+            awaitStep(progress, steps * kill / (kills + 2));
             server.toHandle().destroyForcibly();
             server.waitFor();
             server = member("server", 2);
         }
-        assertThat(get(workers.get(0))).isEqualTo(STEPS);
-        assertThat(get(workers.get(1))).isEqualTo(STEPS);
+        assertThat(get(workers.get(0))).isEqualTo(steps);
+        assertThat(get(workers.get(1))).isEqualTo(steps);
         assertThat(server.waitFor(60, TimeUnit.SECONDS)).as("the server ends when all are done").isTrue();
         // Every gradient and the rate are 1, so the worker that finished last has the updates of both.
         float minimum = Math.min(last.get(0)[0], last.get(1)[0]);
-        assertThat(minimum).isEqualTo(-2f * STEPS);
+        assertThat(minimum).isEqualTo(-2f * steps);
         float[] all = last.get(0)[0] == minimum ? last.get(0) : last.get(1);
-        assertThat(all[MemberProgram.COUNT - 1]).isEqualTo(-2f * STEPS);
-        assertThat(Arrays.copyOfRange(all, MemberProgram.COUNT, all.length)).as("rows").containsOnly(-2f * STEPS);
+        assertThat(all[MemberProgram.COUNT - 1]).isEqualTo(-2f * steps);
+        assertThat(Arrays.copyOfRange(all, MemberProgram.COUNT, all.length)).as("rows").containsOnly(-2f * steps);
     }
 
     @Test

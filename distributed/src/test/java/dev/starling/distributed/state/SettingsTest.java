@@ -102,7 +102,7 @@ class SettingsTest {
         boolean ps = kind.compareTo(Kind.ASYNCHRONOUS_PS) >= 0;
         boolean tolerant = kind != Kind.RING;
         Cluster cluster = new Cluster(TransportConfig.of("local", Secret.random())
-                .livenessTimeout(Duration.ofSeconds(10)), ps ? 4 : 3,
+                .livenessTimeout(Duration.ofSeconds(5)), ps ? 4 : 3,
                 tolerant ? Coordinator.OnLoss.REFORM : Coordinator.OnLoss.END).servers(ps ? 1 : 0);
         List<RunEndedException> failures = cluster.run(group -> {
             try (Scope scope = Scope.open("rank")) {

@@ -44,7 +44,7 @@ class StreamScoringTest {
                 long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
                 while (scoring.serving().version() != 2) {
                     assertThat(System.nanoTime()).isLessThan(end);
-                    Thread.onSpinWait();
+                    Thread.yield();
                 }
                 Records.write(cluster, in, 2000, 3000);
                 Records.write(cluster, in, 3000, new byte[3]);
@@ -79,6 +79,8 @@ class StreamScoringTest {
                 "processing.guarantee", "exactly_once_v2", "commit.interval.ms", "100", "replication.factor", "1",
                 "state.dir", directory.resolve("state").toString(), "enable.metrics.push", "false",
                 "num.stream.threads", "2"));
+        // The second instance gets its partitions when session and transaction of the first one have ended.
+        settings.putAll(Map.of("session.timeout.ms", "6000", "transaction.timeout.ms", "2000"));
         return settings;
     }
 

@@ -23,7 +23,7 @@ record Timeline(int[] order, long[] nanos) {
 
     /** Runs real steps, and takes the median of each time. */
     static Timeline measure(int batch) {
-        try (StarlingModel model = new StarlingModel(Model.CNN, Model.LEARNING_RATE)) {
+        try (StarlingModel model = new StarlingModel(Model.CNN)) {
             Recorder recorder = new Recorder(model.optimizer().parameters().size());
             TrainingStep step = new TrainingStep(model.network(), Loss.crossEntropy(), model.optimizer(),
                 Generator.seeded(1), recorder);

@@ -46,7 +46,7 @@ final class TrainingMember implements Member {
     private final Path directory;
     private final CoordinatorThread coordinator;
     private final Group group;
-    private final StarlingModel model = new StarlingModel(Model.CNN, Model.LEARNING_RATE);
+    private final StarlingModel model = new StarlingModel(Model.CNN);
     private final DistributionStrategy strategy;
     private TrainingStep step;
     private Tensor images;

@@ -2,6 +2,7 @@ package dev.starling.jmh.nn;
 
 import dev.starling.jmh.Model;
 import dev.starling.jmh.PeerBenchmark;
+import dev.starling.jmh.Update;
 import dev.starling.jmh.Workload;
 import org.openjdk.jmh.annotations.Param;
 
@@ -15,6 +16,6 @@ public class TrainingStepBenchmark extends PeerBenchmark {
 
     @Override
     protected Workload workload() {
-        return new Workload.TrainingStep(model, batch);
+        return new Workload.TrainingStep(model, batch, Update.SGD);
     }
 }

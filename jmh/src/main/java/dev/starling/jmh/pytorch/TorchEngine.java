@@ -37,7 +37,7 @@ public final class TorchEngine implements Engine {
     public List<String> variants(Workload workload) {
         return switch (workload) {
             case Workload.Convolution c -> layouts();
-            case Workload.TrainingStep(var model, var batch) ->
+            case Workload.TrainingStep(var model, var batch, var _) ->
                 model.batchShape(batch).length == 4 ? layouts() : List.of(PLAIN);
             case Workload.Prediction p -> layouts();
             case Workload.Matmul m -> List.of(PLAIN, INTO);
@@ -46,6 +46,7 @@ public final class TorchEngine implements Engine {
             case Workload.LayerNorm l -> List.of(PLAIN, INTO);
             case Workload.Reduction r -> List.of(PLAIN);
             case Workload.AddChain c -> List.of(PLAIN);
+            case Workload.Started s -> List.of();
         };
     }
 
@@ -76,6 +77,7 @@ public final class TorchEngine implements Engine {
                     Tensor samples = prepared.keep(model.prepare(prepared.input(architecture.batchShape(batch))));
                     yield () -> model.predict(samples);
                 }
+                case Workload.Started started -> throw new IllegalArgumentException(started + " is not one run");
             };
             return prepared;
         }
@@ -146,7 +148,7 @@ public final class TorchEngine implements Engine {
 
     private static Supplier<Object> step(Prepared prepared, Workload.TrainingStep workload, String variant) {
         Layout layout = variant.equals(PLAIN) ? Layout.CONTIGUOUS : Layout.valueOf(variant);
-        TorchModel model = TorchModels.create(workload.model(), layout, Model.LEARNING_RATE);
+        TorchModel model = TorchModels.create(workload.model(), layout, workload.update(), workload.update().rate());
         prepared.model = model;
         Tensor batch = prepared.keep(model.prepare(prepared.input(workload.model().batchShape(workload.batch()))));
         Tensor labels = prepared.keep(Torch.labels(Inputs.labels(1, workload.batch())));

@@ -1,14 +1,11 @@
 package dev.starling.jmh.pytorch;
 
-import dev.starling.jmh.Model;
+import dev.starling.jmh.Update;
 import java.util.List;
 import org.bytedeco.javacpp.Pointer;
 import org.bytedeco.javacpp.PointerScope;
 import org.bytedeco.pytorch.NoGradGuard;
-import org.bytedeco.pytorch.SGD;
-import org.bytedeco.pytorch.SGDOptions;
 import org.bytedeco.pytorch.Tensor;
-import org.bytedeco.pytorch.TensorVector;
 import org.bytedeco.pytorch.global.torch;
 
 /**
@@ -24,18 +21,16 @@ public final class TorchModel implements AutoCloseable {
     private final List<Tensor> parameters;
     private final List<Tensor> statistics;
     private final Layer network;
-    private final SGD optimiser;
+    private final TorchUpdate update;
     private final Layout layout;
 
-    TorchModel(LayerBuilder layers, Layer network, double learningRate) {
+    TorchModel(LayerBuilder layers, Layer network, Update update, double rate) {
         this.owned = layers.owned();
         this.parameters = layers.parameters();
         this.statistics = layers.statistics();
         this.network = network;
         this.layout = layers.layout();
-        SGDOptions options = new SGDOptions(learningRate);
-        options.momentum().put(Model.MOMENTUM);
-        this.optimiser = layers.own(new SGD(new TensorVector(parameters.toArray(Tensor[]::new)), options));
+        this.update = new TorchUpdate(layers, update, rate);
     }
 
     /**
@@ -47,7 +42,7 @@ public final class TorchModel implements AutoCloseable {
     }
 
     /**
-     * Runs one training step: forward, mean cross-entropy, backward, SGD with momentum. Gradients stay readable until
+     * Runs one training step: forward, mean cross-entropy, backward, update. Gradients stay readable until
      * the next step.
      *
      * @param batch input {@code [N, ...]}
@@ -57,9 +52,9 @@ public final class TorchModel implements AutoCloseable {
     public float step(Tensor batch, Tensor labels) {
         try (PointerScope step = new PointerScope()) {
             Tensor loss = torch.cross_entropy_loss(network.apply(batch), labels);
-            optimiser.zero_grad();
+            update.clear();
             loss.backward();
-            optimiser.step();
+            update.step();
             return loss.item_float();
         }
     }

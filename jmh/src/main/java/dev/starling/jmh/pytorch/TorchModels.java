@@ -7,6 +7,7 @@ import static dev.starling.jmh.pytorch.LayerBuilder.MAX_POOL;
 import static dev.starling.jmh.pytorch.LayerBuilder.RELU;
 
 import dev.starling.jmh.Model;
+import dev.starling.jmh.Update;
 import dev.starling.jmh.pytorch.TorchModel.Layer;
 import dev.starling.jmh.pytorch.TorchModel.Layout;
 import org.bytedeco.javacpp.PointerScope;
@@ -17,16 +18,16 @@ public final class TorchModels {
     }
 
     /** Builds a network with reproducible initial weights, for the caller to close. */
-    public static TorchModel create(Model model, Layout layout, double learningRate) {
-        return create(model, new LayerBuilder(layout, false), learningRate);
+    public static TorchModel create(Model model, Layout layout, Update update, double rate) {
+        return create(model, new LayerBuilder(layout, false), update, rate);
     }
 
     /** Builds a network for inference, with biases in place of batch norms, for the caller to close. */
     public static TorchModel folded(Model model, Layout layout) {
-        return create(model, new LayerBuilder(layout, true), 0);
+        return create(model, new LayerBuilder(layout, true), Update.SGD, 0);
     }
 
-    private static TorchModel create(Model model, LayerBuilder layers, double learningRate) {
+    private static TorchModel create(Model model, LayerBuilder layers, Update update, double rate) {
         try (PointerScope temporaries = new PointerScope()) {
             Layer network = switch (model) {
                 case MLP -> mlp(layers);
@@ -35,7 +36,7 @@ public final class TorchModels {
                 case LSTM -> layers.lstm(128, 256, 2).then(layers.linear(256, Model.CLASSES));
                 case GPT -> gpt(layers);
             };
-            return new TorchModel(layers, network, learningRate);
+            return new TorchModel(layers, network, update, rate);
         }
     }
 

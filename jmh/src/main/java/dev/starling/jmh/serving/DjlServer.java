@@ -35,7 +35,7 @@ final class DjlServer implements Server {
         model = ai.djl.Model.newInstance("serving", Device.cpu(), "PyTorch");
         block.setInitializer(Initializer.ZEROS, Parameter.Type.WEIGHT);
         block.initialize(model.getNDManager(), DataType.FLOAT32, new Shape(architecture.batchShape(1)));
-        try (StarlingModel source = new StarlingModel(architecture, Model.LEARNING_RATE)) {
+        try (StarlingModel source = new StarlingModel(architecture)) {
             Iterator<dev.starling.nn.Parameter> weights = source.network().parameters().values().iterator();
             block.getParameters().values().forEach(p -> p.getArray().set(weights.next().value().toFloats()));
         }

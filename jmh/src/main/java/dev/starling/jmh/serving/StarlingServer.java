@@ -15,7 +15,7 @@ final class StarlingServer implements Server {
     private final Predictor predictor;
 
     StarlingServer(Model architecture) {
-        model = new StarlingModel(architecture, Model.LEARNING_RATE);
+        model = new StarlingModel(architecture);
         long[] batch = architecture.batchShape(1);
         predictor = Predictor.of(model.network(), Shape.of(batch).without(0).dims()).build();
     }

@@ -45,7 +45,7 @@ class LoadTest {
     void servesTheModelThatPeersServe() {
         float[] example = Load.example(Model.MLP, 3);
         try (Server server = Contender.STARLING.start(Model.MLP);
-                StarlingModel model = new StarlingModel(Model.MLP, 0); Scope scope = Scope.open("test")) {
+                StarlingModel model = new StarlingModel(Model.MLP); Scope scope = Scope.open("test")) {
             assertThat(server.client().apply(example)).containsExactly(
                     model.network().forward(Tensor.of(example, Model.MLP.batchShape(1))).toFloats(), within(1e-4f));
         }

@@ -1,14 +1,15 @@
 package dev.starling.nn.train;
 
-import dev.starling.nn.Container;
+import dev.starling.autograd.Tape;
 import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
-import dev.starling.nn.layer.Sigmoid;
-import dev.starling.nn.layer.Softmax;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Activation;
+import dev.starling.tensor.op.Op;
+import dev.starling.tensor.op.Softmax;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.IdentityHashMap;
@@ -23,11 +24,8 @@ final class StepChecks {
     private StepChecks() {
     }
 
-    /**
-     * Requires the optimiser to change parameters of the model, and warns of a model that ends in a softmax or sigmoid
-     * although its loss computes one.
-     */
-    static void check(Module model, List<Loss> losses, Optimizer optimizer) {
+    /** Requires the optimiser to change parameters of the model. */
+    static void check(Module model, Optimizer optimizer) {
         Set<Parameter> own = Collections.newSetFromMap(new IdentityHashMap<>());
         Collection<Parameter> parameters = model.parameters().values();
         own.addAll(parameters);
@@ -37,22 +35,23 @@ final class StepChecks {
                     + parameters.size() + " parameters, but " + optimizer.parameters().size() + " of another model",
                     "create the optimiser with over(model) of the model that is trained");
         }
-        Module last = last(model);
-        for (Loss loss : losses) {
-            warnOfLast(last, loss);
+    }
+
+    /** Warns of results that end in a softmax or sigmoid although their loss computes one. */
+    static void warnOfActivations(Tape tape, BatchResult result, List<Loss> losses) {
+        for (int i = 0; i < losses.size(); i++) {
+            Loss loss = losses.get(i);
+            if (loss.expectsLogits()) {
+                tape.source(result.results()[i]).filter(StepChecks::isProbability).ifPresent(last ->
+                        LOG.log(System.Logger.Level.WARNING, "the model ends in a {0}, but its loss {1} computes the "
+                                + "{0} itself and expects logits: training is slow and the loss stays high; remove "
+                                + "the last {0}", last.name(), loss.getClass().getSimpleName()));
+            }
         }
     }
 
-    private static void warnOfLast(Module last, Loss loss) {
-        if (loss.expectsLogits() && (last instanceof Softmax || last instanceof Sigmoid)) {
-            LOG.log(System.Logger.Level.WARNING, "the model ends in {0}, but its loss {1} computes the {2} itself and "
-                    + "expects logits: training is slow and the loss stays high; remove the last layer",
-                    last.describe(), loss.getClass().getSimpleName(), last instanceof Softmax ? "softmax" : "sigmoid");
-        }
-    }
-
-    private static Module last(Module model) {
-        return model instanceof Container container && container.last() != model ? last(container.last()) : model;
+    private static boolean isProbability(Op op) {
+        return op instanceof Softmax.Exponentials || op.equals(Activation.SIGMOID);
     }
 
     /** Returns a loss, which must have one element. */

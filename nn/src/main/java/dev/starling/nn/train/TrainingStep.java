@@ -41,6 +41,7 @@ public final class TrainingStep implements AutoCloseable {
     private final DistributionStrategy strategy;
     private final StreamsGradients stream;
     private final Tape tape = new Tape();
+    private boolean checked;
     private final List<Parameter> parameters;
     /** The tensor of each parameter that needs a gradient; {@code null} for frozen parameters. */
     private final Tensor[] trained;
@@ -86,7 +87,7 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     TrainingStep(Task task, Optimizer optimizer, Generator generator, DistributionStrategy strategy) {
-        StepChecks.check(task.model(), task.lossFunctions(), optimizer);
+        StepChecks.check(task.model(), optimizer);
         this.task = task;
         this.optimizer = optimizer;
         this.generator = generator;
@@ -304,6 +305,10 @@ public final class TrainingStep implements AutoCloseable {
         return precision.train(generator, () -> {
             Forward forward = tape.record(() -> forward(batch));
             Program.mark(CapturedPass.LOSS);
+            if (!checked) {
+                checked = true;
+                StepChecks.warnOfActivations(tape, forward.result(), task.lossFunctions());
+            }
             checkLoss(forward.result());
             tape.backward(forward.total(), (parameter, gradient) -> gather(batch, parameter, gradient));
             return forward.result();

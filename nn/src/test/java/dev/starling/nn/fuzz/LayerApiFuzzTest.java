@@ -12,7 +12,7 @@ import org.junit.jupiter.api.Test;
 /** Runs {@link LayerApiFuzz} with fixed seeds, and with many seeds. */
 class LayerApiFuzzTest {
     private static final Duration DEADLINE = Duration.ofSeconds(60);
-    private static final int SHORT = 10_000;
+    private static final int SHORT = 5_000;
 
     private static void passes(long first, long count) throws Exception {
         FuzzRunner.Outcome outcome = new FuzzRunner(LayerApiFuzz.class, DEADLINE, "-Xmx256m").run(first, count, false);

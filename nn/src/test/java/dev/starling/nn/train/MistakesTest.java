@@ -155,14 +155,25 @@ class MistakesTest {
             for (Layer last : new Layer[] {new Softmax(1), new Sigmoid(), new Relu()}) {
                 Sequential model = Sequential.of(linear, Graph.of(x -> x.then("last", Sequential.of(last))));
                 Loss loss = last instanceof Sigmoid ? Loss.binaryCrossEntropy() : Loss.crossEntropy();
-                new TrainingStep(model, loss, Sgd.over(model).build(), random).close();
-                new TrainingStep(model, Loss.meanSquared(), Sgd.over(model).build(), random).close();
+                Tensor target = last instanceof Sigmoid ? Tensor.zeros(1, 2) : Tensor.of(new long[] {0});
+                try (TrainingStep step = new TrainingStep(model, loss, Sgd.over(model).build(), random);
+                        TrainingStep other = new TrainingStep(model, Loss.meanSquared(), Sgd.over(model).build(),
+                                random)) {
+                    step.run(Tensor.ones(1, 2), target);
+                    step.run(Tensor.ones(1, 2), target);
+                    other.run(Tensor.ones(1, 2), Tensor.zeros(1, 2));
+                }
+            }
+            Layer own = x -> linear.forward(x).softmax(-1).reshape(-1, 2);
+            try (TrainingStep step = new TrainingStep(own, Loss.crossEntropy(), Sgd.over(linear).build(), random)) {
+                step.run(Tensor.ones(1, 2), Tensor.of(new long[] {0}));
             }
         } finally {
             logger.removeHandler(handler);
         }
-        assertThat(warnings).hasSize(2);
-        assertThat(warnings.getFirst()).contains("the model ends in Softmax", "CrossEntropyLoss", "expects logits");
-        assertThat(warnings.getLast()).contains("the model ends in Sigmoid", "BinaryCrossEntropyLoss", "sigmoid");
+        assertThat(warnings).hasSize(3);
+        assertThat(warnings.getFirst()).contains("the model ends in a softmax", "CrossEntropyLoss", "expects logits");
+        assertThat(warnings.get(1)).contains("the model ends in a sigmoid", "BinaryCrossEntropyLoss", "sigmoid");
+        assertThat(warnings.getLast()).contains("the model ends in a softmax");
     }
 }

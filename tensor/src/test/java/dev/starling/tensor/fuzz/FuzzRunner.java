@@ -100,7 +100,7 @@ public final class FuzzRunner {
         List<String> command = new ArrayList<>(List.of(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "--add-modules=jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED",
-                "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=" + file + ".hs_err"));
+                "-XX:+UseSerialGC", "-XX:-CreateCoredumpOnCrash", "-XX:ErrorFile=" + file + ".hs_err"));
         command.addAll(flags);
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), FuzzWorker.class.getName(),
                 fuzz.getName(), from + "", to + "", file.toString()));

@@ -71,7 +71,7 @@ class AllocationTest {
                     while (replies.get() < expected) {
                         core.check();
                         assertThat(System.nanoTime()).isLessThan(end);
-                        Thread.onSpinWait();
+                        Thread.yield();
                     }
                 }
                 long[] after = threads.getThreadAllocatedBytes(ids);
@@ -88,7 +88,7 @@ class AllocationTest {
 
     private static void send(ServerCore core, RawRequest request) {
         while (!core.offer(request.buffer, 0, request.length)) {
-            Thread.onSpinWait();
+            Thread.yield();
         }
     }
 }

@@ -88,7 +88,7 @@ class EmbeddingRowsTest {
     /** Writes and reads rows of five times the size of the process's heap. */
     static final class Large {
         static final int WIDE = 256;
-        static final int ROWS = 200_000;
+        static final int ROWS = 120_000;
 
         private Large() {
         }
@@ -120,10 +120,10 @@ class EmbeddingRowsTest {
 
     @Test
     void aTableMayBeLargerThanTheHeap() throws IOException, InterruptedException {
-        Process process = ServerCrashTest.start(Large.class, "-Xmx40m", directory.resolve("large").toString());
+        Process process = ServerCrashTest.start(Large.class, "-Xmx24m", directory.resolve("large").toString());
         try {
             assertThat(process.waitFor(100, TimeUnit.SECONDS)).isTrue();
-            assertThat(new String(process.getInputStream().readAllBytes())).contains("read back 204800000 bytes");
+            assertThat(new String(process.getInputStream().readAllBytes())).contains("read back 122880000 bytes");
             assertThat(process.exitValue()).isZero();
         } finally {
             process.destroyForcibly();

@@ -13,6 +13,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -20,7 +21,6 @@ import org.junit.jupiter.api.io.TempDir;
 /** Kills the process of a server under load repeatedly: no acknowledged update is lost or applied twice. */
 @Timeout(240)
 public class ServerCrashTest {
-    private static final int KILLS = 4;
     /** Minimum number of acknowledgements from each process before it is killed, on machines of any speed. */
     private static final int MIN_ACKNOWLEDGEMENTS = 100;
 
@@ -36,18 +36,29 @@ public class ServerCrashTest {
                 command.add(flag);
             }
         }
-        command.addAll(List.of(heap, "-cp", System.getProperty("java.class.path"), program.getName()));
+        command.addAll(List.of(heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
+                System.getProperty("java.class.path"), program.getName()));
         command.addAll(List.of(arguments));
         return new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
     }
 
     @Test
     void acknowledgedUpdatesSurviveKillsExactlyOnce() throws IOException, InterruptedException {
+        surviveKills(2);
+    }
+
+    @Test
+    @Tag("stress")
+    void acknowledgedUpdatesSurviveManyKillsExactlyOnce() throws IOException, InterruptedException {
+        surviveKills(12);
+    }
+
+    private void surviveKills(int kills) throws IOException, InterruptedException {
         int slots = ServerProgram.WORKERS * (ServerProgram.UNITS + 1);
         long[] acknowledged = new long[slots];
         Arrays.fill(acknowledged, -1);
         Random random = new Random(5);
-        for (int kill = 0; kill < KILLS; kill++) {
+        for (int kill = 0; kill < kills; kill++) {
             Process server = start(ServerProgram.class, "-Xmx256m", directory.toString());
             try {
                 DataInputStream in = new DataInputStream(new BufferedInputStream(server.getInputStream()));

@@ -40,7 +40,7 @@ public final class ServerDriver implements AutoCloseable {
             if (System.nanoTime() > end) {
                 throw new AssertionError("the ring stays full");
             }
-            Thread.onSpinWait();
+            Thread.yield();
         }
     }
 

@@ -108,7 +108,7 @@ final class ServerProgram {
 
     private static void send(ServerCore core, RawRequest request) {
         while (!core.offer(request.buffer, 0, request.length)) {
-            Thread.onSpinWait();
+            Thread.yield();
         }
     }
 }

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Machine code for loops over the rows and columns of f32 matrices that join the elements of each row: sums, extremes.
@@ -23,12 +24,15 @@ public final class RowLoop {
     private static final int CALL = 1 << 16;
     private static final ThreadLocal<Frame> FRAME = ThreadLocal.withInitial(Frame::new);
 
-    private final MachineCode code;
-    private final int operands;
+    private final Consumer<Builder> definition;
+    private final int bits;
+    private volatile @Nullable Assembled assembled;
 
-    private RowLoop(MachineCode code, int operands) {
-        this.code = code;
-        this.operands = operands;
+    private record Assembled(MachineCode code, int operands) { }
+
+    private RowLoop(Consumer<Builder> definition, int bits) {
+        this.definition = definition;
+        this.bits = bits;
     }
 
     /** Returns whether this process has such loops. */
@@ -36,16 +40,25 @@ public final class RowLoop {
         return MachineCode.VECTOR_BITS > 0;
     }
 
-    /**
-     * Assembles a loop.
-     *
-     * @throws IllegalStateException if there is no memory for it
-     */
+    /** Returns a loop, which is assembled when it is needed first. */
     public static RowLoop of(Consumer<Builder> definition) {
         return of(definition, MachineCode.VECTOR_BITS);
     }
 
     static RowLoop of(Consumer<Builder> definition, int bits) {
+        return new RowLoop(definition, bits);
+    }
+
+    private Assembled assembled() {
+        Assembled known = assembled;
+        return known == null ? assemble() : known;
+    }
+
+    private synchronized Assembled assemble() {
+        Assembled known = assembled;
+        if (known != null) {
+            return known;
+        }
         Builder builder = new Builder();
         definition.accept(builder);
         Assembler assembler = new Assembler();
@@ -54,15 +67,14 @@ public final class RowLoop {
         int operands = builder.accesses.size();
         new NativeWriter(assembler, Collections.nCopies(operands, DType.F32), builder.body, builder.accesses, set)
                 .write();
-        MachineCode made = MachineCode.of(assembler);
-        if (made == null) {
-            throw new IllegalStateException("there is no memory left for machine code");
-        }
-        return new RowLoop(made, operands);
+        known = new Assembled(MachineCode.required(assembler), operands);
+        assembled = known;
+        return known;
     }
 
     /** Sets the address of an operand and the bytes from row to row, for this thread's next call. */
     public void operand(int k, long address, long rowStride) {
+        int operands = assembled().operands;
         Frame frame = FRAME.get();
         frame.ensure(3 * operands);
         frame.set(k, address);
@@ -71,6 +83,7 @@ public final class RowLoop {
 
     /** Computes all rows, one after the other, in calls that are short. */
     public void run(int rows, int columns) {
+        MachineCode code = assembled().code;
         long frame = FRAME.get().address();
         int step = Math.max(1, CALL / Math.max(1, columns));
         for (int row = 0; row < rows; row += step) {

@@ -37,14 +37,9 @@ public record RowLoops(Rows matrix, SoftmaxRows softmax, LayerNormRows layerNorm
     }
 
     private static RowLoops machine() {
-        try {
-            return new RowLoops(new MachineRows(), new MachineSoftmaxRows(), new MachineLayerNormRows(),
-                    new MachineAttentionRows(), new MachinePoolRows(),
-                    List.of(new MachineWinogradTiles(4), new MachineWinogradTiles(2)), new MachineFiniteScan());
-        } catch (IllegalStateException e) {
-            System.getLogger("dev.starling.tensor").log(System.Logger.Level.DEBUG, "rows run as bytecode", e);
-            return Bytecode.LOOPS;
-        }
+        return new RowLoops(new MachineRows(), new MachineSoftmaxRows(), new MachineLayerNormRows(),
+                new MachineAttentionRows(), new MachinePoolRows(),
+                List.of(new MachineWinogradTiles(4), new MachineWinogradTiles(2)), new MachineFiniteScan());
     }
 
     private static RowLoops vector() {

@@ -12,6 +12,8 @@ import java.lang.invoke.MethodHandle;
  */
 final class CodeMemory {
     private static final long BYTES = 64L << 20;
+    /** What is kept for required code. */
+    private static final long KEPT = 1L << 20;
     private static final int PAGE = 4096;
     /** Code begins at different offsets within its page, so that loops do not share cache sets. */
     private static final int COLOUR = 320;
@@ -38,8 +40,12 @@ final class CodeMemory {
         return linker.downcallHandle(linker.defaultLookup().findOrThrow(name), type);
     }
 
-    /** Returns the address of executable code, or 0 if the region is full or the system allows no such memory. */
-    static synchronized long publish(byte[] code) {
+    /**
+     * Returns the address of executable code, or 0 if the region is full or the system allows no such memory.
+     *
+     * @param required whether the code may use the memory that is kept
+     */
+    static synchronized long publish(byte[] code, boolean required) {
         if (base == 0) {
             base = reserve();
         }
@@ -47,7 +53,7 @@ final class CodeMemory {
         int offset = (count * COLOUR & PAGE - 1) <= spare ? count * COLOUR & PAGE - 1 : 0;
         offset &= -64;
         long bytes = offset + code.length + PAGE - 1L & -PAGE;
-        if (base == -1 || used + bytes > BYTES) {
+        if (base == -1 || used + bytes > (required ? BYTES : BYTES - KEPT)) {
             return 0;
         }
         long page = base + used;

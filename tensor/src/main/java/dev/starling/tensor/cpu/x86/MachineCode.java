@@ -58,8 +58,23 @@ public final class MachineCode {
 
     /** Returns the function of assembled code, or {@code null} if there is no more memory for it. */
     public static @Nullable MachineCode of(Assembler assembler) {
-        long address = CodeMemory.publish(assembler.assemble());
+        long address = CodeMemory.publish(assembler.assemble(), false);
         return address == 0 ? null : new MachineCode(address);
+    }
+
+    /**
+     * Returns the function of assembled code, of which a program has a bounded number and for which memory is set
+     * aside.
+     *
+     * @throws IllegalStateException if the operating system refuses the memory
+     */
+    public static MachineCode required(Assembler assembler) {
+        long address = CodeMemory.publish(assembler.assemble(), true);
+        if (address == 0) {
+            throw new IllegalStateException("the system no longer gives executable memory for machine code; start the "
+                    + "JVM with -D" + PROPERTY + "=false");
+        }
+        return new MachineCode(address);
     }
 
     /** Calls the function, whose arguments are in RDI, RSI, RDX, RCX and R8, and whose result is in RAX. */

@@ -40,7 +40,8 @@ class ConvFaultsTest {
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         ManagementFactory.getRuntimeMXBean().getInputArguments().stream().filter(a -> a.startsWith("--"))
             .forEach(command::add);
-        command.addAll(List.of("-Xmx512m", "-XX:-CreateCoredumpOnCrash", "-XX:+SuppressFatalErrorMessage", "-cp",
+        command.addAll(List.of("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            "-XX:-CreateCoredumpOnCrash", "-XX:+SuppressFatalErrorMessage", "-cp",
             System.getProperty("java.class.path"), ConvFaultProbe.class.getName(), fault.name()));
         Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
         String output = new String(process.getInputStream().readAllBytes());

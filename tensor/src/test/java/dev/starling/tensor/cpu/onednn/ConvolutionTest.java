@@ -42,13 +42,7 @@ class ConvolutionTest {
                                    long stride, long pad, long dilation) {
         ConvolutionShape shape = shape(spatial, batch, in, out, groups, size, kernel, stride, pad, dilation);
         for (int layouts = 0; layouts < 8; layouts++) {
-            for (int threads = 1; threads <= 3; threads += 2) {
-                int bits = layouts;
-                Parallel.withThreads(threads, () -> {
-                    check(shape, bits, (bits & 1) == 0);
-                    return null;
-                });
-            }
+            check(shape, layouts, (layouts & 1) == 0, 1, 3);
         }
     }
 
@@ -63,7 +57,7 @@ class ConvolutionTest {
                 groups * (1 + random.nextInt(20)), groups * (1 + random.nextInt(20)), groups,
                 (kernel - 1) * dilation + 1 + random.nextInt(8), kernel, 1 + random.nextInt(3), random.nextInt(3),
                 dilation);
-            check(shape, random.nextInt(8), random.nextBoolean());
+            check(shape, random.nextInt(8), random.nextBoolean(), Parallel.threads());
         }
     }
 
@@ -71,8 +65,8 @@ class ConvolutionTest {
     void treatsEachSpatialDimensionOnItsOwn() {
         ConvolutionShape shape = new ConvolutionShape(3, 4, 6, 2, new long[] {9, 5}, new long[] {4, 7},
             new long[] {3, 2}, new long[] {2, 1}, new long[] {2, 1}, new long[] {1, 2}, new long[] {1, 1});
-        check(shape, 0, true);
-        check(shape, 7, false);
+        check(shape, 0, true, Parallel.threads());
+        check(shape, 7, false, Parallel.threads());
     }
 
     @ParameterizedTest
@@ -124,28 +118,42 @@ class ConvolutionTest {
     }
 
     /** {@code layouts} has a bit each for source, weights and destination: whether it is channels-last. */
-    private static void check(ConvolutionShape shape, int layouts, boolean bias) {
+    private static void check(ConvolutionShape shape, int layouts, boolean bias, int... threads) {
         try (Arena arena = Arena.ofConfined()) {
             Naive naive = new Naive(shape, strides(shape.sourceDims(shape.batch()), (layouts & 1) != 0),
                 strides(weightDims(shape), (layouts & 2) != 0),
                 strides(shape.destinationDims(shape.batch()), (layouts & 4) != 0), arena);
-            Convolution convolution = naive.request();
-            String as = shape + " layouts " + layouts;
-            Floats out = Floats.filled(arena, naive.destinationLength, Float.NaN);
-            convolution.forward(naive.source.address(), naive.weights.address(), bias ? naive.bias.address() : 0,
-                out.address());
-            assertClose(as + " forward", out, naive.forward(bias));
-            Floats sourceGradient = Floats.filled(arena, naive.sourceLength, Float.NaN);
-            convolution.backwardData(naive.destination.address(), naive.weights.address(), sourceGradient.address());
-            assertClose(as + " by data", sourceGradient, naive.backwardData());
-            Floats weightGradient = Floats.filled(arena, naive.weightLength, Float.NaN);
-            Floats biasGradient = Floats.filled(arena, shape.outChannels(), Float.NaN);
-            convolution.backwardWeights(naive.source.address(), naive.destination.address(), weightGradient.address(),
-                bias ? biasGradient.address() : 0);
-            assertClose(as + " by weights", weightGradient, naive.backwardWeights());
-            if (bias) {
-                assertClose(as + " by bias", biasGradient, naive.backwardBias());
+            Plain plain = new Plain(naive.forward(bias), naive.backwardData(), naive.backwardWeights(),
+                bias ? naive.backwardBias() : null);
+            for (int count : threads) {
+                Parallel.withThreads(count, () -> {
+                    check(naive, plain, arena, shape + " layouts " + layouts + " threads " + count);
+                    return null;
+                });
             }
+        }
+    }
+
+    /** The results of plain loops; {@code bias} is {@code null} for a convolution without bias. */
+    private record Plain(double[] forward, double[] data, double[] weights, double[] bias) { }
+
+    private static void check(Naive naive, Plain plain, Arena arena, String as) {
+        boolean bias = plain.bias != null;
+        Convolution convolution = naive.request();
+        Floats out = Floats.filled(arena, naive.destinationLength, Float.NaN);
+        convolution.forward(naive.source.address(), naive.weights.address(), bias ? naive.bias.address() : 0,
+            out.address());
+        assertClose(as + " forward", out, plain.forward);
+        Floats sourceGradient = Floats.filled(arena, naive.sourceLength, Float.NaN);
+        convolution.backwardData(naive.destination.address(), naive.weights.address(), sourceGradient.address());
+        assertClose(as + " by data", sourceGradient, plain.data);
+        Floats weightGradient = Floats.filled(arena, naive.weightLength, Float.NaN);
+        Floats biasGradient = Floats.filled(arena, naive.shape.outChannels(), Float.NaN);
+        convolution.backwardWeights(naive.source.address(), naive.destination.address(), weightGradient.address(),
+            bias ? biasGradient.address() : 0);
+        assertClose(as + " by weights", weightGradient, plain.weights);
+        if (bias) {
+            assertClose(as + " by bias", biasGradient, plain.bias);
         }
     }
 
@@ -266,14 +274,15 @@ class ConvolutionTest {
             long[] weightDims = ConvolutionTest.weightDims(shape);
             long inGroup = shape.inChannels() / shape.groups();
             long outGroup = shape.outChannels() / shape.groups();
+            long[][] rests = new long[(int) (product(weightDims) / weightDims[0])][];
+            Arrays.setAll(rests, j -> unravel(j, Arrays.copyOfRange(weightDims, 1, weightDims.length)));
+            long[] in = new long[outDims.length];
+            long[] weight = new long[outDims.length];
             for (long i = 0; i < product(outDims); i++) {
                 long[] out = unravel(i, outDims);
-                for (long j = 0; j < product(weightDims) / weightDims[0]; j++) {
-                    long[] rest = unravel(j, Arrays.copyOfRange(weightDims, 1, weightDims.length));
-                    long[] in = new long[out.length];
+                for (long[] rest : rests) {
                     in[0] = out[0];
                     in[1] = out[1] / outGroup * inGroup + rest[0];
-                    long[] weight = new long[out.length];
                     weight[0] = out[1];
                     weight[1] = rest[0];
                     boolean inside = true;
