@@ -154,6 +154,27 @@ class WholeStepsTest {
         }
     }
 
+    /** Blocks of a worker that was replaced do not become part of its successor's gradient. */
+    @Test
+    void dropsTheBlocksOfAReplacedWorker() throws InterruptedException {
+        TensorRule lamb = new Moments(0.9, 0.999, 1e-6, 0.01, true);
+        float[][] after = new float[2][];
+        for (int replaced = 0; replaced < 2; replaced++) {
+            try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(), plan(1, lamb))) {
+                if (replaced == 1) {
+                    join(d, 0, 6);
+                    for (int b = 0; b < 2; b++) {
+                        d.send(d.request.push(0, 6, 0, 2 + b, 0.01, 1, gaussian(new Random(8), 64)));
+                    }
+                }
+                join(d, 0, 7);
+                push(d, 0, 0, gaussian(new Random(1), 130), 0, 3);
+                after[replaced] = weights(d);
+            }
+        }
+        assertThat(after[1]).containsExactly(after[0]);
+    }
+
     @Test
     void refusesAStepWhoseDirectionIsNotFinite() throws InterruptedException {
         try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(), plan(1, new Adafactor.Factored(-0.8, 1e-3,
