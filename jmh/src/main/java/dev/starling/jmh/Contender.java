@@ -70,7 +70,7 @@ public enum Contender {
     };
 
     /** Settings of the GNU C library with which it keeps freed memory. */
-    static final Map<String, String> KEEP_MEMORY = Map.of("MALLOC_MMAP_THRESHOLD_", "4294967296",
+    public static final Map<String, String> KEEP_MEMORY = Map.of("MALLOC_MMAP_THRESHOLD_", "4294967296",
         "MALLOC_TRIM_THRESHOLD_", "17179869184", "MALLOC_TOP_PAD_", "67108864");
 
     /** Starts the engine in this process. */

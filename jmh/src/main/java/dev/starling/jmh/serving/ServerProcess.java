@@ -31,7 +31,9 @@ final class ServerProcess implements AutoCloseable {
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), ServerProcess.class.getName(),
                 contender.name(), model.name()));
         try {
-            process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+            ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
+            builder.environment().putAll(contender.environment());
+            process = builder.start();
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }

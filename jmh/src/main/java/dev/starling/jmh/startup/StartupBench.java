@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.jar.JarEntry;
 import java.util.jar.JarOutputStream;
@@ -18,14 +19,14 @@ import java.util.stream.Stream;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
-/** Measures the time from the start of a JVM to its first prediction, with and without an AOT cache. */
+/** Measures the time from the start of a JVM to its first result, with and without an AOT cache. */
 @Command(
         name = "startup",
-        description = "Measures the time from the start of a JVM to its first prediction, with and without the JDK's"
-            + " AOT cache, in alternating runs.",
+        description = "Measures the time from the start of a JVM to its first prediction or training step, with and"
+            + " without the JDK's AOT cache, in alternating runs.",
         mixinStandardHelpOptions = true)
 public final class StartupBench implements Callable<Integer> {
-    private static final String ROW = "%-10s %12s %12s %8s";
+    private static final String ROW = "%-12s %12s %12s %8s";
     /** What an application that depends on starling-nn has on its class path. */
     private static final List<String> JARS = List.of("javacpp-", "dnnl-", "disruptor-", "jspecify-");
     private static final List<String> MODULES = List.of("errors", "tensor", "autograd", "nn", "jmh");
@@ -42,19 +43,19 @@ public final class StartupBench implements Callable<Integer> {
         Path folder = Files.createTempDirectory("starling-startup");
         try {
             String classPath = classPath(folder);
-            System.out.printf(ROW + "%n", "predicts", "plain ms", "cache ms", "ratio");
-            for (List<String> arguments : List.of(List.<String>of(), List.of("predictor"))) {
-                Path cache = folder.resolve("cache" + arguments.size() + ".aot");
-                start(classPath, List.of("-XX:AOTCacheOutput=" + cache), arguments);
+            System.out.printf(ROW + "%n", "first", "plain ms", "cache ms", "ratio");
+            for (FirstResult.Kind kind : FirstResult.Kind.values()) {
+                Path cache = folder.resolve(kind + ".aot");
+                start(classPath, List.of("-XX:AOTCacheOutput=" + cache), kind);
                 double[] plain = new double[runs];
                 double[] cached = new double[runs];
                 for (int i = 0; i < runs; i++) {
-                    plain[i] = start(classPath, List.of(), arguments);
-                    cached[i] = start(classPath, List.of("-XX:AOTCache=" + cache), arguments);
+                    plain[i] = start(classPath, List.of(), kind);
+                    cached[i] = start(classPath, List.of("-XX:AOTCache=" + cache), kind);
                 }
                 double[] ratios = new double[runs];
                 Arrays.setAll(ratios, i -> plain[i] / cached[i]);
-                System.out.printf(ROW + "%n", arguments.isEmpty() ? "model" : "predictor",
+                System.out.printf(ROW + "%n", kind.name().toLowerCase(Locale.ROOT),
                         "%.0f".formatted(median(plain)), "%.0f".formatted(median(cached)),
                         "%.2f".formatted(median(ratios)));
             }
@@ -69,20 +70,19 @@ public final class StartupBench implements Callable<Integer> {
         return 0;
     }
 
-    /** Runs a JVM to its end; returns the milliseconds from its start to its first prediction. */
-    private static double start(String classPath, List<String> flags, List<String> arguments) throws IOException {
+    /** Runs a JVM to its end; returns the milliseconds from its start to its first result. */
+    private static double start(String classPath, List<String> flags, FirstResult.Kind kind) throws IOException {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(flags);
         command.addAll(List.of("--enable-native-access=ALL-UNNAMED", "-cp", classPath,
-                FirstPrediction.class.getName()));
-        command.addAll(arguments);
+                FirstResult.class.getName(), kind.name()));
         long start = System.nanoTime();
         Process process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
         try (BufferedReader output = process.inputReader()) {
             double millis = 0;
             for (String line = output.readLine(); line != null; line = output.readLine()) {
-                if (line.startsWith(FirstPrediction.DONE)) {
+                if (line.startsWith(FirstResult.DONE)) {
                     millis = (System.nanoTime() - start) / 1e6;
                 }
             }

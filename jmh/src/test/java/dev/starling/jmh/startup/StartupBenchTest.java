@@ -24,16 +24,22 @@ class StartupBenchTest {
 
     @Test
     void predictsTheSameClassWithThePredictor() {
-        String byModel = printed(() -> FirstPrediction.main(new String[0]));
-        assertThat(byModel).startsWith(FirstPrediction.DONE);
-        assertThat(printed(() -> FirstPrediction.main(new String[] {"predictor"}))).isEqualTo(byModel);
+        String byModel = printed(() -> FirstResult.main(new String[] {"PREDICTION"}));
+        assertThat(byModel).startsWith(FirstResult.DONE);
+        assertThat(printed(() -> FirstResult.main(new String[] {"PREDICTOR"}))).isEqualTo(byModel);
+    }
+
+    @Test
+    void trainsFromTheLossOfAnUntrainedModel() {
+        assertThat(FirstResult.Kind.TRAINING.compute()).isBetween(1.5, 4.0);
     }
 
     @Test
     @Tag("stress")
-    void measuresBothKindsOfStart() {
+    void measuresEachKindOfStart() {
         String table = printed(() -> assertThat(new CommandLine(new StartupBench()).execute("--runs", "1")).isZero());
-        assertThat(table.lines()).hasSize(3);
-        assertThat(table).containsPattern("model +\\d+ +\\d+").containsPattern("predictor +\\d+ +\\d+");
+        assertThat(table.lines()).hasSize(4);
+        assertThat(table).containsPattern("prediction +\\d+ +\\d+").containsPattern("predictor +\\d+ +\\d+")
+                .containsPattern("training +\\d+ +\\d+");
     }
 }
