@@ -56,7 +56,6 @@ import java.util.concurrent.Executors;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
-import java.util.stream.Stream;
 import org.junit.jupiter.api.DynamicTest;
 
 /**
@@ -169,8 +168,26 @@ public final class KernelInventory {
      * @param listener called with each new source, by any thread
      */
     static Iterable<KernelSource> list(Predicate<String> tests, boolean networks, Consumer<KernelSource> listener) {
+        return list(List.of(0, 1), tests, networks, listener);
+    }
+
+    /**
+     * Compiles what conformance tests use on a device with all processors, since compilation takes most of their time.
+     * A failure shows in the kernel's tests.
+     *
+     * @param idle the device of this class that has what {@code device} has
+     */
+    static void compileAhead(Device device, int idle, Predicate<String> tests) {
+        KernelCompiler compiler = ((CudaBackend) device.backend()).compiler();
+        try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
+            list(List.of(idle), tests, false, source -> pool.submit(() -> compiler.compile(source)));
+        }
+    }
+
+    private static Iterable<KernelSource> list(List<Integer> devices, Predicate<String> tests, boolean networks,
+            Consumer<KernelSource> listener) {
         onSource = listener;
-        List<DynamicTest> all = Stream.of(0, 1).flatMap(i -> Conformance.of(Device.of(TYPE, i)))
+        List<DynamicTest> all = devices.stream().flatMap(i -> Conformance.of(Device.of(TYPE, i)))
                 .filter(t -> tests.test(t.getDisplayName())).toList();
         try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
             all.forEach(test -> pool.submit(() -> Threads.with(1, () -> attempt(test))));

@@ -35,6 +35,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 @EnabledIf(value = "dev.starling.cuda.emulated.FakeLibraries#areAvailable",
         disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
 class LibraryConformanceTest {
+    private static final Device DEVICE = Device.of("cuda-emulated", 1);
     private static final String OPERATIONS = "(gradient of )?(matMul|linear|conv|attention|batchNorm|layerNorm|avgPool"
             + "|lstm|gru|rnn|softmax|logSoftmax).*";
 
@@ -42,6 +43,7 @@ class LibraryConformanceTest {
     @TestFactory
     Stream<DynamicTest> conforms() {
         String names = OPERATIONS + "f32.*|(gradient of )?(matMul|linear|conv|attention).*bf16.*";
+        KernelInventory.compileAhead(DEVICE, 1, name -> name.matches(names));
         return ParallelTests.of(tests(names));
     }
 
@@ -56,7 +58,7 @@ class LibraryConformanceTest {
                 Tensor weight = Tensor.full(type, 1, hides ? 21 : 22, 2);
                 Tensor bias = Tensor.full(type, -0.5, weight.size(0));
                 Tensor[] of = {x, weight, bias};
-                Tensor[] there = Arrays.stream(of).map(t -> t.to(Device.of("cuda-emulated", 1))).toArray(Tensor[]::new);
+                Tensor[] there = Arrays.stream(of).map(t -> t.to(DEVICE)).toArray(Tensor[]::new);
                 Contraction.Linear layer = new Contraction.Linear(Epilogue.RELU);
                 assertThat(Tensor.apply(layer, there)[0].to(DType.F64).toDoubles())
                         .isEqualTo(Tensor.apply(layer, of)[0].to(DType.F64).toDoubles()).contains(Double.NaN, 0.5, 0);
@@ -73,7 +75,7 @@ class LibraryConformanceTest {
     }
 
     private static Stream<DynamicTest> tests(String names) {
-        return Conformance.of(Device.of("cuda-emulated", 1)).filter(t -> t.getDisplayName().matches(names));
+        return Conformance.of(DEVICE).filter(t -> t.getDisplayName().matches(names));
     }
 
     @AfterEach

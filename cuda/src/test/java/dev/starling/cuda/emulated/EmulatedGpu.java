@@ -27,7 +27,6 @@ import java.util.concurrent.ConcurrentHashMap;
 final class EmulatedGpu implements Gpu {
     private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
-    private final Compiler compiler = new GnuCompiler();
     private final Map<Long, Arena> arenas = new ConcurrentHashMap<>();
     private final Map<Long, Long> sizes = new HashMap<>();
     private final MemorySegment dimensions = Arena.ofAuto().allocate(24, 8);
@@ -90,7 +89,7 @@ final class EmulatedGpu implements Gpu {
 
     @Override
     public Compiler compiler() {
-        return compiler;
+        return Emulation.compiler();
     }
 
     @Override

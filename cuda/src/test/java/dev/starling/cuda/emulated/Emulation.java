@@ -10,6 +10,11 @@ public final class Emulation {
 
     private static final AtomicLong FREE = new AtomicLong(Long.MAX_VALUE / 2);
 
+    /** Made with the first GPU. */
+    private static final class Shared {
+        static final Compiler COMPILER = new GnuCompiler();
+    }
+
     private Emulation() { }
 
     /** Limits the memory that emulated GPUs have left. */
@@ -31,9 +36,9 @@ public final class Emulation {
         return AVAILABLE;
     }
 
-    /** Returns the compiler of kernels for emulated GPUs, and for those of {@link FakeDriver}. */
+    /** Returns the compiler of kernels for all emulated GPUs, and for those of {@link FakeDriver}. */
     public static Compiler compiler() {
-        return new GnuCompiler();
+        return Shared.COMPILER;
     }
 
     /** Makes a GPU. */

@@ -8,7 +8,9 @@ import dev.starling.cuda.gpu.GpuException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Map;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
@@ -18,12 +20,19 @@ import org.junit.jupiter.api.condition.EnabledIf;
 class EmulatorTest {
     private static final int THREADS = 128;
 
+    private final Map<String, byte[]> programs = new HashMap<>();
+
+    /** Compiles a kernel of one pointer. */
+    private static byte[] compile(String body) {
+        return Emulation.compiler().compile("kernel", "struct alignas(16) Four { unsigned at[4]; };\n"
+                + "extern \"C\" __global__ void __launch_bounds__(128) kernel(unsigned* y) {\n" + body + "\n}\n",
+                "host");
+    }
+
     /** Runs a kernel of one pointer with a block of 128 threads; returns the 32-bit words that it wrote. */
-    private static int[] run(int seed, String body, int offset, int bytes) {
-        String source = "struct alignas(16) Four { unsigned at[4]; };\n"
-                + "extern \"C\" __global__ void __launch_bounds__(128) kernel(unsigned* y) {\n" + body + "\n}\n";
+    private int[] run(int seed, String body, int offset, int bytes) {
         Gpu gpu = Emulation.gpu(seed);
-        Gpu.Function kernel = gpu.load(gpu.compiler().compile("kernel", source, "host")).function("kernel");
+        Gpu.Function kernel = gpu.load(programs.computeIfAbsent(body, EmulatorTest::compile)).function("kernel");
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment words = arena.allocate(4 * 2 * THREADS, 16);
             MemorySegment arguments = arena.allocate(16, 16);
@@ -33,7 +42,7 @@ class EmulatorTest {
         }
     }
 
-    private static int[] run(int seed, String body) {
+    private int[] run(int seed, String body) {
         return run(seed, body, 0, 8);
     }
 
