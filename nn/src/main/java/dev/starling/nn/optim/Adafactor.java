@@ -109,6 +109,7 @@ public final class Adafactor {
 
         @Override
         public Tensor[] step(Tensor weights, Tensor gradient, Tensor[] state, double rate) {
+            TensorRuleBuilder.requireOperands(this, weights, gradient, state);
             Tensor count = state[0].add(1);
             Tensor share = count.pow(exponent);
             Tensor square = gradient.square();

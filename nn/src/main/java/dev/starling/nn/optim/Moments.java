@@ -37,6 +37,7 @@ public record Moments(double beta1, double beta2, double epsilon, double decay, 
 
     @Override
     public Tensor[] step(Tensor weights, Tensor gradient, Tensor[] state, double rate) {
+        TensorRuleBuilder.requireOperands(this, weights, gradient, state);
         Tensor mean = state[0].mul(beta1).add(gradient.mul(1 - beta1));
         Tensor square = state[1].mul(beta2).add(gradient.square().mul(1 - beta2));
         Tensor meanOfOnes = state[2].mul(beta1).add(1 - beta1);

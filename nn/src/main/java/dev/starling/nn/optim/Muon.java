@@ -95,6 +95,7 @@ public final class Muon {
 
         @Override
         public Tensor[] step(Tensor weights, Tensor gradient, Tensor[] state, double rate) {
+            TensorRuleBuilder.requireOperands(this, weights, gradient, state);
             Tensor velocity = state[0].mul(momentum).add(gradient.mul(1 - momentum));
             Tensor ahead = nesterov ? gradient.mul(1 - momentum).add(velocity.mul(momentum)) : velocity;
             Tensor matrix = ahead.flatten(1, -1);

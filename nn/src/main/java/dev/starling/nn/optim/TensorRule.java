@@ -25,6 +25,8 @@ public sealed interface TensorRule permits Moments, Adafactor.Factored, Muon.Ort
      * @param state one tensor for each slot
      * @param rate learning rate of the step
      * @return the direction, of the shape of the weights, and then the new state
+     * @throws dev.starling.tensor.TensorException if the gradient has another shape than the weights, or the state
+     *     others than {@link #slots}
      */
     Tensor[] step(Tensor weights, Tensor gradient, Tensor[] state, double rate);
 }
