@@ -232,6 +232,11 @@ public sealed interface Workload {
     sealed interface Started extends Workload {
         /** Returns the step. */
         TrainingStep step();
+
+        @Override
+        default double work() {
+            return 1;
+        }
     }
 
     /** Training steps of Starling in a process without {@code --add-modules jdk.incubator.vector}. */
@@ -253,11 +258,6 @@ public sealed interface Workload {
         public String name() {
             return step.name() + "-first";
         }
-
-        @Override
-        public double work() {
-            return 1;
-        }
     }
 
     /** From the start of a process's first training step until steps take 1/0.95 of their steady time or less. */
@@ -265,11 +265,6 @@ public sealed interface Workload {
         @Override
         public String name() {
             return step.name() + "-to-speed";
-        }
-
-        @Override
-        public double work() {
-            return 1;
         }
     }
 }

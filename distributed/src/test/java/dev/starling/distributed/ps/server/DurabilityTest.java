@@ -13,7 +13,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Random;
-import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -26,17 +25,6 @@ class DurabilityTest {
     @TempDir
     Path directory;
 
-    /** Copies a directory while its server runs: the state that a kill would leave. */
-    private static Path copy(Path from, Path to) throws IOException {
-        Files.createDirectories(to);
-        try (Stream<Path> files = Files.list(from)) {
-            for (Path file : files.toList()) {
-                Files.copy(file, to.resolve(file.getFileName()));
-            }
-        }
-        return to;
-    }
-
     /** Writes a journal of the initial weights and four updates of 1 to block 0; stores the ends of its records. */
     private Path journaled(long[] ends) throws IOException, InterruptedException {
         Path live = directory.resolve("live");
@@ -48,7 +36,7 @@ class DurabilityTest {
                 d.push(0, 7, k, 0, 1, 1, 1, 1);
                 ends[k + 1] = Files.size(journal);
             }
-            return copy(live, directory.resolve("killed"));
+            return ServerDriver.copy(live, directory.resolve("killed"));
         }
     }
 
@@ -80,7 +68,7 @@ class DurabilityTest {
         byte[] whole = Files.readAllBytes(Journal.files(killed).getFirst());
         assertThat((long) whole.length).isEqualTo(ends[4]);
         for (int length = 0; length <= whole.length; length++) {
-            Path torn = copy(killed, directory.resolve("torn-" + length));
+            Path torn = ServerDriver.copy(killed, directory.resolve("torn-" + length));
             Files.write(Journal.files(torn).getFirst(), Arrays.copyOf(whole, length));
             int records = 0;
             while (records < 5 && ends[records] <= length) {
@@ -100,7 +88,7 @@ class DurabilityTest {
         Path killed = journaled(ends);
         byte[] whole = Files.readAllBytes(Journal.files(killed).getFirst());
         for (int at = 0; at < whole.length; at++) {
-            Path bad = copy(killed, directory.resolve("bad-" + at));
+            Path bad = ServerDriver.copy(killed, directory.resolve("bad-" + at));
             byte[] bytes = whole.clone();
             bytes[at] ^= (byte) (1 << at % 8);
             Files.write(Journal.files(bad).getFirst(), bytes);
@@ -142,7 +130,8 @@ class DurabilityTest {
                 }
                 int now = k;
                 if (Arrays.stream(breaks).anyMatch(b -> b == now)) {
-                    Path next = k % 2 == 1 ? copy(where, where.resolveSibling(where.getFileName() + "-" + k)) : where;
+                    Path next = k % 2 == 1
+                            ? ServerDriver.copy(where, where.resolveSibling(where.getFileName() + "-" + k)) : where;
                     d.close();
                     where = next;
                     d = new ServerDriver(ServerDriver.config(where), plan);
@@ -168,7 +157,7 @@ class DurabilityTest {
                     assertThat(Files.size(Journal.files(at).getFirst())).isLessThan(4200);
                 }
                 if (k % 97 == 0) {
-                    Path killed = copy(at, directory.resolve("killed-" + k));
+                    Path killed = ServerDriver.copy(at, directory.resolve("killed-" + k));
                     assertThat(updates(killed)).isEqualTo(k + 1);
                 }
             }
@@ -185,7 +174,7 @@ class DurabilityTest {
             for (int k = 0; k < 5; k++) {
                 d.push(0, 7, k, 0, 1, 1, 1, 1);
             }
-            copy(at, old);
+            ServerDriver.copy(at, old);
         }
         // Begins another journal, behind the snapshot.
         new ServerDriver(ServerDriver.config(at), PLAN).close();

@@ -78,16 +78,6 @@ class RowTasksTest {
         }
     }
 
-    private static Path copy(Path from, Path to) throws IOException {
-        Files.createDirectories(to);
-        try (Stream<Path> files = Files.list(from)) {
-            for (Path file : files.toList()) {
-                Files.copy(file, to.resolve(file.getFileName()));
-            }
-        }
-        return to;
-    }
-
     @Test
     void restoredRowsSurviveAKillAndAreReadOnce() throws Exception {
         String checksum = write(50);
@@ -99,7 +89,7 @@ class RowTasksTest {
             assertThat(finish(new RowTasks(), d.core, restore(1, part(1), checksum)))
                     .isEqualTo(new RowState.Restored(50, ""));
             assertThat(row(d, 5)).isEqualTo(fresh - 1);
-            killed = copy(live, directory.resolve("killed"));
+            killed = ServerDriver.copy(live, directory.resolve("killed"));
         }
         try (ServerDriver d = new ServerDriver(ServerDriver.config(killed), PLAN)) {
             assertThat(row(d, 5)).isEqualTo(fresh - 1);

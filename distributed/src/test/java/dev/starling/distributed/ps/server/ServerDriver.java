@@ -4,12 +4,15 @@ import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.tensor.op.Rule;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /** A server core driven by a test instead of a network. */
 public final class ServerDriver implements AutoCloseable {
@@ -86,5 +89,16 @@ public final class ServerDriver implements AutoCloseable {
     @Override
     public void close() {
         core.close();
+    }
+
+    /** Copies a directory while its server runs: the state that a kill would leave. */
+    static Path copy(Path from, Path to) throws IOException {
+        Files.createDirectories(to);
+        try (Stream<Path> files = Files.list(from)) {
+            for (Path file : files.toList()) {
+                Files.copy(file, to.resolve(file.getFileName()));
+            }
+        }
+        return to;
     }
 }

@@ -14,7 +14,6 @@ import dev.starling.nn.optim.TensorRule;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.TensorException;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
@@ -102,7 +101,7 @@ class WholeStepsTest {
                         // A part of a push is lost; the worker repeats all of it.
                         push(d, worker, k, g, 0, 2);
                         d.pull(0);
-                        Path next = k % 2 == 0 ? copy(where, directory.resolve(k + "-" + worker)) : where;
+                        Path next = k % 2 == 0 ? ServerDriver.copy(where, directory.resolve(k + "-" + worker)) : where;
                         d.close();
                         where = next;
                         d = new ServerDriver(ServerDriver.config(where), plan);
@@ -114,16 +113,6 @@ class WholeStepsTest {
         } finally {
             d.close();
         }
-    }
-
-    private static Path copy(Path from, Path to) throws IOException {
-        Files.createDirectories(to);
-        try (Stream<Path> files = Files.list(from)) {
-            for (Path file : files.toList()) {
-                Files.copy(file, to.resolve(file.getFileName()));
-            }
-        }
-        return to;
     }
 
     @ParameterizedTest
