@@ -73,7 +73,7 @@ class SubGroupTest {
         TransportConfig transport = Cluster.transport(provider).sharedMemory(sharedMemory);
         List<String> places = new Cluster(transport, 7, OnLoss.END).servers(3).run(group -> {
             Group part = group.split(Member::isServer);
-            reduce(part, group.self().isServer() ? 9 : 5);
+            reduce(part, group.self().isServer() ? 5 : 3);
             reduce(group, 2);
             reduce(part, 2);
             byte[][] all = part.collectives().exchange(new byte[] {(byte) group.rank()});
