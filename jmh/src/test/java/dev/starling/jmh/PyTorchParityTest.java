@@ -16,12 +16,14 @@ import java.util.List;
 import org.assertj.core.data.Offset;
 import org.bytedeco.javacpp.PointerScope;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * Starling and PyTorch run twenty training steps of one network, each step from the same weights on the same batch,
- * with separate optimisers. Losses, all gradients, the updates and the batch norms' running statistics have to agree.
+ * Starling and PyTorch run some training steps of one network, each step from the same weights on the same batch, with
+ * separate optimisers. Losses, all gradients, the updates and the batch norms' running statistics have to agree.
  *
  * <p>PyTorch's own difference between two memory layouts shows how closely they can agree: gradients, taken as one
  * vector, differ by 1e-6 of their norm, and those of a single parameter, where sums cancel, by up to 1e-4. Occasionally
@@ -35,7 +37,6 @@ import org.junit.jupiter.params.provider.CsvSource;
  * initial weights PyTorch's gradients differ from PyTorch's by 1e-2 in most steps.
  */
 class PyTorchParityTest {
-    private static final int STEPS = 20;
     private static final float SHIFT = 2.5f;
 
     @BeforeAll
@@ -44,17 +45,17 @@ class PyTorchParityTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"MLP, SGD, 32, 0.01", "MLP, ADAM, 32, 0.001", "MLP, ADAMW, 32, 0.001", "CNN, SGD, 16, 0.001",
-        "RESNET18, SGD, 8, 0.001", "LSTM, SGD, 2, 0.01", "GPT, SGD, 2, 0.001"})
-    void followsPyTorchThroughTwentySteps(Model model, Update update, int samples, double learningRate) {
-        double[] together = new double[STEPS];
-        double[] worst = new double[STEPS];
+    @CsvSource({"MLP, SGD, 32, 0.01, 20", "MLP, ADAM, 32, 0.001, 20", "MLP, ADAMW, 32, 0.001, 20",
+        "CNN, SGD, 16, 0.001, 20", "RESNET18, SGD, 8, 0.001, 7", "LSTM, SGD, 2, 0.01, 20", "GPT, SGD, 2, 0.001, 20"})
+    void followsPyTorch(Model model, Update update, int samples, double learningRate, int steps) {
+        double[] together = new double[steps];
+        double[] worst = new double[steps];
         try (TorchModel theirs = TorchModels.create(model, Layout.CONTIGUOUS, update, learningRate);
                 StarlingModel ours = new StarlingModel(model, update, learningRate)) {
             if (model == Model.RESNET18) {
                 theirs.parameters(wellConditioned(theirs.parameters()));
             }
-            for (int step = 0; step < STEPS; step++) {
+            for (int step = 0; step < steps; step++) {
                 List<float[]> before = theirs.parameters();
                 ours.parameters(before);
                 float[] batch = Inputs.normal(step, model.batchShape(samples));
@@ -79,6 +80,12 @@ class PyTorchParityTest {
         assertThat(max(together)).as("all gradients, each step").isLessThan(1e-2);
         assertThat(median(worst)).as("gradient of any parameter, median over steps").isLessThan(1e-3);
         assertThat(max(worst)).as("gradient of any parameter, each step").isLessThan(6e-2);
+    }
+
+    @Test
+    @Tag("stress")
+    void followsPyTorchInResNetForLong() {
+        followsPyTorch(Model.RESNET18, Update.SGD, 8, 0.001, 20);
     }
 
     /** Updates agree as gradients do, up to the rounding of the parameters. */
