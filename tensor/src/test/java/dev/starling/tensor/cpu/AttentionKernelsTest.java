@@ -93,11 +93,7 @@ class AttentionKernelsTest {
                         with(mask, q, k, v));
                 Attention gradient = new Attention.ScaledDotProductGradient(scale, causal);
                 Tensor[] operands = with(mask, g, q, k, v, y[0], y[1]);
-                if (keys > 1 && (queries > 1 || !causal)) {
-                    Oracle.check(kernel(rows), gradient, 1e-5, operands);
-                } else {
-                    checkOneKey(kernel(rows), gradient, operands);
-                }
+                checkGradients(kernel(rows), gradient, operands);
                 if (mask.length == 0 && scale != 0) {
                     Oracle.check(kernel(rows), new Attention.ScaledDotProduct(scale, causal), 4e-6,
                             Oracle.withSpecials(q), k, v);
@@ -106,13 +102,14 @@ class AttentionKernelsTest {
         }
     }
 
-    /** A query that sees one key has no gradient but rounding errors, nor has the key. */
-    private static void checkOneKey(Oracle.Kernel kernel, Attention gradient, Tensor[] operands) {
+    /** Allows for rounding where all gradients are 0, as those of a query that sees one key. */
+    private static void checkGradients(Oracle.Kernel kernel, Attention gradient, Tensor[] operands) {
         Spec[] outputs = gradient.infer(Arrays.stream(operands).map(Tensor::spec).toArray(Spec[]::new));
         Tensor[] is = kernel.run(gradient, operands, outputs);
         Tensor[] wanted = ReferenceKernels.run(gradient, operands, outputs);
         for (int i = 0; i < is.length; i++) {
-            assertThat(is[i].toDoubles()).containsExactly(wanted[i].toDoubles(), within(1e-4));
+            double most = Arrays.stream(wanted[i].toDoubles()).map(Math::abs).max().orElseThrow();
+            assertThat(is[i].toDoubles()).containsExactly(wanted[i].toDoubles(), within(1e-5 * Math.max(1, most)));
         }
     }
 
