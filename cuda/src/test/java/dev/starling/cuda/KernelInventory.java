@@ -4,6 +4,7 @@ import dev.starling.cuda.blas.MatrixCall;
 import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.compile.KernelSource;
 import dev.starling.cuda.config.CudaConfig;
+import dev.starling.cuda.emulated.Emulation;
 import dev.starling.cuda.config.ProductEpilogue;
 import dev.starling.cuda.gpu.Compiler;
 import dev.starling.cuda.gpu.GpuException;
@@ -46,6 +47,7 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
@@ -179,8 +181,23 @@ public final class KernelInventory {
      */
     static void compileAhead(Device device, int idle, Predicate<String> tests) {
         KernelCompiler compiler = ((CudaBackend) device.backend()).compiler();
+        Queue<KernelSource> found = new ConcurrentLinkedQueue<>();
+        list(List.of(idle), tests, false, found::add);
+        List<KernelSource> sources = found.stream().sorted(Comparator.comparing(KernelSource::text)).toList();
         try (ExecutorService pool = Executors.newFixedThreadPool(Runtime.getRuntime().availableProcessors())) {
-            list(List.of(idle), tests, false, source -> pool.submit(() -> compiler.compile(source)));
+            for (int i = 0; i < sources.size(); i += Emulation.TOGETHER) {
+                List<KernelSource> batch = sources.subList(i, Math.min(sources.size(), i + Emulation.TOGETHER));
+                Emulation.together(batch.stream().map(KernelSource::text).toList());
+                pool.submit(() -> batch.forEach(source -> compile(compiler, source)));
+            }
+        }
+    }
+
+    private static void compile(KernelCompiler compiler, KernelSource source) {
+        try {
+            compiler.compile(source);
+        } catch (GpuException e) {
+            // The kernel's tests compile it again.
         }
     }
 

@@ -14,8 +14,10 @@ import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.VarHandle;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -209,11 +211,13 @@ final class EmulatedGpu implements Gpu {
     public Image load(byte[] program) {
         try {
             Path file = Files.createTempFile("starling-emulated", ".so");
-            Files.write(file, program);
+            int end = program.length - GnuCompiler.TRAILER;
+            Files.write(file, Arrays.copyOf(program, end));
+            String prefix = new String(program, end, GnuCompiler.TRAILER - 1, StandardCharsets.US_ASCII);
             SymbolLookup library = SymbolLookup.libraryLookup(file, Arena.global());
             Files.delete(file);
             return name -> new Kernel(name, Linker.nativeLinker().downcallHandle(
-                    library.find(name + "_launch").orElseThrow(
+                    library.find(prefix + name + "_launch").orElseThrow(
                     () -> new GpuException("there is no kernel " + name)),
                     FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG)));
         } catch (IOException e) {

@@ -2,17 +2,21 @@ package dev.starling.cuda.emulated;
 
 import dev.starling.cuda.gpu.Compiler;
 import dev.starling.cuda.gpu.Gpu;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 
 /** The emulated GPU, available if there is a compiler for its kernels. */
 public final class Emulation {
     private static final boolean AVAILABLE = System.getProperty("os.arch").equals("amd64") && GnuCompiler.isAvailable();
 
+    /** How many sources are compiled together at most. */
+    public static final int TOGETHER = 8;
+
     private static final AtomicLong FREE = new AtomicLong(Long.MAX_VALUE / 2);
 
     /** Made with the first GPU. */
     private static final class Shared {
-        static final Compiler COMPILER = new GnuCompiler();
+        static final GnuCompiler COMPILER = new GnuCompiler();
     }
 
     private Emulation() { }
@@ -39,6 +43,15 @@ public final class Emulation {
     /** Returns the compiler of kernels for all emulated GPUs, and for those of {@link FakeDriver}. */
     public static Compiler compiler() {
         return Shared.COMPILER;
+    }
+
+    /**
+     * Compiles sources together, which takes less than half the time: as soon as one of them is compiled, all are.
+     *
+     * @param sources at most {@link #TOGETHER}
+     */
+    public static void together(List<String> sources) {
+        Shared.COMPILER.together(sources);
     }
 
     /** Makes a GPU. */

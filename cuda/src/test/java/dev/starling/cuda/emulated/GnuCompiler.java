@@ -9,15 +9,27 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 
-/** Compiles kernels to shared libraries of the host with g++. */
+/**
+ * Compiles kernels to shared libraries of the host with g++. A library may contain the kernels of several programs: a
+ * program is a library and, at its end, the prefix of its functions' names, with a zero behind it.
+ */
 final class GnuCompiler implements Compiler {
     private static final Pattern KERNEL = Pattern
             .compile("__global__\\s+void\\s+(?:__launch_bounds__\\(([^)]*)\\)\\s*)?"
             + "(\\w+)\\s*\\(");
+    private static final Pattern MACRO = Pattern.compile("(?m)^\\s*#\\s*define\\s+(\\w+)");
+    /** The number of bytes after a program's library. */
+    static final int TRAILER = 4;
     /** The largest block of a kernel without launch bounds. */
     private static final String BOUND = "256";
     private static final List<String> COMMAND = List.of("g++", "-std=c++17", "-Og", "-fwrapv", "-fno-strict-aliasing",
@@ -30,9 +42,36 @@ final class GnuCompiler implements Compiler {
 
     private final String header = text("emulator.h");
     private final String emulator = text("emulator.cpp");
+    /** The macros of the header, which sources may define again but not end. */
+    private final Set<String> macros = MACRO.matcher(header).results().map(macro -> macro.group(1))
+            .collect(Collectors.toSet());
     private final Path folder;
     /** The compiled emulator, or {@code null} before the first kernel. */
     private Path emulatorObject;
+    private final Map<String, Batch> batches = new ConcurrentHashMap<>();
+
+    /** Sources that are compiled together. */
+    private final class Batch {
+        private final List<String> sources;
+        /** The programs, or {@code null} before the first was wanted; empty if the sources do not compile. */
+        private List<byte[]> programs;
+
+        Batch(List<String> sources) {
+            this.sources = sources;
+        }
+
+        /** Returns the program of a source, or {@code null} if the sources do not compile together. */
+        synchronized byte[] program(String source) {
+            if (programs == null) {
+                try {
+                    programs = programs("batch", sources);
+                } catch (GpuException e) {
+                    programs = List.of();
+                }
+            }
+            return programs.isEmpty() ? null : programs.get(sources.indexOf(source));
+        }
+    }
 
     GnuCompiler() {
         try {
@@ -81,13 +120,24 @@ final class GnuCompiler implements Compiler {
         return String.join(" ", COMMAND) + header + emulator;
     }
 
+    /** Compiles sources together when the first of them is compiled. */
+    void together(List<String> sources) {
+        Batch batch = new Batch(List.copyOf(sources));
+        sources.forEach(source -> batches.put(source, batch));
+    }
+
     @Override
     public byte[] compile(String name, String source, String architecture) {
-        StringBuilder text = new StringBuilder(header).append("#line 1 \"kernel\"\n").append(source).append('\n');
-        Matcher m = KERNEL.matcher(source);
-        while (m.find()) {
-            text.append("#pragma GCC visibility push(default)\nEMULATE(").append(m.group(2)).append(", ")
-                    .append(m.group(1) == null ? BOUND : m.group(1)).append(")\n");
+        Batch batch = batches.remove(source);
+        byte[] program = batch == null ? null : batch.program(source);
+        return program != null ? program : programs(name, List.of(source)).getFirst();
+    }
+
+    /** Compiles sources to one library; returns their programs. */
+    private List<byte[]> programs(String name, List<String> sources) {
+        StringBuilder text = new StringBuilder(header);
+        for (int i = 0; i < sources.size(); i++) {
+            append(text, sources.get(i), prefix(i));
         }
         try {
             Path input = Files.createTempFile(folder, "kernel", ".cpp");
@@ -96,13 +146,41 @@ final class GnuCompiler implements Compiler {
             List<String> more = new ArrayList<>(List.of("-shared", "-x", "none", emulator().toString()));
             more.addAll(LIBRARIES);
             run(name, input, output, more);
-            byte[] program = Files.readAllBytes(output);
+            byte[] library = Files.readAllBytes(output);
             Files.delete(input);
             Files.delete(output);
-            return program;
+            return IntStream.range(0, sources.size()).mapToObj(i -> program(library, prefix(i))).toList();
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
+    }
+
+    private static String prefix(int index) {
+        return "k" + index + "_";
+    }
+
+    private static byte[] program(byte[] library, String prefix) {
+        byte[] program = Arrays.copyOf(library, library.length + TRAILER);
+        System.arraycopy(prefix.getBytes(StandardCharsets.US_ASCII), 0, program, library.length, TRAILER - 1);
+        return program;
+    }
+
+    /** Appends a source in a namespace; its macros end with it, and its functions are exported with a prefix. */
+    private void append(StringBuilder text, String source, String prefix) {
+        String section = "shared_" + prefix;
+        text.append("#undef SHARED_SECTION\n#define SHARED_SECTION \"").append(section)
+                .append("\"\nDECLARE_SECTION(").append(section).append(")\nnamespace ").append(prefix)
+                .append(" {\n#line 1 \"kernel\"\n")
+                .append(source.replace("extern \"C\" __global__", "__global__")).append('\n');
+        Matcher kernel = KERNEL.matcher(source);
+        while (kernel.find()) {
+            text.append("EMULATE(").append(prefix).append(", ").append(kernel.group(2)).append(", ")
+                    .append(kernel.group(1) == null ? BOUND : kernel.group(1)).append(", ").append(section)
+                    .append(")\n");
+        }
+        text.append("}\n");
+        MACRO.matcher(source).results().map(macro -> macro.group(1)).filter(macro -> !macros.contains(macro))
+                .forEach(macro -> text.append("#undef ").append(macro).append('\n'));
     }
 
     private synchronized Path emulator() throws IOException {

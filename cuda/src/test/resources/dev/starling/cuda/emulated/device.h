@@ -13,7 +13,7 @@ static const long LOADED_BYTES = 1 << 20; // of a module, and of an instantiated
 struct Context { int device; };
 struct Stream;
 struct Event { Context* context; };
-struct Module { Context* context; void* library; };
+struct Module { Context* context; void* library; std::string prefix; };
 struct Function { Module* module; int (*launch)(const unsigned*, const char*); };
 struct Grid { unsigned x, y, z, threads, ys, zs, shared_bytes; };
 struct Node {
@@ -308,10 +308,10 @@ API int cuMemsetD8Async(void* to, unsigned char value, size_t bytes, Stream* str
     return queue(stream, {[=] { memset(to, value, bytes); }});
 }
 
-// Returns the library that a program contains, or null.
-static void* library(const char* image) {
+// Loads a program: the library that it contains, or null, and the prefix of its functions, which follows the library.
+static Module* load(Context* context, const char* image) {
     if (memcmp(image, ELFMAG, SELFMAG) != 0) {
-        return nullptr;
+        return new Module {context, nullptr, ""};
     }
     const Elf64_Ehdr* header = (const Elf64_Ehdr*) image;
     size_t size = header->e_shoff + (size_t) header->e_shnum * header->e_shentsize;
@@ -320,7 +320,7 @@ static void* library(const char* image) {
     void* opened = write(file, image, size) == (ssize_t) size ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : nullptr;
     close(file);
     unlink(name);
-    return opened;
+    return new Module {context, opened, image + size};
 }
 
 API int cuModuleLoadData(Module** module, const void* image) {
@@ -330,14 +330,14 @@ API int cuModuleLoadData(Module** module, const void* image) {
         return CU_MEMORY;
     }
     things["modules"]++;
-    *module = new Module {current, library((const char*) image)};
+    *module = load(current, (const char*) image);
     return CU_OK;
 }
 
 API int cuModuleGetFunction(Function** function, Module* module, const char* name) {
     ENTER(module->context);
     void* found = module->library == nullptr ? nullptr
-            : dlsym(module->library, (std::string(name) + "_launch").c_str());
+            : dlsym(module->library, (module->prefix + name + "_launch").c_str());
     *function = new Function {module, (int (*)(const unsigned*, const char*)) found};
     return module->library != nullptr && found == nullptr ? CU_NOT_FOUND : CU_OK;
 }

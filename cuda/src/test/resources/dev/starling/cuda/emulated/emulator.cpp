@@ -12,9 +12,8 @@ void (*entry)();
 // The first misaligned access: its line, 0 if there was none, and the alignment that its type needs.
 static unsigned misaligned_line, misaligned_bytes;
 
-// All shared variables of the kernel; the linker provides their addresses, if there are any.
-extern "C" char __start_shared_memory[] __attribute__((weak, visibility("hidden")));
-extern "C" char __stop_shared_memory[] __attribute__((weak, visibility("hidden")));
+// All shared variables of the kernel.
+static char *shared_begin, *shared_end;
 
 // The kind of error that ended a launch; the higher bits hold a detail.
 enum Error { NEVER_COME = 1, ARGUMENTS = 2, THREADS = 3, MISALIGNED = 4 };
@@ -98,7 +97,7 @@ static void begin(Fiber& f, unsigned number) {
 }
 // Runs a block; returns whether all threads have finished.
 static bool run_block(unsigned threads) {
-    __builtin_memset(__start_shared_memory, 0xff, __stop_shared_memory - __start_shared_memory);
+    __builtin_memset(shared_begin, 0xff, shared_end - shared_begin);
     all = {0, threads, 0};
     unsigned count = (threads + 31) / 32, order[MAX_THREADS / 32];
     for (unsigned w = 0; w < count; w++) {
@@ -125,7 +124,9 @@ static bool run_block(unsigned threads) {
     }
     return true;
 }
-int run_grid(const unsigned* dimensions, unsigned bound, unsigned parameters) {
+int run_grid(const unsigned* dimensions, unsigned bound, unsigned parameters, char* shared, char* end) {
+    shared_begin = shared;
+    shared_end = end;
     grid_dim = {dimensions[0], dimensions[1], dimensions[2]};
     block_dim = {dimensions[3], 1, 1};
     draws = dimensions[4];

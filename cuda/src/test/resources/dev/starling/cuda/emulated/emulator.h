@@ -3,7 +3,8 @@
 // Shared memory contains NaN and -1 when a block begins. Errors are: an access to an address that its type does not
 // allow, a block of more threads than the kernel's bound, and arguments of another size than the kernel's parameters.
 // Kernels must not use anything that is not defined here. Headers are slow to parse, so none is included; what does not
-// depend on the kernel is compiled once (emulator.cpp).
+// depend on the kernel is compiled once (emulator.cpp). Several sources may follow, each in a namespace of its own, for
+// which SHARED_SECTION names the section of its shared variables.
 typedef __SIZE_TYPE__ size_t;
 
 #define __global__
@@ -12,7 +13,7 @@ typedef __SIZE_TYPE__ size_t;
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
-#define __shared__ static __attribute__((section("shared_memory")))
+#define __shared__ static __attribute__((section(SHARED_SECTION)))
 #define __constant__ static
 #define __align__(n) alignas(n)
 #define __launch_bounds__(...)
@@ -45,8 +46,8 @@ extern void (*entry)();
 
 // Waits until all members of a meeting are there.
 void meet(Meeting& meeting);
-// Runs all blocks, starting at a random one; returns 0 or an Error.
-int run_grid(const unsigned* dimensions, unsigned bound, unsigned parameters);
+// Runs all blocks, starting at a random one; returns 0 or an Error. All shared variables are between two addresses.
+int run_grid(const unsigned* dimensions, unsigned bound, unsigned parameters, char* shared, char* shared_end);
 #pragma GCC visibility pop
 
 template <class T> T exchange(unsigned mask, T value, unsigned lane, bool valid) {
@@ -184,13 +185,19 @@ static inline double fma(double x, double y, double z) { return __builtin_fma(x,
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
 
+// Declares the addresses of a section, which the linker provides if there are any variables in it.
+#define DECLARE_SECTION(name) \
+    extern "C" char __start_##name[] __attribute__((weak, visibility("hidden"))); \
+    extern "C" char __stop_##name[] __attribute__((weak, visibility("hidden")));
+
 // Exports a kernel: dimensions are grid x y z, the number of threads, a seed, and the number of bytes of arguments. The
 // result is 0 or an Error.
-#define EMULATE(kernel, bound) \
+#define EMULATE(prefix, kernel, bound, section) \
     static const char* kernel##_arguments; \
     static void kernel##_thread() { emulator::call(kernel, kernel##_arguments); } \
-    extern "C" int kernel##_launch(const unsigned* dimensions, const char* arguments) { \
+    extern "C" __attribute__((visibility("default"))) int prefix##kernel##_launch(const unsigned* dimensions, \
+            const char* arguments) { \
         kernel##_arguments = arguments; \
         emulator::entry = kernel##_thread; \
-        return emulator::run_grid(dimensions, bound, emulator::size_of(kernel)); \
+        return emulator::run_grid(dimensions, bound, emulator::size_of(kernel), __start_##section, __stop_##section); \
     }

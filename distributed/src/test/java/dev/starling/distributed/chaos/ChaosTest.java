@@ -16,6 +16,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  * Real processes are killed, stopped and cut off: no process hangs, each error names the rank that was lost, the others
  * continue where the strategy promises it, and nothing is left behind.
  */
+@Tag("processes")
 class ChaosTest {
     private static final long SEED = Long.getLong("chaos.seed", 4711);
     private static final int FAULTS_PER_CLUSTER = 8;

@@ -14,6 +14,7 @@ import org.junit.jupiter.params.provider.ValueSource;
  * A process without the secret attacks a ring that trains, in all ways that {@link TcpAttack} and {@link AeronAttack}
  * know: no member is lost, the weights stay right to the bit, nothing is disclosed, and memory is bounded.
  */
+@Tag("processes")
 class StrangerTest {
     private static final long SEED = Long.getLong("stranger.seed", 4711);
     /** Connections or datagrams in a second. */

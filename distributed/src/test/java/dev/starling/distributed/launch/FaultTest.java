@@ -37,6 +37,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Trainings in separate processes, some of which are killed, stopped, given wrong settings or run out of memory. */
+@Tag("processes")
 @Timeout(180)
 class FaultTest {
     private static final int STOP = 19;

@@ -12,11 +12,13 @@ import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The location of a launch's files: as configured, else where there is room. */
+@Tag("processes")
 @Timeout(60)
 class LaunchDirectoryTest {
     private static final int TOO_MANY = 1_000_000;

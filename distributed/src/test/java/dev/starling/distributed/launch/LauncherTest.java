@@ -18,11 +18,13 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Real processes, mostly shells, that end in various ways: successfully, with an error, by a signal, never. */
+@Tag("processes")
 @Timeout(60)
 class LauncherTest {
     private final ByteArrayOutputStream out = new ByteArrayOutputStream();

@@ -25,6 +25,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Three real processes, each on a host of its own, train together while the network between them fails. */
+@Tag("processes")
 @Timeout(100)
 class BadNetworkTest {
     private static final int WORLD = 3;

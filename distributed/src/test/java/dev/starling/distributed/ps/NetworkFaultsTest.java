@@ -32,6 +32,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Servers and workers, each in a process of its own, are killed while others continue. */
+@Tag("processes")
 @Timeout(200)
 class NetworkFaultsTest {
     private static final int STEPS = 200;

@@ -19,6 +19,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Kills the process of a server under load repeatedly: no acknowledged update is lost or applied twice. */
+@Tag("processes")
 @Timeout(240)
 public class ServerCrashTest {
     /** Minimum number of acknowledgements from each process before it is killed, on machines of any speed. */
