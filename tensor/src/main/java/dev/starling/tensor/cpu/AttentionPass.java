@@ -8,10 +8,13 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.cpu.rows.AttentionRows;
+import dev.starling.tensor.cpu.rows.ScoreBlock;
 import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.spi.Block;
+import java.lang.foreign.ValueLayout;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -56,68 +59,88 @@ final class AttentionPass {
         return x.shape().slice(0, x.rank() - 2);
     }
 
-    /** Work on a block: {@code scratch} is the address of memory for scores. */
+    /**
+     * What a thread's part needs: its request, and addresses of lists with an element for each query of a group's
+     * block, of scores, and of their slopes.
+     */
+    private record Space(Matmul product, long numbers, long seen, long shifts, long sums, long scores, long slopes) { }
+
+    /** Work on a block of a group. */
     private interface Step {
-        void run(Matmul product, long group, int b, long scratch);
+        void run(Space space, long group, int b);
     }
 
-    /** Gives a thread's part its memory and its request. */
-    private void blocks(long from, long to, long scratchBytes, Step step) {
+    /** Gives a thread's part its memory and its request; {@code matrices} is the number of matrices of scores. */
+    private void blocks(long from, long to, int matrices, Step step) {
         Matmul product = new Matmul(ElementType.F32, ElementType.F32, 1, 1, 1);
-        Block scratch = HostAllocator.shared().allocate(scratchBytes);
+        long list = 4L * grid.heads() * grid.queries();
+        long matrix = 4 * grid.heads() * grid.scores();
+        int keys = Math.toIntExact(k.size(-2));
+        Block scratch = HostAllocator.shared().allocate(matrices * matrix + 3 * list + 4L * keys);
         try {
+            long scores = scratch.address();
+            long lists = scores + matrices * matrix;
+            Space space = new Space(product, lists + 3 * list, lists, lists + list, lists + 2 * list, scores,
+                    scores + (matrices - 1) * matrix);
+            for (int i = 0; i < keys; i++) {
+                putInt(space.numbers, i, i);
+            }
             for (long i = from; i < to; i++) {
-                step.run(product, i / grid.blocks(), (int) (i % grid.blocks()), scratch.address());
+                step.run(space, i / grid.blocks(), (int) (i % grid.blocks()));
             }
         } finally {
             HostAllocator.shared().free(scratch);
         }
     }
 
-    void forward(Tensor y, Tensor logs) {
-        long bytes = 4 * grid.heads() * (grid.scores() + grid.queries());
-        Parallel.forRange(grid.groups() * grid.blocks(), 1, (from, to) -> blocks(from, to, bytes,
-                (product, group, b, s) -> forward(product, group, b, s, y, logs)));
+    private static void putInt(long list, int i, int value) {
+        HostMemory.ALL.set(ValueLayout.JAVA_INT, list + 4L * i, value);
     }
 
-    private void forward(Matmul product, long group, int b, long s, Tensor y, Tensor logs) {
+    void forward(Tensor y, Tensor logs) {
+        Parallel.forRange(grid.groups() * grid.blocks(), 1, (from, to) -> blocks(from, to, 1,
+                (space, group, b) -> forward(space, group, b, y, logs)));
+    }
+
+    private void forward(Space space, long group, int b, Tensor y, Tensor logs) {
         long head = grid.head(group);
         int heads = grid.heads(group);
         int n = grid.queries(b);
         int keys = grid.keys(b);
-        int pitch = AttentionGrid.pitch(keys);
         int first = grid.first(b);
-        scores(product, group, b, s);
-        long factors = s + 4L * heads * n * pitch;
+        ScoreBlock scores = scores(space, group, b);
         for (int h = 0; h < heads; h++) {
-            softmax(head + h, b, s + 4L * h * n * pitch, factors + 4L * h * n, logs);
-        }
-        product.sizes(n, depth, keys).left(s, pitch, 1).right(grid.at(v, head, 0), AttentionGrid.row(v), 1)
-                .result(grid.at(y, head, first), AttentionGrid.row(y))
-                .batch(heads, (long) n * pitch, grid.step(v), grid.step(y)).run();
-        long step = 4 * AttentionGrid.row(y);
-        for (int h = 0; h < heads; h++) {
-            long row = grid.at(y, head + h, first);
-            for (int r = 0; r < n; r++, row += step) {
-                rows.scale(row, depth, getFloat(factors + 4L * (h * n + r)));
+            for (int r = 0; r < n; r++) {
+                putInt(space.seen, h * n + r, grid.visible(first + r, keys));
             }
+        }
+        softmax(space, scores, n, logs.address() + 4 * (head * queries + first));
+        space.product.sizes(n, depth, keys).left(scores.address(), scores.pitch(), 1)
+                .right(grid.at(v, head, 0), AttentionGrid.row(v), 1)
+                .result(grid.at(y, head, first), AttentionGrid.row(y))
+                .batch(heads, (long) n * scores.pitch(), grid.step(v), grid.step(y)).run();
+        for (int h = 0; h < heads; h++) {
+            rows.scale(grid.at(y, head + h, first), AttentionGrid.row(y), n, depth, space.sums + 4L * h * n);
         }
     }
 
-    /** Replaces scores by their exponentials, and keeps the factors that make them weights. */
-    private void softmax(long head, int b, long scores, long factors, Tensor logs) {
-        int keys = grid.keys(b);
-        int first = grid.first(b);
-        long bias = bias(head, first);
-        long log = logs.address() + 4 * (head * queries + first);
-        for (int r = 0; r < grid.queries(b); r++, bias += biasStep(), log += 4) {
-            long row = scores + 4L * r * AttentionGrid.pitch(keys);
-            int n = grid.visible(first + r, keys);
-            mask(row, n, bias);
-            float max = rows.max(row, n, seenScale);
-            float sum = rows.exponentials(row, n, keys, seenScale, max == Float.NEGATIVE_INFINITY ? 0 : max);
-            putFloat(factors + 4L * r, sum == 0 ? 0 : 1 / sum);
-            putFloat(log, sum == 0 ? Float.NEGATIVE_INFINITY : (float) (max + StrictMath.log(sum)));
+    /**
+     * Replaces scores of heads with {@code n} queries each by their exponentials, and sums by the factors that make
+     * them weights; {@code log} is the address of the first head's logarithms.
+     */
+    private void softmax(Space space, ScoreBlock scores, int n, long log) {
+        rows.max(scores, seenScale, space.shifts);
+        for (int i = 0; i < scores.rows(); i++) {
+            float max = getFloat(space.shifts + 4L * i);
+            putFloat(space.shifts + 4L * i, max == Float.NEGATIVE_INFINITY ? 0 : -max);
+        }
+        rows.exponentials(scores, seenScale, space.shifts, space.sums);
+        for (int i = 0; i < scores.rows(); i++) {
+            float sum = getFloat(space.sums + 4L * i);
+            float max = -getFloat(space.shifts + 4L * i);
+            putFloat(space.sums + 4L * i, sum == 0 ? 0 : 1 / sum);
+            putFloat(log + 4L * (i / n * queries + i % n),
+                    sum == 0 ? Float.NEGATIVE_INFINITY : (float) (max + StrictMath.log(sum)));
         }
     }
 
@@ -125,29 +148,27 @@ final class AttentionPass {
     void backward(Tensor g, Tensor y, Tensor logs, Tensor[] gradients) {
         Tensor[] given = {g, y, logs};
         int blocks = grid.blocks();
-        long bytes = 8 * grid.heads() * grid.scores();
-        Parallel.forRange(grid.groups(), 1, (from, to) -> blocks(from * blocks, to * blocks, bytes,
-                (product, group, i, s) -> backward(product, group, blocks - 1 - i, s, given, gradients)));
+        Parallel.forRange(grid.groups(), 1, (from, to) -> blocks(from * blocks, to * blocks, 2,
+                (space, group, i) -> backward(space, group, blocks - 1 - i, given, gradients)));
     }
 
-    private void backward(Matmul product, long group, int b, long s, Tensor[] given, Tensor[] gradients) {
+    private void backward(Space space, long group, int b, Tensor[] given, Tensor[] gradients) {
         long head = grid.head(group);
         int heads = grid.heads(group);
         int first = grid.first(b);
         int n = grid.queries(b);
         int keys = grid.keys(b);
-        int pitch = AttentionGrid.pitch(keys);
+        ScoreBlock weights = scores(space, group, b);
+        int pitch = weights.pitch();
         long distance = (long) n * pitch;
-        long slopes = s + 4 * heads * distance;
+        long slopes = space.slopes;
+        Matmul product = space.product;
         Tensor g = given[0];
         long gRows = grid.at(g, head, first);
-        scores(product, group, b, s);
         product.sizes(n, keys, depth).left(gRows, AttentionGrid.row(g), 1)
                 .right(grid.at(v, head, 0), 1, AttentionGrid.row(v)).result(slopes, pitch)
                 .batch(heads, grid.step(g), grid.step(v), distance).run();
-        for (int h = 0; h < heads; h++) {
-            scoreGradients(head + h, b, s + 4 * h * distance, slopes + 4 * h * distance, given);
-        }
+        scoreGradients(space, weights, group, b, given);
         Tensor dq = gradients[0];
         product.sizes(n, width, keys).left(slopes, pitch, 1).right(grid.at(k, head, 0), AttentionGrid.row(k), 1)
                 .result(grid.at(dq, head, first), AttentionGrid.row(dq))
@@ -161,7 +182,7 @@ final class AttentionPass {
                 .result(grid.at(dk, head, 0), AttentionGrid.row(dk)).accumulate(add)
                 .batch(heads, distance, grid.step(q), grid.step(dk)).run();
         Tensor dv = gradients[2];
-        product.sizes(keys, depth, n).left(s, 1, pitch).right(gRows, AttentionGrid.row(g), 1)
+        product.sizes(keys, depth, n).left(weights.address(), 1, pitch).right(gRows, AttentionGrid.row(g), 1)
                 .result(grid.at(dv, head, 0), AttentionGrid.row(dv)).accumulate(add)
                 .batch(heads, distance, grid.step(g), grid.step(dv)).run();
     }
@@ -178,48 +199,48 @@ final class AttentionPass {
     }
 
     /** Replaces scores by the attention weights, and their gradients by those of the scores. */
-    private void scoreGradients(long head, int b, long weights, long slopes, Tensor[] given) {
-        int keys = grid.keys(b);
+    private void scoreGradients(Space space, ScoreBlock scores, long group, int b, Tensor[] given) {
+        long head = grid.head(group);
+        int n = grid.queries(b);
         int first = grid.first(b);
-        long bias = bias(head, first);
-        long gRow = grid.at(given[0], head, first);
-        long yRow = grid.at(given[1], head, first);
-        long logs = given[2].address() + 4 * (head * queries + first);
-        for (int r = 0; r < grid.queries(b); r++, bias += biasStep()) {
-            long offset = 4L * r * AttentionGrid.pitch(keys);
-            float log = getFloat(logs + 4L * r);
-            int n = log == Float.NEGATIVE_INFINITY ? 0 : grid.visible(first + r, keys);
-            float dot = rows.dot(gRow, yRow, depth);
-            mask(weights + offset, n, bias);
-            rows.gradients(weights + offset, slopes + offset, n, keys, seenScale, log, dot, scale);
-            gRow += 4 * AttentionGrid.row(given[0]);
-            yRow += 4 * AttentionGrid.row(given[1]);
+        for (int h = 0; h < grid.heads(group); h++) {
+            long logs = given[2].address() + 4 * ((head + h) * queries + first);
+            for (int r = 0; r < n; r++) {
+                float log = getFloat(logs + 4L * r);
+                boolean blind = log == Float.NEGATIVE_INFINITY;
+                putInt(space.seen, h * n + r, blind ? 0 : grid.visible(first + r, scores.keys()));
+                putFloat(space.shifts + 4L * (h * n + r), -log);
+            }
+            rows.dot(grid.at(given[0], head + h, first), AttentionGrid.row(given[0]),
+                    grid.at(given[1], head + h, first), AttentionGrid.row(given[1]), n, depth,
+                    space.sums + 4L * h * n);
         }
+        rows.gradients(scores, space.slopes, seenScale, space.shifts, space.sums, scale);
     }
 
-    private void scores(Matmul product, long group, int b, long to) {
+    /** Computes the scores of all heads of a group, with their masks. */
+    private ScoreBlock scores(Space space, long group, int b) {
         long head = grid.head(group);
+        int heads = grid.heads(group);
+        int first = grid.first(b);
         int n = grid.queries(b);
         int keys = grid.keys(b);
         int pitch = AttentionGrid.pitch(keys);
-        product.sizes(n, keys, width).left(grid.at(q, head, grid.first(b)), AttentionGrid.row(q), 1)
-                .right(grid.at(k, head, 0), 1, AttentionGrid.row(k)).result(to, pitch)
-                .batch(grid.heads(group), grid.step(q), grid.step(k), (long) n * pitch).run();
-    }
-
-    private void mask(long scores, int n, long bias) {
-        if (bias != 0) {
-            rows.mask(scores, n, scale, bias);
-        } else if (scale == 0) {
-            rows.scale(scores, n, scale);
+        space.product.sizes(n, keys, width).left(grid.at(q, head, first), AttentionGrid.row(q), 1)
+                .right(grid.at(k, head, 0), 1, AttentionGrid.row(k)).result(space.scores, pitch)
+                .batch(heads, grid.step(q), grid.step(k), (long) n * pitch).run();
+        ScoreBlock scores = new ScoreBlock(space.scores, pitch, heads * n, keys, space.seen, space.numbers);
+        for (int h = 0; mask != null && h < heads; h++) {
+            long bias = mask.rank() == 1 ? mask.address() : grid.at(mask, head + h, first);
+            long step = mask.rank() == 1 || mask.size(-2) == 1 ? 0 : mask.strides()[mask.rank() - 2];
+            rows.mask(scores.part(h * n, n), scale, bias, step);
         }
-    }
-
-    private long bias(long head, int query) {
-        return mask == null ? 0 : mask.rank() == 1 ? mask.address() : grid.at(mask, head, query);
-    }
-
-    private long biasStep() {
-        return mask == null || mask.rank() == 1 || mask.size(-2) == 1 ? 0 : 4 * mask.strides()[mask.rank() - 2];
+        if (mask == null && scale == 0) {
+            for (int i = 0; i < scores.rows(); i++) {
+                putFloat(space.sums + 4L * i, scale);
+            }
+            rows.scale(scores.address(), pitch, scores.rows(), keys, space.sums);
+        }
+        return scores;
     }
 }

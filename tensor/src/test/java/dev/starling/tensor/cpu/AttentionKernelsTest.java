@@ -6,14 +6,17 @@ import static org.assertj.core.api.Assertions.within;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.Threads;
 import dev.starling.tensor.cpu.rows.AttentionRows;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.op.Attention;
+import dev.starling.tensor.reference.ReferenceKernels;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.SplittableRandom;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -22,6 +25,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 class AttentionKernelsTest {
     private static final double SCALE = 0.3;
+    private static final int CASES = Integer.getInteger("attention.cases", 30);
     private Scope scope;
 
     @BeforeEach
@@ -58,6 +62,59 @@ class AttentionKernelsTest {
                 }
             }
         }
+    }
+
+    /** One query or key, heads that broadcast, scales without effect or below 0, and masks of every shape. */
+    @Test
+    void agreesWithTheReferenceForRandomShapes() {
+        for (int seed = 0; seed < CASES; seed++) {
+            SplittableRandom random = new SplittableRandom(seed);
+            int queries = pick(random, 1, 2, 15, 64, 65, 130);
+            int keys = pick(random, 1, 2, 16, 63, 65, 140);
+            int width = pick(random, 1, 3, 8);
+            int depth = pick(random, 1, 5, 8);
+            int heads = pick(random, 1, 2, 5, 8);
+            int batch = pick(random, 1, 2);
+            Tensor q = Oracle.random(seed, batch, heads, queries, width);
+            Tensor k = Oracle.random(seed + 1, pick(random, 1, batch), pick(random, 1, heads), keys, width);
+            Tensor v = Oracle.random(seed + 2, batch, pick(random, 1, heads), keys, depth);
+            Tensor g = Oracle.random(seed + 3, batch, heads, queries, depth);
+            Tensor[] mask = switch (random.nextInt(6)) {
+                case 0 -> new Tensor[] {Oracle.random(seed + 4, keys)};
+                case 1 -> new Tensor[] {Oracle.random(seed + 4, heads, 1, keys)};
+                case 2 -> new Tensor[] {Oracle.random(seed + 4, batch, 1, queries, keys).gt(0.9)};
+                case 3 -> new Tensor[] {Oracle.random(seed + 4, queries, 1).gt(0)};
+                default -> new Tensor[0];
+            };
+            double scale = new double[] {SCALE, SCALE, -0.7, 0}[random.nextInt(4)];
+            boolean causal = random.nextBoolean();
+            for (AttentionRows rows : RowLoops.all().stream().map(RowLoops::attention).toList()) {
+                Tensor[] y = Oracle.check(kernel(rows), new Attention.ScaledDotProduct(scale, causal), 4e-6,
+                        with(mask, q, k, v));
+                Attention gradient = new Attention.ScaledDotProductGradient(scale, causal);
+                Tensor[] operands = with(mask, g, q, k, v, y[0], y[1]);
+                checkGradients(kernel(rows), gradient, operands);
+                if (mask.length == 0 && scale != 0) {
+                    Oracle.check(kernel(rows), new Attention.ScaledDotProduct(scale, causal), 4e-6,
+                            Oracle.withSpecials(q), k, v);
+                }
+            }
+        }
+    }
+
+    /** Allows for rounding where all gradients are 0, as those of a query that sees one key. */
+    private static void checkGradients(Oracle.Kernel kernel, Attention gradient, Tensor[] operands) {
+        Spec[] outputs = gradient.infer(Arrays.stream(operands).map(Tensor::spec).toArray(Spec[]::new));
+        Tensor[] is = kernel.run(gradient, operands, outputs);
+        Tensor[] wanted = ReferenceKernels.run(gradient, operands, outputs);
+        for (int i = 0; i < is.length; i++) {
+            double most = Arrays.stream(wanted[i].toDoubles()).map(Math::abs).max().orElseThrow();
+            assertThat(is[i].toDoubles()).containsExactly(wanted[i].toDoubles(), within(1e-5 * Math.max(1, most)));
+        }
+    }
+
+    private static int pick(SplittableRandom random, int... values) {
+        return values[random.nextInt(values.length)];
     }
 
     /** The results of libtorch 2.10: 0, and gradients as if the query did not exist. */

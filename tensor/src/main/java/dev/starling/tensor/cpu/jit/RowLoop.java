@@ -151,6 +151,11 @@ public final class RowLoop {
             return body.select(body.less(a, b), c, d);
         }
 
+        /** {@code a < b ? c : d} of integers a and b, whose bits values hold. */
+        public int ifBelow(int a, int b, int c, int d) {
+            return body.select(body.less(body.reinterpret(a), body.reinterpret(b)), c, d);
+        }
+
         /** {@code a <= b || b is NaN ? c : d}. */
         public int ifStays(int a, int b, int c, int d) {
             int isNan = body.compare(Primitive.NE, b, b);

@@ -1,32 +1,30 @@
 package dev.starling.tensor.cpu.rows;
 
 /**
- * Row operations of attention on {@code n} of a row's {@code end} scores, contiguous f32 at raw addresses. Each score
- * stands for {@code scale·score}, where {@code scale} is not 0. The other scores are not seen: whatever they are,
- * their weights and gradients are 0. Rows begin 64 elements or a multiple apart, and what is between them may be
- * overwritten.
+ * Row operations of attention on blocks of scores and other f32 matrices at raw addresses, whose rows are contiguous
+ * and {@code step} elements apart. Lists have an f32 for each row.
  */
 public interface AttentionRows {
-    /** Replaces scores by {@code scale·score + mask}. */
-    void mask(long scores, int n, float scale, long mask);
+    /** Replaces all scores by {@code scale·score + mask}. */
+    void mask(ScoreBlock scores, float scale, long mask, long maskStep);
 
-    /** Returns the largest score that is not NaN, or -∞; {@code n > 0}. */
-    float max(long scores, int n, float scale);
+    /** Lists the largest seen score of each row that is not NaN, or -∞. */
+    void max(ScoreBlock scores, float scale, long maxima);
 
-    /** Replaces scores by {@code exp(score - shift)}, unseen ones by 0, and returns their sum; {@code n > 0}. */
-    float exponentials(long scores, int n, int end, float scale, float shift);
+    /** Replaces seen scores by {@code exp(score + shift)} and the others by 0, and lists the sums of the rows. */
+    void exponentials(ScoreBlock scores, float scale, long shifts, long sums);
 
-    /** Multiplies a row by a factor. */
-    void scale(long x, int n, float by);
+    /** Multiplies each row by a factor of a list. */
+    void scale(long x, long step, int rows, int columns, long factors);
 
-    /** Returns Σ a·b. */
-    float dot(long a, long b, int n);
+    /** Lists Σ a·b of each row. */
+    void dot(long a, long aStep, long b, long bStep, int rows, int columns, long dots);
 
     /**
-     * Replaces scores by weights {@code exp(score - log)}, slopes by {@code weight·(slope - dot)·slopeScale}, and
-     * those of unseen scores by 0.
+     * Replaces seen scores by weights {@code exp(score + shift)}, their slopes, which lie as the scores do, by
+     * {@code weight·(slope - dot)·slopeScale}, and those of other keys by 0.
      */
-    void gradients(long scores, long slopes, int n, int end, float scale, float log, float dot, float slopeScale);
+    void gradients(ScoreBlock scores, long slopes, float scale, long shifts, long dots, float slopeScale);
 
     /** Sets a row to 0. */
     void clear(long x, int n);

@@ -1,107 +1,118 @@
 package dev.starling.tensor.cpu.rows;
 
-import static dev.starling.tensor.cpu.rows.RowElements.get;
 import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 import dev.starling.tensor.cpu.jit.RowLoop;
 
-/** Attention's row operations in machine code. */
+/**
+ * Attention's row operations in machine code. Operands 0 to 3 of the loops over seen scores are the numbers of keys,
+ * the number of keys that a row sees, scores, and their factor.
+ */
 final class MachineAttentionRows implements AttentionRows {
     private final RowLoop mask = RowLoop.of(b -> b.store(b.fma(b.column(), b.row(), b.column())));
-    private final RowLoop greatest = RowLoop.of(b -> b.greatest(b.mul(b.column(), b.row())));
+    private final RowLoop greatest = RowLoop.of(b -> {
+        int number = b.column();
+        int seen = b.row();
+        int score = b.mul(b.column(), b.row());
+        b.greatest(b.ifBelow(number, seen, score, b.constant(Double.NEGATIVE_INFINITY)));
+    });
     private final RowLoop exponentials = RowLoop.of(b -> {
-        int e = MachineExp.of(b, b.fma(b.column(), b.row(), b.row()));
+        int number = b.column();
+        int seen = b.row();
+        int e = b.ifBelow(number, seen, exponential(b), b.constant(0));
         b.store(e);
         b.sum(e);
     });
     private final RowLoop product = RowLoop.of(b -> b.store(b.mul(b.column(), b.row())));
     private final RowLoop dot = RowLoop.of(b -> b.sumOfProducts(b.column(), b.column()));
     private final RowLoop gradients = RowLoop.of(b -> {
-        int weight = MachineExp.of(b, b.fma(b.column(), b.row(), b.row()));
-        b.store(weight);
-        b.store(b.mul(weight, b.mul(b.sub(b.column(), b.row()), b.row())));
+        int number = b.column();
+        int seen = b.row();
+        int weight = exponential(b);
+        b.store(b.ifBelow(number, seen, weight, b.constant(0)));
+        int slope = b.mul(weight, b.mul(b.sub(b.column(), b.row()), b.row()));
+        b.store(b.ifBelow(number, seen, slope, b.constant(0)));
     });
     private final RowLoop fill = RowLoop.of(b -> b.store(b.row()));
 
-    /** Sets one element for all columns. */
-    private static void value(RowLoop loop, int operand, long values, int k, float value) {
+    /** Adds scores, their factor and shifts, and returns the exponential of their sum. */
+    private static int exponential(RowLoop.Builder b) {
+        return MachineExp.of(b, b.fma(b.column(), b.row(), b.row()));
+    }
+
+    /** Sets the operands that all loops over seen scores have. */
+    private static void seen(RowLoop loop, ScoreBlock scores, float scale) {
+        loop.operand(0, scores.numbers(), 0);
+        loop.operand(1, scores.seen(), 4);
+        loop.operand(2, scores.address(), 4L * scores.pitch());
+        value(loop, 3, 0, scale);
+    }
+
+    /** Sets one element for all columns and rows. */
+    private static void value(RowLoop loop, int operand, int k, float value) {
+        long values = RowValues.list(0);
         set(values, k, value);
         loop.operand(operand, values + 4L * k, 0);
     }
 
     @Override
-    public void mask(long scores, int n, float scale, long masks) {
-        mask.operand(0, scores, 0);
-        value(mask, 1, RowValues.list(0), 0, scale);
-        mask.operand(2, masks, 0);
-        mask.operand(3, scores, 0);
-        mask.run(1, n);
+    public void mask(ScoreBlock scores, float scale, long masks, long maskStep) {
+        mask.operand(0, scores.address(), 4L * scores.pitch());
+        value(mask, 1, 0, scale);
+        mask.operand(2, masks, 4 * maskStep);
+        mask.operand(3, scores.address(), 4L * scores.pitch());
+        mask.run(scores.rows(), scores.keys());
     }
 
     @Override
-    public float max(long scores, int n, float scale) {
-        long values = RowValues.list(0);
-        greatest.operand(0, scores, 0);
-        value(greatest, 1, values, 0, scale);
-        greatest.operand(2, values + 4, 0);
-        greatest.run(1, n);
-        return get(values, 1);
+    public void max(ScoreBlock scores, float scale, long maxima) {
+        seen(greatest, scores, scale);
+        greatest.operand(4, maxima, 4);
+        greatest.run(scores.rows(), scores.keys());
     }
 
     @Override
-    public float exponentials(long scores, int n, int end, float scale, float shift) {
-        long values = RowValues.list(0);
-        exponentials.operand(0, scores, 0);
-        value(exponentials, 1, values, 0, scale);
-        value(exponentials, 2, values, 1, -shift);
-        exponentials.operand(3, scores, 0);
-        exponentials.operand(4, values + 8, 0);
-        exponentials.run(1, n);
-        clear(scores + 4L * n, end - n);
-        return get(values, 2);
+    public void exponentials(ScoreBlock scores, float scale, long shifts, long sums) {
+        seen(exponentials, scores, scale);
+        exponentials.operand(4, shifts, 4);
+        exponentials.operand(5, scores.address(), 4L * scores.pitch());
+        exponentials.operand(6, sums, 4);
+        exponentials.run(scores.rows(), scores.keys());
     }
 
     @Override
-    public void scale(long x, int n, float by) {
-        product.operand(0, x, 0);
-        value(product, 1, RowValues.list(0), 0, by);
-        product.operand(2, x, 0);
-        product.run(1, n);
+    public void scale(long x, long step, int rows, int columns, long factors) {
+        product.operand(0, x, 4 * step);
+        product.operand(1, factors, 4);
+        product.operand(2, x, 4 * step);
+        product.run(rows, columns);
     }
 
     @Override
-    public float dot(long a, long b, int n) {
-        long values = RowValues.list(0);
-        dot.operand(0, a, 0);
-        dot.operand(1, b, 0);
-        dot.operand(2, values, 0);
-        dot.run(1, n);
-        return get(values, 0);
+    public void dot(long a, long aStep, long b, long bStep, int rows, int columns, long dots) {
+        dot.operand(0, a, 4 * aStep);
+        dot.operand(1, b, 4 * bStep);
+        dot.operand(2, dots, 4);
+        dot.run(rows, columns);
     }
 
     @Override
-    public void gradients(long scores, long slopes, int n, int end, float scale, float log, float dots,
-            float slopeScale) {
-        long values = RowValues.list(0);
-        gradients.operand(0, scores, 0);
-        value(gradients, 1, values, 0, scale);
-        value(gradients, 2, values, 1, -log);
-        gradients.operand(3, scores, 0);
-        gradients.operand(4, slopes, 0);
-        value(gradients, 5, values, 2, dots);
-        value(gradients, 6, values, 3, slopeScale);
-        gradients.operand(7, slopes, 0);
-        gradients.run(1, n);
-        clear(scores + 4L * n, end - n);
-        clear(slopes + 4L * n, end - n);
+    public void gradients(ScoreBlock scores, long slopes, float scale, long shifts, long dots, float slopeScale) {
+        long row = 4L * scores.pitch();
+        seen(gradients, scores, scale);
+        gradients.operand(4, shifts, 4);
+        gradients.operand(5, scores.address(), row);
+        gradients.operand(6, slopes, row);
+        gradients.operand(7, dots, 4);
+        value(gradients, 8, 1, slopeScale);
+        gradients.operand(9, slopes, row);
+        gradients.run(scores.rows(), scores.keys());
     }
 
     @Override
     public void clear(long x, int n) {
-        if (n > 0) {
-            value(fill, 0, RowValues.list(0), 0, 0);
-            fill.operand(1, x, 0);
-            fill.run(1, n);
-        }
+        value(fill, 0, 0, 0);
+        fill.operand(1, x, 0);
+        fill.run(1, n);
     }
 }

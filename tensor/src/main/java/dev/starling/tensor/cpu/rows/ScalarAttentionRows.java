@@ -6,60 +6,78 @@ import static dev.starling.tensor.cpu.rows.RowElements.set;
 /** Attention's rows in plain Java. */
 final class ScalarAttentionRows implements AttentionRows {
     @Override
-    public void mask(long scores, int n, float scale, long mask) {
-        for (int i = 0; i < n; i++) {
-            set(scores, i, Math.fma(get(scores, i), scale, get(mask, i)));
+    public void mask(ScoreBlock scores, float scale, long mask, long maskStep) {
+        for (int r = 0; r < scores.rows(); r++, mask += 4 * maskStep) {
+            long row = scores.row(r);
+            for (int i = 0; i < scores.keys(); i++) {
+                set(row, i, Math.fma(get(row, i), scale, get(mask, i)));
+            }
         }
     }
 
     @Override
-    public float max(long scores, int n, float scale) {
-        float max = Float.NEGATIVE_INFINITY;
-        for (int i = 0; i < n; i++) {
-            float v = get(scores, i) * scale;
-            max = v > max ? v : max;
-        }
-        return max;
-    }
-
-    @Override
-    public float exponentials(long scores, int n, int end, float scale, float shift) {
-        double sum = 0;
-        for (int i = 0; i < n; i++) {
-            float e = ScalarExp.exp(Math.fma(get(scores, i), scale, -shift));
-            set(scores, i, e);
-            sum += e;
-        }
-        clear(scores + 4L * n, end - n);
-        return (float) sum;
-    }
-
-    @Override
-    public void scale(long x, int n, float by) {
-        for (int i = 0; i < n; i++) {
-            set(x, i, get(x, i) * by);
+    public void max(ScoreBlock scores, float scale, long maxima) {
+        for (int r = 0; r < scores.rows(); r++) {
+            int seen = scores.seen(r);
+            float max = Float.NEGATIVE_INFINITY;
+            for (int i = 0; i < seen; i++) {
+                float v = get(scores.row(r), i) * scale;
+                max = v > max ? v : max;
+            }
+            set(maxima, r, max);
         }
     }
 
     @Override
-    public float dot(long a, long b, int n) {
-        double sum = 0;
-        for (int i = 0; i < n; i++) {
-            sum += (double) get(a, i) * get(b, i);
+    public void exponentials(ScoreBlock scores, float scale, long shifts, long sums) {
+        for (int r = 0; r < scores.rows(); r++) {
+            long row = scores.row(r);
+            int seen = scores.seen(r);
+            float shift = get(shifts, r);
+            double sum = 0;
+            for (int i = 0; i < seen; i++) {
+                float e = ScalarExp.exp(Math.fma(get(row, i), scale, shift));
+                set(row, i, e);
+                sum += e;
+            }
+            clear(row + 4L * seen, scores.keys() - seen);
+            set(sums, r, sum);
         }
-        return (float) sum;
     }
 
     @Override
-    public void gradients(long scores, long slopes, int n, int end, float scale, float log, float dot,
-            float slopeScale) {
-        for (int i = 0; i < n; i++) {
-            float weight = ScalarExp.exp(Math.fma(get(scores, i), scale, -log));
-            set(scores, i, weight);
-            set(slopes, i, weight * ((get(slopes, i) - dot) * slopeScale));
+    public void scale(long x, long step, int rows, int columns, long factors) {
+        for (int r = 0; r < rows; r++, x += 4 * step) {
+            for (int i = 0; i < columns; i++) {
+                set(x, i, get(x, i) * get(factors, r));
+            }
         }
-        clear(scores + 4L * n, end - n);
-        clear(slopes + 4L * n, end - n);
+    }
+
+    @Override
+    public void dot(long a, long aStep, long b, long bStep, int rows, int columns, long dots) {
+        for (int r = 0; r < rows; r++, a += 4 * aStep, b += 4 * bStep) {
+            double sum = 0;
+            for (int i = 0; i < columns; i++) {
+                sum += (double) get(a, i) * get(b, i);
+            }
+            set(dots, r, sum);
+        }
+    }
+
+    @Override
+    public void gradients(ScoreBlock scores, long slopes, float scale, long shifts, long dots, float slopeScale) {
+        for (int r = 0; r < scores.rows(); r++, slopes += 4L * scores.pitch()) {
+            long row = scores.row(r);
+            int seen = scores.seen(r);
+            for (int i = 0; i < seen; i++) {
+                float weight = ScalarExp.exp(Math.fma(get(row, i), scale, get(shifts, r)));
+                set(row, i, weight);
+                set(slopes, i, weight * ((get(slopes, i) - get(dots, r)) * slopeScale));
+            }
+            clear(row + 4L * seen, scores.keys() - seen);
+            clear(slopes + 4L * seen, scores.keys() - seen);
+        }
     }
 
     @Override

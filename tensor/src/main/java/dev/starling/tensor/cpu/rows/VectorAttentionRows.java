@@ -1,5 +1,7 @@
 package dev.starling.tensor.cpu.rows;
 
+import static dev.starling.tensor.cpu.rows.RowElements.get;
+import static dev.starling.tensor.cpu.rows.RowElements.set;
 import static dev.starling.tensor.host.HostMemory.ALL;
 import static jdk.incubator.vector.FloatVector.fromMemorySegment;
 
@@ -19,7 +21,13 @@ final class VectorAttentionRows implements AttentionRows {
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();
 
     @Override
-    public void mask(long scores, int n, float scale, long mask) {
+    public void mask(ScoreBlock scores, float scale, long mask, long maskStep) {
+        for (int r = 0; r < scores.rows(); r++) {
+            mask(scores.row(r), scores.keys(), scale, mask + 4 * r * maskStep);
+        }
+    }
+
+    private static void mask(long scores, int n, float scale, long mask) {
         FloatVector factor = FloatVector.broadcast(S, scale);
         int full = S.loopBound(n);
         for (int c = 0; c < full; c += LANES) {
@@ -35,13 +43,20 @@ final class VectorAttentionRows implements AttentionRows {
         }
     }
 
-    @Override
-    public float max(long scores, int n, float scale) {
-        fill(scores, n, scale > 0 ? Float.NEGATIVE_INFINITY : Float.POSITIVE_INFINITY);
-        return maxOfVectors(scores, n, scale);
+    /** A score that stands for the least. */
+    private static float least(float scale) {
+        return scale > 0 ? Float.NEGATIVE_INFINITY : Float.POSITIVE_INFINITY;
     }
 
-    private static float maxOfVectors(long scores, int n, float scale) {
+    @Override
+    public void max(ScoreBlock scores, float scale, long maxima) {
+        for (int r = 0; r < scores.rows(); r++) {
+            fill(scores.row(r), scores.seen(r), least(scale));
+            set(maxima, r, max(scores.row(r), scores.seen(r), scale));
+        }
+    }
+
+    private static float max(long scores, int n, float scale) {
         FloatVector best = FloatVector.broadcast(S, Float.NEGATIVE_INFINITY);
         for (int c = 0; c < n; c += LANES) {
             FloatVector v = fromMemorySegment(S, ALL, scores + 4L * c, ORDER).mul(scale);
@@ -51,18 +66,22 @@ final class VectorAttentionRows implements AttentionRows {
     }
 
     @Override
-    public float exponentials(long scores, int n, int end, float scale, float shift) {
-        fill(scores, n, scale > 0 ? Float.NEGATIVE_INFINITY : Float.POSITIVE_INFINITY);
-        clear(scores, n + LANES - 1 & -LANES, end);
-        return exponentials(scores, n, scale, shift);
+    public void exponentials(ScoreBlock scores, float scale, long shifts, long sums) {
+        for (int r = 0; r < scores.rows(); r++) {
+            long row = scores.row(r);
+            int seen = scores.seen(r);
+            fill(row, seen, least(scale));
+            clear(row, seen + LANES - 1 & -LANES, scores.keys());
+            set(sums, r, exponentials(row, seen, scale, get(shifts, r)));
+        }
     }
 
     private static float exponentials(long scores, int n, float scale, float shift) {
         FloatVector factor = FloatVector.broadcast(S, scale);
-        FloatVector minus = FloatVector.broadcast(S, -shift);
+        FloatVector add = FloatVector.broadcast(S, shift);
         FloatVector sum = FloatVector.zero(S);
         for (int c = 0; c < n; c += LANES) {
-            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, minus));
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, add));
             sum = sum.add(e);
             e.intoMemorySegment(ALL, scores + 4L * c, ORDER);
         }
@@ -70,32 +89,36 @@ final class VectorAttentionRows implements AttentionRows {
     }
 
     @Override
-    public void scale(long x, int n, float by) {
-        VectorPasses.scale(x, n, by);
+    public void scale(long x, long step, int rows, int columns, long factors) {
+        for (int r = 0; r < rows; r++) {
+            VectorPasses.scale(x + 4 * r * step, columns, get(factors, r));
+        }
     }
 
     @Override
-    public float dot(long a, long b, int n) {
-        return VectorPasses.dot(a, b, n);
+    public void dot(long a, long aStep, long b, long bStep, int rows, int columns, long dots) {
+        for (int r = 0; r < rows; r++) {
+            set(dots, r, VectorPasses.dot(a + 4 * r * aStep, b + 4 * r * bStep, columns));
+        }
     }
 
     @Override
-    public void gradients(long scores, long slopes, int n, int end, float scale, float log, float dot,
-            float slopeScale) {
-        fill(scores, n, scale > 0 ? Float.NEGATIVE_INFINITY : Float.POSITIVE_INFINITY);
-        fill(slopes, n, 0);
-        int padded = n + LANES - 1 & -LANES;
-        clear(scores, padded, end);
-        clear(slopes, padded, end);
-        gradients(scores, slopes, n, scale, log, dot, slopeScale);
+    public void gradients(ScoreBlock scores, long slopes, float scale, long shifts, long dots, float slopeScale) {
+        for (int r = 0; r < scores.rows(); r++, slopes += 4L * scores.pitch()) {
+            long row = scores.row(r);
+            int seen = scores.seen(r);
+            gradients(row, slopes, seen, scale, get(shifts, r), get(dots, r), slopeScale);
+            clearRest(row, seen, scores.keys());
+            clearRest(slopes, seen, scores.keys());
+        }
     }
 
-    private static void gradients(long scores, long slopes, int n, float scale, float log, float dot,
+    private static void gradients(long scores, long slopes, int n, float scale, float shift, float dot,
             float slopeScale) {
         FloatVector factor = FloatVector.broadcast(S, scale);
-        FloatVector minus = FloatVector.broadcast(S, -log);
+        FloatVector add = FloatVector.broadcast(S, shift);
         for (int c = 0; c < n; c += LANES) {
-            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, minus));
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, add));
             e.intoMemorySegment(ALL, scores + 4L * c, ORDER);
             fromMemorySegment(S, ALL, slopes + 4L * c, ORDER).sub(dot).mul(slopeScale).mul(e)
                     .intoMemorySegment(ALL, slopes + 4L * c, ORDER);
@@ -109,6 +132,12 @@ final class VectorAttentionRows implements AttentionRows {
             FloatVector.zero(S).intoMemorySegment(ALL, x + 4L * S.loopBound(n), ORDER,
                     S.indexInRange(S.loopBound(n), n));
         }
+    }
+
+    /** Clears the elements from {@code from} on, in whole vectors, until all elements before {@code end} are clear. */
+    private static void clearRest(long x, int from, int end) {
+        fill(x, from, 0);
+        clear(x, from + LANES - 1 & -LANES, end);
     }
 
     /** Clears whole vectors from {@code from} on until all elements before {@code end} are clear. */
