@@ -142,6 +142,8 @@ final class Links {
         unneeded.clear();
         needed.clear();
         int rank = Objects.requireNonNull(next.byId(id)).rank();
+        String host = next.members().get(rank).host();
+        transport.pollingThreads((int) next.members().stream().filter(each -> each.host().equals(host)).count());
         for (int partner : Partners.of(next, rank, needsAll ? Integer.MAX_VALUE : maxMesh)) {
             Member member = next.members().get(partner);
             needed.put(member.id(), member);

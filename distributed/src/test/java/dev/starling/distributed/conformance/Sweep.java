@@ -13,7 +13,7 @@ import java.util.stream.LongStream;
 /** The seeds of many schedules, which run without logging if there are several. */
 record Sweep(long[] seeds) {
     /** Number of schedules of the test command. */
-    private static final int SHORT = Integer.getInteger("schedules", 150);
+    private static final int SHORT = Integer.getInteger("schedules", 60);
     private static final Logger LOG = Logger.getLogger("dev.starling");
 
     /** Returns the seeds of the test command: the first ones, and some that have found a defect before. */

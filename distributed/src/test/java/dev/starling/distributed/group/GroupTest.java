@@ -23,6 +23,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
+import dev.starling.transport.spi.Wire;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.reflect.Proxy;
@@ -33,11 +34,14 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Queue;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -45,6 +49,20 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class GroupTest {
     private static final Duration SOON = Duration.ofSeconds(10);
+
+    @Test
+    void theWireLearnsHowManyMembersShareItsHost() {
+        Queue<Object> counts = new ConcurrentLinkedQueue<>();
+        UnaryOperator<Wire> listening = wire -> (Wire) Proxy.newProxyInstance(Wire.class.getClassLoader(),
+                new Class<?>[] {Wire.class}, (_, method, arguments) -> {
+                    if (method.getName().equals("pollingThreads")) {
+                        counts.add(arguments[0]);
+                    }
+                    return method.invoke(wire, arguments);
+                });
+        Cluster.local(3).hosts("a", "b", "a").around(listening).run(Group::rank);
+        assertThat(counts).containsExactlyInAnyOrder(1, 2, 2);
+    }
 
     @Test
     void assignsRanksAndExchanges() {

@@ -199,7 +199,7 @@ class SubGroupTest {
         Duration limit = Duration.ofSeconds(20);
         TransportConfig config = TransportConfig.of("simulated", Secret.ofText("a secret of simulated processes"))
                 .livenessTimeout(Duration.ofMillis(100));
-        for (int at = 30; at <= 105; at += 25) {
+        for (int at = 30; at <= 105; at += 75) {
             FaultPlan plan = new FaultPlan(at, names, limit, Set.of(FaultPlan.Kind.CRASH), Conditions.GOOD,
                     List.of(new Fault.Crash(Duration.ofMillis(at), 0, "rank1")));
             Map<String, String> ends = new TreeMap<>();

@@ -151,7 +151,6 @@ final class AeronWire implements Wire {
             throw new TransportException(Problem.UNAVAILABLE, "Aeron cannot listen at " + HostPort.format(endpoint)
                     + ": " + e.getMessage(), "choose another host or port, or 0 for any", e);
         }
-        backoff = Backoff.forThreads(WireDirectory.count(settings.base()));
     }
 
     private void announce(InetSocketAddress endpoint, int stream) {
@@ -228,7 +227,6 @@ final class AeronWire implements Wire {
         AeronLink link = new AeronLink(this, HostPort.format(endpoint), settings.ipc() ? key(endpoint) : null);
         links.add(link);
         maxLinks = Math.max(maxLinks, links.size());
-        backoff = Backoff.forThreads(WireDirectory.count(settings.base()));
         nextUpkeepNs = System.nanoTime();
         return link;
     }
@@ -301,6 +299,11 @@ final class AeronWire implements Wire {
     private void drive() {
         client.conductorAgentInvoker().invoke();
         driveDriver();
+    }
+
+    @Override
+    public void pollingThreads(int threads) {
+        backoff = Backoff.forThreads(threads);
     }
 
     @Override

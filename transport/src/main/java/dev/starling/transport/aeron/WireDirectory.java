@@ -117,11 +117,6 @@ final class WireDirectory implements AutoCloseable {
         return null;
     }
 
-    /** Returns the number of wires and drivers in a base directory. */
-    static int count(Path base) {
-        return list(base).size();
-    }
-
     /** Deletes directories of killed processes; returns how many. */
     static int sweep(Path base) {
         int swept = 0;

@@ -33,22 +33,21 @@ final class LocalWire implements Wire {
     private final String address;
     private final RingBuffer ring = new ManyToOneRingBuffer(new UnsafeBuffer(
             ByteBuffer.allocateDirect(CAPACITY + RingBufferDescriptor.TRAILER_LENGTH)));
-    private final Backoff backoff;
+    private Backoff backoff = Backoff.forThreads(1);
     /** Set by each poll. */
     @SuppressWarnings("NullAway.Init")
     private Inbox inbox;
     private final MessageHandler handler = this::onMessage;
     private volatile boolean closed;
 
-    private LocalWire(String address, int threads) {
+    private LocalWire(String address) {
         this.address = address;
-        backoff = Backoff.forThreads(threads);
     }
 
     static LocalWire open(WireConfig config) {
         WireOptions.of(config, "local", Set.of());
         String address = config.port() == 0 ? "thread-" + COUNT.incrementAndGet() : "port-" + config.port();
-        LocalWire wire = new LocalWire(address, OPEN.size() + 1);
+        LocalWire wire = new LocalWire(address);
         if (OPEN.putIfAbsent(address, wire) != null) {
             throw new TransportException(TransportException.Problem.IN_USE, "the address " + address + " is in use",
                     "choose another port, or 0 for any");
@@ -79,6 +78,11 @@ final class LocalWire implements Wire {
 
     private void onMessage(int type, MutableDirectBuffer buffer, int offset, int length) {
         inbox.onMessage(buffer, offset, length);
+    }
+
+    @Override
+    public void pollingThreads(int threads) {
+        backoff = Backoff.forThreads(threads);
     }
 
     @Override

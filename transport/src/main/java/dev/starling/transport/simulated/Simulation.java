@@ -212,7 +212,9 @@ public final class Simulation implements AutoCloseable {
                     resume(next);
                 }
                 if (++passes % REAL_CLOCK_EVERY == 0 && System.nanoTime() - realBegin > maxRealNs) {
-                    throw new SimulationException("not done after " + passes + " turns, at " + now() + "\n"
+                    throw new SimulationException("the run took more than " + Duration.ofNanos(maxRealNs)
+                            + " of real time, and reached " + now() + " of virtual time in " + passes
+                            + " turns: a process may loop without waiting, or the machine is slow (realTimeLimit)\n"
                             + description, null);
                 }
             }

@@ -121,6 +121,12 @@ public interface Wire extends AutoCloseable {
         return false;
     }
 
+    /**
+     * Sets how many threads of this machine exchange messages at the same time, this process's included; the default is
+     * 1. If each has a processor, {@link #idle} may spin for longer.
+     */
+    default void pollingThreads(int threads) { }
+
     /** Returns whether a peer may be able to map this process's memory; false in a simulation. */
     default boolean mapsMemory() {
         return true;

@@ -164,7 +164,6 @@ final class TcpWire implements Wire {
         checkOpen();
         TcpLink link = new TcpLink(this, HostPort.parse(peer));
         links.add(link);
-        backoff = Backoff.forThreads(1 + (int) links.stream().filter(each -> isLocal(each.peer())).count());
         return link;
     }
 
@@ -400,6 +399,11 @@ final class TcpWire implements Wire {
 
     ByteBuffer busy() {
         return busy.clear();
+    }
+
+    @Override
+    public void pollingThreads(int threads) {
+        backoff = Backoff.forThreads(threads);
     }
 
     @Override

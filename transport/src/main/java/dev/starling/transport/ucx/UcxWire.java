@@ -207,7 +207,6 @@ final class UcxWire implements Wire, RemoteWrites {
         checkOpen();
         UcxLink link = new UcxLink(this, HostPort.parse(peer));
         links.add(link);
-        backoff = Backoff.forThreads(1 + (int) links.stream().filter(UcxLink::isLocal).count());
         return link;
     }
 
@@ -352,6 +351,11 @@ final class UcxWire implements Wire, RemoteWrites {
     public Target attach(Link link, byte[] key) {
         checkOpen();
         return ((UcxLink) link).attach(key);
+    }
+
+    @Override
+    public void pollingThreads(int threads) {
+        backoff = Backoff.forThreads(threads);
     }
 
     @Override
