@@ -108,7 +108,7 @@ final class Chaos {
                 long untilNs = beganNs + (fault.passes() ? TimeUnit.MILLISECONDS.toNanos(STOP_MS) : 0);
                 cluster.await("progress of the others", () -> System.nanoTime() > untilNs
                         && others.stream().allMatch(each -> each.stepsSince() > PROGRESS
-                        && each.world() < cluster.world()));
+                        && each.world() > 0 && each.world() < cluster.world()));
                 if (fault == Fault.MINORITY_CUT) {
                     awaitMinority(cluster, rank, beganNs);
                 }

@@ -78,14 +78,16 @@ final class ChaosProcess {
     }
 
     private synchronized void onLine(String line) {
-        last.addLast(line);
+        String[] words = PREFIX.matcher(line).replaceFirst("").split(" ", 5);
+        if (!words[0].equals("step") && !words[0].equals("saved")) {
+            last.addLast(line);
+        }
         if (last.size() > KEPT_LINES) {
             last.removeFirst();
         }
         if (line.contains(TAKEOVER)) {
             takeoverNs = System.nanoTime();
         }
-        String[] words = PREFIX.matcher(line).replaceFirst("").split(" ", 5);
         switch (words[0]) {
             case "pid" -> pids.add(Long.parseLong(words[1]));
             case "address" -> address = words[1];

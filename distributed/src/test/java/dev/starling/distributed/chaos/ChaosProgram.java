@@ -1,5 +1,6 @@
 package dev.starling.distributed.chaos;
 
+import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Role;
@@ -208,8 +209,21 @@ final class ChaosProgram implements TrainingListener {
 
     @Override
     public void stepEnded(Progress progress) {
-        print("step " + System.nanoTime() + ' ' + progress.step() + ' ' + group.world());
+        print("step " + System.nanoTime() + ' ' + progress.step() + ' ' + startedWorld());
         LockSupport.parkNanos(PACE_NS);
+    }
+
+    /**
+     * Returns the number of members of an epoch that has started, or 0 while the next one forms. Until it has started
+     * everywhere, the members of the one before decide who may continue.
+     */
+    private int startedWorld() {
+        try {
+            Membership.of(group).check();
+            return group.world();
+        } catch (DistributedException e) {
+            return 0;
+        }
     }
 
     @Override
