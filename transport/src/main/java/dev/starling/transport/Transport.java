@@ -267,8 +267,8 @@ public final class Transport implements Agent, AutoCloseable {
 
     /**
      * Sets how many threads of this machine exchange messages at the same time, this process's included; the default is
-     * 1. If each has a processor, {@link #idle} spins for longer before it yields. A group sets the number of its
-     * members on this host.
+     * 1. If each has a processor, {@link #idle} spins before it yields. A group sets the number of its members on this
+     * host.
      */
     public void pollingThreads(int threads) {
         wire.pollingThreads(threads);

@@ -17,8 +17,6 @@ import org.agrona.concurrent.IdleStrategy;
  */
 public record Backoff(long spinNs, long yieldNs, long minSleepNs, long maxSleepNs) {
     private static final long SPIN_NS = TimeUnit.MICROSECONDS.toNanos(20);
-    /** Where threads share processors: as long as a call of {@code sched_yield} takes, so that it costs them little. */
-    private static final long SHORT_SPIN_NS = TimeUnit.MICROSECONDS.toNanos(1);
     private static final long YIELD_NS = TimeUnit.MICROSECONDS.toNanos(100);
     private static final long MIN_SLEEP_NS = TimeUnit.MICROSECONDS.toNanos(20);
     private static final long MAX_SLEEP_NS = TimeUnit.MICROSECONDS.toNanos(500);
@@ -26,17 +24,17 @@ public record Backoff(long spinNs, long yieldNs, long minSleepNs, long maxSleepN
 
     /**
      * Returns the way in which a caller waits for a peer while a number of threads of this machine are busy. Where
-     * threads outnumber processors, spinning would keep the awaited thread from running, so there the thread spins only
-     * for as long as an answer takes that is under way in shared memory.
+     * threads outnumber processors, spinning would keep the awaited thread from running, so there the thread yields
+     * immediately.
      */
     public static Backoff forThreads(int busyThreads) {
-        return new Backoff(busyThreads <= Runtime.getRuntime().availableProcessors() ? SPIN_NS : SHORT_SPIN_NS,
-                YIELD_NS, MIN_SLEEP_NS, MAX_SLEEP_NS);
+        return new Backoff(busyThreads <= Runtime.getRuntime().availableProcessors() ? SPIN_NS : 0, YIELD_NS,
+                MIN_SLEEP_NS, MAX_SLEEP_NS);
     }
 
     /** Returns whether a thread that can be woken should sleep by now: early where others need the processor. */
     public boolean shouldSleep(long idleNs) {
-        return idleNs >= (spinNs >= SPIN_NS ? yieldNs : SPIN_NS);
+        return idleNs >= (spinNs > 0 ? yieldNs : SPIN_NS);
     }
 
     /** Lets a moment pass, after {@code idleNs} without work. */

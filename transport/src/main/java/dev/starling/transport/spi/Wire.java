@@ -123,7 +123,7 @@ public interface Wire extends AutoCloseable {
 
     /**
      * Sets how many threads of this machine exchange messages at the same time, this process's included; the default is
-     * 1. If each has a processor, {@link #idle} may spin for longer.
+     * 1. If each has a processor, {@link #idle} may spin.
      */
     default void pollingThreads(int threads) { }
 

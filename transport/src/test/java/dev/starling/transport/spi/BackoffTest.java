@@ -17,7 +17,7 @@ class BackoffTest {
     private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
 
     @Test
-    void spinsForLongerWhileThereIsAProcessorForEachBusyThread() {
+    void spinsOnlyWhileThereIsAProcessorForEachBusyThread() {
         // A thread that may spin sleeps later, and needs to be woken later.
         for (int busy : new int[] {1, PROCESSORS}) {
             assertThat(Backoff.forThreads(busy).shouldSleep(99_999)).isFalse();
