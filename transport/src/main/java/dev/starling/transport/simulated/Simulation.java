@@ -212,10 +212,8 @@ public final class Simulation implements AutoCloseable {
                     resume(next);
                 }
                 if (++passes % REAL_CLOCK_EVERY == 0 && System.nanoTime() - realBegin > maxRealNs) {
-                    throw new SimulationException("the run took more than " + Duration.ofNanos(maxRealNs)
-                            + " of real time, and reached " + now() + " of virtual time in " + passes
-                            + " turns: a process may loop without waiting, or the machine is slow (realTimeLimit)\n"
-                            + description, null);
+                    throw new SimulationException("reached " + now() + " in " + passes + " turns and the limit of real "
+                            + "time, " + Duration.ofNanos(maxRealNs) + " (realTimeLimit)\n" + description, null);
                 }
             }
         } finally {
