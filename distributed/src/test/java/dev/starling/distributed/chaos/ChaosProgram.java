@@ -215,7 +215,7 @@ final class ChaosProgram implements TrainingListener {
 
     /**
      * Returns the number of members of an epoch that has started, or 0 while the next one forms. Until it has started
-     * everywhere, the members of the one before decide who may continue.
+     * everywhere, the members of the one before decide which side may continue.
      */
     private int startedWorld() {
         try {
