@@ -160,7 +160,7 @@ final class CoordinatorLink {
             LOG.log(Level.WARNING, "no coordinator has answered yet at {0}: {1}; this process waits up to {2} s",
                     endpoint().address(), endpoint().reason(), config.joinTimeout().toSeconds());
         }
-        if (!admitted && addresses.size() > 1 && !endpoint().isConnected() && now - triedNs > livenessNs / 4) {
+        if (!admitted && addresses.size() > 1 && !endpoint().isConnected() && now - triedNs > livenessNs / 8) {
             endpoint().close();
             state = State.JOINED;
             join(addresses.get(++turn % addresses.size()).strip());

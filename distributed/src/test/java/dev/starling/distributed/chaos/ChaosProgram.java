@@ -61,6 +61,8 @@ final class ChaosProgram implements TrainingListener {
 
     private final Map<String, String> arguments = new HashMap<>();
     private Group group;
+    /** When training has thrown an exception; 0 before that. */
+    private long thrownNs;
 
     private ChaosProgram(String[] pairs) {
         for (String each : pairs) {
@@ -88,8 +90,9 @@ final class ChaosProgram implements TrainingListener {
                 program.run();
             }
         } catch (RuntimeException e) {
-            print("failed " + System.nanoTime() + ' ' + e.getClass().getSimpleName() + ' '
-                    + (e instanceof RunEndedException ended ? ended.rank() : -1) + ' ' + e.getMessage());
+            print("failed " + (program.thrownNs == 0 ? System.nanoTime() : program.thrownNs) + ' '
+                    + e.getClass().getSimpleName() + ' ' + (e instanceof RunEndedException ended ? ended.rank() : -1)
+                    + ' ' + e.getMessage());
             System.exit(1);
         }
         System.exit(0);
@@ -203,7 +206,12 @@ final class ChaosProgram implements TrainingListener {
             if (!strategy.startsWith("ps")) {
                 trainer.checkpoints(checkpoints, STEPS_PER_CHECKPOINT).resume();
             }
-            trainer.build().run();
+            try {
+                trainer.build().run();
+            } catch (RuntimeException e) {
+                thrownNs = System.nanoTime();
+                throw e;
+            }
         }
     }
 
@@ -228,6 +236,7 @@ final class ChaosProgram implements TrainingListener {
 
     @Override
     public void checkpointSaved(Progress progress, Path manifest) {
-        print("saved " + progress.step());
+        // The checkpoint is reported at a later step than it is of.
+        print("saved " + manifest.getFileName().toString().replaceAll("\\D", ""));
     }
 }

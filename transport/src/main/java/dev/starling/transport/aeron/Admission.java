@@ -28,13 +28,14 @@ final class Admission extends ReceiveChannelEndpoint {
     private static final int SENDERS_PER_LINK = 2;
 
     private final int maxTerm;
-    private final long livenessNs;
+    /** How long Aeron keeps the memory of a sender that is silent. */
+    private final long memoryNs;
     private final IntSupplier maxLinks;
     private final NanoClock clock;
     private final Int2ObjectHashMap<Sender> senders = new Int2ObjectHashMap<>();
     private boolean reported;
 
-    /** A sender that was admitted. Aeron keeps its memory until nothing has arrived from it for the liveness time. */
+    /** A sender that was admitted. */
     private static final class Sender {
         private final InetAddress address;
         private long lastReceivedNs;
@@ -49,7 +50,7 @@ final class Admission extends ReceiveChannelEndpoint {
             AeronSettings settings, IntSupplier maxLinks) {
         super(channel, dispatcher, status, context);
         maxTerm = settings.term();
-        livenessNs = settings.livenessNs();
+        memoryNs = 2 * settings.imageLivenessNs();
         clock = context.receiverCachedNanoClock();
         this.maxLinks = maxLinks;
     }
@@ -94,7 +95,7 @@ final class Admission extends ReceiveChannelEndpoint {
         int proven = SENDERS_PER_LINK * maxLinks.getAsInt();
         if (senders.size() >= MAX_UNPROVEN_OF_ADDRESS + proven) {
             long now = clock.nanoTime();
-            senders.values().removeIf(sender -> now - sender.lastReceivedNs > 2 * livenessNs);
+            senders.values().removeIf(sender -> now - sender.lastReceivedNs > memoryNs);
         }
         return senders.size() < MAX_UNPROVEN + proven && senders.values().stream()
                 .filter(sender -> sender.address.equals(address)).count() < MAX_UNPROVEN_OF_ADDRESS + proven;

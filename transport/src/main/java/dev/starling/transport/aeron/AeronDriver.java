@@ -54,12 +54,14 @@ public final class AeronDriver implements AutoCloseable {
     public static AeronDriver start(@Nullable Path directory) {
         int threads = Runtime.getRuntime().availableProcessors() <= 4 ? 1 : 3;
         if (directory != null) {
-            return start(null, directory, threads, DEFAULT_LIVENESS_NS, ReceiveChannelEndpoint::new);
+            return start(null, directory, threads, DEFAULT_LIVENESS_NS, DEFAULT_LIVENESS_NS,
+                    ReceiveChannelEndpoint::new);
         }
         WireDirectory.sweep(WireDirectory.defaultBase());
         WireDirectory own = WireDirectory.create(WireDirectory.defaultBase());
         try {
-            return start(own, own.driver(), threads, DEFAULT_LIVENESS_NS, ReceiveChannelEndpoint::new);
+            return start(own, own.driver(), threads, DEFAULT_LIVENESS_NS, DEFAULT_LIVENESS_NS,
+                    ReceiveChannelEndpoint::new);
         } catch (RuntimeException e) {
             own.close();
             throw e;
@@ -72,7 +74,7 @@ public final class AeronDriver implements AutoCloseable {
      * @param sockets creates the sockets at which the driver receives
      */
     static AeronDriver start(@Nullable WireDirectory own, Path directory, int threads, long livenessNs,
-            ReceiveChannelEndpointSupplier sockets) {
+            long imageLivenessNs, ReceiveChannelEndpointSupplier sockets) {
         if (own == null && CommonContext.isDriverActive(directory.toFile(), TimeUnit.NANOSECONDS.toMillis(livenessNs),
                 ignored -> { })) {
             throw new TransportException(TransportException.Problem.IN_USE, "a media driver already runs in "
@@ -80,7 +82,8 @@ public final class AeronDriver implements AutoCloseable {
                     "use that driver or choose another directory");
         }
         AeronSettings.requireRoom(existing(directory), BYTES, "a media driver");
-        MediaDriver.Context context = context(directory, livenessNs).receiveChannelEndpointSupplier(sockets);
+        MediaDriver.Context context = context(directory, livenessNs, imageLivenessNs)
+                .receiveChannelEndpointSupplier(sockets);
         setThreads(context, threads);
         try {
             return new AeronDriver(own, MediaDriver.launch(context));
@@ -102,7 +105,7 @@ public final class AeronDriver implements AutoCloseable {
         return at;
     }
 
-    private static MediaDriver.Context context(Path directory, long livenessNs) {
+    private static MediaDriver.Context context(Path directory, long livenessNs, long imageLivenessNs) {
         Set<String> logged = ConcurrentHashMap.newKeySet();
         return new MediaDriver.Context()
                 .aeronDirectoryName(directory.toString())
@@ -120,7 +123,7 @@ public final class AeronDriver implements AutoCloseable {
                 .timerIntervalNs(TIMER_NS)
                 .statusMessageTimeoutNs(STATUS_NS)
                 .clientLivenessTimeoutNs(livenessNs)
-                .imageLivenessTimeoutNs(livenessNs)
+                .imageLivenessTimeoutNs(imageLivenessNs)
                 .publicationConnectionTimeoutNs(livenessNs)
                 .publicationUnblockTimeoutNs(2 * livenessNs)
                 .publicationLingerTimeoutNs(TimeUnit.SECONDS.toNanos(1))

@@ -126,7 +126,7 @@ final class AeronLink implements Link {
             nextLookupNs = now + (connected ? wire.probeNs() : LOOKUP_NS);
             lookUp();
         }
-        return publication == null ? register() : 0;
+        return publication == null && !disconnected ? register() : 0;
     }
 
     /** Settles the path of messages, once there is one. */

@@ -30,10 +30,12 @@ import org.jspecify.annotations.Nullable;
  * @param socketBuffer of each socket
  * @param ipc whether links to wires of the same host bypass the network
  * @param linger maximum time to wait on closing until peers have received what was sent
- * @param livenessNs how long a link survives without receiving anything
+ * @param livenessNs how long Aeron waits for a process within the host, whose end its lock shows sooner
+ * @param imageLivenessNs how long a link over UDP survives without receiving anything, longer than the layer above
+ *     waits
  */
 record AeronSettings(Path base, @Nullable Path driver, int threads, int mtu, int term, int ipcTerm, int window,
-        int socketBuffer, boolean ipc, Duration linger, long livenessNs) {
+        int socketBuffer, boolean ipc, Duration linger, long livenessNs, long imageLivenessNs) {
     /** Bytes of Aeron's header of each fragment. */
     static final int HEADER = 32;
     /** All frames are aligned to a multiple of this. */
@@ -52,6 +54,8 @@ record AeronSettings(Path base, @Nullable Path driver, int threads, int mtu, int
     private static final int ETHERNET_PAYLOAD = 1408;
     private static final int IP_AND_UDP_HEADERS = 48;
     private static final long MIN_LIVENESS_NS = TimeUnit.SECONDS.toNanos(20);
+    /** Aeron's senders are silent for up to 100 ms. */
+    private static final long MIN_IMAGE_LIVENESS_NS = TimeUnit.SECONDS.toNanos(1);
     private static final Set<String> NAMES = Set.of("driver", "threads", "mtu", "term", "ipcTerm", "window",
             "socketBuffer", "ipc", "linger");
 
@@ -68,7 +72,8 @@ record AeronSettings(Path base, @Nullable Path driver, int threads, int mtu, int
                 options.size("ipcTerm", DEFAULT_TERM, MAX),
                 options.size("window", Math.min(socketBuffer, term / 2), MAX), socketBuffer,
                 options.flag("ipc", config.sharedMemory()), Duration.ofMillis(options.size("linger", 500, MAX)),
-                Math.max(MIN_LIVENESS_NS, 2 * config.livenessTimeout().toNanos()));
+                Math.max(MIN_LIVENESS_NS, 2 * config.livenessTimeout().toNanos()),
+                Math.max(MIN_IMAGE_LIVENESS_NS, 2 * config.livenessTimeout().toNanos()));
         settings.check(maxBuffer);
         return settings;
     }

@@ -119,8 +119,8 @@ final class AeronWire implements Wire {
             AeronSettings.requireRoom(settings.base(), AeronDriver.BYTES + settings.linkBytes(),
                     "a media driver with its first link");
             driver = AeronDriver.start(null, driverDirectory, settings.threads(), settings.livenessNs(),
-                    (channel, dispatcher, status, context) -> new Admission(channel, dispatcher, status, context,
-                            settings, () -> maxLinks));
+                    settings.imageLivenessNs(), (channel, dispatcher, status, context) -> new Admission(channel,
+                            dispatcher, status, context, settings, () -> maxLinks));
             driverInvoker = driver.invoker();
         } else if (!CommonContext.isDriverActive(driverDirectory.toFile(), TimeUnit.SECONDS.toMillis(10), s -> { })) {
             throw new TransportException(Problem.UNAVAILABLE, "no media driver runs in " + driverDirectory,

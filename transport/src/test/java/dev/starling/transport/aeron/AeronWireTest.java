@@ -19,6 +19,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -263,6 +264,7 @@ class AeronWireTest {
             assertThat(children(directory)).as("its files remain").hasSize(2);
             assertThat(AeronDriver.sweep(directory)).isEqualTo(1);
             assertThat(children(directory)).as("files of running wires remain").hasSize(1);
+            assertThat(logs("publications")).as("links over the network to the process that has ended").isEmpty();
         }
         assertThat(directory).isEmptyDirectory();
     }
@@ -287,6 +289,36 @@ class AeronWireTest {
             process.destroyForcibly().waitFor();
         }
         AeronDriver.sweep(directory);
+    }
+
+    /** Aeron keeps the memory of a link for a while after its peer has left, and a wire has memory for few links. */
+    @Test
+    void acceptsAPeerAgainAfterItHasReconnectedTooOften() {
+        TransportConfig brief = config(false).livenessTimeout(Duration.ofMillis(100));
+        try (Wire to = open(brief); Wire from = open(brief)) {
+            int accepted = 0;
+            while (accepted < 100 && connects(from, to)) {
+                accepted++;
+            }
+            assertThat(accepted).as("links before there was no room").isBetween(8, 99);
+            long begin = System.nanoTime();
+            await(() -> connects(from, to), from, to);
+            assertThat(System.nanoTime() - begin).isLessThan(TimeUnit.SECONDS.toNanos(10));
+        }
+    }
+
+    /** Opens a link, sends a message if the peer accepts it, and closes the link. */
+    private static boolean connects(Wire from, Wire to) {
+        Link link = from.open(to.address());
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(300);
+        boolean sent = false;
+        while (!sent && System.nanoTime() < end) {
+            Wires.drive(from);
+            Wires.drive(to);
+            sent = offer(link, new byte[4]) == Wire.SENT;
+        }
+        link.close();
+        return sent;
     }
 
     private static void signal(Process process, String signal) throws IOException, InterruptedException {
