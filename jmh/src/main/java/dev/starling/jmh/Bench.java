@@ -100,6 +100,14 @@ public final class Bench implements Callable<Integer> {
                 }
             }
         }
+        double[] convolutions = comparisons.stream()
+            .filter(c -> c.workload() instanceof Workload.Convolution(var _, var _, var _, var _, var _, var _,
+                Workload.Format format) && format == Workload.Format.BF16)
+            .mapToDouble(Comparison::ratio).toArray();
+        if (convolutions.length > 1) {
+            table.printf("geometric mean of the ratios of %d convolutions in bf16: %.2f%n", convolutions.length,
+                Statistics.geometricMean(convolutions));
+        }
         if (json) {
             System.out.println(json(comparisons));
         }

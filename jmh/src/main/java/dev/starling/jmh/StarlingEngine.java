@@ -2,8 +2,10 @@ package dev.starling.jmh;
 
 import dev.starling.autograd.Gradients;
 import dev.starling.autograd.Tape;
+import dev.starling.jmh.Workload.Format;
 import dev.starling.nn.Layer;
 import dev.starling.tensor.Convolutions;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Norms;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -29,9 +31,9 @@ final class StarlingEngine implements Engine {
     public Case prepare(Workload workload, String variant) {
         Prepared prepared = new Prepared();
         prepared.work = switch (workload) {
-            case Workload.Matmul(int n) -> {
-                Tensor a = prepared.input(n, n);
-                Tensor b = prepared.input(n, n);
+            case Workload.Matmul(int n, Format format) -> {
+                Tensor a = prepared.input(format, n, n);
+                Tensor b = prepared.input(format, n, n);
                 yield () -> a.matmul(b);
             }
             case Workload.Convolution c -> convolution(prepared, c);
@@ -81,13 +83,13 @@ final class StarlingEngine implements Engine {
     }
 
     private static Runnable convolution(Prepared prepared, Workload.Convolution c) {
-        Tensor x = prepared.input(c.batch(), c.inputs(), c.size(), c.size());
-        Tensor weight = prepared.input(c.outputs(), c.inputs(), 3, 3);
-        Tensor gradient = prepared.input(c.batch(), c.outputs(), c.size(), c.size());
+        Tensor x = prepared.images(c.format(), c.batch(), c.size(), c.inputs());
+        Tensor weight = prepared.input(c.format(), c.outputs(), c.inputs(), c.kernel(), c.kernel());
+        Tensor gradient = prepared.images(c.format(), c.batch(), c.outputSize(), c.outputs());
         Tape tape = new Tape();
         return () -> {
             tape.reset().watch(x, weight);
-            Tensor output = tape.record(() -> Convolutions.conv2d(x, weight, null, 1, 1, 1, 1));
+            Tensor output = tape.record(() -> Convolutions.conv2d(x, weight, null, c.stride(), c.padding(), 1, 1));
             Gradients gradients = tape.backward(output, gradient);
             gradients.of(x);
             gradients.of(weight);
@@ -123,7 +125,22 @@ final class StarlingEngine implements Engine {
         }
 
         Tensor input(long... shape) {
-            return keep(Tensor.of(Inputs.normal(kept.size(), shape), shape));
+            return input(Format.F32, shape);
+        }
+
+        Tensor input(Format format, long... shape) {
+            Tensor values = Tensor.of(Inputs.normal(kept.size(), shape), shape);
+            if (format == Format.F32) {
+                return keep(values);
+            }
+            try (values) {
+                return keep(values.to(DType.BF16));
+            }
+        }
+
+        /** Returns square images {@code [batch, channels, size, size]}, stored with channels last. */
+        Tensor images(Format format, int batch, int size, int channels) {
+            return input(format, batch, size, size, channels).permute(0, 3, 1, 2);
         }
 
         @Override

@@ -33,4 +33,9 @@ public final class Statistics {
         int middle = sorted.length / 2;
         return sorted.length % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
     }
+
+    /** Returns the geometric mean of positive values: that of ratios is the same whichever side is the divisor. */
+    public static double geometricMean(double... values) {
+        return Math.exp(Arrays.stream(values).map(Math::log).average().orElseThrow());
+    }
 }

@@ -1,15 +1,22 @@
 package dev.starling.jmh;
 
+import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Stream;
 
-/** A workload, described so that each engine can prepare its own {@link Case} of it. All numbers are f32. */
+/** A workload, described so that each engine can prepare its own {@link Case} of it. */
 public sealed interface Workload {
     /** All workloads that {@code bench} runs, in order. */
-    List<Workload> ALL = List.of(
-        new Matmul(1024),
-        new Matmul(2048),
-        new Convolution(64, 32, 32, 32),
-        new Convolution(64, 64, 64, 16),
+    List<Workload> ALL = Stream.<List<? extends Workload>>of(List.of(
+        new Matmul(1024, Format.F32),
+        new Matmul(2048, Format.F32),
+        new Matmul(4096, Format.F32),
+        new Matmul(1024, Format.BF16),
+        new Matmul(2048, Format.BF16),
+        new Matmul(4096, Format.BF16),
+        new Convolution(64, 32, 32, 32, 3, 1, Format.F32),
+        new Convolution(64, 64, 64, 16, 3, 1, Format.F32)),
+        Convolution.ofResNet50(16, Format.BF16), List.of(
         new Elementwise(Function.RELU, 16 << 20),
         new Elementwise(Function.ADD, 16 << 20),
         new Elementwise(Function.GELU, 16 << 20),
@@ -39,7 +46,20 @@ public sealed interface Workload {
         new TimeToSpeed(TrainingStep.CNN),
         new TimeToSpeed(TrainingStep.RESNET18),
         new TimeToSpeed(TrainingStep.LSTM),
-        new TimeToSpeed(TrainingStep.GPT));
+        new TimeToSpeed(TrainingStep.GPT))).<Workload>flatMap(List::stream).toList();
+
+    /** The type of all elements. */
+    enum Format {
+        /** IEEE 754 single precision. */
+        F32,
+        /** bfloat16: the upper half of a single. */
+        BF16;
+
+        /** Returns what precedes the name of a workload; f32 is not named. */
+        private String prefix() {
+            return this == F32 ? "" : "bf16-";
+        }
+    }
 
     /** Returns a name without blanks, for {@code --only}. */
     String name();
@@ -106,10 +126,10 @@ public sealed interface Workload {
     }
 
     /** Product of two square matrices. */
-    record Matmul(int size) implements Workload {
+    record Matmul(int size, Format format) implements Workload {
         @Override
         public String name() {
-            return "matmul-" + size;
+            return format.prefix() + "matmul-" + size;
         }
 
         @Override
@@ -118,16 +138,52 @@ public sealed interface Workload {
         }
     }
 
-    /** A 3×3 convolution of {@code [batch, inputs, size, size]}, padded by one: forward and both gradients. */
-    record Convolution(int batch, int inputs, int outputs, int size) implements Workload {
+    /**
+     * A convolution of {@code [batch, inputs, size, size]} by a square kernel, padded by half of it: forward and both
+     * gradients. Images are stored as the engine's convolutions in a network read and write them.
+     */
+    record Convolution(int batch, int inputs, int outputs, int size, int kernel, int stride, Format format)
+            implements Workload {
+        /** The different convolutions of ResNet-50 on images of 224×224 pixels, with strides in those of 3×3. */
+        private static List<Workload> ofResNet50(int batch, Format format) {
+            List<Workload> all = new ArrayList<>();
+            all.add(new Convolution(batch, 3, 64, 224, 7, 2, format));
+            for (int stage = 0; stage < 4; stage++) {
+                int width = 64 << stage;
+                int size = 56 >> stage;
+                int stride = stage == 0 ? 1 : 2;
+                int before = stage == 0 ? 64 : 2 * width;
+                all.add(new Convolution(batch, before, width, size * stride, 1, 1, format));
+                all.add(new Convolution(batch, width, width, size * stride, 3, stride, format));
+                all.add(new Convolution(batch, width, 4 * width, size, 1, 1, format));
+                all.add(new Convolution(batch, 4 * width, width, size, 1, 1, format));
+                if (stage > 0) {
+                    all.add(new Convolution(batch, before, 4 * width, size * stride, 1, stride, format));
+                    all.add(new Convolution(batch, width, width, size, 3, 1, format));
+                }
+            }
+            return all;
+        }
+
+        /** Returns the pixels added at each side. */
+        public int padding() {
+            return kernel / 2;
+        }
+
+        /** Returns the height and width of the result. */
+        public int outputSize() {
+            return (size - 1) / stride + 1;
+        }
+
         @Override
         public String name() {
-            return "conv-" + inputs + "-" + outputs + "-" + size;
+            return format.prefix() + "conv-" + inputs + "-" + outputs + "-" + size + (kernel == 3 ? "" : "-k" + kernel)
+                    + (stride == 1 ? "" : "-s" + stride);
         }
 
         @Override
         public double work() {
-            return 3.0 * 2 * 9 * batch * inputs * outputs * size * size;
+            return 3.0 * 2 * kernel * kernel * batch * inputs * outputs * outputSize() * outputSize();
         }
     }
 

@@ -1,6 +1,7 @@
 package dev.starling.jmh;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
 import java.util.Arrays;
 import org.junit.jupiter.api.Test;
@@ -17,5 +18,10 @@ class StatisticsTest {
         assertThat(Statistics.settled(times)).isZero();
         Arrays.setAll(times, i -> 40 - 0.5 * i);
         assertThat(Statistics.settled(times)).isBetween(14, 30);
+    }
+
+    @Test
+    void averagesRatiosByTheirProduct() {
+        assertThat(Statistics.geometricMean(0.5, 2, 8)).isCloseTo(2, within(1e-12));
     }
 }

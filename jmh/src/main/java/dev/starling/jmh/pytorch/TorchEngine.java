@@ -4,6 +4,7 @@ import dev.starling.jmh.Case;
 import dev.starling.jmh.Engine;
 import dev.starling.jmh.Inputs;
 import dev.starling.jmh.Model;
+import dev.starling.jmh.Workload.Format;
 import dev.starling.jmh.Workload;
 import dev.starling.jmh.pytorch.TorchModel.Layout;
 import java.util.ArrayList;
@@ -56,7 +57,7 @@ public final class TorchEngine implements Engine {
             Prepared prepared = new Prepared();
             boolean into = variant.equals(INTO);
             prepared.work = switch (workload) {
-                case Workload.Matmul(int n) -> matmul(prepared, n, into);
+                case Workload.Matmul(int n, Format format) -> matmul(prepared, n, format, into);
                 case Workload.Convolution c -> convolution(prepared, c, Layout.valueOf(variant));
                 case Workload.Elementwise e -> elementwise(prepared, e, into);
                 case Workload.Reduction(int rows, int columns, int axis) -> {
@@ -83,9 +84,9 @@ public final class TorchEngine implements Engine {
         }
     }
 
-    private static Supplier<Object> matmul(Prepared prepared, int n, boolean into) {
-        Tensor a = prepared.input(n, n);
-        Tensor b = prepared.input(n, n);
+    private static Supplier<Object> matmul(Prepared prepared, int n, Format format, boolean into) {
+        Tensor a = prepared.input(format, n, n);
+        Tensor b = prepared.input(format, n, n);
         Tensor out = prepared.keep(torch.empty_like(a));
         return into ? () -> torch.matmul_out(out, a, b) : () -> torch.matmul(a, b);
     }
@@ -117,15 +118,20 @@ public final class TorchEngine implements Engine {
     }
 
     private static Supplier<Object> convolution(Prepared prepared, Workload.Convolution c, Layout layout) {
-        Tensor x = prepared.keep(layout.apply(prepared.input(c.batch(), c.inputs(), c.size(), c.size())));
-        Tensor weight = prepared.keep(layout.apply(prepared.input(c.outputs(), c.inputs(), 3, 3)));
-        Tensor gradient = prepared.keep(layout.apply(prepared.input(c.batch(), c.outputs(), c.size(), c.size())));
+        Format format = c.format();
+        Tensor x = prepared.keep(layout.apply(prepared.input(format, c.batch(), c.inputs(), c.size(), c.size())));
+        Tensor weight = prepared.keep(layout.apply(
+            prepared.input(format, c.outputs(), c.inputs(), c.kernel(), c.kernel())));
+        Tensor gradient = prepared.keep(layout.apply(
+            prepared.input(format, c.batch(), c.outputs(), c.outputSize(), c.outputSize())));
+        long[] stride = {c.stride(), c.stride()};
+        long[] padding = {c.padding(), c.padding()};
         x.set_requires_grad(true);
         weight.set_requires_grad(true);
         BoolOptional keepGraph = prepared.keep(new BoolOptional());
         TensorArrayRefOptional inputs = prepared.keep(new TensorArrayRefOptional());
         return () -> {
-            Tensor output = torch.conv2d(x, weight, Torch.none(), ONE, ONE, ONE, 1);
+            Tensor output = torch.conv2d(x, weight, Torch.none(), stride, padding, ONE, 1);
             output.backward(gradient, keepGraph, false, inputs);
             x.mutable_grad().reset();
             weight.mutable_grad().reset();
@@ -172,7 +178,12 @@ public final class TorchEngine implements Engine {
         }
 
         Tensor input(long... shape) {
-            return keep(Torch.tensor(Inputs.normal(kept.size(), shape), shape));
+            return input(Format.F32, shape);
+        }
+
+        Tensor input(Format format, long... shape) {
+            Tensor values = Torch.tensor(Inputs.normal(kept.size(), shape), shape);
+            return keep(format == Format.F32 ? values : values.toType(torch.ScalarType.BFloat16));
         }
 
         @Override

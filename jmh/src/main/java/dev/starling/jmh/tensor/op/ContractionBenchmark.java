@@ -11,6 +11,6 @@ public class ContractionBenchmark extends PeerBenchmark {
 
     @Override
     protected Workload workload() {
-        return new Workload.Matmul(size);
+        return new Workload.Matmul(size, Workload.Format.F32);
     }
 }

@@ -14,6 +14,6 @@ public class ConvolutionBenchmark extends PeerBenchmark {
 
     @Override
     protected Workload workload() {
-        return new Workload.Convolution(64, channels, channels, size);
+        return new Workload.Convolution(64, channels, channels, size, 3, 1, Workload.Format.F32);
     }
 }
