@@ -101,8 +101,8 @@ public final class Bench implements Callable<Integer> {
             }
         }
         double[] convolutions = comparisons.stream()
-            .filter(c -> c.workload() instanceof Workload.Convolution(var _, var _, var _, var _, var _, var _,
-                Workload.Format format) && format == Workload.Format.BF16)
+            .filter(c -> c.workload() instanceof Workload.Convolution convolution
+                && convolution.format() == Workload.Format.BF16)
             .mapToDouble(Comparison::ratio).toArray();
         if (convolutions.length > 1) {
             table.printf("geometric mean of the ratios of %d convolutions in bf16: %.2f%n", convolutions.length,

@@ -144,7 +144,7 @@ public sealed interface Workload {
      */
     record Convolution(int batch, int inputs, int outputs, int size, int kernel, int stride, Format format)
             implements Workload {
-        /** The different convolutions of ResNet-50 on images of 224×224 pixels, with strides in those of 3×3. */
+        /** The different convolutions of ResNet-50 on images of 224×224 pixels; a block's stride is that of its 3×3. */
         private static List<Workload> ofResNet50(int batch, Format format) {
             List<Workload> all = new ArrayList<>();
             all.add(new Convolution(batch, 3, 64, 224, 7, 2, format));
