@@ -40,9 +40,12 @@ final class Succession implements AutoCloseable {
     private long ownId;
     /** This member's coordinator; {@code null} if it has none. */
     private SuccessorProvider.@Nullable Successor candidate;
-    /** The best announcement of another member, and when that member sent it. */
+    /** The best announcement of another member, who passed it on, and when that other member sent it. */
     private Control.@Nullable Successor announced;
+    private @Nullable Member announcer;
     private long announcedNs;
+    /** The announcement that this member follows; {@code null} if it follows none. */
+    private Control.@Nullable Successor followed;
     /** A connection to a process that may know the coordinator, or be it; {@code null} for none. */
     private @Nullable Endpoint probe;
     private long probedNs;
@@ -85,6 +88,7 @@ final class Succession implements AutoCloseable {
         herald.add(former);
         lostNs = NEVER;
         announced = null;
+        followed = null;
         closeProbe();
         if (candidate != null && !candidate.address().equals(former)) {
             closeCandidate();
@@ -154,17 +158,27 @@ final class Succession implements AutoCloseable {
                 || own != null && message.address().equals(own.address())) {
             return;
         }
-        Control.Successor known = announced;
+        Control.Successor known = valid();
         boolean same = known != null && message.rank() == known.rank() && message.seen() == known.seen();
-        if (known == null || !isFresh(announcedNs) || (same ? sentNs > announcedNs : isBefore(message, known))) {
+        if (known == null || (same ? sentNs > announcedNs : isBefore(message, known))) {
             tickNs = known != null && message.address().equals(known.address()) ? tickNs : 0;
             announced = message;
+            announcer = from;
             announcedNs = sentNs;
         }
     }
 
     private boolean isFresh(long sentNs) {
         return transport.nanoTime() - sentNs < livenessNs;
+    }
+
+    /**
+     * Returns the best announcement, if it is recent and the member that passed it on is still reached: that of a
+     * member which has ended must keep no other from opening a coordinator.
+     */
+    private Control.@Nullable Successor valid() {
+        Member from = announcer;
+        return announced != null && isFresh(announcedNs) && from != null && links.isReached(from) ? announced : null;
     }
 
     /** Returns whether one announcement precedes another: that of the later epoch, and then of the lower rank. */
@@ -180,11 +194,13 @@ final class Succession implements AutoCloseable {
         }
         if (from == coordinator.endpoint()) {
             if (coordinator.release()) {
+                followed = null;
                 coordinator.follow(address, ownId == 0 ? null : rejoin(address));
             }
         } else if (from == probe) {
             closeProbe();
             if (isActive() && !coordinator.isPending() && coordinator.release()) {
+                followed = null;
                 coordinator.follow(address, rejoin(address));
             }
         }
@@ -225,8 +241,8 @@ final class Succession implements AutoCloseable {
         if (candidate != null) {
             links.sendToAll(announcement(candidate));
         }
-        Control.Successor known = announced;
-        if (known != null && isFresh(announcedNs) && links.isLarge()) {
+        Control.Successor known = valid();
+        if (known != null && links.isLarge()) {
             links.sendToAll(new Control.Successor(known.address(), known.rank(), known.started(), known.seen(),
                     now - announcedNs));
         }
@@ -250,7 +266,7 @@ final class Succession implements AutoCloseable {
             before += links.isReached(member) ? 1 : 0;
         }
         return (failedNs == NEVER || now - failedNs > livenessNs) && now - lostNs >= before * livenessNs
-                && (announced == null || !isFresh(announcedNs));
+                && valid() == null;
     }
 
     private void open() {
@@ -280,11 +296,14 @@ final class Succession implements AutoCloseable {
         return self == null ? 0 : self.rank();
     }
 
-    /** Follows the best coordinator that is known, unless this member waits for the answer of another one. */
+    /**
+     * Follows the best coordinator that is known, unless this member waits for the answer of one that is no worse. Two
+     * members that open coordinators at the same time would otherwise wait for each other, each at its own.
+     */
     private void follow(long now) {
         coordinator.giveUpAfter(livenessNs);
         SuccessorProvider.Successor own = candidate;
-        Control.Successor best = isFresh(announcedNs) ? announced : null;
+        Control.Successor best = valid();
         if (own != null && (best == null || isBefore(announcement(own), best))) {
             best = announcement(own);
         }
@@ -292,8 +311,10 @@ final class Succession implements AutoCloseable {
                 && coordinator.endpoint().state() != Endpoint.State.LOST) {
             return;
         }
-        if (!coordinator.isPending() && coordinator.release()) {
+        boolean better = followed != null && isBefore(best, followed);
+        if ((better || !coordinator.isPending()) && coordinator.release()) {
             coordinator.follow(best.address(), rejoin(best));
+            followed = best;
         }
     }
 
@@ -319,6 +340,7 @@ final class Succession implements AutoCloseable {
         if (current != null && current.isConnected() && current.address().equals(former) && !coordinator.isPending()
                 && !coordinator.isJoined()) {
             probe = null;
+            followed = null;
             coordinator.follow(current, rejoin(former));
             return;
         }

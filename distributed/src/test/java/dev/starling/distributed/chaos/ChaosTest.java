@@ -52,8 +52,9 @@ class ChaosTest {
             boolean onHosts = round % 4 == 3 || Boolean.getBoolean("chaos.hosts");
             System.out.println("chaos.seed=" + (SEED + round) + ' ' + strategy + ' ' + provider
                     + (onHosts ? " on hosts" : ""));
+            List<Fault> possible = possible(strategy, onHosts);
             try {
-                run(chaos, strategy, provider, onHosts, random);
+                run(chaos, strategy, provider, onHosts, possible, random);
             } catch (AssertionError | RuntimeException e) {
                 failures.add("seed " + (SEED + round) + ": " + e.getMessage());
                 System.out.println(failures.getLast());
@@ -65,13 +66,22 @@ class ChaosTest {
         }
     }
 
-    private static void run(Chaos chaos, String strategy, String provider, boolean onHosts, SplittableRandom random) {
+    private static List<Fault> possible(String strategy, boolean onHosts) {
+        String kinds = System.getProperty("chaos.kinds", "");
+        List<Fault> possible = Fault.of(strategy, onHosts).stream()
+                .filter(each -> kinds.isEmpty() || List.of(kinds.split(",")).contains(each.name())).toList();
+        if (possible.isEmpty()) {
+            throw new IllegalArgumentException("chaos.kinds=" + kinds + " has no fault for " + strategy
+                    + (onHosts ? " on several hosts" : " on one host") + ", which has " + Fault.of(strategy, onHosts));
+        }
+        return possible;
+    }
+
+    private static void run(Chaos chaos, String strategy, String provider, boolean onHosts, List<Fault> possible,
+            SplittableRandom random) {
         try (HostNetwork network = onHosts ? HostNetwork.of(ChaosCluster.WORKERS + 2) : null;
                 ChaosCluster cluster = new ChaosCluster(strategy, provider, network, onHosts && random.nextBoolean())) {
             begin(cluster);
-            String kinds = System.getProperty("chaos.kinds", "");
-            List<Fault> possible = Fault.of(strategy, onHosts).stream()
-                    .filter(each -> kinds.isEmpty() || List.of(kinds.split(",")).contains(each.name())).toList();
             for (int i = 0; i < FAULTS_PER_CLUSTER; i++) {
                 chaos.happen(possible.get(random.nextInt(possible.size())), cluster, random);
             }

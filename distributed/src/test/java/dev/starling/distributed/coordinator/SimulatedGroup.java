@@ -65,10 +65,15 @@ final class SimulatedGroup {
         return of(rules, faults).run();
     }
 
-    /** Begins the description of a run. */
+    /** Begins the description of a run on a good network. */
     static SimulatedGroup of(CoordinatorConfig rules, Fault... faults) {
+        return over(Conditions.GOOD, rules, faults);
+    }
+
+    /** Begins the description of a run. */
+    static SimulatedGroup over(Conditions conditions, CoordinatorConfig rules, Fault... faults) {
         return new SimulatedGroup(rules, new FaultPlan(1, names(rules.world()), TIMEOUT, Set.of(FaultPlan.Kind.CUT),
-                Conditions.GOOD, List.of(faults)));
+                conditions, List.of(faults)));
     }
 
     /** Starts the coordinator again, without any state. */

@@ -7,16 +7,21 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.QuorumLostException;
 import dev.starling.distributed.coordinator.SimulatedGroup.Life;
+import dev.starling.transport.simulated.Conditions;
 import dev.starling.transport.simulated.Fault;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 /** A member takes the place of a lost coordinator. */
 class SuccessionTest {
     private static final Duration AT = Duration.ofMillis(200);
     private static final Duration LONG = Duration.ofSeconds(10);
+    private static final Conditions UNEVEN = new Conditions(Duration.ofNanos(20_000), Duration.ofMillis(5), 0,
+            Duration.ofMillis(1), 2_000_000_000L, 1 << 20, 0, 0, 0);
 
     private static Map<String, Life> run(int world, Fault... faults) {
         return SimulatedGroup.run(CoordinatorConfig.of(world, Coordinator.OnLoss.REFORM), faults);
@@ -52,6 +57,53 @@ class SuccessionTest {
             assertThat(lives.get(name).begins.get(lives.get(name).lastEpoch()).minus(AT))
                     .isBetween(Duration.ZERO, SILENCE.multipliedBy(2));
         }
+    }
+
+    /**
+     * Rank 0 opens another coordinator, then is killed. Some of its announcements arrive after the members have found
+     * that coordinator.
+     */
+    @Test
+    void theGroupSurvivesTheLossOfTheMemberThatOpensACoordinator() {
+        Duration again = AT.plus(SILENCE.dividedBy(2));
+        for (long micros = 0; micros < 20_000; micros += 500) {
+            Duration late = AT.plus(Duration.of(micros, ChronoUnit.MICROS));
+            Fault[] faults = Stream.of(killed(AT, COORDINATOR, "rank0", "rank1"), Stream.of(new Fault.Break(late,
+                    COORDINATOR, "rank2")), killed(again, "rank0", "rank1", "rank2")).flatMap(each -> each)
+                    .toArray(Fault[]::new);
+            assertTheOthersContinue(SimulatedGroup.over(UNEVEN, CoordinatorConfig.of(3, Coordinator.OnLoss.REFORM),
+                    faults).run(), again, SILENCE.dividedBy(2), "rank2 notices at " + late);
+        }
+    }
+
+    /** Rank 1 learns that rank 0 is lost at about the time at which rank 2 has waited long enough for both. */
+    @Test
+    void theGroupSurvivesThatTwoMembersOpenACoordinatorAtATime() {
+        for (int i = 0; i < 100; i++) {
+            Duration stops = AT.plus(Duration.of(i / 10 * 2_500, ChronoUnit.MICROS));
+            Duration lost = stops.plus(Duration.of(i % 10 * 700, ChronoUnit.MICROS));
+            Fault[] faults = Stream.concat(Stream.of(new Fault.Pause(stops, LONG, "rank0")),
+                    killed(lost, COORDINATOR, "rank0", "rank1", "rank2")).toArray(Fault[]::new);
+            assertTheOthersContinue(SimulatedGroup.over(UNEVEN, CoordinatorConfig.of(3, Coordinator.OnLoss.REFORM),
+                    faults).run(), lost, SILENCE.multipliedBy(2), "rank0 stops at " + stops + ", the coordinator at "
+                    + lost);
+        }
+    }
+
+    private static void assertTheOthersContinue(Map<String, Life> lives, Duration from, Duration within, String when) {
+        for (String name : List.of("rank1", "rank2")) {
+            Life life = lives.get(name);
+            assertThat(life.failure).as("%s, %s", name, when).isNull();
+            assertThat(life.lastMembers()).as("%s, %s", name, when).containsExactly("rank1", "rank2");
+            assertThat(life.begins.get(life.lastEpoch()).minus(from)).as("%s, %s", name, when)
+                    .isLessThanOrEqualTo(within);
+        }
+    }
+
+    /** Returns the faults of a killed process, whose connections the system closes. */
+    private static Stream<Fault> killed(Duration at, String process, String... others) {
+        return Stream.concat(Stream.of(new Fault.Crash(at, 0, process)),
+                Stream.of(others).map(other -> new Fault.Break(at, process, other)));
     }
 
     @Test
