@@ -1,5 +1,10 @@
 package dev.starling.jmh.cluster;
 
+import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import org.bytedeco.javacpp.Loader;
 import org.bytedeco.javacpp.PointerScope;
 import org.bytedeco.pytorch.FileStore;
 import org.bytedeco.pytorch.GlooDeviceVector;
@@ -15,7 +20,8 @@ final class GlooMember implements Member {
     private final Tensor all;
 
     /** Joins; {@code threads} is the number of Gloo's threads. */
-    GlooMember(int threads, Seat seat) {
+    GlooMember(int threads, Seat seat) throws IOException {
+        load(seat.directory().resolve("loading"));
         torch.set_num_threads(1);
         ProcessGroupGloo.Options options = ProcessGroupGloo.Options.create();
         options.devices(new GlooDeviceVector(ProcessGroupGloo.createDeviceForHostname(seat.host())));
@@ -24,6 +30,14 @@ final class GlooMember implements Member {
             seat.rank(), seat.world(), options);
         all = torch.zeros(new long[] {MAX_BYTES / Float.BYTES});
         all.retainReference();
+    }
+
+    /** Loads PyTorch in one process at a time: JavaCPP may load a file that another process still extracts. */
+    private static void load(Path lock) throws IOException {
+        try (FileChannel file = FileChannel.open(lock, StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
+            file.lock();
+            Loader.load(torch.class);
+        }
     }
 
     @Override

@@ -39,7 +39,8 @@ final class OpenMpi {
     }
 
     static List<String> command(Variant variant, int world, Path program, Hosts hosts) {
-        List<String> command = new ArrayList<>(List.of("mpirun", "--oversubscribe", "-n", Integer.toString(world)));
+        List<String> command = new ArrayList<>(List.of("mpirun", "--oversubscribe", "--mca",
+            "ess_base_forward_signals", "none", "-n", Integer.toString(world)));
         command.addAll(hosts.forMpi(world));
         variant.environment().keySet().stream().filter(name -> name.startsWith("MALLOC")).sorted()
             .forEach(name -> command.addAll(List.of("-x", name)));

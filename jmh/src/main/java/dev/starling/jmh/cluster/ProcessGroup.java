@@ -30,6 +30,7 @@ final class ProcessGroup implements AutoCloseable {
     private static final long MAX_SETTLING_NS = 60_000_000_000L;
     private static final long KEEP_ALIVE_INTERVAL_NS = 2_000_000_000L;
     private static final long KEEP_ALIVE_MILLIS = 30;
+    private static final int MAX_REPORTED_LINES = 20;
 
     private final Implementation implementation;
     private final Variant variant;
@@ -38,9 +39,11 @@ final class ProcessGroup implements AutoCloseable {
     private final List<Process> processes = new CopyOnWriteArrayList<>();
     private final List<Writer> orders = new CopyOnWriteArrayList<>();
     private final List<BufferedReader> answers = new ArrayList<>();
+    private final List<String> printed = new ArrayList<>();
     /** Stopped processes would outlive a benchmark that a signal ends. */
     private final Thread hook = new Thread(this::end, "starling-group-shutdown");
     private volatile boolean timedOut;
+    private boolean stopped;
     private long lastRunNs = System.nanoTime();
 
     /** Starts the processes. What they print besides answers goes to files in the directory, which they share. */
@@ -82,7 +85,7 @@ final class ProcessGroup implements AutoCloseable {
 
     /** Runs a number of times; returns the nanoseconds of one run on the slowest member. */
     double time(Measure measure, long bytes, int runs) {
-        signal("CONT");
+        resume();
         CompletableFuture<Void> late = new CompletableFuture<Void>().completeOnTimeout(null, ANSWER_TIMEOUT.toSeconds(),
             TimeUnit.SECONDS);
         late.thenRun(this::kill);
@@ -100,19 +103,31 @@ final class ProcessGroup implements AutoCloseable {
             throw failure(e);
         } finally {
             late.cancel(false);
-            signal("STOP");
-            lastRunNs = System.nanoTime();
+            stop();
         }
     }
 
     /** Lets the members keep their connections alive, if their last order was some time ago. */
     void keepAlive() throws InterruptedException {
         if (implementation.isOurs() && System.nanoTime() - lastRunNs > KEEP_ALIVE_INTERVAL_NS) {
-            signal("CONT");
+            resume();
             Thread.sleep(KEEP_ALIVE_MILLIS);
-            signal("STOP");
-            lastRunNs = System.nanoTime();
+            stop();
         }
+    }
+
+    /** Lets stopped processes continue. Others get no signal: {@code mpirun} may still be starting the members. */
+    private void resume() {
+        if (stopped) {
+            signal("CONT");
+            stopped = false;
+        }
+    }
+
+    private void stop() {
+        stopped = true;
+        signal("STOP");
+        lastRunNs = System.nanoTime();
     }
 
     /** Runs until the members' JIT compilers have had time to compile, even on a busy machine. */
@@ -160,6 +175,7 @@ final class ProcessGroup implements AutoCloseable {
             if (line.startsWith(MemberProcess.MARK)) {
                 return Double.parseDouble(line.substring(MemberProcess.MARK.length()));
             }
+            printed.add(line);
         }
         throw failure(null);
     }
@@ -167,8 +183,8 @@ final class ProcessGroup implements AutoCloseable {
     private IllegalStateException failure(IOException cause) {
         String last = "";
         try (Stream<String> lines = Files.lines(log)) {
-            List<String> all = lines.filter(line -> !line.isBlank()).toList();
-            last = String.join("\n", all.subList(Math.max(0, all.size() - 20), all.size()));
+            List<String> all = Stream.concat(printed.stream(), lines).filter(line -> !line.isBlank()).toList();
+            last = String.join("\n", all.subList(Math.max(0, all.size() - MAX_REPORTED_LINES), all.size()));
         } catch (IOException | UncheckedIOException e) {
             last = e.toString();
         }
