@@ -8,7 +8,9 @@ import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /** A process's connection to the coordinator of its group. Used under the group's lock, but for {@link #isLost}. */
@@ -22,8 +24,10 @@ final class CoordinatorLink {
     private volatile Outbox outbox;
     private volatile State state = State.JOINED;
     private long rejoinedNs;
-    /** Addresses of coordinators or members; the process tries them in turn until one answers. */
+    /** Addresses of coordinators or members; the process tries one after the other until one answers. */
     private final List<String> addresses;
+    /** Connections at addresses that have not answered in time, and may still answer, each with its request. */
+    private final List<Outbox> attempts = new ArrayList<>();
     private int turn;
     private long triedNs;
     /** When this process was connected to one of them last, or began to try. */
@@ -49,10 +53,11 @@ final class CoordinatorLink {
     CoordinatorLink(Transport transport, GroupConfig config) {
         this.transport = transport;
         this.config = config;
-        addresses = List.of(CoordinatorAddress.resolve(config.coordinator(), config.existing()
-                ? transport.config().livenessTimeout() : config.joinTimeout()).split(","));
+        addresses = Stream.of(CoordinatorAddress.resolve(config.coordinator(), config.existing()
+                ? transport.config().livenessTimeout() : config.joinTimeout()).split(",")).map(String::strip).distinct()
+                .toList();
         answeredNs = transport.nanoTime();
-        join(addresses.getFirst().strip());
+        join(addresses.getFirst());
     }
 
     private void join(String address) {
@@ -79,7 +84,9 @@ final class CoordinatorLink {
 
     /** Follows the coordinator at an address in place of the present one; {@code null} asks it as a new process. */
     void follow(String address, Control.@Nullable Rejoin request) {
-        follow(transport.connect(address, new byte[0]), request);
+        if (request != null || !resume(address)) {
+            follow(transport.connect(address, new byte[0]), request);
+        }
     }
 
     /** As {@link #follow(String, Control.Rejoin)}, over a connection to the coordinator. */
@@ -160,15 +167,75 @@ final class CoordinatorLink {
             LOG.log(Level.WARNING, "no coordinator has answered yet at {0}: {1}; this process waits up to {2} s",
                     endpoint().address(), endpoint().reason(), config.joinTimeout().toSeconds());
         }
-        if (!admitted && addresses.size() > 1 && !endpoint().isConnected() && now - triedNs > livenessNs / 8) {
-            endpoint().close();
-            state = State.JOINED;
-            join(addresses.get(++turn % addresses.size()).strip());
+        if (!admitted && addresses.size() > 1) {
+            tryAddresses(now, livenessNs / 8);
         }
         if (endpoint().state() == Endpoint.State.LOST) {
             onLost();
         }
         return outbox.doWork();
+    }
+
+    /** Tries the next address if none answers in time, and continues to wait for the former ones. */
+    private void tryAddresses(long now, long patienceNs) {
+        for (Outbox each : List.copyOf(attempts)) {
+            Endpoint.State reached = each.endpoint().state();
+            if (reached != Endpoint.State.CONNECTING && !hears(each.endpoint())) {
+                attempts.remove(each);
+                close(each.endpoint());
+            }
+        }
+        if (!endpoint().isConnected() && now - triedNs > patienceNs) {
+            attempts.add(outbox);
+            state = State.JOINED;
+            String next = addresses.get(++turn % addresses.size());
+            if (!resume(next)) {
+                join(next);
+            }
+        }
+    }
+
+    /** Continues with a connection to an address that is being opened already; returns whether there is one. */
+    private boolean resume(String address) {
+        for (Outbox each : attempts) {
+            if (each.endpoint().address().equals(address) && each.endpoint().state() == Endpoint.State.CONNECTING) {
+                attempts.remove(each);
+                if (!attempts.contains(outbox)) {
+                    close(endpoint());
+                }
+                outbox = each;
+                triedNs = transport.nanoTime();
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /**
+     * Returns whether a message of an endpoint is for this object: it is that of the coordinator, or of the first
+     * address that answers.
+     */
+    boolean hears(Endpoint from) {
+        if (from == endpoint()) {
+            return true;
+        }
+        if (admitted || endpoint().isConnected() || !from.isConnected()) {
+            return false;
+        }
+        for (Outbox each : attempts) {
+            if (each.endpoint() == from) {
+                attempts.set(attempts.indexOf(each), outbox);
+                outbox = each;
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static void close(Endpoint endpoint) {
+        if (endpoint.state() != Endpoint.State.CLOSED) {
+            endpoint.close();
+        }
     }
 
     /** Returns whether the coordinator is lost. Any thread may call this. */
@@ -241,6 +308,8 @@ final class CoordinatorLink {
     void onAdmitted(Control.Rules newRules) {
         rules = newRules;
         admitted = true;
+        attempts.forEach(each -> close(each.endpoint()));
+        attempts.clear();
         noQuorum = null;
     }
 

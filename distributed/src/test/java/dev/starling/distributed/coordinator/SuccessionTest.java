@@ -133,10 +133,14 @@ class SuccessionTest {
     }
 
     private static void assertJoined(Map<String, Life> lives, Duration at) {
+        assertJoined(lives, at, SILENCE);
+    }
+
+    private static void assertJoined(Map<String, Life> lives, Duration at, Duration within) {
         Life newcomer = lives.get("newcomer");
         assertThat(newcomer.failure).isNull();
         assertThat(newcomer.lastMembers()).containsExactly("rank0", "rank1", "newcomer");
-        assertThat(newcomer.begins.get(newcomer.lastEpoch()).minus(at)).isLessThan(SILENCE);
+        assertThat(newcomer.begins.get(newcomer.lastEpoch()).minus(at)).isLessThan(within);
     }
 
     @Test
@@ -153,6 +157,17 @@ class SuccessionTest {
         Duration late = AT.multipliedBy(5);
         assertJoined(SimulatedGroup.of(CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM), new Fault.Crash(AT, 0,
                 COORDINATOR)).processAt(late, "newcomer", COORDINATOR + ",rank0").run(), late);
+    }
+
+    /** The handshake takes 40 ms, and the process tries the next address after 12.5. */
+    @Test
+    void aProcessThatTriesManyAddressesWaitsForSlowAnswers() {
+        Duration late = AT.multipliedBy(5);
+        Conditions slow = new Conditions(Duration.ofMillis(10), Duration.ofMillis(1), 0, Duration.ofMillis(30),
+                2_000_000_000L, 1 << 20, 0, 0, 0);
+        Map<String, Life> lives = SimulatedGroup.over(slow, CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM),
+                new Fault.Crash(AT, 0, COORDINATOR)).newcomerAt(late, "newcomer", COORDINATOR + ",rank1,rank0").run();
+        assertJoined(lives, late, SILENCE.multipliedBy(2));
     }
 
     @Test
