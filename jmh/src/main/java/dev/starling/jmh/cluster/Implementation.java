@@ -5,6 +5,7 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.spi.WireProvider;
+import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -121,7 +122,7 @@ enum Implementation {
         }
 
         @Override
-        Member join(String setting, Seat seat) {
+        Member join(String setting, Seat seat) throws IOException {
             return new GlooMember(Integer.parseInt(setting), seat);
         }
     },
