@@ -40,7 +40,7 @@ final class Succession implements AutoCloseable {
     private long ownId;
     /** This member's coordinator; {@code null} if it has none. */
     private SuccessorProvider.@Nullable Successor candidate;
-    /** The best announcement of another member, who passed it on, and when that other member sent it. */
+    /** The best announcement of another member, the member that passed it on, and when the other member sent it. */
     private Control.@Nullable Successor announced;
     private @Nullable Member announcer;
     private long announcedNs;
