@@ -57,13 +57,22 @@ final class CoordinatorLink {
                 ? transport.config().livenessTimeout() : config.joinTimeout()).split(",")).map(String::strip).distinct()
                 .toList();
         answeredNs = transport.nanoTime();
-        join(addresses.getFirst());
+        triedNs = answeredNs;
+        outbox = new Outbox(transport.connect(addresses.getFirst(), new byte[0]));
+        send(request());
     }
 
     private void join(String address) {
-        triedNs = transport.nanoTime();
-        outbox = new Outbox(transport.connect(address, new byte[0]));
+        use(new Outbox(transport.connect(address, new byte[0])));
         send(request());
+    }
+
+    /** Waits for the answer over a connection, as a process that has not heard of the coordinator yet. */
+    private void use(Outbox next) {
+        triedNs = transport.nanoTime();
+        outbox = next;
+        state = State.JOINED;
+        noQuorum = null;
     }
 
     /** Returns the request of a process that is no member. */
@@ -84,7 +93,10 @@ final class CoordinatorLink {
 
     /** Follows the coordinator at an address in place of the present one; {@code null} asks it as a new process. */
     void follow(String address, Control.@Nullable Rejoin request) {
-        if (request != null || !resume(address)) {
+        Endpoint last = endpoint();
+        if (request == null && resume(address)) {
+            last.close();
+        } else {
             follow(transport.connect(address, new byte[0]), request);
         }
     }
@@ -179,15 +191,13 @@ final class CoordinatorLink {
     /** Tries the next address if none answers in time, and continues to wait for the former ones. */
     private void tryAddresses(long now, long patienceNs) {
         for (Outbox each : List.copyOf(attempts)) {
-            Endpoint.State reached = each.endpoint().state();
-            if (reached != Endpoint.State.CONNECTING && !hears(each.endpoint())) {
+            if (each.endpoint().state() != Endpoint.State.CONNECTING && !adopt(each.endpoint())) {
                 attempts.remove(each);
                 close(each.endpoint());
             }
         }
         if (!endpoint().isConnected() && now - triedNs > patienceNs) {
             attempts.add(outbox);
-            state = State.JOINED;
             String next = addresses.get(++turn % addresses.size());
             if (!resume(next)) {
                 join(next);
@@ -200,11 +210,7 @@ final class CoordinatorLink {
         for (Outbox each : attempts) {
             if (each.endpoint().address().equals(address) && each.endpoint().state() == Endpoint.State.CONNECTING) {
                 attempts.remove(each);
-                if (!attempts.contains(outbox)) {
-                    close(endpoint());
-                }
-                outbox = each;
-                triedNs = transport.nanoTime();
+                use(each);
                 return true;
             }
         }
@@ -212,20 +218,18 @@ final class CoordinatorLink {
     }
 
     /**
-     * Returns whether a message of an endpoint is for this object: it is that of the coordinator, or of the first
-     * address that answers.
+     * Returns whether a connection is that to the coordinator. The first of the addresses that answers becomes the
+     * coordinator's.
      */
-    boolean hears(Endpoint from) {
+    boolean adopt(Endpoint from) {
         if (from == endpoint()) {
             return true;
         }
-        if (admitted || endpoint().isConnected() || !from.isConnected()) {
-            return false;
-        }
         for (Outbox each : attempts) {
-            if (each.endpoint() == from) {
-                attempts.set(attempts.indexOf(each), outbox);
-                outbox = each;
+            if (each.endpoint() == from && from.isConnected() && !endpoint().isConnected()) {
+                attempts.remove(each);
+                attempts.add(outbox);
+                use(each);
                 return true;
             }
         }
@@ -276,8 +280,8 @@ final class CoordinatorLink {
             Endpoint lost = endpoint();
             lost.close();
             rejoinedNs = now;
-            state = State.REJOINING;
             join(lost.address());
+            state = State.REJOINING;
         }
     }
 

@@ -374,7 +374,7 @@ public final class Membership extends EpochGroup implements Driver {
         if (message == null) {
             return;
         }
-        if (!coordinator.hears(from)) {
+        if (!coordinator.adopt(from)) {
             switch (message) {
                 case Control.Lost(long epoch, LossReport loss) -> links.onReportedLoss(from, epoch, loss);
                 case Control.Successor m -> succession.onAnnouncement(links.member(from), m);

@@ -40,11 +40,10 @@ final class Succession implements AutoCloseable {
     private long ownId;
     /** This member's coordinator; {@code null} if it has none. */
     private SuccessorProvider.@Nullable Successor candidate;
-    /** The best announcement of another member, the member that passed it on, and when the other member sent it. */
+    /** The best announcement of another member, and when that member sent it. */
     private Control.@Nullable Successor announced;
-    private @Nullable Member announcer;
     private long announcedNs;
-    /** The announcement that this member follows; {@code null} if it follows none. */
+    /** The announcement that this member follows; {@code null} if it follows none, but an address it was sent to. */
     private Control.@Nullable Successor followed;
     /** A connection to a process that may know the coordinator, or be it; {@code null} for none. */
     private @Nullable Endpoint probe;
@@ -158,12 +157,11 @@ final class Succession implements AutoCloseable {
                 || own != null && message.address().equals(own.address())) {
             return;
         }
-        Control.Successor known = valid();
+        Control.Successor known = validAnnouncement();
         boolean same = known != null && message.rank() == known.rank() && message.seen() == known.seen();
         if (known == null || (same ? sentNs > announcedNs : isBefore(message, known))) {
             tickNs = known != null && message.address().equals(known.address()) ? tickNs : 0;
             announced = message;
-            announcer = from;
             announcedNs = sentNs;
         }
     }
@@ -173,12 +171,16 @@ final class Succession implements AutoCloseable {
     }
 
     /**
-     * Returns the best announcement, if it is recent and the member that passed it on is still reached: that of a
-     * member which has ended must keep no other from opening a coordinator.
+     * Returns the best announcement, if it is recent and its member may still be reached: that of a member that has
+     * ended must keep no other from opening a coordinator.
      */
-    private Control.@Nullable Successor valid() {
-        Member from = announcer;
-        return announced != null && isFresh(announcedNs) && from != null && links.isReached(from) ? announced : null;
+    private Control.@Nullable Successor validAnnouncement() {
+        Control.Successor known = announced;
+        if (known == null || !isFresh(announcedNs)) {
+            return null;
+        }
+        boolean same = known.seen() == seen.epoch() && known.rank() >= 0 && known.rank() < seen.world();
+        return !same || links.mayBeReached(seen.members().get(known.rank())) ? known : null;
     }
 
     /** Returns whether one announcement precedes another: that of the later epoch, and then of the lower rank. */
@@ -241,7 +243,7 @@ final class Succession implements AutoCloseable {
         if (candidate != null) {
             links.sendToAll(announcement(candidate));
         }
-        Control.Successor known = valid();
+        Control.Successor known = validAnnouncement();
         if (known != null && links.isLarge()) {
             links.sendToAll(new Control.Successor(known.address(), known.rank(), known.started(), known.seen(),
                     now - announcedNs));
@@ -266,7 +268,7 @@ final class Succession implements AutoCloseable {
             before += links.isReached(member) ? 1 : 0;
         }
         return (failedNs == NEVER || now - failedNs > livenessNs) && now - lostNs >= before * livenessNs
-                && valid() == null;
+                && validAnnouncement() == null;
     }
 
     private void open() {
@@ -303,7 +305,7 @@ final class Succession implements AutoCloseable {
     private void follow(long now) {
         coordinator.giveUpAfter(livenessNs);
         SuccessorProvider.Successor own = candidate;
-        Control.Successor best = valid();
+        Control.Successor best = validAnnouncement();
         if (own != null && (best == null || isBefore(announcement(own), best))) {
             best = announcement(own);
         }
@@ -311,11 +313,17 @@ final class Succession implements AutoCloseable {
                 && coordinator.endpoint().state() != Endpoint.State.LOST) {
             return;
         }
-        boolean better = followed != null && isBefore(best, followed);
-        if ((better || !coordinator.isPending()) && coordinator.release()) {
+        if ((!coordinator.isPending() || isBetterThanFollowed(best)) && coordinator.release()) {
             coordinator.follow(best.address(), rejoin(best));
             followed = best;
         }
+    }
+
+    /** Returns whether an announcement precedes the one that this member follows, or its member has opened another. */
+    private boolean isBetterThanFollowed(Control.Successor best) {
+        Control.Successor last = followed;
+        return last != null && (isBefore(best, last) || best.rank() == last.rank() && best.seen() == last.seen()
+                && !best.address().equals(last.address()));
     }
 
     private Control.Rejoin rejoin(String address) {
