@@ -15,7 +15,7 @@ import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Kernels of {@link Contraction} operations, by oneDNN, for the types that it supports on this processor. Operands are
+ * Kernels of {@link Contraction} operations, for the types that oneDNN supports on this processor. Operands are
  * read by their strides; an operand without a stride of 1 in its last two dimensions is copied.
  */
 final class ContractionKernels {

@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu.onednn;
 
 import dev.starling.tensor.Storage;
+import dev.starling.tensor.cpu.gemm.Gemm;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.spi.Form;
@@ -23,8 +24,10 @@ public final class Matmul implements RangeTask {
     private static final double FLOPS_PER_SLICE = 1e6;
     /** Slices of rows and columns begin at multiples of this. */
     private static final long GRAIN = 16;
-    /** Begins the keys of uses of a right operand; those of forms begin with oneDNN's rank. */
+    /** Begins the keys of uses of a right operand; those of forms begin with oneDNN's rank, or with the next one. */
     private static final long PACKED_RIGHT = -2;
+    /** Begins the keys of forms that {@link Gemm} reads. */
+    private static final long PANELS = -3;
     /** How often a right operand is used as it is; oneDNN packs parts of it at little cost, so packing must pay. */
     private static final int PLAIN_USES = 3;
     /** A smaller right operand stays in the cache, where oneDNN packs it in no time. */
@@ -54,6 +57,8 @@ public final class Matmul implements RangeTask {
     private Form.@Nullable Key use;
     /** Whether the current run should use the packed operand. */
     private boolean packed;
+    /** Whether the current run is in machine code of our own. */
+    private boolean assembled;
 
     /** Number of batch dimensions that the primitive has. */
     private int innerDims;
@@ -174,9 +179,11 @@ public final class Matmul implements RangeTask {
     /** Computes the product, on as many threads as the work justifies. */
     public void run() {
         foldBatchIntoRows();
-        innerDims = fittingDims();
+        assembled = type == ElementType.F32 && resultType == ElementType.F32 && Gemm.suits(n, k, aColumn != 1);
+        innerDims = assembled ? 0 : fittingDims();
         long matrices = outerBatch() * innerBatch();
-        packed = keeper != null && use != null && batchDims == 0 && keeper.isReused(use, PLAIN_USES);
+        packed = keeper != null && use != null && batchDims == 0 && !(assembled && bColumn == 1)
+            && keeper.isReused(use, PLAIN_USES);
         double flops = 2.0 * matrices * m * n * k;
         plan(flops < 2 * FLOPS_PER_SLICE ? 1 : (long) Math.min(Parallel.threads(), flops / FLOPS_PER_SLICE));
         long parts = (cutSize + cutStep - 1) / cutStep;
@@ -190,6 +197,15 @@ public final class Matmul implements RangeTask {
     /** Runs slices; called by the thread pool. */
     @Override
     public void run(long from, long to) {
+        if (assembled) {
+            try (Gemm gemm = Gemm.acquire()) {
+                for (long part = from; part < to; part++) {
+                    long begin = part * cutStep;
+                    run(gemm, begin, Math.min(cutSize, begin + cutStep) - begin);
+                }
+            }
+            return;
+        }
         try (Session session = Session.acquire()) {
             for (long part = from; part < to; part++) {
                 long begin = part * cutStep;
@@ -265,8 +281,36 @@ public final class Matmul implements RangeTask {
         }
         cutStep = (cutSize + slices - 1) / slices;
         if (slices > 1 && (cut == Cut.ROWS || cut == Cut.COLUMNS)) {
-            cutStep = (cutStep + GRAIN - 1) / GRAIN * GRAIN;
+            long grain = !assembled ? GRAIN : cut == Cut.ROWS ? Gemm.ROWS : Gemm.COLUMNS;
+            cutStep = (cutStep + grain - 1) / grain * grain;
         }
+    }
+
+    private void run(Gemm gemm, long begin, long size) {
+        boolean byRows = cut == Cut.ROWS;
+        boolean byColumns = cut == Cut.COLUMNS;
+        long rows = byRows ? size : m;
+        long columns = byColumns ? size : n;
+        long bStart = byColumns ? begin * bColumn : 0;
+        Form form = packed ? panels(gemm, columns, bStart) : null;
+        try (form) {
+            long from = cut == Cut.OUTER_BATCH ? begin : 0;
+            long to = cut == Cut.OUTER_BATCH ? begin + size : outerBatch();
+            for (long matrix = from; matrix < to; matrix++) {
+                gemm.left(a + 4 * ((byRows ? begin * aRow : 0) + outerOffset(matrix, 1)), aRow, aColumn)
+                    .right(b + 4 * (bStart + outerOffset(matrix, 2)), bRow, bColumn)
+                    .packedRight(form == null ? 0 : form.address())
+                    .result(c + 4 * ((byRows ? begin * cRow : byColumns ? begin : 0) + outerOffset(matrix, 3)), cRow)
+                    .bias(bias == 0 ? 0 : bias + (byColumns ? 4 * begin : 0))
+                    .multiply(rows, columns, k, accumulate);
+            }
+        }
+    }
+
+    private @Nullable Form panels(Gemm gemm, long columns, long bStart) {
+        return Objects.requireNonNull(keeper).form(
+            new Form.Key(keptOffset + bStart, new long[] {bRow, bColumn}, new long[] {PANELS, k, columns}),
+            Gemm.packedBytes(columns, k), to -> gemm.right(b + 4 * bStart, bRow, bColumn).pack(columns, k, to));
     }
 
     private void run(Session session, long begin, long size) {

@@ -1,10 +1,10 @@
 package dev.starling.tensor.cpu.onednn;
 
 import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.IdlePool;
 import dev.starling.tensor.spi.Block;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -18,9 +18,8 @@ import org.jspecify.annotations.Nullable;
  */
 final class Session implements AutoCloseable {
     private static final int CAPACITY = 512;
-    private static final int SLOTS = 64;
     private static final long KEPT_BYTES = 64 << 10;
-    private static final AtomicReferenceArray<Session> IDLE = new AtomicReferenceArray<>(SLOTS);
+    private static final IdlePool<Session> IDLE = new IdlePool<>();
 
     private final long stream = Dnnl.stream();
     private final Key key = new Key();
@@ -45,17 +44,8 @@ final class Session implements AutoCloseable {
 
     /** Acquires an idle session, preferably the one that this thread used last, or a new one if none is idle. */
     static Session acquire() {
-        int start = (int) Thread.currentThread().threadId();
-        Session session = null;
-        for (int i = 0; i < SLOTS && session == null; i++) {
-            int slot = start + i & SLOTS - 1;
-            if (IDLE.getPlain(slot) != null) {
-                session = IDLE.getAndSet(slot, null);
-            }
-        }
-        if (session == null) {
-            session = new Session();
-        }
+        Session idle = IDLE.take();
+        Session session = idle == null ? new Session() : idle;
         session.outerOmpThreads = Dnnl.ompThreads();
         if (session.outerOmpThreads != 1) {
             Dnnl.ompThreads(1);
@@ -74,13 +64,9 @@ final class Session implements AutoCloseable {
         if (outerOmpThreads != 1) {
             Dnnl.ompThreads(outerOmpThreads);
         }
-        int start = (int) Thread.currentThread().threadId();
-        for (int i = 0; i < SLOTS; i++) {
-            if (IDLE.compareAndSet(start + i & SLOTS - 1, null, this)) {
-                return;
-            }
+        if (!IDLE.give(this)) {
+            destroy();
         }
-        destroy();
     }
 
     long stream() {

@@ -146,6 +146,11 @@ public final class Assembler {
         general(false, General.MOVE.opcode, target, source);
     }
 
+    /** Fetches a cache line that will be written. */
+    public void prefetchWritten(Address address) {
+        general(false, 0xF0D, 1, address);
+    }
+
     /** Stores the low {@code bytes} bytes (1, 2, 4 or 8) of a register; a single byte only of {@link #RAX}. */
     public void store(int bytes, Address target, int source) {
         if (bytes == 2) {

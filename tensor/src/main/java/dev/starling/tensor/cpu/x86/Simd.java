@@ -36,6 +36,8 @@ public enum Simd {
     PMULUDQ(1, 1, 0, 0xF4), PSHUFB(2, 1, 0, 0x00), SHUFPS(1, 0, 0, 0xC6), EXTRACTF128(3, 1, 0, 0x19),
     EXTRACTF64X4(3, 1, 1, 0x1B), EXTRACTF32X4(3, 1, 0, 0x19),
     PUNPCKLDQ(1, 1, 0, 0x62), PUNPCKLQDQ(1, 1, 0, 0x6C),
+    UNPCKLPS(1, 0, 0, 0x14), UNPCKHPS(1, 0, 0, 0x15), UNPCKLPD(1, 1, 1, 0x14), UNPCKHPD(1, 1, 1, 0x15),
+    BROADCASTF32X4(2, 1, 0, 0x1A),
     KANDW(1, 0, 0, 0x41), KANDNW(1, 0, 0, 0x42), KNOTW(1, 0, 0, 0x44), KORW(1, 0, 0, 0x45), KXORW(1, 0, 0, 0x47),
     KMOVW(1, 0, 0, 0x90), KMOVQ(1, 0, 1, 0x90), STOREKQ(1, 0, 1, 0x91), KMOVD(1, 3, 0, 0x92),
     KORTESTW(1, 0, 0, 0x98), KORTESTB(1, 1, 0, 0x98);

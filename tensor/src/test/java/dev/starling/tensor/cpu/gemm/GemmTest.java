@@ -1,0 +1,163 @@
+package dev.starling.tensor.cpu.gemm;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
+import java.util.Random;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Random products beside sums in f64, and the same bits by every way to the same product. */
+class GemmTest {
+    private static final int CASES = 600;
+    /** What stands between the rows of a result, and must stay. */
+    private static final float GAP = -77;
+
+    @BeforeEach
+    void needsAvx512() {
+        assumeTrue(Gemm.suits(1, 1, false), "the processor has no AVX-512");
+    }
+
+    /** A product of random sizes, strides and contents. */
+    private static final class Product {
+        final long m;
+        final long n;
+        final long k;
+        final long[] left;
+        final long[] right;
+        final long pitch;
+        final boolean add;
+        final MemorySegment a;
+        final MemorySegment b;
+        final MemorySegment before;
+        final MemorySegment bias;
+
+        Product(Arena arena, Random random, int most, int mostInner) {
+            m = 1 + random.nextInt(most);
+            n = 1 + random.nextInt(most);
+            k = 1 + random.nextInt(mostInner);
+            left = strides(random, m, k);
+            right = strides(random, k, n);
+            pitch = n + random.nextInt(4);
+            add = random.nextBoolean();
+            a = numbers(arena, random, (m - 1) * left[0] + (k - 1) * left[1] + 1);
+            b = numbers(arena, random, (k - 1) * right[0] + (n - 1) * right[1] + 1);
+            bias = random.nextBoolean() ? numbers(arena, random, n) : MemorySegment.NULL;
+            before = numbers(arena, random, m * pitch);
+            for (long at = 0; at < m * pitch; at++) {
+                if (at % pitch >= n) {
+                    before.setAtIndex(ValueLayout.JAVA_FLOAT, at, GAP);
+                }
+            }
+        }
+
+        private static long[] strides(Random random, long rows, long columns) {
+            int gap = random.nextInt(4);
+            return random.nextBoolean() ? new long[] {columns + gap, 1} : new long[] {1, rows + gap};
+        }
+
+        private static MemorySegment numbers(Arena arena, Random random, long count) {
+            MemorySegment numbers = arena.allocate(4 * count, 4);
+            for (long i = 0; i < count; i++) {
+                numbers.setAtIndex(ValueLayout.JAVA_FLOAT, i, random.nextFloat() - 0.5f);
+            }
+            return numbers;
+        }
+
+        double exact(long row, long column) {
+            double sum = add ? before.getAtIndex(ValueLayout.JAVA_FLOAT, row * pitch + column) : 0;
+            sum += bias.address() == 0 ? 0 : bias.getAtIndex(ValueLayout.JAVA_FLOAT, column);
+            for (long i = 0; i < k; i++) {
+                sum += (double) a.getAtIndex(ValueLayout.JAVA_FLOAT, row * left[0] + i * left[1])
+                        * b.getAtIndex(ValueLayout.JAVA_FLOAT, i * right[0] + column * right[1]);
+            }
+            return sum;
+        }
+
+        /** Computes the result in parts of so many rows and columns. */
+        float[] result(Arena arena, long rows, long columns, boolean packed) {
+            MemorySegment c = arena.allocate(before.byteSize(), 4).copyFrom(before);
+            try (Gemm gemm = Gemm.acquire()) {
+                for (long row = 0; row < m; row += rows) {
+                    for (long column = 0; column < n; column += columns) {
+                        long height = Math.min(rows, m - row);
+                        long width = Math.min(columns, n - column);
+                        gemm.left(a.address() + 4 * row * left[0], left[0], left[1])
+                                .right(b.address() + 4 * column * right[1], right[0], right[1])
+                                .result(c.address() + 4 * (row * pitch + column), pitch)
+                                .bias(bias.address() == 0 ? 0 : bias.address() + 4 * column);
+                        if (packed && right[1] != 1) {
+                            MemorySegment panels = arena.allocate(Gemm.packedBytes(width, k), 64);
+                            gemm.pack(width, k, panels.address());
+                            gemm.packedRight(panels.address());
+                        }
+                        gemm.multiply(height, width, k, add);
+                    }
+                }
+            }
+            return c.toArray(ValueLayout.JAVA_FLOAT);
+        }
+
+        @Override
+        public String toString() {
+            return m + "×" + k + " " + Arrays.toString(left) + " by " + k + "×" + n + " " + Arrays.toString(right)
+                    + (add ? " added" : "") + (bias.address() == 0 ? "" : " with bias");
+        }
+    }
+
+    @Test
+    void multipliesRandomMatrices() {
+        Random random = new Random(11);
+        for (int i = 0; i < CASES; i++) {
+            try (Arena arena = Arena.ofConfined()) {
+                Product product = new Product(arena, random, i % 3 == 0 ? 130 : 36, i % 4 == 0 ? 600 : 40);
+                float[] c = product.result(arena, product.m, product.n, false);
+                for (int at = 0; at < c.length; at++) {
+                    long row = at / product.pitch;
+                    long column = at % product.pitch;
+                    double expected = column < product.n ? product.exact(row, column) : GAP;
+                    assertThat((double) c[at]).as("case %d, %s, at %d, %d", i, product, row, column)
+                            .isCloseTo(expected, within(4e-5));
+                }
+            }
+        }
+    }
+
+    @Test
+    void neitherPackingNorDivisionChangesBits() {
+        Random random = new Random(12);
+        for (int i = 0; i < CASES / 4; i++) {
+            try (Arena arena = Arena.ofConfined()) {
+                Product product = new Product(arena, random, 300, 600);
+                float[] whole = product.result(arena, product.m, product.n, false);
+                float[] parts = product.result(arena, 1 + random.nextInt(60), 1 + random.nextInt(100), false);
+                assertThat(product.result(arena, product.m, product.n, true)).as(product.toString()).isEqualTo(whole);
+                assertThat(parts).as(product.toString()).isEqualTo(whole);
+            }
+        }
+    }
+
+    @Test
+    void aNanOfAColumnStaysInIt() {
+        Random random = new Random(13);
+        for (int i = 0; i < CASES / 10; i++) {
+            try (Arena arena = Arena.ofConfined()) {
+                Product product = new Product(arena, random, 70, 40);
+                float[] expected = product.result(arena, product.m, product.n, false);
+                long column = random.nextLong(product.n);
+                long at = random.nextLong(product.k) * product.right[0] + column * product.right[1];
+                product.b.setAtIndex(ValueLayout.JAVA_FLOAT, at, Float.NaN);
+                for (long row = 0; row < product.m; row++) {
+                    expected[(int) (row * product.pitch + column)] = Float.NaN;
+                }
+                assertThat(product.result(arena, product.m, product.n, false)).as(product.toString())
+                        .isEqualTo(expected);
+            }
+        }
+    }
+}
