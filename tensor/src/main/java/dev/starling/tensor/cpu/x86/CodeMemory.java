@@ -13,7 +13,7 @@ import java.lang.invoke.MethodHandle;
 final class CodeMemory {
     private static final long BYTES = 64L << 20;
     /** What is kept for required code. */
-    private static final long KEPT = 1L << 20;
+    private static final long KEPT = 2L << 20;
     private static final int PAGE = 4096;
     /** Code begins at different offsets within its page, so that loops do not share cache sets. */
     private static final int COLOUR = 320;
