@@ -189,6 +189,7 @@ class KeptFormsTest {
         Tensor image = random.normal(2, 32, 13, 13);
         Tensor small = random.normal(1, 32, 9, 9);
         Tensor rows = random.normal(9, 160);
+        Tensor wide = random.normal(9, 530);
         Tensor steps = random.normal(5, 3, 8);
         Tensor input = random.normal(4 * 96, 8);
         Convolution.Geometry same = Convolution.Geometry.of(2, 1, 1, 1, 1);
@@ -202,6 +203,8 @@ class KeptFormsTest {
                         new Convolution.ConvInputGradient(same, Shape.of(2, 32, 13, 13)), image, w)),
                 new Kernel(new long[] {130, 160}, w -> Functions.linear(rows, w, null)),
                 new Kernel(new long[] {160, 130}, rows::matmul),
+                new Kernel(new long[] {520, 530}, w -> Functions.linear(wide, w, null)),
+                new Kernel(new long[] {530, 520}, wide::matmul),
                 new Kernel(new long[] {4 * 96, 96}, w -> Recurrences.lstm(steps, null, null,
                         new Recurrences.Weights(input, w, null, null), false, null).y()));
     }

@@ -14,6 +14,7 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.simulated.Fault;
 import java.io.IOException;
+import java.net.BindException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Path;
@@ -74,15 +75,23 @@ class NewcomerTest {
     @ValueSource(strings = {"tcp", "aeron"})
     @Timeout(30)
     void noProcessListens(String transport, @TempDir Path directory) throws IOException {
-        int free;
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            free = socket.getLocalPort();
-        }
+        int free = unusedPort();
         TransportConfig config = TransportConfig.of(transport, Secret.random()).directory(directory)
                 .livenessTimeout(Duration.ofMillis(300));
         String address = "127.0.0.1:" + free;
         assertThatThrownBy(() -> Group.join(GroupConfig.of(config, address).existing(true)))
                 .isInstanceOf(DistributedException.class).hasMessageContaining("answered at " + address)
                 .hasMessageContaining("no process listens there");
+    }
+
+    /** Below the ports that the system assigns, from which the process that joins receives its own. */
+    private static int unusedPort() throws IOException {
+        for (int port = 20_000; ; port++) {
+            try (ServerSocket socket = new ServerSocket(port, 1, InetAddress.getLoopbackAddress())) {
+                return socket.getLocalPort();
+            } catch (BindException taken) {
+                continue;
+            }
+        }
     }
 }

@@ -19,7 +19,7 @@ final class AttentionGrid {
     private static final int MAX_HEADS = 4;
     /** As many groups are left for threads. */
     private static final int MIN_GROUPS = 8;
-    /** Causal blocks end at one of about this many positions; for each of them products are compiled. */
+    /** Causal blocks end at one of about this many positions; for each of them oneDNN compiles products. */
     private static final int ENDS = 32;
     /** Rows of scores begin at multiples of this, so that loops over them may write whole vectors of any processor. */
     private static final int ALIGNMENT = 64;

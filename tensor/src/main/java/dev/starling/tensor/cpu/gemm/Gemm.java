@@ -23,21 +23,23 @@ public final class Gemm implements AutoCloseable {
 
     /** Elements of the largest B: one MiB. Beyond, oneDNN, which packs both operands, is as fast or faster. */
     private static final long MAX_RIGHT = 1 << 18;
+    /** Fewer columns leave most of a vector unused. */
+    private static final long MIN_COLUMNS = 4;
     /** Columns of B up to which a transposed A is read as it lies. */
     private static final long MAX_COLUMNS = 256;
     /** Columns of A whose products are summed up in registers. */
-    private static final int INNER = 384;
+    private static final int MAX_INNER = 384;
     /** Rows of A that are read again, from the second-level cache, for each panel of B. */
     private static final int BLOCK_ROWS = 16 * TileCode.ROWS;
     private static final int PANEL_STEP = 4 * TileCode.COLUMNS;
     private static final int FRAME = 4096;
-    private static final int BYTES = FRAME + PANEL_STEP * INNER + PackCode.EXCESS;
+    private static final int BYTES = FRAME + PANEL_STEP * MAX_INNER + PackCode.EXCESS;
 
     private static final IdlePool<Gemm> IDLE = new IdlePool<>();
 
     private static final CodeCache TILES = new CodeCache(8 * (TileCode.ROWS + 1), at -> TileCode.assemble(at >> 3,
             1 + (at >> 2 & 1), (at & 2) != 0, (at & 1) != 0));
-    private static final CodeCache PANELS = new CodeCache(PackCode.LANES + 1, PackCode::assemble);
+    private static final CodeCache PACKERS = new CodeCache(PackCode.LANES + 1, PackCode::assemble);
 
     private final Block memory = HostAllocator.shared().allocate(BYTES);
     private final long frame = memory.address();
@@ -61,14 +63,19 @@ public final class Gemm implements AutoCloseable {
      * count, so that a product has the same bits in parts.
      */
     public static boolean suits(long n, long k, boolean leftTransposed) {
-        return MachineCode.VECTOR_BITS == 512 && n <= MAX_RIGHT && k <= MAX_RIGHT && n * k <= MAX_RIGHT
-                && (!leftTransposed || n <= MAX_COLUMNS);
+        return MachineCode.VECTOR_BITS == 512 && n >= MIN_COLUMNS && n <= MAX_RIGHT && k <= MAX_RIGHT
+                && n * k <= MAX_RIGHT && (!leftTransposed || n <= MAX_COLUMNS);
+    }
+
+    /** Returns whether a packed B makes products faster, and has at most twice its size. */
+    public static boolean packs(long n, long columnStride) {
+        return columnStride != 1 && 2 * n >= COLUMNS;
     }
 
     /** Lends an idle object, preferably the one that this thread used last, or a new one. */
     public static Gemm acquire() {
         Gemm idle = IDLE.take();
-        return idle == null ? new Gemm() : idle;
+        return (idle == null ? new Gemm() : idle).bias(0);
     }
 
     /** Ends the loan. */
@@ -96,7 +103,10 @@ public final class Gemm implements AutoCloseable {
         return this;
     }
 
-    /** Sets the address at which {@link #pack} has written B, or 0. */
+    /**
+     * Sets the address at which {@link #pack} has written B, or 0. The columns from {@code j} on, a multiple of
+     * {@link #COLUMNS}, begin {@code 4 j k} bytes behind it.
+     */
     public Gemm packedRight(long address) {
         packed = address;
         return this;
@@ -129,7 +139,7 @@ public final class Gemm implements AutoCloseable {
 
     /** Computes a product of {@code [m, k]} and {@code [k, n]}, and adds it to C or replaces C. */
     public void multiply(long m, long n, long k, boolean add) {
-        long inner = Math.ceilDiv(k, Math.ceilDiv(k, (long) INNER));
+        long inner = Math.ceilDiv(k, Math.ceilDiv(k, (long) MAX_INNER));
         set(TileCode.A_STRIDE, 4 * (aColumn == 1 ? aRow : aColumn));
         set(TileCode.A_TILE, 4 * TileCode.ROWS * aRow);
         set(TileCode.C_STRIDE, 4 * cRow);
@@ -141,7 +151,7 @@ public final class Gemm implements AutoCloseable {
                 long rows = Math.min(BLOCK_ROWS, m - row);
                 for (long column = 0; column < n; column += TileCode.COLUMNS) {
                     int columns = (int) Math.min(TileCode.COLUMNS, n - column);
-                    right(k, from, column, count, columns);
+                    panel(k, from, column, count, columns);
                     set(TileCode.BIAS, bias == 0 || from > 0 ? 0 : bias + 4 * column);
                     set(TileCode.MASKS, (1L << columns) - 1);
                     tiles(a + 4 * (row * aRow + from * aColumn), c + 4 * (row * cRow + column), rows, columns);
@@ -150,8 +160,8 @@ public final class Gemm implements AutoCloseable {
         }
     }
 
-    /** Sets the panel of B. */
-    private void right(long k, long from, long column, long count, int columns) {
+    /** Sets the panel of B that the next tiles read, and packs it if need be. */
+    private void panel(long k, long from, long column, long count, int columns) {
         long address = b + 4 * (from * bRow + column * bColumn);
         if (packed != 0) {
             address = packed + 4 * column * k + from * PANEL_STEP;
@@ -186,7 +196,7 @@ public final class Gemm implements AutoCloseable {
 
     private void packPanel(long from, long count, int columns, long to) {
         for (int column = 0; column < columns; column += PackCode.LANES) {
-            PANELS.get(Math.min(PackCode.LANES, columns - column))
+            PACKERS.get(Math.min(PackCode.LANES, columns - column))
                     .call(from + 4 * column * bColumn, to + 4 * column, 4 * bColumn, count, 0);
         }
     }

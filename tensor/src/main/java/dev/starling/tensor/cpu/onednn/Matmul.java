@@ -24,7 +24,7 @@ public final class Matmul implements RangeTask {
     private static final double FLOPS_PER_SLICE = 1e6;
     /** Slices of rows and columns begin at multiples of this. */
     private static final long GRAIN = 16;
-    /** Begins the keys of uses of a right operand; those of forms begin with oneDNN's rank, or with the next one. */
+    /** Begins the keys of uses of a right operand. Those of forms begin with {@link #PANELS} or oneDNN's rank. */
     private static final long PACKED_RIGHT = -2;
     /** Begins the keys of forms that {@link Gemm} reads. */
     private static final long PANELS = -3;
@@ -182,8 +182,8 @@ public final class Matmul implements RangeTask {
         assembled = type == ElementType.F32 && resultType == ElementType.F32 && Gemm.suits(n, k, aColumn != 1);
         innerDims = assembled ? 0 : fittingDims();
         long matrices = outerBatch() * innerBatch();
-        packed = keeper != null && use != null && batchDims == 0 && !(assembled && bColumn == 1)
-            && keeper.isReused(use, PLAIN_USES);
+        boolean keeps = !assembled || Gemm.packs(n, bColumn);
+        packed = keeps && keeper != null && use != null && batchDims == 0 && keeper.isReused(use, PLAIN_USES);
         double flops = 2.0 * matrices * m * n * k;
         plan(flops < 2 * FLOPS_PER_SLICE ? 1 : (long) Math.min(Parallel.threads(), flops / FLOPS_PER_SLICE));
         long parts = (cutSize + cutStep - 1) / cutStep;
@@ -292,14 +292,13 @@ public final class Matmul implements RangeTask {
         long rows = byRows ? size : m;
         long columns = byColumns ? size : n;
         long bStart = byColumns ? begin * bColumn : 0;
-        Form form = packed ? panels(gemm, columns, bStart) : null;
-        try (form) {
+        try (Form form = packed ? panels(gemm) : null) {
             long from = cut == Cut.OUTER_BATCH ? begin : 0;
             long to = cut == Cut.OUTER_BATCH ? begin + size : outerBatch();
             for (long matrix = from; matrix < to; matrix++) {
                 gemm.left(a + 4 * ((byRows ? begin * aRow : 0) + outerOffset(matrix, 1)), aRow, aColumn)
                     .right(b + 4 * (bStart + outerOffset(matrix, 2)), bRow, bColumn)
-                    .packedRight(form == null ? 0 : form.address())
+                    .packedRight(form == null ? 0 : form.address() + (byColumns ? 4 * begin * k : 0))
                     .result(c + 4 * ((byRows ? begin * cRow : byColumns ? begin : 0) + outerOffset(matrix, 3)), cRow)
                     .bias(bias == 0 ? 0 : bias + (byColumns ? 4 * begin : 0))
                     .multiply(rows, columns, k, accumulate);
@@ -307,10 +306,11 @@ public final class Matmul implements RangeTask {
         }
     }
 
-    private @Nullable Form panels(Gemm gemm, long columns, long bStart) {
+    /** Returns the packed right operand as a whole, or {@code null} while another thread packs it. */
+    private @Nullable Form panels(Gemm gemm) {
         return Objects.requireNonNull(keeper).form(
-            new Form.Key(keptOffset + bStart, new long[] {bRow, bColumn}, new long[] {PANELS, k, columns}),
-            Gemm.packedBytes(columns, k), to -> gemm.right(b + 4 * bStart, bRow, bColumn).pack(columns, k, to));
+            new Form.Key(keptOffset, new long[] {bRow, bColumn}, new long[] {PANELS, k, n}), Gemm.packedBytes(n, k),
+            to -> gemm.right(b, bRow, bColumn).pack(n, k, to));
     }
 
     private void run(Session session, long begin, long size) {

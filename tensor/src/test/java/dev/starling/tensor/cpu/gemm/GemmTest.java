@@ -17,10 +17,12 @@ class GemmTest {
     private static final int CASES = 600;
     /** What stands between the rows of a result, and must stay. */
     private static final float GAP = -77;
+    /** Elements behind a matrix. */
+    private static final int BEHIND = 600;
 
     @BeforeEach
     void needsAvx512() {
-        assumeTrue(Gemm.suits(1, 1, false), "the processor has no AVX-512");
+        assumeTrue(Gemm.suits(Gemm.COLUMNS, 1, false), "the processor has no AVX-512");
     }
 
     /** A product of random sizes, strides and contents. */
@@ -45,15 +47,10 @@ class GemmTest {
             right = strides(random, k, n);
             pitch = n + random.nextInt(4);
             add = random.nextBoolean();
-            a = numbers(arena, random, (m - 1) * left[0] + (k - 1) * left[1] + 1);
-            b = numbers(arena, random, (k - 1) * right[0] + (n - 1) * right[1] + 1);
-            bias = random.nextBoolean() ? numbers(arena, random, n) : MemorySegment.NULL;
-            before = numbers(arena, random, m * pitch);
-            for (long at = 0; at < m * pitch; at++) {
-                if (at % pitch >= n) {
-                    before.setAtIndex(ValueLayout.JAVA_FLOAT, at, GAP);
-                }
-            }
+            a = numbers(arena, random, m, k, left, Float.NaN);
+            b = numbers(arena, random, k, n, right, Float.NaN);
+            bias = random.nextBoolean() ? numbers(arena, random, 1, n, new long[] {n, 1}, 0) : MemorySegment.NULL;
+            before = numbers(arena, random, m, n, new long[] {pitch, 1}, GAP);
         }
 
         private static long[] strides(Random random, long rows, long columns) {
@@ -61,10 +58,19 @@ class GemmTest {
             return random.nextBoolean() ? new long[] {columns + gap, 1} : new long[] {1, rows + gap};
         }
 
-        private static MemorySegment numbers(Arena arena, Random random, long count) {
+        /** Returns a matrix with a value between its rows or columns, and behind the last one. */
+        private static MemorySegment numbers(Arena arena, Random random, long rows, long columns, long[] strides,
+                float gap) {
+            long count = (rows - 1) * strides[0] + (columns - 1) * strides[1] + 1 + BEHIND;
             MemorySegment numbers = arena.allocate(4 * count, 4);
             for (long i = 0; i < count; i++) {
-                numbers.setAtIndex(ValueLayout.JAVA_FLOAT, i, random.nextFloat() - 0.5f);
+                numbers.setAtIndex(ValueLayout.JAVA_FLOAT, i, gap);
+            }
+            for (long i = 0; i < rows; i++) {
+                for (long j = 0; j < columns; j++) {
+                    numbers.setAtIndex(ValueLayout.JAVA_FLOAT, i * strides[0] + j * strides[1],
+                            random.nextFloat() - 0.5f);
+                }
             }
             return numbers;
         }
@@ -115,12 +121,13 @@ class GemmTest {
         Random random = new Random(11);
         for (int i = 0; i < CASES; i++) {
             try (Arena arena = Arena.ofConfined()) {
-                Product product = new Product(arena, random, i % 3 == 0 ? 130 : 36, i % 4 == 0 ? 600 : 40);
+                Product product = new Product(arena, random, i % 3 == 0 ? 130 : 36, i % 4 == 0 ? 900 : 40);
                 float[] c = product.result(arena, product.m, product.n, false);
                 for (int at = 0; at < c.length; at++) {
                     long row = at / product.pitch;
                     long column = at % product.pitch;
-                    double expected = column < product.n ? product.exact(row, column) : GAP;
+                    boolean inside = row < product.m && column < product.n;
+                    double expected = inside ? product.exact(row, column) : GAP;
                     assertThat((double) c[at]).as("case %d, %s, at %d, %d", i, product, row, column)
                             .isCloseTo(expected, within(4e-5));
                 }
@@ -133,9 +140,10 @@ class GemmTest {
         Random random = new Random(12);
         for (int i = 0; i < CASES / 4; i++) {
             try (Arena arena = Arena.ofConfined()) {
-                Product product = new Product(arena, random, 300, 600);
+                Product product = new Product(arena, random, 300, 900);
                 float[] whole = product.result(arena, product.m, product.n, false);
-                float[] parts = product.result(arena, 1 + random.nextInt(60), 1 + random.nextInt(100), false);
+                float[] parts = product.result(arena, 1 + random.nextLong(product.m), 1 + random.nextLong(product.n),
+                        false);
                 assertThat(product.result(arena, product.m, product.n, true)).as(product.toString()).isEqualTo(whole);
                 assertThat(parts).as(product.toString()).isEqualTo(whole);
             }

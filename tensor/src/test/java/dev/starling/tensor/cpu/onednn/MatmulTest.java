@@ -22,7 +22,7 @@ class MatmulTest {
 
     @ParameterizedTest
     @CsvSource({"1,1,1", "1,7,3", "5,1,9", "3,4,1", "1,1,64", "1,33,17", "17,15,31", "16,16,16", "64,65,63",
-        "128,10,256", "200,300,150", "513,129,257"})
+        "128,10,256", "200,300,150", "513,129,257", "3,530,520", "40,1050,260"})
     void multipliesWithAnyTransposition(long m, long n, long k) {
         for (int layout = 0; layout < 4; layout++) {
             for (int threads = 1; threads <= 3; threads++) {
@@ -71,7 +71,8 @@ class MatmulTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"1,2,3,2,2,2", "4,1,5,6,7,8", "3,4,20,30,40,50", "2,3,1,9,1,1", "2,2,2,2,2,1", "8,2,64,64,64,64"})
+    @CsvSource({"1,2,3,2,2,2", "4,1,5,6,7,8", "3,4,20,30,40,50", "2,3,1,9,1,1", "2,2,2,2,2,1", "8,2,64,64,64,64",
+        "2,2,2,530,520,9"})
     void repeatsOperandsOverBatchDimensions(long b0, long b1, long m, long n, long k, long seed) {
         for (int repeat = 0; repeat < 16; repeat++) {
             try (Arena arena = Arena.ofConfined()) {
@@ -94,10 +95,38 @@ class MatmulTest {
                                     expected += (double) a.get(at + r * k + x) * b.get(bt + x * n + s);
                                 }
                                 assertThat((double) c.get(((i * b1 + j) * m + r) * n + s))
-                                    .as("repeat %d", repeat).isCloseTo(expected, within(1e-5));
+                                    .as("repeat %d", repeat).isCloseTo(expected, within(1e-5 * Math.sqrt(k)));
                             }
                         }
                     }
+                }
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource({"300,70,40,1", "40,300,70,1", "7,33,65,12", "100,64,900,3", "70,1000,280,1", "5,530,520,6"})
+    void threadsDoNotChangeBits(long m, long n, long k, long matrices) {
+        for (int layout = 0; layout < 4; layout++) {
+            try (Arena arena = Arena.ofConfined()) {
+                Floats a = Floats.random(arena, matrices * m * k, 1);
+                Floats b = Floats.random(arena, matrices * k * n, 2);
+                boolean leftTurned = (layout & 1) != 0;
+                boolean rightTurned = (layout & 2) != 0;
+                Floats[] results = new Floats[5];
+                for (int threads = 1; threads < results.length; threads++) {
+                    Floats c = Floats.filled(arena, matrices * m * n, Float.NaN);
+                    results[threads] = c;
+                    Matmul matmul = new Matmul(ElementType.F32, ElementType.F32, m, n, k)
+                        .left(a.address(), leftTurned ? 1 : k, leftTurned ? m : 1)
+                        .right(b.address(), rightTurned ? 1 : n, rightTurned ? k : 1).result(c.address(), n)
+                        .batch(matrices, m * k, k * n, m * n);
+                    Parallel.withThreads(threads, () -> {
+                        matmul.run();
+                        return null;
+                    });
+                    assertThat(c.memory().mismatch(results[1].memory())).as("%d threads, layout %d", threads, layout)
+                        .isEqualTo(-1);
                 }
             }
         }
