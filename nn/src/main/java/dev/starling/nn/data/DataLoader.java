@@ -41,7 +41,7 @@ public final class DataLoader implements AutoCloseable {
     /** The sequence of the last batch that the reader has finished with. */
     private final Sequence read = new Sequence();
     private final Example own;
-    private Share share = Share.WHOLE;
+    private Share share = Share.whole();
     private Device device = Device.cpu();
     private EpochPlan plan;
     private @Nullable Epoch current;

@@ -9,9 +9,6 @@ import java.util.List;
  * all processes have. {@link OwnPart} and {@link Own} are for processes that each have rows of their own.
  */
 public sealed interface Share {
-    /** All rows of all batches: the share of a process that trains alone. */
-    Share WHOLE = new Part(0, 1, 1);
-
     /**
      * Some rows of every batch. The parts of all ranks together are exactly the batches of a single process, and a
      * position in the epoch has the same meaning for any number of ranks. A part may be empty if a batch is small.
@@ -209,6 +206,11 @@ public sealed interface Share {
         }
     }
 
+    /** Returns all rows of all batches: the share of a process that trains alone. */
+    static Share whole() {
+        return new Part(0, 1, 1);
+    }
+
     /** Divides every batch evenly among the ranks. */
     static Share part(int rank, int world) {
         return new Part(rank, rank + 1, world);
@@ -287,7 +289,7 @@ public sealed interface Share {
      * Returns the share of held-out data that this process evaluates: its part, or all of it if the rows are its own.
      */
     default Share ofHeldOut() {
-        return isSynchronous() && !isOwn() ? this : WHOLE;
+        return isSynchronous() && !isOwn() ? this : whole();
     }
 
     /** Returns the fraction of the rows of a batch that belongs to this share, on average. */

@@ -17,7 +17,7 @@ public class SingleProcess implements DistributionStrategy, StreamsGradients {
 
     @Override
     public Share share() {
-        return Share.WHOLE;
+        return Share.whole();
     }
 
     @Override

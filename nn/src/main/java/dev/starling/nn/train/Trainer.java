@@ -271,7 +271,7 @@ public final class Trainer {
         DataLoader heldOut = Objects.requireNonNull(config.heldOut);
         heldOut.share(strategy.share().ofHeldOut());
         double[] sums = config.precision.run(() -> Scores.sums(task, heldOut, measured));
-        heldOut.share(Share.WHOLE);
+        heldOut.share(Share.whole());
         return sums;
     }
 

@@ -148,7 +148,7 @@ class DeliveryTest {
     @Test
     void reportsAFailedUpload() {
         BatchSlot batch = new BatchSlot(new Numbers(4).fields(), Lengths.of(new Numbers(4), List.of()));
-        batch.assign(EpochPlan.of(0, DataLoader.of(new Numbers(4)).batchSize(4).config(), Share.WHOLE), 0, FAR);
+        batch.assign(EpochPlan.of(0, DataLoader.of(new Numbers(4)).batchSize(4).config(), Share.whole()), 0, FAR);
         batch.lend();
         LoaderWorker.fill(new Numbers(4), batch, new Example(new Numbers(4).fields(), 0));
         assertThat(batch.failure).hasMessageContaining("batch 1 of epoch 1 cannot be uploaded")

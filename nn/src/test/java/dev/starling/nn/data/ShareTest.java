@@ -53,7 +53,7 @@ class ShareTest {
                     .toArray();
             weights[random.nextInt(world)]++;
             boolean even = random.nextBoolean();
-            EpochPlan whole = EpochPlan.of(epoch, config, Share.WHOLE);
+            EpochPlan whole = EpochPlan.of(epoch, config, Share.whole());
             List<EpochPlan> plans = IntStream.range(0, world).mapToObj(r -> EpochPlan.of(epoch, config,
                     even ? Share.part(r, world) : Share.part(r, weights))).toList();
             for (int b = 0; b < whole.batches(); b++) {
@@ -75,7 +75,7 @@ class ShareTest {
         int[] weights = {1, 3, 0, 4};
         assertThat(IntStream.range(0, 4).map(r -> Share.part(r, weights).rows(0, 64))).containsExactly(8, 24, 0, 32);
         assertThat(IntStream.range(0, 4).map(r -> Share.part(r, weights).rows(0, 1)).sum()).isEqualTo(1);
-        assertThat(Share.part(0, 1).rows(0, 7)).isEqualTo(Share.WHOLE.rows(0, 7)).isEqualTo(7);
+        assertThat(Share.part(0, 1).rows(0, 7)).isEqualTo(Share.whole().rows(0, 7)).isEqualTo(7);
         assertThatThrownBy(() -> Share.part(0, new int[] {0, 0})).isInstanceOf(TensorException.class);
         assertThatThrownBy(() -> Share.part(1, new int[] {5, -2, 9})).isInstanceOf(TensorException.class);
         assertThatThrownBy(() -> Share.shard(2, 2)).isInstanceOf(TensorException.class);

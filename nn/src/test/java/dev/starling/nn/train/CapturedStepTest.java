@@ -319,7 +319,7 @@ class CapturedStepTest {
 
         @Override
         public Share share() {
-            return Share.WHOLE;
+            return Share.whole();
         }
     }
 
