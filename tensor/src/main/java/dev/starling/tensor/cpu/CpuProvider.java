@@ -27,10 +27,9 @@ public final class CpuProvider implements BackendProvider {
         return 1;
     }
 
-    /** Loads oneDNN, which takes a tenth of a second, while the caller makes its first tensors. */
     @Override
     public Backend open(Device device) {
-        Thread.ofPlatform().daemon().name("starling-onednn").start(OneDnn::description);
+        FirstUse.prepare();
         if (!VectorApi.isPresent() && MachineCode.VECTOR_BITS == 0) {
             System.getLogger("dev.starling.tensor").log(System.Logger.Level.INFO,
                     "kernels run without vector instructions: {0}", VectorApi.obstacle());

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The primitives of a loop's body in order of execution. An instruction's number is its position; a repeated
@@ -13,7 +14,20 @@ final class LoopBody {
     private static final int NONE = -1;
 
     /** One instruction: a primitive, the lane of its result (of the stored value for a store), operands, immediate. */
-    record Node(Primitive primitive, Lane lane, int a, int b, int c, long immediate) { }
+    record Node(Primitive primitive, Lane lane, int a, int b, int c, long immediate) {
+        /** Written out like {@link #equals}, because linking a record's own costs a process's first step 5 ms. */
+        @Override
+        public int hashCode() {
+            int hash = 31 * primitive.ordinal() + lane.ordinal();
+            return 31 * (31 * (31 * (31 * hash + a) + b) + c) + Long.hashCode(immediate);
+        }
+
+        @Override
+        public boolean equals(@Nullable Object other) {
+            return other instanceof Node node && primitive == node.primitive && lane == node.lane && a == node.a
+                    && b == node.b && c == node.c && immediate == node.immediate;
+        }
+    }
 
     private final List<Node> nodes = new ArrayList<>();
     private final Map<Node, Integer> numbers = new HashMap<>();

@@ -424,7 +424,12 @@ final class NativeWriter {
                 changes[Math.max(v, liveness.lastUse(v, Liveness.COLUMN)) + 1]--;
             }
         }
-        Arrays.parallelPrefix(changes, Integer::sum);
-        return Arrays.stream(changes).max().orElseThrow();
+        int held = 0;
+        int most = 0;
+        for (int change : changes) {
+            held += change;
+            most = Math.max(most, held);
+        }
+        return most;
     }
 }

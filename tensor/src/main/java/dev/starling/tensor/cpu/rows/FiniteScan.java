@@ -14,6 +14,9 @@ public final class FiniteScan {
     private static final long WORDS = 0x0001_0001_0001_0001L;
     private static final long INTS = 0x0000_0001_0000_0001L;
 
+    /** The loop in plain Java. */
+    static final Carries SCALAR = FiniteScan::carries;
+
     private FiniteScan() { }
 
     /** The loop of the search. */

@@ -9,6 +9,8 @@ import dev.starling.tensor.cpu.jit.RowLoop;
  * the number of keys that a row sees, scores, and their factor.
  */
 final class MachineAttentionRows implements AttentionRows {
+    static final AttentionRows LOOPS = new MachineAttentionRows();
+
     private final RowLoop mask = RowLoop.of(b -> b.store(b.fma(b.column(), b.row(), b.column())));
     private final RowLoop greatest = RowLoop.of(b -> {
         int number = b.column();

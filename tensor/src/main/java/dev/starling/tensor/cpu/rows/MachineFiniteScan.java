@@ -8,6 +8,7 @@ import org.jspecify.annotations.Nullable;
 
 /** The loop of {@link FiniteScan} in machine code, on words of 4 bytes: for types that are not wider. */
 final class MachineFiniteScan implements Carries {
+    static final Carries LOOP = new MachineFiniteScan();
     private static final int COLUMNS = 4096;
 
     private final RowLoop floats = loop(0x7F80_0000, 0x80_0000);
@@ -28,7 +29,7 @@ final class MachineFiniteScan implements Carries {
             default -> null;
         };
         if (loop == null) {
-            return RowLoops.Bytecode.LOOPS.carries().of(x, bytes, exponent, lowest);
+            return RowLoops.bytecode().carries().of(x, bytes, exponent, lowest);
         }
         long counts = RowValues.list(0);
         long words = bytes / 4;

@@ -7,6 +7,8 @@ import dev.starling.tensor.cpu.jit.RowLoop;
 
 /** Layer normalisation in machine code: several passes over a group of rows that stays in the cache. */
 final class MachineLayerNormRows implements LayerNormRows {
+    static final LayerNormRows LOOPS = new MachineLayerNormRows();
+
     private final RowLoop sum = RowLoop.of(b -> b.sum(b.column()));
     private final RowLoop distance = RowLoop.of(b -> b.sum(b.sub(b.column(), b.row())));
     private final RowLoop squares = RowLoop.of(b -> {

@@ -12,6 +12,7 @@ import dev.starling.tensor.cpu.jit.RowLoop;
  * common window, in one pass.
  */
 final class MachinePoolRows implements PoolRows {
+    static final PoolRows LOOPS = new MachinePoolRows();
     private static final int COMMON = 4;
 
     private final RowLoop first = RowLoop.of(b -> {

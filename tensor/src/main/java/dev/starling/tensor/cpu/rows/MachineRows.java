@@ -6,6 +6,7 @@ import dev.starling.tensor.cpu.jit.RowLoop;
 
 /** The loops in machine code. Values of columns are read and written again for each row, in the first-level cache. */
 final class MachineRows implements Rows {
+    static final Rows LOOPS = new MachineRows();
     /** Elements whose sum is formed in f32. */
     private static final int BLOCK = 1024;
 

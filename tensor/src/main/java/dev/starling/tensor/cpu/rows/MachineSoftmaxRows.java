@@ -7,6 +7,8 @@ import dev.starling.tensor.cpu.jit.RowLoop;
 
 /** Softmax and related functions in machine code: several passes over a group of rows that stays in the cache. */
 final class MachineSoftmaxRows implements SoftmaxRows {
+    static final SoftmaxRows LOOPS = new MachineSoftmaxRows();
+
     private final RowLoop greatest = RowLoop.of(b -> b.greatest(b.column()));
     private final RowLoop exponentials = RowLoop.of(b -> {
         int e = MachineExp.of(b, b.sub(b.column(), b.row()));

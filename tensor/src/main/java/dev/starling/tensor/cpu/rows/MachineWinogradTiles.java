@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu.rows;
 
 import dev.starling.tensor.cpu.jit.RowLoop;
 import dev.starling.tensor.cpu.jit.RowLoop.Builder;
+import java.util.List;
 
 /**
  * The transforms in machine code, for F(2×2, 3×3) with the points 0, ±1 and F(4×4, 3×3) with 0, ±2/3, ±3/2, which round
@@ -9,6 +10,8 @@ import dev.starling.tensor.cpu.jit.RowLoop.Builder;
  * rows.
  */
 final class MachineWinogradTiles implements WinogradTiles {
+    static final List<WinogradTiles> LOOPS = List.of(new MachineWinogradTiles(4), new MachineWinogradTiles(2));
+
     /** The product of a matrix and a vector of values. */
     private interface Product {
         int[] of(Builder b, int[] x);

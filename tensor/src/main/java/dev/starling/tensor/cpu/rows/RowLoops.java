@@ -6,45 +6,91 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * The inner loops over rows that the CPU's kernels call: in machine code, with the Vector API and in plain Java. It is
- * the only class, besides the vector loops themselves, that may cause classes that use the Vector API to be loaded.
- *
- * @param matrix sums, extremes and moments of columns
- * @param softmax softmax and related functions of rows
- * @param layerNorm layer normalisation of rows
- * @param attention rows of attention scores
- * @param pool pooling of images whose channels are adjacent
- * @param winograd transforms of tiles, for the largest tiles first
- * @param carries the loop of {@link FiniteScan}
+ * The inner loops over rows that the CPU's kernels call, in one of three forms. Each kind of loops is made at its first
+ * use, because a process's first step has to wait for it. This is the only class, besides the vector loops themselves,
+ * that may cause classes that use the Vector API to be loaded.
  */
-public record RowLoops(Rows matrix, SoftmaxRows softmax, LayerNormRows layerNorm, AttentionRows attention,
-        PoolRows pool, List<WinogradTiles> winograd, FiniteScan.Carries carries) {
+public enum RowLoops {
     /** Plain Java, which defines the results. */
-    public static final RowLoops SCALAR = new RowLoops(new ScalarRows(), new ScalarSoftmaxRows(),
-            new ScalarLayerNormRows(), new ScalarAttentionRows(), new ScalarPoolRows(), List.of(), FiniteScan::carries);
+    SCALAR,
+    /** With the Vector API, which takes long to load. */
+    VECTOR,
+    /** In machine code. */
+    MACHINE;
 
-    /** The fastest loops that this process can run: in machine code, with the Vector API, or the scalar ones. */
-    public static final RowLoops FASTEST = RowLoop.isAvailable() ? machine() : Bytecode.LOOPS;
+    /** The fastest loops that this process can run. */
+    public static final RowLoops FASTEST = RowLoop.isAvailable() ? MACHINE : bytecode();
 
     /** Returns all loops that this process can run. */
     public static List<RowLoops> all() {
-        return Stream.of(SCALAR, Bytecode.LOOPS, FASTEST).distinct().toList();
+        return Stream.of(SCALAR, bytecode(), FASTEST).distinct().toList();
     }
 
-    /** The fastest loops without machine code; loading the Vector API takes long. */
-    static final class Bytecode {
-        static final RowLoops LOOPS = VectorApi.isPresent() ? vector() : SCALAR;
+    /** Returns the fastest loops without machine code. */
+    static RowLoops bytecode() {
+        return VectorApi.isPresent() ? VECTOR : SCALAR;
     }
 
-    private static RowLoops machine() {
-        return new RowLoops(new MachineRows(), new MachineSoftmaxRows(), new MachineLayerNormRows(),
-                new MachineAttentionRows(), new MachinePoolRows(),
-                List.of(new MachineWinogradTiles(4), new MachineWinogradTiles(2)), new MachineFiniteScan());
+    /** Returns sums, extremes and moments of columns. */
+    public Rows matrix() {
+        return switch (this) {
+            case SCALAR -> ScalarRows.LOOPS;
+            case VECTOR -> VectorRows.LOOPS;
+            case MACHINE -> MachineRows.LOOPS;
+        };
     }
 
-    private static RowLoops vector() {
-        return new RowLoops(new VectorRows(), new VectorSoftmaxRows(), new VectorLayerNormRows(),
-                new VectorAttentionRows(), new VectorPoolRows(), List.of(new VectorWinogradTiles()),
-                VectorFiniteScan::carries);
+    /** Returns softmax and related functions of rows. */
+    public SoftmaxRows softmax() {
+        return switch (this) {
+            case SCALAR -> ScalarSoftmaxRows.LOOPS;
+            case VECTOR -> VectorSoftmaxRows.LOOPS;
+            case MACHINE -> MachineSoftmaxRows.LOOPS;
+        };
+    }
+
+    /** Returns layer normalisation of rows. */
+    public LayerNormRows layerNorm() {
+        return switch (this) {
+            case SCALAR -> ScalarLayerNormRows.LOOPS;
+            case VECTOR -> VectorLayerNormRows.LOOPS;
+            case MACHINE -> MachineLayerNormRows.LOOPS;
+        };
+    }
+
+    /** Returns loops over rows of attention scores. */
+    public AttentionRows attention() {
+        return switch (this) {
+            case SCALAR -> ScalarAttentionRows.LOOPS;
+            case VECTOR -> VectorAttentionRows.LOOPS;
+            case MACHINE -> MachineAttentionRows.LOOPS;
+        };
+    }
+
+    /** Returns pooling of images whose channels are adjacent. */
+    public PoolRows pool() {
+        return switch (this) {
+            case SCALAR -> ScalarPoolRows.LOOPS;
+            case VECTOR -> VectorPoolRows.LOOPS;
+            case MACHINE -> MachinePoolRows.LOOPS;
+        };
+    }
+
+    /** Returns transforms of tiles, for the largest tiles first. */
+    public List<WinogradTiles> winograd() {
+        return switch (this) {
+            case SCALAR -> List.of();
+            case VECTOR -> VectorWinogradTiles.LOOPS;
+            case MACHINE -> MachineWinogradTiles.LOOPS;
+        };
+    }
+
+    /** Returns the loop of {@link FiniteScan}. */
+    FiniteScan.Carries carries() {
+        return switch (this) {
+            case SCALAR -> FiniteScan.SCALAR;
+            case VECTOR -> VectorFiniteScan.LOOP;
+            case MACHINE -> MachineFiniteScan.LOOP;
+        };
     }
 }

@@ -5,6 +5,8 @@ import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** Attention's rows in plain Java. */
 final class ScalarAttentionRows implements AttentionRows {
+    static final AttentionRows LOOPS = new ScalarAttentionRows();
+
     @Override
     public void mask(ScoreBlock scores, float scale, long mask, long maskStep) {
         for (int r = 0; r < scores.rows(); r++, mask += 4 * maskStep) {

@@ -5,6 +5,8 @@ import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** Layer normalisation in plain Java. */
 final class ScalarLayerNormRows implements LayerNormRows {
+    static final LayerNormRows LOOPS = new ScalarLayerNormRows();
+
     @Override
     public void normalize(long x, long y, int rows, int columns, long gamma, long beta, double epsilon, long mean,
             long inverse) {

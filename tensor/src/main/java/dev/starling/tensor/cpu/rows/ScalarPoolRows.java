@@ -8,6 +8,8 @@ import java.lang.foreign.ValueLayout;
 
 /** Pooling in plain Java. */
 final class ScalarPoolRows implements PoolRows {
+    static final PoolRows LOOPS = new ScalarPoolRows();
+
     @Override
     public void max(Taps taps, long step, int placeStep, long y, long index, int pixels, int columns) {
         for (int p = 0; p < pixels; p++) {

@@ -5,6 +5,8 @@ import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** The loops in plain Java, which define the results and run without the Vector API. */
 final class ScalarRows implements Rows {
+    static final Rows LOOPS = new ScalarRows();
+
     @Override
     public void moments(long x, long stride, int rows, int columns, long pivot, long sum, long squares) {
         for (int r = 0; r < rows; r++) {

@@ -5,6 +5,8 @@ import static dev.starling.tensor.cpu.rows.RowElements.set;
 
 /** Softmax and related functions in plain Java. */
 final class ScalarSoftmaxRows implements SoftmaxRows {
+    static final SoftmaxRows LOOPS = new ScalarSoftmaxRows();
+
     @Override
     public void softmax(long x, long y, int rows, int columns) {
         for (int r = 0; r < rows; r++, x += 4L * columns, y += 4L * columns) {

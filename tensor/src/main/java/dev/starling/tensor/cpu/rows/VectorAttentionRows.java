@@ -16,6 +16,7 @@ import jdk.incubator.vector.VectorSpecies;
  * Two exponentials in a method are too many already, so that the last vector of a row is filled with scores of -∞.
  */
 final class VectorAttentionRows implements AttentionRows {
+    static final AttentionRows LOOPS = new VectorAttentionRows();
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
     private static final int LANES = S.length();
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();

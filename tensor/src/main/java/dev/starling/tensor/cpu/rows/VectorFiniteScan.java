@@ -9,6 +9,7 @@ import jdk.incubator.vector.VectorSpecies;
 
 /** The loop of {@link FiniteScan} with the Vector API. */
 final class VectorFiniteScan {
+    static final FiniteScan.Carries LOOP = VectorFiniteScan::carries;
     private static final VectorSpecies<Long> S = LongVector.SPECIES_PREFERRED;
     private static final int BYTES = S.vectorByteSize();
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();
@@ -19,7 +20,7 @@ final class VectorFiniteScan {
         return LongVector.fromMemorySegment(S, ALL, address, ORDER);
     }
 
-    static long carries(long x, long bytes, long exponent, long lowest) {
+    private static long carries(long x, long bytes, long exponent, long lowest) {
         LongVector f0 = LongVector.zero(S);
         LongVector f1 = f0;
         LongVector f2 = f0;

@@ -15,6 +15,7 @@ import jdk.incubator.vector.VectorSpecies;
  * {@link VectorSoftmaxRows}, for the same reasons.
  */
 final class VectorLayerNormRows implements LayerNormRows {
+    static final LayerNormRows LOOPS = new VectorLayerNormRows();
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
     private static final int LANES = S.length();
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();

@@ -11,6 +11,7 @@ import jdk.incubator.vector.VectorSpecies;
 
 /** Pooling with the Vector API: channels in lanes, the last ones masked. */
 final class VectorPoolRows implements PoolRows {
+    static final PoolRows LOOPS = new VectorPoolRows();
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
     private static final VectorSpecies<Integer> I = IntVector.SPECIES_PREFERRED;
     private static final int LANES = S.length();

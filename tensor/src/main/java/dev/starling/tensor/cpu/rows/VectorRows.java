@@ -13,6 +13,7 @@ import jdk.incubator.vector.VectorSpecies;
  * stay in registers; the last columns are masked.
  */
 final class VectorRows implements Rows {
+    static final Rows LOOPS = new VectorRows();
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
     private static final int LANES = S.length();
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();

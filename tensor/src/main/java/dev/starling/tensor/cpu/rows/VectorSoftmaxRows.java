@@ -18,6 +18,7 @@ import jdk.incubator.vector.VectorSpecies;
  * heap, which is some ten times slower.
  */
 final class VectorSoftmaxRows implements SoftmaxRows {
+    static final SoftmaxRows LOOPS = new VectorSoftmaxRows();
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
     private static final int LANES = S.length();
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();

@@ -5,11 +5,13 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteOrder;
+import java.util.List;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.VectorSpecies;
 
 /** The transforms of F(2×2, 3×3) with the Vector API, along channels. */
 final class VectorWinogradTiles implements WinogradTiles {
+    static final List<WinogradTiles> LOOPS = List.of(new VectorWinogradTiles());
     private static final VectorSpecies<Float> S = FloatVector.SPECIES_PREFERRED;
     private static final ByteOrder ORDER = ByteOrder.nativeOrder();
     private static final int STEP = 4 * S.length();

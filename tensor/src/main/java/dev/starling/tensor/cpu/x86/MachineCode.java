@@ -33,7 +33,6 @@ public final class MachineCode {
         }
         VECTOR_BITS = bits;
         OBSTACLE = obstacle;
-        System.getLogger("dev.starling.tensor").log(System.Logger.Level.DEBUG, description());
     }
 
     private final MemorySegment entry;
