@@ -3,17 +3,12 @@ package dev.starling.nn;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.op.Contraction;
-import dev.starling.tensor.op.Convolution;
-import dev.starling.tensor.op.Fill;
-import dev.starling.tensor.op.Movement;
+import dev.starling.tensor.op.Flops;
 import dev.starling.tensor.op.Op;
-import dev.starling.tensor.op.Recurrence;
-import dev.starling.tensor.op.Transfer;
-import dev.starling.tensor.op.Update;
-import dev.starling.tensor.op.View;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.List;
@@ -28,8 +23,7 @@ import java.util.function.Supplier;
  * @param rows layers that contain no others, in the order in which they were called; before those that it contains, a
  *     layer with weights that none of them shows
  * @param parameters number of weights; shared ones count once
- * @param flops floating-point operations for the given input: two for each multiply-add of a contraction or
- *     convolution, one for each element of any other operation that computes
+ * @param flops floating-point operations for the given input, as {@link Flops} counts them
  */
 public record Summary(List<Row> rows, long parameters, long flops) {
     /**
@@ -120,37 +114,12 @@ public record Summary(List<Row> rows, long parameters, long flops) {
 
         @Override
         public void record(Op op, Tensor[] in, Tensor[] out) {
-            total += flops(op, in, out);
+            total += Flops.of(op, specs(in), specs(out));
         }
-    }
 
-    private static long flops(Op op, Tensor[] in, Tensor[] out) {
-        return switch (op) {
-            case View _, Movement _, Fill _, Transfer _, Update _ -> 0;
-            case Contraction.MatMul _ -> 2 * out[0].count() * in[0].size(-1);
-            case Contraction.Linear _ -> 2 * out[0].count() * in[1].size(1) + bias(in, out[0]);
-            case Convolution.Conv _ -> 2 * out[0].count() * perPosition(in[1]) + bias(in, out[0]);
-            case Recurrence.Forward r -> {
-                Recurrence.Operands<Tensor> o = r.operands(in);
-                yield 2 * o.x().size(0) * o.x().size(1) * (o.weight().count() + o.recurrentWeight().count());
-            }
-            case Convolution.ConvInputGradient _ -> 2 * in[0].count() * perPosition(in[1]);
-            default -> {
-                long largest = 0;
-                for (Tensor t : in) {
-                    largest = Math.max(largest, t.count());
-                }
-                yield Math.max(largest, out[0].count());
-            }
-        };
-    }
-
-    private static long bias(Tensor[] in, Tensor out) {
-        return in.length > 2 ? out.count() : 0;
-    }
-
-    private static long perPosition(Tensor weight) {
-        return weight.count() / Math.max(1, weight.size(0));
+        private static Spec[] specs(Tensor[] tensors) {
+            return Arrays.stream(tensors).map(Tensor::spec).toArray(Spec[]::new);
+        }
     }
 
     /** Returns a table with the columns layer, output, parameters and FLOPs. */

@@ -4,10 +4,12 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.program.Explanation;
 import dev.starling.tensor.program.Program;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.function.IntConsumer;
@@ -149,6 +151,11 @@ final class CapturedPass {
             gradients[label] = outputs[firstGradient + label];
             onGradient.accept(label);
         }
+    }
+
+    /** Explains the program that ran last, if there is one. */
+    Optional<Explanation> explain() {
+        return replays.isEmpty() ? Optional.empty() : Optional.of(replays.getFirst().program.explain());
     }
 
     void close() {

@@ -16,11 +16,13 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.program.Explanation;
 import java.nio.file.Path;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.function.Function;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -48,6 +50,7 @@ public final class Trainer {
     private final Progress progress;
     private final TrainingState state;
     private final TrainingStep step;
+    private Optional<Explanation> explanation = Optional.empty();
     /** {@code null} if no checkpoints are saved. */
     private final @Nullable CheckpointWriter writer;
 
@@ -101,6 +104,11 @@ public final class Trainer {
         return progress;
     }
 
+    /** Returns {@link TrainingStep#explain} of the run's steps, also when the run has ended. */
+    public Optional<Explanation> explain() {
+        return step.explain().or(() -> explanation);
+    }
+
     /**
      * Trains until all epochs are done or {@link Progress#stop} is called.
      *
@@ -145,6 +153,7 @@ public final class Trainer {
             ending.finish();
             reportSaved();
         } finally {
+            explanation = step.explain();
             step.close();
             data.device(before);
             if (writer != null) {

@@ -17,6 +17,7 @@ import dev.starling.tensor.Interceptor;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.program.Explanation;
 import dev.starling.tensor.program.Program;
 import java.util.Arrays;
 import java.util.IdentityHashMap;
@@ -24,6 +25,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -148,6 +150,14 @@ public final class TrainingStep implements AutoCloseable {
     public TrainingStep captured() {
         captured = new CapturedPass(task, device, generator, this::pass, gradients, this::checkLoss, this::deliver);
         return this;
+    }
+
+    /**
+     * Returns the operations of the captured pass that ran last, as the model issued them and as a replay carries them
+     * out; empty if none is captured.
+     */
+    public Optional<Explanation> explain() {
+        return captured == null ? Optional.empty() : captured.explain();
     }
 
     /** Frees the memory of captured passes. The step can be used again. */

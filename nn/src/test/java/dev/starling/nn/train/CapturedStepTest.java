@@ -36,6 +36,7 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.program.Explanation;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -128,6 +129,25 @@ class CapturedStepTest {
         assertThat(actual.keySet()).isEqualTo(expected.keySet());
         actual.forEach((path, p) -> assertThat(p.value().toFloats()).as(path)
                 .isEqualTo(expected.get(path).value().toFloats()));
+    }
+
+    @Test
+    void explainsWhatAStepReplays() {
+        Layer model = mlp();
+        Generator data = Generator.seeded(6);
+        try (Scope scope = Scope.open(); TrainingStep step = new TrainingStep(model, Loss.crossEntropy(),
+                Adam.over(model).build(), data).captured()) {
+            assertThat(step.explain()).isEmpty();
+            for (int i = 0; i < 3; i++) {
+                step.run(data.normal(8, 12), data.integers(0, CLASSES, 8));
+            }
+            Explanation all = step.explain().orElseThrow();
+            assertThat(all.after()).extracting(Explanation.Line::operation).containsSubsequence("linear", "linear",
+                    "linearWeightGradient");
+            // Two products forward, two of weights and one of inputs backward.
+            assertThat(all.after().stream().mapToLong(Explanation.Line::flops).sum())
+                    .isBetween(2L * 8 * (2 * 12 * 33 + 3 * 33 * CLASSES), 2L * 8 * 3 * (12 * 33 + 33 * CLASSES));
+        }
     }
 
     @Test

@@ -77,8 +77,8 @@ final class DbnOptions {
         if (options.precision != null && options.precision != DType.F32) {
             return "--precision " + options.precision + ": dbn computes free energies, which need f32";
         }
-        return Boolean.TRUE.equals(options.captured) ? "--captured replays one kind of step, but dbn trains each "
-                + "machine with another" : null;
+        return Boolean.TRUE.equals(options.captured) || options.explain != null
+                ? "--captured and --explain replay one kind of step, but dbn trains each machine with another" : null;
     }
 
     /** Returns the sample that these options describe. */

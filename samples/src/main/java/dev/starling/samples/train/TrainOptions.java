@@ -40,6 +40,10 @@ final class TrainOptions {
             + "graph: same results, less overhead (default for cifar10 on a GPU).")
     Boolean captured;
 
+    @Option(names = "--explain", paramLabel = "FILE", description = "File for a page that shows the operations of a "
+            + "step as the network issues them and as a replay carries them out; implies --captured.")
+    Path explain;
+
     @Option(names = "--curve", paramLabel = "PNG", description = "File for the image of the learning curve.")
     Path curve;
 
@@ -62,8 +66,11 @@ final class TrainOptions {
     @Option(names = "--json", description = "Print the result as one JSON object, the last line of standard output.")
     boolean json;
 
-    /** Returns the message on an option out of its range, or {@code null}. */
+    /** Returns the message on an option that is out of its range or contradicts another, or {@code null}. */
     String badValue() {
+        if (explain != null && Boolean.FALSE.equals(captured)) {
+            return "--explain shows a captured step; omit --no-captured";
+        }
         Map<String, Number> positive = new LinkedHashMap<>();
         positive.put("--epochs", epochs);
         positive.put("--batch", batch);

@@ -65,7 +65,7 @@ final class TrainingRun {
         batch = options.batch != null ? options.batch : sample.batchSize();
         rate = options.rate != null ? options.rate : sample.rate();
         precision = options.precision != null ? options.precision : sample.precision();
-        captured = options.captured != null ? options.captured : sample.captured();
+        captured = options.captured != null ? options.captured : options.explain != null || sample.captured();
         curve = options.curve != null ? options.curve : Path.of("learning-curve-" + sample.name() + ".png");
     }
 
@@ -136,9 +136,13 @@ final class TrainingRun {
                         .batchSize(EVALUATION_BATCH).build();
                 Optimizer optimizer = optimizer(model, greedy, train.batches())) {
             long start = System.nanoTime();
-            History history = trainer(model, greedy, optimizer, train, test).strategy(strategy)
+            Trainer trainer = trainer(model, greedy, optimizer, train, test).strategy(strategy)
                     .listeners(first ? new TrainingListener[] {
-                            ProgressBar.onStandardError().unit("images")} : new TrainingListener[0]).build().run();
+                            ProgressBar.onStandardError().unit("images")} : new TrainingListener[0]).build();
+            History history = trainer.run();
+            if (first && options.explain != null) {
+                trainer.explain().ifPresent(explanation -> explanation.write(options.explain));
+            }
             if (strategy.rank() == 0) {
                 report(history, split.test().count(), (System.nanoTime() - start) / 1e9, device, strategy.world(), out);
             }
@@ -243,7 +247,8 @@ final class TrainingRun {
         history.epochs().stream().filter(e -> e.training().metrics().containsKey(ACCURACY)).forEach(drawing::add);
         try {
             drawing.draw();
-            return "curve in " + curve + (options.profile == null ? "" : ", profile in " + options.profile);
+            return "curve in " + curve + (options.profile == null ? "" : ", profile in " + options.profile)
+                    + (options.explain == null ? "" : ", program in " + options.explain);
         } catch (DataException e) {
             return "no learning curve: " + e.getMessage();
         }

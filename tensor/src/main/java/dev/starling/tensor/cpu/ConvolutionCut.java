@@ -10,6 +10,7 @@ import dev.starling.tensor.cpu.onednn.ConvolutionShape;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.OneDnnFault;
 import dev.starling.tensor.cpu.onednn.Pass;
+import dev.starling.tensor.cpu.onednn.Reorders;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.ChannelsLast;
@@ -243,6 +244,7 @@ final class ConvolutionCut {
     private Tensor paddedCopy(Tensor x) {
         Tensor copy = padding(x.spec());
         fill(copy, null);
+        Reorders.count();
         CopyKernels.copy(pixels(x), insidePadding(copy));
         return copy;
     }

@@ -5,6 +5,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Fill;
+import dev.starling.tensor.cpu.onednn.Reorders;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.Arrays;
@@ -68,6 +69,7 @@ final class CopyKernels {
             return x;
         }
         Tensor copy = Storage.allocate(x.spec(), ChannelsLast.strides(x.shape()));
+        Reorders.count();
         copy(x, copy);
         return copy;
     }
@@ -75,6 +77,7 @@ final class CopyKernels {
     /** Returns a row-major copy. */
     static Tensor copy(Tensor x) {
         Tensor copy = Storage.allocate(x.spec());
+        Reorders.count();
         copy(x, copy);
         return copy;
     }

@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.onednn.Reorders;
 import dev.starling.tensor.host.HostBackend;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Contraction;
@@ -67,6 +68,11 @@ final class CpuBackend implements HostBackend {
     @Override
     public boolean isFinite(Tensor x) {
         return FiniteKernel.run(x);
+    }
+
+    @Override
+    public long reorders() {
+        return Reorders.total();
     }
 
     @Override

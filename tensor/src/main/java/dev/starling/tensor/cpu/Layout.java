@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.onednn.Reorders;
 
 /** Operands in the layout that a kernel reads. */
 final class Layout {
@@ -31,6 +32,7 @@ final class Layout {
         for (int i = 0; i < strides.length; i++) {
             if (x.size(i) > 1 && x.strides()[i] != strides[i]) {
                 Tensor copy = Storage.allocate(x.spec(), strides);
+                Reorders.count();
                 CopyKernels.copy(x, copy);
                 return copy;
             }

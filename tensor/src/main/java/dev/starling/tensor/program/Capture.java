@@ -38,6 +38,7 @@ final class Capture implements Interceptor {
     private final Generator.@Nullable State start;
     private final long firstId;
     private long drawn;
+    private long reordersBefore;
 
     /** A position in the work: before node {@code node}. */
     record Mark(int node, int label) { }
@@ -48,6 +49,7 @@ final class Capture implements Interceptor {
         start = generator == null ? null : generator.state();
         this.inputs = inputs.length;
         firstId = inputs[0].id();
+        reordersBefore = inputs[0].device().backend().reorders();
         for (Tensor input : inputs) {
             add(input, null);
         }
@@ -91,7 +93,11 @@ final class Capture implements Interceptor {
             specs[k] = out[k].spec();
             join(results[k], op, operands, results, k);
         }
-        nodes.add(new Node(op, operands, results, specs, (out.length == 0 ? in[0] : out[0]).device()));
+        Node node = new Node(op, operands, results, specs, (out.length == 0 ? in[0] : out[0]).device());
+        long reorders = node.device.backend().reorders();
+        node.capturedReorders = reorders - reordersBefore;
+        reordersBefore = reorders;
+        nodes.add(node);
     }
 
     /** Assigns a result to the group of the value whose memory it shares, if there is one. */

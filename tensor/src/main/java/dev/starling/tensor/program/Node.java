@@ -8,6 +8,7 @@ import dev.starling.tensor.op.Random;
 import dev.starling.tensor.op.Transfer;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
+import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.Chain;
 import dev.starling.tensor.profile.OperationEvent;
 import dev.starling.tensor.profile.Profiling;
@@ -27,19 +28,28 @@ final class Node {
     final Device device;
     /** The kernel that carries out this and other operations together, or {@code null}. */
     private final Chain.@Nullable Kernel fused;
+    /** The captured nodes in whose place this is, in order; none if it is itself captured. */
+    private final List<Node> parts;
     /** The operands, the same tensors in every run. */
     Tensor[] operands = {};
     /** The tensors that the backend allocates while it carries out the operation, in order. */
     final List<Tensor> made = new ArrayList<>();
     /** Whether its results are equal in every run, so that those of the first run are reused. */
     boolean constant;
+    /** The earlier captured node that has its results, or {@code null}. */
+    @Nullable Node same;
+    /** The number of {@link Backend#reorders} when the operation was captured, and in the latest run. */
+    long capturedReorders;
+    long reorders;
 
     Node(Op op, int[] inputs, int[] outputs, Spec[] specs, Device device) {
-        this(op, inputs, outputs, specs, device, null);
+        this(op, inputs, outputs, specs, device, null, List.of());
     }
 
-    private Node(Op op, int[] inputs, int[] outputs, Spec[] specs, Device device, Chain.@Nullable Kernel fused) {
+    private Node(Op op, int[] inputs, int[] outputs, Spec[] specs, Device device, Chain.@Nullable Kernel fused,
+            List<Node> parts) {
         this.fused = fused;
+        this.parts = parts;
         this.op = op;
         this.inputs = inputs;
         this.outputs = outputs;
@@ -47,9 +57,19 @@ final class Node {
         this.device = device;
     }
 
-    /** Returns a node in place of this one whose {@code kernel} also carries out the nodes that lead to it. */
-    Node fused(int[] from, Chain.Kernel kernel) {
-        return new Node(op, from, outputs, specs, device, kernel);
+    /** Returns a node in place of this one whose {@code kernel} carries out these nodes, of which this is the last. */
+    Node fused(int[] from, Chain.Kernel kernel, List<Node> nodes) {
+        return new Node(op, from, outputs, specs, device, kernel, nodes);
+    }
+
+    /** Returns a node in place of this one that reads equal values instead. */
+    Node reading(int[] operands) {
+        return new Node(op, operands, outputs, specs, device, null, List.of(this));
+    }
+
+    /** Returns the captured nodes that this one carries out, in order. */
+    List<Node> parts() {
+        return parts.isEmpty() ? List.of(this) : parts;
     }
 
     /** Returns the values whose memory the operation changes. */
@@ -69,6 +89,13 @@ final class Node {
 
     /** Carries out the operation, or one like it with other parameters, and returns its results. */
     Tensor[] execute(Op renewed) {
+        long before = device.backend().reorders();
+        Tensor[] results = results(renewed);
+        reorders = device.backend().reorders() - before;
+        return results;
+    }
+
+    private Tensor[] results(Op renewed) {
         // Tensor.apply counts versions of updated tensors and transfers tensors between devices.
         if (fused == null
                 && (renewed instanceof Update || renewed instanceof Transfer || renewed instanceof View)) {

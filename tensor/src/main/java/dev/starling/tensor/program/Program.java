@@ -37,6 +37,7 @@ import org.jspecify.annotations.Nullable;
  */
 public final class Program implements AutoCloseable {
     private final List<Node> nodes;
+    private final Listing listing;
     private final List<Capture.Mark> marks;
     private final Tensor[] inputs;
     private final int[] outputs;
@@ -85,6 +86,7 @@ public final class Program implements AutoCloseable {
     public record Captured(Program program, Tensor[] outputs) { }
 
     private Program(Capture capture, Tensor[] specimens, int[] outputs, @Nullable Generator generator) {
+        listing = new Listing(capture);
         Flow flow = new Flow(capture, outputs);
         nodes = flow.nodes;
         marks = flow.marks;
@@ -362,6 +364,11 @@ public final class Program implements AutoCloseable {
     /** Returns the size of the program's memory in bytes. */
     public long bytes() {
         return arena.bytes();
+    }
+
+    /** Returns the operations as they were captured and as a run carries them out, and what they cost. */
+    public Explanation explain() {
+        return listing.explain(nodes, bytes());
     }
 
     /** Returns whether its device launches the whole program with one command. */

@@ -127,6 +127,14 @@ public interface Backend {
         return null;
     }
 
+    /**
+     * Returns how often kernels of this device have copied an operand or a result to another memory layout, for all
+     * threads since the process began; 0 on a device that does not count.
+     */
+    default long reorders() {
+        return 0;
+    }
+
     /** Returns whether chains may have 16-bit results between their operations, rounded as if they were stored. */
     default boolean fusesHalves() {
         return false;

@@ -300,7 +300,7 @@ public final class Convolution implements RangeTask {
 
     /** Copies {@code count} contiguous single-precision numbers, converting them. */
     private static void copy(Session session, long count, long from, long to, ElementType toType) {
-        flat(session, KIND_COPY, count, toType).reorder(session, from, to);
+        flat(session, KIND_COPY, count, toType).convert(session, from, to);
     }
 
     private static Executable flat(Session session, int kind, long count, ElementType toType) {
@@ -347,7 +347,7 @@ public final class Convolution implements RangeTask {
                 for (long at = begin; at < end; at += BLOCK) {
                     Executable add = flat(session, KIND_ADD, Math.min(BLOCK, end - at), ElementType.F32);
                     for (long slice = 1; slice < slices; slice++) {
-                        add.reorder(session, packed + slice * partialBytes + at * FLOAT_BYTES,
+                        add.convert(session, packed + slice * partialBytes + at * FLOAT_BYTES,
                             packed + at * FLOAT_BYTES);
                     }
                 }

@@ -83,8 +83,14 @@ final class Executable implements Compiled {
         }
     }
 
-    /** Runs a primitive compiled by {@link #reorder(long, long, boolean)}. */
+    /** Runs a primitive compiled by {@link #reorder(long, long, boolean)} between two layouts. */
     void reorder(Session session, long from, long to) {
+        Reorders.count();
+        convert(session, from, to);
+    }
+
+    /** The same without counting it: a part of a copy, or a copy between equal layouts, of which types may differ. */
+    void convert(Session session, long from, long to) {
         bind(0, from);
         bind(1, to);
         run(session);

@@ -310,7 +310,10 @@ public final class Matmul implements RangeTask {
     private @Nullable Form panels(Gemm gemm) {
         return Objects.requireNonNull(keeper).form(
             new Form.Key(keptOffset, new long[] {bRow, bColumn}, new long[] {PANELS, k, n}), Gemm.packedBytes(n, k),
-            to -> gemm.right(b, bRow, bColumn).pack(n, k, to));
+            to -> {
+                Reorders.count();
+                gemm.right(b, bRow, bColumn).pack(n, k, to);
+            });
     }
 
     private void run(Session session, long begin, long size) {

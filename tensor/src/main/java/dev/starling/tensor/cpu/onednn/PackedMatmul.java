@@ -100,7 +100,7 @@ final class PackedMatmul implements Compiled {
         for (long column = 0; column < n; column += PANEL) {
             Executable turn = n - column < PANEL ? rest : panel;
             if (turn != null) {
-                turn.reorder(session, from + column * right.strides()[1] * elementBytes, rows + column * elementBytes);
+                turn.convert(session, from + column * right.strides()[1] * elementBytes, rows + column * elementBytes);
             }
         }
         return rows;
