@@ -11,8 +11,9 @@ import java.util.Objects;
 
 /**
  * The gradients of several slices of one tensor, from which the tensor's own is made once all are known. If the slices
- * divide the tensor along one dimension, as queries, keys and values divide their projection, one copy joins the
- * gradients. Otherwise each is placed into zeros, and the results are added.
+ * divide the tensor along one dimension, as queries, keys and values divide their projection, the gradients are joined,
+ * without a copy if they are already parts of one tensor. Otherwise each is placed into zeros, and the results are
+ * added.
  */
 final class SliceGradients {
     private final List<Part> parts = new ArrayList<>(4);
@@ -27,7 +28,7 @@ final class SliceGradients {
     Tensor sum(Shape shape) {
         for (int axis = 0; axis < shape.rank(); axis++) {
             if (divided(axis, shape)) {
-                return Tensor.compute(new Movement.Concat(axis), all());
+                return Tensor.compute(new Movement.Concat(axis, true), all());
             }
         }
         Tensor sum = null;

@@ -21,7 +21,7 @@ public final class MovementKernels {
         Tensor y = Storage.allocate(output);
         switch (op) {
             case Movement.Copy _ -> copy(inputs[0], y);
-            case Movement.Concat(int axis) -> concat(inputs, axis, y);
+            case Movement.Concat(int axis, _) -> concat(inputs, axis, y);
             case Movement.Place(_, long[] starts, long[] steps, double value) -> {
                 if (inputs[0].count() < y.count()) {
                     launcher.fill(y, value);

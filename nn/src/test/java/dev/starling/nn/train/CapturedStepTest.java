@@ -142,7 +142,7 @@ class CapturedStepTest {
                 step.run(data.normal(8, 12), data.integers(0, CLASSES, 8));
             }
             Explanation all = step.explain().orElseThrow();
-            assertThat(all.after()).extracting(Explanation.Line::operation).containsSubsequence("linear", "linear",
+            assertThat(all.after()).extracting(Explanation.Line::operation).containsSubsequence("linear with relu", "linear",
                     "linearWeightGradient");
             // Two products forward, two of weights and one of inputs backward.
             assertThat(all.after().stream().mapToLong(Explanation.Line::flops).sum())

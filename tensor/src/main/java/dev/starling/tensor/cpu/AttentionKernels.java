@@ -14,6 +14,7 @@ import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.Where;
 import dev.starling.tensor.spi.Strides;
+import java.util.Arrays;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -46,12 +47,9 @@ final class AttentionKernels {
         for (int i = 0; i < masked; i++) {
             in[i] = i == 5 ? Layout.dense(inputs[i]) : readable(inputs[i]);
         }
-        Tensor[] results = new Tensor[outputs.length];
-        for (int i = 0; i < results.length; i++) {
-            boolean logs = forward && i == 1;
-            results[i] = logs ? Storage.allocate(outputs[i])
-                    : like(in[forward ? 0 : i + 1], outputs[i].with(DType.F32));
-        }
+        Tensor[] results = forward
+                ? new Tensor[] {like(in[0], outputs[0].with(DType.F32)), Storage.allocate(outputs[1])}
+                : gradients(in[1], in[2], in[3], outputs);
         AttentionPass pass = forward ? new AttentionPass(op, in[0], in[1], in[2], mask, rows)
                 : new AttentionPass(op, in[1], in[2], in[3], mask, rows);
         if (forward) {
@@ -69,6 +67,39 @@ final class AttentionKernels {
             results[i] = converted(results[i], outputs[i]);
         }
         return results;
+    }
+
+    /** Allocates the gradients: if the operands are the parts of one projection, as the same parts of one tensor. */
+    private static Tensor[] gradients(Tensor q, Tensor k, Tensor v, Spec[] outputs) {
+        Tensor[] results = new Tensor[3];
+        Tensor[] parts = {q, k, v};
+        if (!divideProjection(parts, outputs)) {
+            Arrays.setAll(results, i -> like(parts[i], outputs[i].with(DType.F32)));
+            return results;
+        }
+        Tensor whole = Storage.allocate(outputs[0].with(Shape.of(q.size(0), q.size(2), q.strides()[2])));
+        Arrays.setAll(results, i -> whole.storage().view(outputs[i], parts[i].strides(),
+                parts[i].offset() - q.offset()));
+        return results;
+    }
+
+    /** Returns whether queries, keys and values {@code [N, heads, L, E]} together fill a tensor {@code [N, L, W]}. */
+    private static boolean divideProjection(Tensor[] parts, Spec[] outputs) {
+        Tensor q = parts[0];
+        if (q.rank() != 4) {
+            return false;
+        }
+        long width = 0;
+        for (int i = 0; i < 3; i++) {
+            Tensor x = parts[i];
+            long[] strides = {x.size(2) * q.strides()[2], x.size(3), q.strides()[2], 1};
+            if (x.storage() != q.storage() || !Arrays.equals(x.strides(), strides) || x.offset() - q.offset() != width
+                    || !x.spec().equals(outputs[i])) {
+                return false;
+            }
+            width += x.size(1) * x.size(3);
+        }
+        return width == q.strides()[2];
     }
 
     /** Returns an f32 tensor whose rows are contiguous: {@code x} or a copy. */

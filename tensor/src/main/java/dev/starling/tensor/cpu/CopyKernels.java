@@ -30,6 +30,10 @@ final class CopyKernels {
     }
 
     private static Tensor[] concat(Movement.Concat op, Tensor[] inputs, Spec output) {
+        if (op.shares() && areParts(inputs, op.axis())) {
+            Tensor first = inputs[0];
+            return new Tensor[] {first.storage().view(output, first.strides(), first.offset())};
+        }
         Tensor y = Storage.allocate(output);
         long at = 0;
         for (Tensor x : inputs) {
@@ -37,6 +41,19 @@ final class CopyKernels {
             at += x.size(op.axis());
         }
         return new Tensor[] {y};
+    }
+
+    /** Returns whether tensors lie in memory like the parts of one that they form along a dimension. */
+    private static boolean areParts(Tensor[] tensors, int axis) {
+        Tensor first = tensors[0];
+        long next = first.offset();
+        for (Tensor x : tensors) {
+            if (x.storage() != first.storage() || !Arrays.equals(x.strides(), first.strides()) || x.offset() != next) {
+                return false;
+            }
+            next += x.size(axis) * x.strides()[axis];
+        }
+        return true;
     }
 
     private static Tensor @Nullable [] place(Movement.Place op, Tensor x, Spec output) {

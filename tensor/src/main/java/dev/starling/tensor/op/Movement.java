@@ -26,8 +26,15 @@ public sealed interface Movement extends Op {
      * Joins operands of the same type along a dimension, the only one in which their sizes may differ.
      *
      * @param axis the dimension, counted from the front
+     * @param shares whether the result may be a view where the operands lie in memory like its parts: for callers that
+     *     change neither operands nor result in place
      */
-    record Concat(int axis) implements Movement {
+    record Concat(int axis, boolean shares) implements Movement {
+        /** Joins operands in memory of its own. */
+        public Concat(int axis) {
+            this(axis, false);
+        }
+
         @Override
         public Spec[] infer(Spec... in) {
             Check.argument(in.length > 0, this, "needs at least one operand", "give one or more");

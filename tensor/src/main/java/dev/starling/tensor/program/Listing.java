@@ -24,16 +24,18 @@ import java.util.stream.IntStream;
 final class Listing {
     private final List<Node> captured;
     private final int inputs;
-    /** By value: its spec, the bytes of memory that it covers, and whether a host computed it during the work. */
+    /** By value: its spec, its bytes, whether a host computed it during the work, and a value with the same memory. */
     private final Spec[] specs;
     private final long[] bytes;
     private final boolean[] constant;
+    private final int[] group;
 
     Listing(Capture capture) {
         captured = List.copyOf(capture.nodes);
         inputs = capture.inputs;
         specs = capture.seen.stream().map(Tensor::spec).toArray(Spec[]::new);
         bytes = capture.seen.stream().mapToLong(Listing::covered).toArray();
+        group = capture.group.stream().mapToInt(g -> g).toArray();
         constant = new boolean[specs.length];
         for (int value = 0; value < constant.length; value++) {
             Tensor given = capture.given.get(value);
@@ -114,7 +116,9 @@ final class Listing {
 
     private Line line(Node node, List<Operand> operands, long reorders, int into, String note) {
         Spec[] in = Arrays.stream(node.inputs).mapToObj(value -> specs[value]).toArray(Spec[]::new);
-        long moved = node.op instanceof View ? 0 : IntStream.concat(Arrays.stream(node.inputs).distinct(),
+        boolean view = Arrays.stream(node.outputs).anyMatch(result ->
+                Arrays.stream(node.inputs).anyMatch(operand -> group[operand] == group[result]));
+        long moved = view ? 0 : IntStream.concat(Arrays.stream(node.inputs).distinct(),
                 IntStream.concat(Arrays.stream(node.outputs), Arrays.stream(node.changed())))
                 .mapToLong(value -> bytes[value]).sum();
         long flops = node.parts().stream().mapToLong(part -> Flops.of(part.op,
