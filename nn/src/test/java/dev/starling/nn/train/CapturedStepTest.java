@@ -142,8 +142,8 @@ class CapturedStepTest {
                 step.run(data.normal(8, 12), data.integers(0, CLASSES, 8));
             }
             Explanation all = step.explain().orElseThrow();
-            assertThat(all.after()).extracting(Explanation.Line::operation).containsSubsequence("linear with relu", "linear",
-                    "linearWeightGradient");
+            assertThat(all.after()).extracting(Explanation.Line::operation)
+                    .containsSubsequence("linear with relu", "linear", "linearWeightGradient");
             // Two products forward, two of weights and one of inputs backward.
             assertThat(all.after().stream().mapToLong(Explanation.Line::flops).sum())
                     .isBetween(2L * 8 * (2 * 12 * 33 + 3 * 33 * CLASSES), 2L * 8 * 3 * (12 * 33 + 33 * CLASSES));
