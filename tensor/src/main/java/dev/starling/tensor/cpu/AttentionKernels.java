@@ -14,7 +14,6 @@ import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.Where;
 import dev.starling.tensor.spi.Strides;
-import java.util.Arrays;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -71,35 +70,29 @@ final class AttentionKernels {
 
     /** Allocates the gradients: if the operands are the parts of one projection, as the same parts of one tensor. */
     private static Tensor[] gradients(Tensor q, Tensor k, Tensor v, Spec[] outputs) {
-        Tensor[] results = new Tensor[3];
-        Tensor[] parts = {q, k, v};
-        if (!divideProjection(parts, outputs)) {
-            Arrays.setAll(results, i -> like(parts[i], outputs[i].with(DType.F32)));
-            return results;
+        long row = q.strides()[q.rank() - 2];
+        boolean parts = isPart(q, q, 0, outputs[0]) && isPart(k, q, q.size(1) * q.size(3), outputs[1])
+                && isPart(v, q, q.size(1) * q.size(3) + k.size(1) * k.size(3), outputs[2])
+                && v.offset() + v.size(1) * v.size(3) == q.offset() + row;
+        if (!parts) {
+            return new Tensor[] {like(q, outputs[0].with(DType.F32)), like(k, outputs[1].with(DType.F32)),
+                like(v, outputs[2].with(DType.F32))};
         }
-        Tensor whole = Storage.allocate(outputs[0].with(Shape.of(q.size(0), q.size(2), q.strides()[2])));
-        Arrays.setAll(results, i -> whole.storage().view(outputs[i], parts[i].strides(),
-                parts[i].offset() - q.offset()));
-        return results;
+        Storage all = Storage.allocate(outputs[0].with(Shape.of(q.size(0), q.size(2), row))).storage();
+        return new Tensor[] {all.view(outputs[0], q.strides(), 0),
+            all.view(outputs[1], k.strides(), k.offset() - q.offset()),
+            all.view(outputs[2], v.strides(), v.offset() - q.offset())};
     }
 
-    /** Returns whether queries, keys and values {@code [N, heads, L, E]} together fill a tensor {@code [N, L, W]}. */
-    private static boolean divideProjection(Tensor[] parts, Spec[] outputs) {
-        Tensor q = parts[0];
-        if (q.rank() != 4) {
-            return false;
-        }
-        long width = 0;
-        for (int i = 0; i < 3; i++) {
-            Tensor x = parts[i];
-            long[] strides = {x.size(2) * q.strides()[2], x.size(3), q.strides()[2], 1};
-            if (x.storage() != q.storage() || !Arrays.equals(x.strides(), strides) || x.offset() - q.offset() != width
-                    || !x.spec().equals(outputs[i])) {
-                return false;
-            }
-            width += x.size(1) * x.size(3);
-        }
-        return width == q.strides()[2];
+    /**
+     * Returns whether {@code x [N, heads, L, E]} lies in rows {@code [N, L, ..]} of the memory of {@code first}, from
+     * element {@code from} of a row on, and its gradient has its shape.
+     */
+    private static boolean isPart(Tensor x, Tensor first, long from, Spec gradient) {
+        long[] strides = x.strides();
+        return x.rank() == 4 && x.storage() == first.storage() && x.offset() == first.offset() + from
+                && strides[3] == 1 && strides[1] == x.size(3) && strides[2] == first.strides()[2]
+                && strides[0] == x.size(2) * strides[2] && x.spec().equals(gradient);
     }
 
     /** Returns an f32 tensor whose rows are contiguous: {@code x} or a copy. */
