@@ -106,7 +106,8 @@ public final class Trainer {
 
     /** Returns {@link TrainingStep#explain} of the run's steps, also when the run has ended. */
     public Optional<Explanation> explain() {
-        return step.explain().or(() -> explanation);
+        explanation = step.explain().or(() -> explanation);
+        return explanation;
     }
 
     /**
@@ -153,7 +154,7 @@ public final class Trainer {
             ending.finish();
             reportSaved();
         } finally {
-            explanation = step.explain();
+            explain();
             step.close();
             data.device(before);
             if (writer != null) {

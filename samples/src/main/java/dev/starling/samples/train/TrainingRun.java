@@ -32,9 +32,12 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Threads;
 import dev.starling.tensor.profile.Profiler;
+import dev.starling.tensor.program.Explanation;
 import java.io.PrintWriter;
+import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.util.Locale;
+import java.util.Optional;
 
 /** One run of a sample: data, network, training, learning curve, and the printed result. */
 final class TrainingRun {
@@ -140,11 +143,9 @@ final class TrainingRun {
                     .listeners(first ? new TrainingListener[] {
                             ProgressBar.onStandardError().unit("images")} : new TrainingListener[0]).build();
             History history = trainer.run();
-            if (first && options.explain != null) {
-                trainer.explain().ifPresent(explanation -> explanation.write(options.explain));
-            }
             if (strategy.rank() == 0) {
-                report(history, split.test().count(), (System.nanoTime() - start) / 1e9, device, strategy.world(), out);
+                report(history, split.test().count(), (System.nanoTime() - start) / 1e9, device, strategy.world(),
+                        explained(trainer.explain()), out);
             }
         }
     }
@@ -201,7 +202,7 @@ final class TrainingRun {
         return builder;
     }
 
-    private void report(History history, int heldOut, double seconds, Device device, int world,
+    private void report(History history, int heldOut, double seconds, Device device, int world, String program,
             PrintWriter out) {
         double items = 0;
         double training = 0;
@@ -220,7 +221,7 @@ final class TrainingRun {
         double accuracy = scores.metric(ACCURACY);
         double itemsPerSecond = items / Math.max(training, 1e-9);
         long peak = device.memory().peak();
-        String drawn = draw(history);
+        String drawn = draw(history) + program;
         print(out, String.format(Locale.ROOT, "%s: %.2f %% accuracy on %,d held-out images (loss %.4f) after %d %s in "
                 + "%.1f s, %,.0f images/s, %,d MiB at most; %s", sample.name(), 100 * accuracy, heldOut,
                 scores.loss(), last.epoch(), last.epoch() == 1 ? "epoch" : "epochs", seconds,
@@ -235,6 +236,22 @@ final class TrainingRun {
         out.flush();
     }
 
+    /** Draws a captured step, if that was asked for, and returns where. The run succeeds even if that fails. */
+    private String explained(Optional<Explanation> explanation) {
+        if (options.explain == null) {
+            return "";
+        }
+        if (explanation.isEmpty()) {
+            return ", no program, because no two batches in a row had one shape";
+        }
+        try {
+            explanation.get().write(options.explain);
+            return ", program in " + options.explain;
+        } catch (UncheckedIOException e) {
+            return ", " + e.getMessage();
+        }
+    }
+
     /** Prints a sentence: folded to the width of a terminal, otherwise on one line. */
     private static void print(PrintWriter out, String sentence) {
         out.println(Terminal.isStandardOutput() ? Terminal.fold(sentence, Terminal.columns()) : sentence);
@@ -247,8 +264,7 @@ final class TrainingRun {
         history.epochs().stream().filter(e -> e.training().metrics().containsKey(ACCURACY)).forEach(drawing::add);
         try {
             drawing.draw();
-            return "curve in " + curve + (options.profile == null ? "" : ", profile in " + options.profile)
-                    + (options.explain == null ? "" : ", program in " + options.explain);
+            return "curve in " + curve + (options.profile == null ? "" : ", profile in " + options.profile);
         } catch (DataException e) {
             return "no learning curve: " + e.getMessage();
         }

@@ -92,7 +92,7 @@ final class AttentionKernels {
         long[] strides = x.strides();
         return x.rank() == 4 && x.storage() == first.storage() && x.offset() == first.offset() + from
                 && strides[3] == 1 && strides[1] == x.size(3) && strides[2] == first.strides()[2]
-                && strides[0] == x.size(2) * strides[2] && x.spec().equals(gradient);
+                && strides[0] == x.size(2) * strides[2] && x.size(2) == first.size(2) && x.spec().equals(gradient);
     }
 
     /** Returns an f32 tensor whose rows are contiguous: {@code x} or a copy. */

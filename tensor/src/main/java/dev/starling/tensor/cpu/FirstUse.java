@@ -31,7 +31,7 @@ final class FirstUse {
         Thread.ofPlatform().daemon().name("starling-first-use").start(() -> {
             try {
                 run();
-            } catch (RuntimeException | LinkageError e) {
+            } catch (Throwable e) {
                 System.getLogger("dev.starling.tensor").log(System.Logger.Level.DEBUG, "cannot prepare kernels", e);
             }
         });

@@ -3,8 +3,6 @@ package dev.starling.tensor.op;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
-import java.util.Arrays;
-import org.jspecify.annotations.Nullable;
 
 /** Operations that copy elements without changing them. */
 public sealed interface Movement extends Op {
@@ -86,17 +84,6 @@ public sealed interface Movement extends Op {
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {Tensor.compute(new View.Slice(starts, steps, b.in(0).shape().dims()), b.grad())};
-        }
-
-        @Override
-        public boolean equals(@Nullable Object o) {
-            return o instanceof Place p && shape.equals(p.shape) && Arrays.equals(starts, p.starts)
-                    && Arrays.equals(steps, p.steps) && Double.compare(value, p.value) == 0;
-        }
-
-        @Override
-        public int hashCode() {
-            return (Arrays.hashCode(starts) * 31 + Arrays.hashCode(steps)) * 31 + shape.hashCode();
         }
     }
 }

@@ -172,16 +172,6 @@ public sealed interface View extends Op {
             }
             return new Tensor[] {b.grad().permute(inverse)};
         }
-
-        @Override
-        public boolean equals(@Nullable Object o) {
-            return o instanceof Permute p && Arrays.equals(order, p.order);
-        }
-
-        @Override
-        public int hashCode() {
-            return Arrays.hashCode(order);
-        }
     }
 
     /**
@@ -259,17 +249,6 @@ public sealed interface View extends Op {
         @Override
         public Tensor[] vjp(Backward b) {
             return new Tensor[] {Tensor.compute(new Movement.Place(b.in(0).shape(), starts, steps, 0), b.grad())};
-        }
-
-        @Override
-        public boolean equals(@Nullable Object o) {
-            return o instanceof Slice s && Arrays.equals(starts, s.starts) && Arrays.equals(steps, s.steps)
-                    && Arrays.equals(sizes, s.sizes);
-        }
-
-        @Override
-        public int hashCode() {
-            return (Arrays.hashCode(starts) * 31 + Arrays.hashCode(steps)) * 31 + Arrays.hashCode(sizes);
         }
     }
 }

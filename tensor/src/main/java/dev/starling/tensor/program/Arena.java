@@ -22,17 +22,22 @@ final class Arena {
 
     private final List<Slot> slots = new ArrayList<>();
 
-    /** A block, and whether a value occupies it. */
+    /** A block, and the number of groups of values that occupy it. */
     static final class Slot {
         private final Tensor memory;
-        private boolean occupied = true;
+        private int holders;
 
         private Slot(Tensor memory) {
             this.memory = memory;
         }
 
-        void free() {
-            occupied = false;
+        void hold() {
+            holders++;
+        }
+
+        /** Ends one occupation; after the last one the block serves other values. */
+        void release() {
+            holders--;
         }
 
         Tensor lend(Spec spec, long[] strides) {
@@ -40,27 +45,28 @@ final class Arena {
         }
     }
 
-    /** Returns the smallest free block that holds {@code bytes}, or a new one if none does. */
+    /** Returns the smallest free block that holds {@code bytes}, or a new one if none does; the caller holds it. */
     Slot acquire(Device device, long bytes) {
         Slot best = null;
         for (Slot slot : slots) {
             long size = slot.memory.count();
-            if (!slot.occupied && slot.memory.device() == device && size >= bytes && size / MAX_WASTE <= bytes
+            if (slot.holders == 0 && slot.memory.device() == device && size >= bytes && size / MAX_WASTE <= bytes
                     && (best == null || size < best.memory.count())) {
                 best = slot;
             }
         }
         if (best != null) {
-            best.occupied = true;
+            best.hold();
             return best;
         }
         return fresh(device, bytes);
     }
 
-    /** Returns a block that no value has occupied before. */
+    /** Returns a block that no value has occupied before; the caller holds it. */
     Slot fresh(Device device, long bytes) {
         Spec spec = new Spec(DType.U8, Shape.of(bytes), device);
         Slot fresh = new Slot(Interceptor.with(Interceptor.NONE, () -> Scope.detached(() -> Storage.allocate(spec))));
+        fresh.hold();
         slots.add(fresh);
         return fresh;
     }

@@ -1,5 +1,6 @@
 package dev.starling.tensor.program;
 
+import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Interceptor;
 import dev.starling.tensor.Recorder;
@@ -38,7 +39,8 @@ final class Capture implements Interceptor {
     private final Generator.@Nullable State start;
     private final long firstId;
     private long drawn;
-    private long reordersBefore;
+    /** By device: the count at its previous operation. */
+    private final Map<Device, Long> reordersBefore = new HashMap<>();
 
     /** A position in the work: before node {@code node}. */
     record Mark(int node, int label) { }
@@ -49,7 +51,7 @@ final class Capture implements Interceptor {
         start = generator == null ? null : generator.state();
         this.inputs = inputs.length;
         firstId = inputs[0].id();
-        reordersBefore = inputs[0].device().backend().reorders();
+        reordersBefore.put(inputs[0].device(), inputs[0].device().backend().reorders());
         for (Tensor input : inputs) {
             add(input, null);
         }
@@ -95,8 +97,8 @@ final class Capture implements Interceptor {
         }
         Node node = new Node(op, operands, results, specs, (out.length == 0 ? in[0] : out[0]).device());
         long reorders = node.device.backend().reorders();
-        node.capturedReorders = reorders - reordersBefore;
-        reordersBefore = reorders;
+        node.capturedReorders = reorders - reordersBefore.getOrDefault(node.device, reorders);
+        reordersBefore.put(node.device, reorders);
         nodes.add(node);
     }
 

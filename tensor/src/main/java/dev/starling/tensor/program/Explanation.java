@@ -32,9 +32,9 @@ public record Explanation(List<Line> before, List<Line> after, long memory) {
      * @param result type and shape of its first result, or of the tensor that it changes
      * @param bytes size of all operands and results: what it reads and writes at least
      * @param flops floating-point operations, as {@link dev.starling.tensor.op.Flops} counts them
-     * @param reorders how often a kernel copied an operand or a result to another memory layout: when the work was
-     *     captured or, for a line of {@link Explanation#after}, in the latest run; other threads' operations of that
-     *     time are counted too
+     * @param reorders how often kernels of the CPU copied an operand or a result to another memory layout: at capture
+     *     or, for a line of {@link Explanation#after}, in the latest run. A kernel counts in each of its threads, and
+     *     what other threads and uncaptured work copy meanwhile is included
      * @param into for a line of {@link Explanation#before}, the index of the line of {@link Explanation#after} that
      *     carries it out; -1 if a run has nothing to do for it
      * @param note why a run has nothing to do for it, or with what it is fused; otherwise empty
@@ -69,7 +69,7 @@ public record Explanation(List<Line> before, List<Line> after, long memory) {
         }
     }
 
-    /** Returns what lines cost together, in words. */
+    /** Returns in words what lines cost together; operations that read and write no bytes are not counted. */
     static String total(List<Line> lines) {
         return String.format(Locale.ROOT, "%,d operations, %s MB read and written, %s MFLOP, %,d reorders",
                 lines.stream().filter(line -> line.bytes > 0).count(),

@@ -7,7 +7,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 
-/** Analyses a captured work: which nodes are needed and new, which results are constant, how long values live. */
+/** Analyses a captured work: which nodes are needed, which results are constant, how long values live. */
 final class Flow {
     /** The end of a lifetime that does not end. */
     static final int FOREVER = Integer.MAX_VALUE;
@@ -20,15 +20,13 @@ final class Flow {
 
     Flow(Capture capture, int[] outputs) {
         boolean[] alive = alive(capture, outputs);
-        Duplicates duplicates = new Duplicates(capture, outputs);
         int next = 0;
         for (int i = 0; i <= alive.length; i++) {
             while (next < capture.marks.size() && capture.marks.get(next).node() == i) {
                 marks.add(new Capture.Mark(nodes.size(), capture.marks.get(next++).label()));
             }
-            Node node = i < alive.length && alive[i] ? duplicates.of(capture.nodes.get(i)) : null;
-            if (node != null) {
-                nodes.add(node);
+            if (i < alive.length && alive[i]) {
+                nodes.add(capture.nodes.get(i));
             }
         }
         boolean[] constant = constants(capture);

@@ -201,6 +201,6 @@ final class Fusion {
         Chain.Kernel kernel = nodes.get(i).device.backend().fuse(new Chain(specs, steps));
         return kernel == null ? null
                 : nodes.get(i).fused(operands.stream().mapToInt(v -> v).toArray(), kernel,
-                        parts.stream().flatMap(part -> nodes.get(part).parts().stream()).toList());
+                        parts.stream().map(nodes::get).toList());
     }
 }

@@ -62,14 +62,13 @@ final class Listing {
             }
         }
         Map<Node, Boolean> kept = new IdentityHashMap<>();
-        run.forEach(node -> node.parts().forEach(part -> kept.put(part, true)));
+        run.forEach(node -> kept.put(node, true));
         int[] maker = makers(captured);
         List<Line> before = new ArrayList<>();
         for (Node node : captured) {
             int line = into.getOrDefault(node, -1);
             String note = line >= 0 ? active.get(line).parts().size() > 1 ? "fused into " + line : ""
-                    : node.same != null ? "same as " + captured.indexOf(node.same) : node.op instanceof View ? "view"
-                    : kept.containsKey(node) ? "first run only" : "unused";
+                    : node.op instanceof View ? "view" : kept.containsKey(node) ? "first run only" : "unused";
             before.add(line(node, operands(node, maker), node.capturedReorders, line, note));
         }
         int[] runner = makers(active);

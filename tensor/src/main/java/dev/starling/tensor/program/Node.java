@@ -28,7 +28,7 @@ final class Node {
     final Device device;
     /** The kernel that carries out this and other operations together, or {@code null}. */
     private final Chain.@Nullable Kernel fused;
-    /** The captured nodes in whose place this is, in order; none if it is itself captured. */
+    /** The captured nodes that the kernel carries out, in order; none if this node is captured itself. */
     private final List<Node> parts;
     /** The operands, the same tensors in every run. */
     Tensor[] operands = {};
@@ -36,9 +36,7 @@ final class Node {
     final List<Tensor> made = new ArrayList<>();
     /** Whether its results are equal in every run, so that those of the first run are reused. */
     boolean constant;
-    /** The earlier captured node that has its results, or {@code null}. */
-    @Nullable Node same;
-    /** The number of {@link Backend#reorders} when the operation was captured, and in the latest run. */
+    /** By how much the operation increased {@link Backend#reorders}, at capture and in the latest run. */
     long capturedReorders;
     long reorders;
 
@@ -60,11 +58,6 @@ final class Node {
     /** Returns a node in place of this one whose {@code kernel} carries out these nodes, of which this is the last. */
     Node fused(int[] from, Chain.Kernel kernel, List<Node> nodes) {
         return new Node(op, from, outputs, specs, device, kernel, nodes);
-    }
-
-    /** Returns a node in place of this one that reads equal values instead. */
-    Node reading(int[] operands) {
-        return new Node(op, operands, outputs, specs, device, null, List.of(this));
     }
 
     /** Returns the captured nodes that this one carries out, in order. */

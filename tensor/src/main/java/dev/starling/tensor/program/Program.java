@@ -366,7 +366,10 @@ public final class Program implements AutoCloseable {
         return arena.bytes();
     }
 
-    /** Returns the operations as they were captured and as a run carries them out, and what they cost. */
+    /**
+     * Returns the operations as they were captured and as a run carries them out, and what they cost. Before the first
+     * run, and after {@link #close}, the program has no memory yet or no longer.
+     */
     public Explanation explain() {
         return listing.explain(nodes, bytes());
     }

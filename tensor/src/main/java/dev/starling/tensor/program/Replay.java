@@ -52,17 +52,11 @@ final class Replay implements Interceptor {
         for (int k = 0; k < outputs.length; k++) {
             values[node.outputs[k]] = outputs[k];
         }
+        for (int k = 0; k < outputs.length; k++) {
+            occupy(group[node.outputs[k]], slotOf(outputs[k], node));
+        }
         for (int m = 0; m < node.made.size(); m++) {
-            boolean temporary = true;
-            for (int k = 0; k < outputs.length; k++) {
-                if (outputs[k].sharesMemoryWith(node.made.get(m))) {
-                    slots[group[node.outputs[k]]] = fresh[m];
-                    temporary = false;
-                }
-            }
-            if (temporary) {
-                fresh[m].free();
-            }
+            fresh[m].release();
         }
         for (int value : node.inputs) {
             free(group[value], i);
@@ -72,9 +66,35 @@ final class Replay implements Interceptor {
         }
     }
 
+    /** Returns the block of a result: one that the node has acquired, or that of an operand. */
+    private Arena.@Nullable Slot slotOf(Tensor output, Node node) {
+        for (int m = 0; m < node.made.size(); m++) {
+            if (output.sharesMemoryWith(node.made.get(m))) {
+                return fresh[m];
+            }
+        }
+        for (int k = 0; k < node.inputs.length; k++) {
+            if (output.sharesMemoryWith(node.operands[k])) {
+                return slots[group[node.inputs[k]]];
+            }
+        }
+        return null;
+    }
+
+    /**
+     * Lets a group hold a block until its last use. Kernels may share memory otherwise than at capture, so that several
+     * groups hold one block, or a group needs several: it then holds the others for ever.
+     */
+    private void occupy(int of, Arena.@Nullable Slot slot) {
+        if (slot != null && slots[of] != slot) {
+            slot.hold();
+            slots[of] = slots[of] == null ? slot : slots[of];
+        }
+    }
+
     private void free(int of, int node) {
         if (lastUse[of] == node && slots[of] != null) {
-            slots[of].free();
+            slots[of].release();
             slots[of] = null;
         }
     }

@@ -73,6 +73,26 @@ class SharedConcatTest {
         }
     }
 
+    @Test
+    void gradientsOfAPrefixOfTheQueriesAreSeparate() {
+        try (Scope scope = Scope.open()) {
+            Tensor all = data.normal(1, 5, 3 * 2 * 4);
+            Tensor q = heads(all.narrow(2, 0, 8).narrow(1, 0, 3));
+            Tensor k = heads(all.narrow(2, 8, 8));
+            Tensor v = heads(all.narrow(2, 16, 8));
+            Tensor g = data.normal(1, 2, 3, 4);
+            Tensor[] gradients = gradients(g, q, k, v);
+            Tensor[] expected = gradients(g, q.copy(), k.copy(), v.copy());
+            for (int i = 0; i < 3; i++) {
+                assertThat(gradients[i].toFloats()).isEqualTo(expected[i].toFloats());
+            }
+        }
+    }
+
+    private static Tensor heads(Tensor x) {
+        return x.reshape(1, x.size(1), 2, 4).permute(0, 2, 1, 3);
+    }
+
     private static Tensor[] gradients(Tensor g, Tensor... parts) {
         Tensor[] results = Tensor.apply(new Attention.ScaledDotProduct(0.5, true), parts);
         return Tensor.apply(new Attention.ScaledDotProductGradient(0.5, true), g, parts[0], parts[1], parts[2],

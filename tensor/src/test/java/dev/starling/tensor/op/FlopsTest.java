@@ -26,6 +26,8 @@ class FlopsTest {
                 .isEqualTo(2 * 2 * 3 * 5 + 2 * 5);
         assertThat(of(new Contraction.LinearWeightGradient(), spec(2, 5), spec(2, 3)))
                 .isEqualTo(2 * 2 * 3 * 5 + 2 * 5);
+        assertThat(of(new Contraction.LinearInputGradient(Epilogue.RELU), spec(2, 5), spec(5, 3), spec(2, 3)))
+                .isEqualTo(2 * 2 * 3 * 5 + 2 * 3);
     }
 
     @Test

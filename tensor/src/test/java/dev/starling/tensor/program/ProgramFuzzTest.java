@@ -7,6 +7,8 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Attention;
+import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.List;
@@ -70,8 +72,21 @@ class ProgramFuzzTest {
                 assertThat(bits(captured.state)).as("state after run %d of seed %d", run, seed)
                         .isEqualTo(bits(eager.state));
             }
-            program.explain();
+            check(program.explain());
             program.close();
+        }
+    }
+
+    private static void check(Explanation explanation) {
+        List<Explanation.Line> after = explanation.after();
+        for (Explanation.Line line : explanation.before()) {
+            assertThat(line.into()).isBetween(-1, after.size() - 1);
+            assertThat(line.note().isEmpty() || line.note().startsWith("fused")).isEqualTo(line.into() >= 0);
+        }
+        for (int i = 0; i < after.size(); i++) {
+            for (Explanation.Operand operand : after.get(i).operands()) {
+                assertThat(operand.line()).isLessThan(i);
+            }
         }
     }
 
@@ -131,7 +146,7 @@ class ProgramFuzzTest {
         private void step() {
             Tensor x = value();
             Tensor y = value();
-            Tensor result = switch (random.nextInt(20)) {
+            Tensor result = switch (random.nextInt(21)) {
                 case 0 -> x.tanh();
                 case 1 -> x.sigmoid();
                 case 2 -> x.relu().sub(x);
@@ -151,6 +166,7 @@ class ProgramFuzzTest {
                 case 16 -> x.rank() == 0 || x.count() == 0 ? x : x.softmax(x.rank() - 1);
                 case 17 -> x.to(DType.BF16).add(1).to(DType.F32);
                 case 18 -> x.count() > MAX_ELEMENTS ? x : x.add(generator.normal(x.shape().dims()));
+                case 19 -> x.rank() == 3 && x.count() > 0 ? attention(x) : x;
                 default -> {
                     Tensor from = x.shape().equals(state.shape()) ? x : x.sum().tanh().expand(state.shape().dims());
                     Tensor.apply(new Update.Blend(0.5, 0.25), state, from);
@@ -160,6 +176,24 @@ class ProgramFuzzTest {
             if (result.count() <= MAX_ELEMENTS) {
                 values.add(result);
             }
+        }
+
+        /** Attention of some of three parts of {@code x}, beside each other, and their gradients, joined. */
+        private Tensor attention(Tensor x) {
+            Tensor all = random.nextBoolean() ? Tensor.concat(2, x, x, x) : x.repeat(2, 3).add(1);
+            Tensor[] parts = new Tensor[3];
+            for (int i = 0; i < 3; i++) {
+                Tensor from = random.nextInt(4) == 0 ? all.mul(1) : all;
+                parts[i] = from.narrow(2, i * x.size(2), x.size(2)).reshape(x.size(0), x.size(1), 1, x.size(2))
+                        .permute(0, 2, 1, 3);
+            }
+            Tensor[] y = Tensor.apply(new Attention.ScaledDotProduct(1, random.nextBoolean()), parts);
+            Tensor[] gradients = Tensor.apply(new Attention.ScaledDotProductGradient(1, false), y[0], parts[0],
+                    parts[1], parts[2], y[0], y[1]);
+            for (int i = 0; i < 3; i++) {
+                gradients[i] = gradients[i].permute(0, 2, 1, 3).reshape(x.shape());
+            }
+            return Tensor.compute(new Movement.Concat(2, true), gradients).tanh();
         }
 
         private static boolean broadcasts(Tensor x, Tensor y) {

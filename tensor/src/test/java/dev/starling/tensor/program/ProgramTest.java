@@ -99,41 +99,6 @@ class ProgramTest {
         }
     }
 
-    @Test
-    void computesEqualOperationsOnce() {
-        Program.Work work = in -> new Tensor[] {in[0].exp().sum(0).mul(in[0].exp().sum(0)).add(in[0].t().sum(1))
-                .add(in[0].t().sum(1))};
-        check(work, 3, 4, 3);
-        try (Scope scope = Scope.open()) {
-            Tensor x = data.normal(4, 3);
-            try (Program program = Program.capture(null, work, x).program()) {
-                assertThat(program.size()).as("exp, two sums, and one chain").isEqualTo(4);
-            }
-        }
-    }
-
-    @Test
-    void computesAgainWhatChangesInBetweenOrIsDrawnOrReturned() {
-        try (Scope scope = Scope.open()) {
-            Tensor state = Tensor.ones(4);
-            Tensor x = data.normal(4);
-            try (Program program = Program.capture(null, in -> {
-                Tensor before = state.sum();
-                Tensor.apply(new Update.Blend(1, 1), state, in[0]);
-                return new Tensor[] {before.sub(state.sum()), in[0].exp(), in[0].exp()};
-            }, x).program()) {
-                assertThat(program.run(x)[0].item()).isNotZero();
-                Tensor[] y = program.run(x);
-                assertThat(y[1].sharesMemoryWith(y[2])).isFalse();
-            }
-            Generator generator = Generator.seeded(3);
-            try (Program program = Program.capture(generator, in -> new Tensor[] {
-                generator.normal(4).sub(generator.normal(4)).abs().sum()}, x).program()) {
-                assertThat(program.run(x)[0].item()).isNotZero();
-            }
-        }
-    }
-
     /** The constant exists when the next run stores its earlier values. */
     @Test
     void aLateConstantSharesNoMemory() {
