@@ -31,6 +31,9 @@ final class AeronAttack implements Attack {
     private static final int MAX_DATAGRAM = 65_504;
     private static final byte BEGIN = (byte) 0x80;
     private static final byte WHOLE = (byte) 0xc0;
+    /** The stream has ended and is revoked. */
+    private static final byte ENDED = (byte) 0x30;
+    private static final int FRAMES = 16;
     private static final int SETUP_EVERY = 20;
     private static final int FRAGMENT = 1200;
     private static final int SOCKETS = 6;
@@ -57,6 +60,10 @@ final class AeronAttack implements Attack {
         GREETINGS,
         /** Messages of announced senders that never end. */
         ENDLESS,
+        /** Datagrams of announced senders with many beginnings of messages, each in the name of another sender. */
+        SESSIONS,
+        /** Senders that end their stream, withdraw it, and announce it again. */
+        ENDED,
         /** Random bytes. */
         NOISE,
         /** Data of senders that were not announced. */
@@ -127,7 +134,8 @@ final class AeronAttack implements Attack {
     @Override
     public void strike(int port, SplittableRandom random) throws IOException {
         DatagramChannel from = sockets.get(random.nextInt(sockets.size()));
-        if (kind == Kind.FRAMES || kind == Kind.GREETINGS || kind == Kind.ENDLESS) {
+        if (kind == Kind.FRAMES || kind == Kind.GREETINGS || kind == Kind.ENDLESS
+                || kind == Kind.SESSIONS || kind == Kind.ENDED) {
             stream(port, from, random);
         } else {
             send(from, port, datagram(kind, random));
@@ -151,7 +159,7 @@ final class AeronAttack implements Attack {
                     random.nextInt(3) == 0 ? random.nextInt()
                     : random.nextInt(3) == 0 ? MAX_DATAGRAM : MTU, 0);
             case SENDERS -> setup(nextSession++, STREAM, 0, term, MTU, 0);
-            case UNKNOWN, FRAMES, GREETINGS, ENDLESS -> {
+            case UNKNOWN, FRAMES, GREETINGS, ENDLESS, SESSIONS, ENDED -> {
                 byte[] frame = forgery.frame(random);
                 yield data(random.nextInt(), random.nextInt(), random.nextInt(term) & -32,
                         random.nextInt(4) == 0 ? (byte) random.nextInt() : WHOLE, DATA, frame, frame.length);
@@ -218,12 +226,20 @@ final class AeronAttack implements Attack {
         if (!stream.accepted) {
             return;
         }
+        if (kind == Kind.ENDED) {
+            send(stream.socket, port, data(stream.session, stream.term(), stream.offset(), ENDED, DATA, new byte[0],
+                    -HEADER));
+            send(stream.socket, port, setup(stream.session, STREAM, stream.initialTerm, term, MTU,
+                    stream.term() - stream.initialTerm));
+            return;
+        }
         if (stream.position - stream.consumed > term / 4) {
             stream.position = stream.consumed;
         }
         byte flags = kind != Kind.ENDLESS ? WHOLE : stream.position == 0 || stream.offset() == 0 ? BEGIN : 0;
         byte[] body = switch (kind) {
             case ENDLESS -> new byte[FRAGMENT];
+            case SESSIONS -> beginnings(stream, random);
             case GREETINGS -> forgery.greeting(random);
             default -> body(random);
         };
@@ -235,9 +251,21 @@ final class AeronAttack implements Attack {
             stream.position += rest;
         } else {
             send(stream.socket, port, data(stream.session, stream.term(), stream.offset(), flags, DATA, body,
-                    body.length));
+                    kind == Kind.SESSIONS ? HEADER : body.length));
             stream.position += aligned;
         }
+    }
+
+    /** Returns what follows the header of a frame that is twice as long: its rest, and frames of the same length. */
+    private static byte[] beginnings(Stream stream, SplittableRandom random) {
+        byte[] all = new byte[HEADER + FRAMES * 2 * HEADER];
+        ByteBuffer frames = ByteBuffer.wrap(all).order(ByteOrder.LITTLE_ENDIAN).position(HEADER);
+        for (int i = 1; i <= FRAMES; i++) {
+            frames.putInt(2 * HEADER).put((byte) 0).put(BEGIN).putShort(DATA).putInt(stream.offset() + i * 2 * HEADER)
+                    .putInt(random.nextInt()).putInt(STREAM).putInt(stream.term()).putLong(0)
+                    .position(frames.position() + HEADER);
+        }
+        return all;
     }
 
     private byte[] body(SplittableRandom random) {

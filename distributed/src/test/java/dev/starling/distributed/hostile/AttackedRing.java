@@ -50,8 +50,13 @@ final class AttackedRing implements AutoCloseable {
         }
     }
 
-    /** Starts the ring, with Aeron's terms of a length, and lets it train once undisturbed. */
-    AttackedRing(String provider, int term, long seed) throws Exception {
+    /**
+     * Starts the ring and lets it train once undisturbed.
+     *
+     * @param flags of the JVM of each rank
+     * @param term length of Aeron's terms in bytes
+     */
+    AttackedRing(String provider, List<String> flags, int term, long seed) throws Exception {
         this.provider = provider;
         Path memory = Path.of("/dev/shm");
         directory = Files.isWritable(memory) ? Files.createTempDirectory(memory, "starling-stranger")
@@ -61,7 +66,8 @@ final class AttackedRing implements AutoCloseable {
             String secret = Secret.random().toHex();
             List<Integer> listening = freePorts(WORLD + 1);
             for (int rank = 0; rank < WORLD; rank++) {
-                ranks.add(Program.start("rank " + rank, List.of(), RingProgram.class, List.of("provider=" + provider,
+                ranks.add(Program.start("rank " + rank, List.of(), flags, RingProgram.class, List.of(
+                        "provider=" + provider,
                         "secret=" + secret, "port=" + listening.get(rank), "coordinator=" + listening.get(WORLD),
                         "rank=" + rank, "directory=" + directory, "term=" + term)));
             }
@@ -133,6 +139,8 @@ final class AttackedRing implements AutoCloseable {
             row.control.add(stepsPerSecond(kind + ' ' + rate + " 0 " + (provider.equals("tcp")
                     ? connections.getLocalPort() : datagrams.getLocalPort()), windowMs));
         }
+        System.out.printf("%-10s %8.1f %8.1f %8.1f %8.1f  %d MB%n", kind, row.rest.get(row.rest.size() - 2),
+                row.attacked.getLast(), row.rest.getLast(), row.control.getLast(), maxResident >> 20);
     }
 
     private double stepsPerSecond(String order, long windowMs) throws Exception {

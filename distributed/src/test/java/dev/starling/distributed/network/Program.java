@@ -31,6 +31,12 @@ public final class Program implements AutoCloseable {
      * @param prefix first words of the command, which select the host
      */
     public static Program start(String name, List<String> prefix, Class<?> main, List<String> arguments) {
+        return start(name, prefix, List.of(), main, arguments);
+    }
+
+    /** As above; {@code flags} are further flags of its JVM, which by default compiles for a short life. */
+    public static Program start(String name, List<String> prefix, List<String> flags, Class<?> main,
+            List<String> arguments) {
         List<String> command = new ArrayList<>(prefix);
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         for (String flag : ManagementFactory.getRuntimeMXBean().getInputArguments()) {
@@ -38,8 +44,9 @@ public final class Program implements AutoCloseable {
                 command.add(flag);
             }
         }
-        command.addAll(List.of("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
-                System.getProperty("java.class.path"), main.getName()));
+        command.addAll(List.of("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"));
+        command.addAll(flags);
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
         command.addAll(arguments);
         try {
             return new Program(name, new ProcessBuilder(command).redirectErrorStream(true).start());

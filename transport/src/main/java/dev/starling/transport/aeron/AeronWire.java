@@ -11,8 +11,10 @@ import dev.starling.transport.spi.WireConfig;
 import io.aeron.Aeron;
 import io.aeron.AeronCounters;
 import io.aeron.CommonContext;
+import io.aeron.Image;
 import io.aeron.Subscription;
 import io.aeron.exceptions.AeronException;
+import io.aeron.logbuffer.Header;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.net.BindException;
@@ -24,9 +26,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import org.agrona.DirectBuffer;
 import org.agrona.LangUtil;
+import org.agrona.collections.IntHashSet;
 import org.agrona.collections.LongArrayList;
 import org.agrona.concurrent.AgentInvoker;
 import org.agrona.concurrent.NanoClock;
@@ -80,8 +86,14 @@ final class AeronWire implements Wire {
     /** Set by each poll. */
     @SuppressWarnings("NullAway.Init")
     private Inbox inbox;
-    private final Assembler localMessages = assembler();
-    private final Assembler networkMessages = assembler();
+    private final Assembler localMessages =
+            new Assembler((buffer, offset, length, header) -> inbox.onMessage(buffer, offset, length));
+    private final Assembler networkMessages = new Assembler(this::onNetworkMessage);
+    /** Sessions of senders over the network that are proven, and those of which the driver has not heard yet. */
+    private final IntHashSet proven = new IntHashSet();
+    private final Queue<Integer> proofs = new ConcurrentLinkedQueue<>();
+    private boolean delivers;
+    private int deliveredSession;
     private Backoff backoff = Backoff.forThreads(1);
     private long nextUpkeepNs;
     private long drains;
@@ -120,7 +132,7 @@ final class AeronWire implements Wire {
                     "a media driver with its first link");
             driver = AeronDriver.start(null, driverDirectory, settings.threads(), settings.livenessNs(),
                     settings.imageLivenessNs(), (channel, dispatcher, status, context) -> new Admission(channel,
-                            dispatcher, status, context, settings, () -> maxLinks));
+                            dispatcher, status, context, settings, () -> maxLinks, proofs));
             driverInvoker = driver.invoker();
         } else if (!CommonContext.isDriverActive(driverDirectory.toFile(), TimeUnit.SECONDS.toMillis(10), s -> { })) {
             throw new TransportException(Problem.UNAVAILABLE, "no media driver runs in " + driverDirectory,
@@ -137,7 +149,7 @@ final class AeronWire implements Wire {
             network = client.addSubscription("aeron:udp?endpoint=" + HostPort.format(endpoint) + "|so-rcvbuf="
                     + settings.socketBuffer() + "|so-sndbuf=" + settings.socketBuffer() + "|rcv-wnd="
                     + settings.window(), UDP_STREAM, image -> { },
-                    image -> networkMessages.forget(image.sessionId()));
+                    image -> forget(image.sessionId()));
             String resolved = awaitEndpoint();
             int port = Integer.parseInt(resolved.substring(resolved.lastIndexOf(':') + 1));
             address = HostPort.format(host, port);
@@ -201,8 +213,26 @@ final class AeronWire implements Wire {
         };
     }
 
-    private Assembler assembler() {
-        return new Assembler((buffer, offset, length, header) -> inbox.onMessage(buffer, offset, length));
+    private void onNetworkMessage(DirectBuffer buffer, int offset, int length, Header header) {
+        deliveredSession = ((Image) header.context()).sessionId();
+        delivers = driver != null;
+        try {
+            inbox.onMessage(buffer, offset, length);
+        } finally {
+            delivers = false;
+        }
+    }
+
+    @Override
+    public void onProof() {
+        if (delivers && proven.add(deliveredSession)) {
+            proofs.add(deliveredSession);
+        }
+    }
+
+    private void forget(int session) {
+        networkMessages.forget(session);
+        proven.remove(session);
     }
 
     @Override

@@ -15,7 +15,8 @@ import org.agrona.collections.Int2IntHashMap;
 /**
  * Assembles messages of several fragments. Aeron's assembler adds fragments until one of them ends the message or the
  * term is full, so that each unproven sender could make it keep a whole term on the heap; this one drops a message that
- * is longer than Aeron lets any sender make it, with all fragments until the next begins.
+ * is longer than Aeron lets any sender make it, with all fragments until the next begins. It also drops fragments that
+ * name another session than that of their sender's announcement, for which nothing would end the collection.
  */
 final class Assembler implements FragmentHandler {
     private static final int DROPPED = -1;
@@ -32,17 +33,21 @@ final class Assembler implements FragmentHandler {
 
     @Override
     public void onFragment(DirectBuffer buffer, int offset, int length, Header header) {
+        int session = header.sessionId();
+        Image image = (Image) header.context();
+        if (session != image.sessionId()) {
+            return;
+        }
         byte flags = header.flags();
         if ((flags & UNFRAGMENTED) == UNFRAGMENTED) {
             target.onFragment(buffer, offset, length, header);
             return;
         }
-        int session = header.sessionId();
         int before = (flags & BEGIN_FRAG_FLAG) != 0 ? 0 : lengths.get(session);
         if (before == DROPPED) {
             return;
         }
-        int max = FrameDescriptor.computeMaxMessageLength(((Image) header.context()).termBufferLength());
+        int max = FrameDescriptor.computeMaxMessageLength(image.termBufferLength());
         if (length > max - before) {
             forget(session);
             return;

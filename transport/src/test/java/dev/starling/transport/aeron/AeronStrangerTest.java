@@ -11,6 +11,7 @@ import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import io.aeron.ExclusivePublication;
+import io.aeron.driver.status.SystemCounterDescriptor;
 import io.aeron.logbuffer.BufferClaim;
 import io.aeron.logbuffer.FrameDescriptor;
 import java.io.IOException;
@@ -21,10 +22,12 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.DatagramChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.agrona.DirectBuffer;
 import org.junit.jupiter.api.Test;
@@ -38,6 +41,11 @@ import org.junit.jupiter.params.provider.ValueSource;
 class AeronStrangerTest {
     private static final int SETUP_BYTES = 40;
     private static final short SETUP = 5;
+    private static final short DATA = 1;
+    private static final short NAK = 2;
+    private static final short STATUS = 3;
+    private static final int HEADER = 32;
+    private static final byte WHOLE = (byte) 0xc0;
     private static final byte MIDDLE = 0;
     private static final int TERM = 256 << 10;
     private static final int LOG_BYTES = 3 * TERM + 4096;
@@ -57,12 +65,30 @@ class AeronStrangerTest {
     }
 
     private static DatagramPacket announcement(Wire to, int session, int stream, int term) {
-        ByteBuffer frame = ByteBuffer.allocate(SETUP_BYTES).order(ByteOrder.LITTLE_ENDIAN).putInt(SETUP_BYTES)
+        return packet(to, announcement(session, stream, term));
+    }
+
+    private static ByteBuffer announcement(int session, int stream, int term) {
+        return ByteBuffer.allocate(SETUP_BYTES).order(ByteOrder.LITTLE_ENDIAN).putInt(SETUP_BYTES)
                 .putShort((short) 0).putShort(SETUP).putInt(0).putInt(session).putInt(stream)
                 .putInt(0).putInt(0).putInt(term).putInt(1408).putInt(0);
+    }
+
+    /** Returns a datagram with a message of a sender, at an offset in its first term. */
+    private static DatagramPacket data(Wire to, int session, int offset, int length) {
+        return packet(to, frame((HEADER + length + 31) & -32, HEADER + length, WHOLE, offset, session));
+    }
+
+    /** Returns a frame of the first term with a body of zeros. */
+    private static ByteBuffer frame(int bytes, int length, byte flags, int offset, int session) {
+        return ByteBuffer.allocate(bytes).order(ByteOrder.LITTLE_ENDIAN).putInt(length).put((byte) 0).put(flags)
+                .putShort(DATA).putInt(offset).putInt(session).putInt(AeronWire.networkStream()).putInt(0).rewind();
+    }
+
+    private static DatagramPacket packet(Wire to, ByteBuffer frame) {
         String address = to.address();
         int colon = address.lastIndexOf(':');
-        return new DatagramPacket(frame.array(), SETUP_BYTES, new InetSocketAddress(address.substring(0, colon),
+        return new DatagramPacket(frame.array(), frame.capacity(), new InetSocketAddress(address.substring(0, colon),
                 Integer.parseInt(address.substring(colon + 1))));
     }
 
@@ -108,8 +134,8 @@ class AeronStrangerTest {
             Link second = late.open(wire.address());
             await(() -> offer(second, new byte[4]) == Wire.SENT, early, late, wire);
             await(() -> offer(first, new byte[4]) == Wire.SENT, early, late, wire);
-            assertThat(images()).as("8 without a proof and 2 for the wire's link, and three of members")
-                    .hasSizeBetween(3, 8 + 2 + 3);
+            assertThat(images()).as("two without a proof, one for the wire's link, and three of members")
+                    .hasSizeBetween(3 + 2, 3 + 3);
         }
     }
 
@@ -118,9 +144,15 @@ class AeronStrangerTest {
         try (Wire wire = open(0); Wire other = open(0)) {
             AeronWire sender = (AeronWire) other;
             List<Integer> received = new ArrayList<>();
-            Inbox inbox = new Lengths(received);
+            Inbox inbox = new Lengths(received, wire);
             ExclusivePublication stream = sender.client().addExclusivePublication(
                     sender.networkChannel(wire.address()), AeronWire.networkStream());
+            publish(stream, FrameDescriptor.UNFRAGMENTED, sender, wire, inbox);
+            await(() -> {
+                wire.poll(inbox, 10);
+                return !received.isEmpty();
+            }, sender);
+            received.clear();
             for (int sent = 0; sent < TERM / 2; sent += stream.maxPayloadLength()) {
                 publish(stream, sent == 0 ? FrameDescriptor.BEGIN_FRAG_FLAG : MIDDLE, sender, wire, inbox);
             }
@@ -137,6 +169,207 @@ class AeronStrangerTest {
         }
     }
 
+    @Test
+    void asksAStrangerSeldomToSendAgain() throws IOException {
+        try (Wire wire = open(0); RawSender stranger = new RawSender(wire, 1)) {
+            int between = 64;
+            long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(400);
+            while (System.nanoTime() < end) {
+                stranger.send(data(wire, 1, between, 20));
+                stranger.drive(1);
+            }
+            stranger.drive(25);
+            assertThat(stranger.received(NAK)).as("requests of what was left out in 400 ms").isBetween(2, 25);
+            stranger.send(data(wire, 1, 0, 10));
+            stranger.send(data(wire, 1, between, 20));
+            await(() -> {
+                stranger.drive();
+                return stranger.messages.size() >= 2;
+            });
+            assertThat(stranger.messages).as("lengths of messages").containsExactly(10, 20);
+            stranger.drive(100);
+            assertThat(stranger.received(NAK)).as("requests when nothing is missing").isZero();
+        }
+    }
+
+    @Test
+    void takesDataOfAProvenSenderInAnyOrder() throws IOException {
+        try (Wire wire = open(0); RawSender member = new RawSender(wire, 1)) {
+            member.isProven = true;
+            member.send(data(wire, 1, 0, 32));
+            await(() -> {
+                member.drive();
+                return member.messages.size() == 1;
+            });
+            member.send(data(wire, 1, 128, 30));
+            await(() -> {
+                member.drive();
+                return member.received(NAK) > 0;
+            });
+            member.send(data(wire, 1, 64, 20));
+            await(() -> {
+                member.drive();
+                return member.messages.size() == 3;
+            });
+            assertThat(member.messages).as("lengths of messages").containsExactly(32, 20, 30);
+        }
+    }
+
+    @Test
+    void givesAStrangerThatBeginsAgainNoMoreMemory() throws IOException {
+        try (Wire wire = open(0); RawSender stranger = new RawSender(wire, 1)) {
+            byte endOfStream = 0x20;
+            byte revoked = 0x30;
+            for (byte flags : new byte[] {endOfStream, revoked}) {
+                for (int i = 0; i < 20; i++) {
+                    stranger.send(packet(wire, frame(HEADER, 0, flags, 0, 1)));
+                    stranger.drive(10);
+                    stranger.send(announcement(wire, 1, TERM));
+                    stranger.drive(5);
+                }
+            }
+            assertThat(images()).hasSize(1);
+            stranger.send(data(wire, 1, 0, 10));
+            await(() -> {
+                stranger.drive();
+                return stranger.messages.size() == 1;
+            });
+        }
+    }
+
+    /** Otherwise a sender has memory allocated for the unfinished messages of any number of others. */
+    @Test
+    void deliversNothingInTheNameOfAnotherSender() throws IOException {
+        try (Wire wire = open(0); RawSender stranger = new RawSender(wire, 1)) {
+            int each = 2 * HEADER;
+            ByteBuffer three = ByteBuffer.allocate(3 * each).put(frame(each, each - 1, WHOLE, 0, 1))
+                    .put(frame(each, each - 2, WHOLE, each, 2)).put(frame(each, each - 3, WHOLE, 2 * each, 1));
+            stranger.send(packet(wire, three));
+            await(() -> {
+                stranger.drive();
+                return stranger.messages.size() == 2;
+            });
+            assertThat(stranger.messages).as("lengths of messages").containsExactly(31, 29);
+        }
+    }
+
+    @Test
+    void takesTheNextTermOfASenderThatIsNotProven() throws IOException {
+        try (Wire wire = open(0); RawSender stranger = new RawSender(wire, 1)) {
+            int length = (48 << 10) - HEADER;
+            int offset = 0;
+            for (int sent = 1; sent <= 5; sent++) {
+                int expected = sent;
+                DatagramPacket message = data(wire, 1, offset, length);
+                await(() -> {
+                    stranger.send(message); // Again, while the window is closed.
+                    stranger.drive(1);
+                    return stranger.messages.size() == expected;
+                });
+                offset += HEADER + length;
+            }
+            ByteBuffer padding = frame(HEADER, TERM - offset, WHOLE, offset, 1);
+            stranger.send(packet(wire, padding.putShort(6, (short) 0)));
+            stranger.send(packet(wire, frame(2 * HEADER, HEADER + 7, WHOLE, 0, 1).putInt(20, 1)));
+            await(() -> {
+                stranger.drive();
+                return stranger.messages.size() == 6;
+            });
+            assertThat(stranger.messages.getLast()).isEqualTo(7);
+        }
+    }
+
+    @Test
+    void refusesAnnouncementsThatNoSenderMakes() throws IOException {
+        try (Wire wire = open(0); DatagramSocket stranger = new DatagramSocket(); Wire honest = open(0)) {
+            int session = 0;
+            for (int term : new int[] {0, -1, 100_000, 1 << 10, Integer.MIN_VALUE}) {
+                stranger.send(announcement(wire, ++session, term));
+                stranger.send(data(wire, session, 64, 10));
+            }
+            for (int mtu : new int[] {0, -32, 32, 1400, 65_536, 1 << 30}) {
+                stranger.send(packet(wire, announcement(++session, AeronWire.networkStream(), TERM).putInt(32, mtu)));
+            }
+            for (int offset : new int[] {TERM, -32, 17}) {
+                stranger.send(packet(wire, announcement(++session, AeronWire.networkStream(), TERM)
+                        .putInt(8, offset)));
+            }
+            stranger.send(packet(wire, announcement(++session, AeronWire.networkStream(), TERM).putInt(20, 5)));
+            for (int bytes : new int[] {1, 8, 31}) {
+                stranger.send(new DatagramPacket(data(wire, 1, 0, 10).getData(), bytes, data(wire, 1, 0, 10)
+                        .getSocketAddress()));
+            }
+            Link link = honest.open(wire.address());
+            await(() -> offer(link, new byte[4]) == Wire.SENT, honest, wire);
+            await(() -> !images().isEmpty(), honest, wire);
+            assertThat(images()).as("that of the member").hasSize(1);
+            assertThat(((AeronWire) wire).client().countersReader().getCounterValue(
+                    SystemCounterDescriptor.ERRORS.id())).as("errors of the driver").isZero();
+        }
+    }
+
+    /** A sender made of datagrams, accepted by a wire that the test drives. */
+    private static final class RawSender implements AutoCloseable {
+        private final Wire wire;
+        private final DatagramChannel socket = DatagramChannel.open();
+        private final ByteBuffer in = ByteBuffer.allocate(2048).order(ByteOrder.LITTLE_ENDIAN);
+        private final List<Integer> messages = new ArrayList<>();
+        private boolean isProven;
+
+        RawSender(Wire wire, int session) throws IOException {
+            this.wire = wire;
+            socket.bind(new InetSocketAddress("127.0.0.1", 0));
+            socket.configureBlocking(false);
+            send(announcement(wire, session, TERM));
+            await(() -> {
+                drive();
+                return received(STATUS) > 0;
+            });
+        }
+
+        void send(DatagramPacket packet) {
+            try {
+                socket.send(ByteBuffer.wrap(packet.getData()), packet.getSocketAddress());
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
+
+        void drive() {
+            wire.poll((buffer, offset, length) -> {
+                messages.add(length);
+                if (isProven) {
+                    wire.onProof();
+                }
+            }, 100);
+        }
+
+        void drive(long ms) {
+            long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ms);
+            while (System.nanoTime() < end) {
+                drive();
+            }
+        }
+
+        /** Returns how many datagrams of a type have arrived since the last call; drops all others. */
+        int received(short type) {
+            try {
+                int count = 0;
+                while (socket.receive(in.clear()) != null) {
+                    count += in.getShort(6) == type ? 1 : 0;
+                }
+                return count;
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
+
+        @Override
+        public void close() throws IOException {
+            socket.close();
+        }
+    }
+
     /** Sends a fragment as soon as there is room. */
     private static void publish(ExclusivePublication stream, byte flags, Wire sender, Wire receiver, Inbox inbox) {
         BufferClaim claim = new BufferClaim();
@@ -147,10 +380,11 @@ class AeronStrangerTest {
         claim.flags(flags).commit();
     }
 
-    /** Notes the lengths of messages. */
-    private record Lengths(List<Integer> received) implements Inbox {
+    /** Notes the lengths of messages of a proven sender. */
+    private record Lengths(List<Integer> received, Wire wire) implements Inbox {
         @Override
         public void onMessage(DirectBuffer buffer, int offset, int length) {
+            wire.onProof();
             received.add(length);
         }
     }

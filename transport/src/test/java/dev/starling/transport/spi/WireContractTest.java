@@ -248,7 +248,10 @@ class WireContractTest {
             });
             int[] received = {0};
             await(() -> {
-                to.poll((buffer, offset, length) -> received[0]++, 16);
+                to.poll((buffer, offset, length) -> {
+                    to.onProof();
+                    received[0]++;
+                }, 16);
                 return received[0] == count;
             });
             sender.join();
