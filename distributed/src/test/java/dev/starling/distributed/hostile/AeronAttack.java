@@ -31,8 +31,10 @@ final class AeronAttack implements Attack {
     private static final int MAX_DATAGRAM = 65_504;
     private static final byte BEGIN = (byte) 0x80;
     private static final byte WHOLE = (byte) 0xc0;
-    /** The stream has ended and is revoked. */
-    private static final byte ENDED = (byte) 0x30;
+    private static final byte ENDED = 0x20;
+    private static final byte REVOKED = 0x30;
+    /** Of all datagrams, those that keep announced senders alive during attacks of other kinds. */
+    private static final int ALIVE_EVERY = 50;
     private static final int FRAMES = 16;
     private static final int SETUP_EVERY = 20;
     private static final int FRAGMENT = 1200;
@@ -135,7 +137,7 @@ final class AeronAttack implements Attack {
     public void strike(int port, SplittableRandom random) throws IOException {
         DatagramChannel from = sockets.get(random.nextInt(sockets.size()));
         if (kind == Kind.FRAMES || kind == Kind.GREETINGS || kind == Kind.ENDLESS
-                || kind == Kind.SESSIONS || kind == Kind.ENDED) {
+                || kind == Kind.SESSIONS || kind == Kind.ENDED || random.nextInt(ALIVE_EVERY) == 0) {
             stream(port, from, random);
         } else {
             send(from, port, datagram(kind, random));
@@ -183,7 +185,12 @@ final class AeronAttack implements Attack {
     }
 
     private static ByteBuffer setup(int session, int stream, int initialTerm, int termLength, int mtu, int terms) {
-        return begin(SETUP_BYTES, SETUP_BYTES, (byte) 0, SETUP).putInt(0).putInt(session).putInt(stream)
+        return setup(session, stream, initialTerm, termLength, mtu, terms, 0);
+    }
+
+    private static ByteBuffer setup(int session, int stream, int initialTerm, int termLength, int mtu, int terms,
+            int offset) {
+        return begin(SETUP_BYTES, SETUP_BYTES, (byte) 0, SETUP).putInt(offset).putInt(session).putInt(stream)
                 .putInt(initialTerm).putInt(initialTerm + terms).putInt(termLength).putInt(mtu).putInt(0).flip();
     }
 
@@ -220,17 +227,18 @@ final class AeronAttack implements Attack {
         }
         Stream stream = ofPort.get(random.nextInt(ofPort.size()));
         if (stream.sent++ % SETUP_EVERY == 0) {
-            send(stream.socket, port, setup(stream.session, STREAM, stream.initialTerm, term, MTU,
-                    stream.term() - stream.initialTerm));
+            send(stream.socket, port, announcement(stream));
         }
         if (!stream.accepted) {
             return;
         }
         if (kind == Kind.ENDED) {
-            send(stream.socket, port, data(stream.session, stream.term(), stream.offset(), ENDED, DATA, new byte[0],
-                    -HEADER));
-            send(stream.socket, port, setup(stream.session, STREAM, stream.initialTerm, term, MTU,
-                    stream.term() - stream.initialTerm));
+            send(stream.socket, port, data(stream.session, stream.term(), stream.offset(),
+                    random.nextInt(2) == 0 ? ENDED : REVOKED, DATA, new byte[0], -HEADER));
+            send(stream.socket, port, announcement(stream));
+            if (random.nextInt(100) == 0) {
+                ofPort.remove(stream);
+            }
             return;
         }
         if (stream.position - stream.consumed > term / 4) {
@@ -254,6 +262,11 @@ final class AeronAttack implements Attack {
                     kind == Kind.SESSIONS ? HEADER : body.length));
             stream.position += aligned;
         }
+    }
+
+    private ByteBuffer announcement(Stream stream) {
+        return setup(stream.session, STREAM, stream.initialTerm, term, MTU, stream.term() - stream.initialTerm,
+                stream.offset());
     }
 
     /** Returns what follows the header of a frame that is twice as long: its rest, and frames of the same length. */
@@ -324,8 +337,12 @@ final class AeronAttack implements Attack {
     private boolean acknowledge(DatagramChannel socket) {
         Stream stream = announced(socket);
         if (stream != null) {
+            long consumed = stream.position(in.getInt(16), in.getInt(20));
+            if (!stream.accepted || consumed < stream.consumed) { // The member has begun to listen, or again.
+                stream.position = consumed;
+            }
             stream.accepted = true;
-            stream.consumed = Math.max(stream.consumed, stream.position(in.getInt(16), in.getInt(20)));
+            stream.consumed = consumed;
         }
         return in.limit() <= SETUP_BYTES + HEADER;
     }

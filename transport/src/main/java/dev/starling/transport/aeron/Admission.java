@@ -6,6 +6,7 @@ import io.aeron.driver.media.ImageConnection;
 import io.aeron.driver.media.ReceiveChannelEndpoint;
 import io.aeron.driver.media.UdpChannel;
 import io.aeron.protocol.DataHeaderFlyweight;
+import io.aeron.protocol.RttMeasurementFlyweight;
 import io.aeron.protocol.SetupFlyweight;
 import java.lang.System.Logger.Level;
 import java.net.InetAddress;
@@ -13,6 +14,7 @@ import java.net.InetSocketAddress;
 import java.util.Queue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.IntSupplier;
+import java.util.function.LongSupplier;
 import org.agrona.collections.Int2ObjectHashMap;
 import org.agrona.concurrent.NanoClock;
 import org.agrona.concurrent.UnsafeBuffer;
@@ -29,7 +31,7 @@ import org.agrona.concurrent.status.AtomicCounter;
  * hundred microseconds for as long as it is missing. A stranger that leaves gaps would keep the processor busy with
  * little data. Until a sender is proven, this socket therefore passes its data on in order only, and itself asks for
  * what is missing, but seldom. Aeron also lets a sender end its stream and begin it again, with new memory each time
- * while it still keeps the old; an unproven sender can do neither.
+ * while it still keeps the old; an unproven sender cannot begin again.
  */
 final class Admission extends ReceiveChannelEndpoint {
     /** Senders that may be unproven at the same time, beyond the number of the wire's links: in all, of an address. */
@@ -37,15 +39,18 @@ final class Admission extends ReceiveChannelEndpoint {
     private static final int UNPROVEN_OF_ADDRESS = 2;
     /** For each link a sender, and another one that a restarted process has left behind. */
     private static final int SENDERS_PER_LINK = 2;
-    private static final int SPARE_SENDERS = 16;
+    private static final int SPARE_SENDERS = 32;
     private static final long UNPROVEN_NAK_EVERY_NS = TimeUnit.MILLISECONDS.toNanos(20);
     private static final long FORGET_EVERY_NS = TimeUnit.MILLISECONDS.toNanos(50);
+    /** Many members that join at once find no room for some hundred milliseconds. */
+    private static final long REPORT_FULL_AFTER_NS = TimeUnit.SECONDS.toNanos(2);
 
     private final int maxTerm;
     private final int maxWindow;
     /** How long Aeron keeps a sender that is silent, and then its memory. */
     private final long livenessNs;
     private final IntSupplier maxLinks;
+    private final LongSupplier lastPolledNs;
     /** Sessions of senders that the wire has found to be proven. */
     private final Queue<Integer> proofs;
     private final NanoClock clock;
@@ -53,23 +58,28 @@ final class Admission extends ReceiveChannelEndpoint {
     private final Int2ObjectHashMap<Sender> proven = new Int2ObjectHashMap<>();
     private final Int2ObjectHashMap<UnprovenSender> unproven = new Int2ObjectHashMap<>();
     private long nextForgetNs;
-    private boolean reported;
+    private long lastAdmittedNs;
+    private boolean reportedFull;
+    private boolean reportedOptions;
 
     /**
      * Creates the socket of a wire.
      *
      * @param maxLinks how many links the wire has had at the same time
+     * @param lastPolledNs when the wire was polled last
      * @param proofs sessions of senders that are proven, to which the wire adds from its own thread
      */
     Admission(UdpChannel channel, DataPacketDispatcher dispatcher, AtomicCounter status, MediaDriver.Context context,
-            AeronSettings settings, IntSupplier maxLinks, Queue<Integer> proofs) {
+            AeronSettings settings, IntSupplier maxLinks, LongSupplier lastPolledNs, Queue<Integer> proofs) {
         super(channel, dispatcher, status, context);
         maxTerm = settings.term();
         maxWindow = settings.window();
         livenessNs = settings.imageLivenessNs();
         clock = context.receiverCachedNanoClock();
         nextForgetNs = clock.nanoTime();
+        lastAdmittedNs = nextForgetNs;
         this.maxLinks = maxLinks;
+        this.lastPolledNs = lastPolledNs;
         this.proofs = proofs;
     }
 
@@ -91,11 +101,11 @@ final class Admission extends ReceiveChannelEndpoint {
         }
         // Of known senders, too: Aeron has no memory yet for one that it has not accepted, or has forgotten.
         if (header.termLength() > maxTerm) {
-            refuse(source, "its terms have " + header.termLength() + " bytes, those of this process " + maxTerm
+            refuseOptions(source, "its terms have " + header.termLength() + " bytes, those of this process " + maxTerm
                     + ": set the same option term in all processes");
         } else if (header.mtuLength() > maxWindow) {
-            refuse(source, "its datagrams have up to " + header.mtuLength() + " bytes, the window of this process "
-                    + maxWindow + ": set the same options mtu and window in all processes");
+            refuseOptions(source, "its datagrams have up to " + header.mtuLength() + " bytes, the window of this "
+                    + "process " + maxWindow + ": set the same options mtu and window in all processes");
         } else if (admits(header, source, clock.nanoTime())) {
             super.onSetupMessage(header, buffer, length, source, transportIndex);
         }
@@ -110,16 +120,19 @@ final class Admission extends ReceiveChannelEndpoint {
             return true;
         }
         UnprovenSender known = unproven.get(session);
-        if (known != null && now - known.lastReceivedNs() <= 2 * livenessNs) {
+        if (known != null && !known.isForgotten(now, livenessNs)) {
             // Later Aeron would allocate memory again while it still keeps that of before.
             return known.isAt(header) && now - known.lastReceivedNs() < livenessNs;
         }
         unproven.remove(session);
         if (!hasRoom(source.getAddress(), now)) {
-            refuse(source, proven.size() + unproven.size() + " senders are here already, " + unproven.size()
-                    + " of them without a proof of the secret");
+            boolean report = !reportedFull && now - lastAdmittedNs > REPORT_FULL_AFTER_NS;
+            reportedFull |= report;
+            AeronWire.LOG.log(report ? Level.WARNING : Level.DEBUG, "refused a link from {0}: {1} processes have links "
+                    + "here, {2} more have yet to prove the secret", source, proven.size(), unproven.size());
             return false;
         }
+        lastAdmittedNs = now;
         unproven.put(session, new UnprovenSender(source, header, maxWindow, now));
         return true;
     }
@@ -128,7 +141,10 @@ final class Admission extends ReceiveChannelEndpoint {
         if (now - nextForgetNs >= 0) {
             nextForgetNs = now + FORGET_EVERY_NS;
             proven.values().removeIf(sender -> now - sender.lastReceivedNs > 2 * livenessNs);
-            unproven.values().removeIf(sender -> now - sender.lastReceivedNs() > 2 * livenessNs);
+            unproven.values().removeIf(sender -> sender.isForgotten(now, livenessNs));
+        }
+        if (now - lastPolledNs.getAsLong() > livenessNs) {
+            return false; // Aeron keeps what is not read, and no sender can prove anything.
         }
         int links = maxLinks.getAsInt();
         return proven.size() + unproven.size() < SPARE_SENDERS + SENDERS_PER_LINK * links
@@ -136,9 +152,9 @@ final class Admission extends ReceiveChannelEndpoint {
                 .filter(sender -> sender.address().equals(address)).count() < UNPROVEN_OF_ADDRESS + links;
     }
 
-    private void refuse(InetSocketAddress source, String why) {
-        AeronWire.LOG.log(reported ? Level.DEBUG : Level.WARNING, "refused a link from {0}: {1}", source, why);
-        reported = true;
+    private void refuseOptions(InetSocketAddress source, String why) {
+        AeronWire.LOG.log(reportedOptions ? Level.DEBUG : Level.WARNING, "refused a link from {0}: {1}", source, why);
+        reportedOptions = true;
     }
 
     @Override
@@ -168,7 +184,7 @@ final class Admission extends ReceiveChannelEndpoint {
         if (end >= 0) {
             int applied = super.onDataPacket(header, buffer, length, source, transportIndex);
             if (applied > 0) {
-                sender.passed(end, now);
+                sender.passed(buffer, length, end, now);
             }
             return applied;
         }
@@ -179,6 +195,11 @@ final class Admission extends ReceiveChannelEndpoint {
         }
         return 0;
     }
+
+    /** No sender measures round trips: an answer to each would only serve strangers. */
+    @Override
+    public void onRttMeasurement(RttMeasurementFlyweight header, UnsafeBuffer buffer, int length,
+            InetSocketAddress source, int transportIndex) { }
 
     @Override
     public void sendStatusMessage(ImageConnection[] connections, int sessionId, int streamId, int termId,

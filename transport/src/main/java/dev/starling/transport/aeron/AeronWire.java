@@ -24,6 +24,7 @@ import java.net.InetSocketAddress;
 import java.net.SocketException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
@@ -79,9 +80,11 @@ final class AeronWire implements Wire {
     @SuppressWarnings("NullAway.Init")
     private String address;
 
+    private final SecureRandom random = new SecureRandom();
     private final List<AeronLink> links = new ArrayList<>();
     /** How many links there were at the same time; read by the driver, which may have threads of its own. */
     private volatile int maxLinks;
+    private volatile long lastPolledNs = System.nanoTime();
     private final LongArrayList unflushed = new LongArrayList();
     /** Set by each poll. */
     @SuppressWarnings("NullAway.Init")
@@ -132,7 +135,7 @@ final class AeronWire implements Wire {
                     "a media driver with its first link");
             driver = AeronDriver.start(null, driverDirectory, settings.threads(), settings.livenessNs(),
                     settings.imageLivenessNs(), (channel, dispatcher, status, context) -> new Admission(channel,
-                            dispatcher, status, context, settings, () -> maxLinks, proofs));
+                            dispatcher, status, context, settings, () -> maxLinks, () -> lastPolledNs, proofs));
             driverInvoker = driver.invoker();
         } else if (!CommonContext.isDriverActive(driverDirectory.toFile(), TimeUnit.SECONDS.toMillis(10), s -> { })) {
             throw new TransportException(Problem.UNAVAILABLE, "no media driver runs in " + driverDirectory,
@@ -281,6 +284,7 @@ final class AeronWire implements Wire {
         boolean upkeep = now >= nextUpkeepNs;
         if (upkeep) {
             nextUpkeepNs = now + UPKEEP_NS;
+            lastPolledNs = now;
             client.conductorAgentInvoker().invoke();
             if (client.isClosed()) {
                 throw new TransportException(Problem.CLOSED, "the media driver in "
@@ -358,8 +362,10 @@ final class AeronWire implements Wire {
     }
 
     String networkChannel(String endpoint) {
-        return "aeron:udp?endpoint=" + endpoint + "|mtu=" + settings.mtu() + "|term-length=" + settings.term()
-                + "|so-sndbuf=" + settings.socketBuffer() + "|so-rcvbuf=" + settings.socketBuffer();
+        // Aeron's own numbers follow one another: a stranger to which a refusal was sent would know those of others.
+        return "aeron:udp?endpoint=" + endpoint + "|session-id=" + random.nextInt() + "|mtu=" + settings.mtu()
+                + "|term-length=" + settings.term() + "|so-sndbuf=" + settings.socketBuffer() + "|so-rcvbuf="
+                + settings.socketBuffer();
     }
 
     String localChannel() {

@@ -7,6 +7,7 @@ import io.aeron.protocol.DataHeaderFlyweight;
 import io.aeron.protocol.SetupFlyweight;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.util.concurrent.TimeUnit;
 import org.agrona.BitUtil;
 import org.agrona.concurrent.UnsafeBuffer;
 
@@ -16,6 +17,8 @@ import org.agrona.concurrent.UnsafeBuffer;
  */
 final class UnprovenSender {
     private static final int HEADER = AeronSettings.HEADER;
+    /** Aeron takes some hundred milliseconds until it notices what has ended, and for removing files. */
+    private static final long FREEING_NS = TimeUnit.SECONDS.toNanos(1);
 
     private final InetAddress address;
     private final ImageConnection[] connections;
@@ -29,6 +32,7 @@ final class UnprovenSender {
     private long consumed;
     private long nextAskNs;
     private long lastReceivedNs;
+    private boolean ended;
 
     UnprovenSender(InetSocketAddress source, SetupFlyweight announcement, int maxWindow, long now) {
         address = source.getAddress();
@@ -69,9 +73,9 @@ final class UnprovenSender {
         return (term - initialTerm) * (long) termLength + offset;
     }
 
-    /** Returns whether an announcement says where this sender is. */
+    /** Returns whether an announcement says where this sender is, and its stream has not ended. */
     boolean isAt(SetupFlyweight announcement) {
-        return announcement.initialTermId() == initialTerm && announcement.termLength() == termLength
+        return !ended && announcement.initialTermId() == initialTerm && announcement.termLength() == termLength
                 && position(announcement.activeTermId(), announcement.termOffset()) == next;
     }
 
@@ -85,21 +89,20 @@ final class UnprovenSender {
     }
 
     /**
-     * Returns the position behind a datagram that may be passed on: one that consists of whole frames and continues the
-     * stream, within the window, or a heartbeat that does not end the stream and shows nothing new. Returns -1 for any
-     * other, also for data that arrive again: Aeron would write them over data that were not read yet if those are
-     * zeros.
+     * Returns the position behind a datagram that may be passed on: one that continues the stream, consists of whole
+     * frames and lies in the window, or a heartbeat that shows nothing new. Returns -1 for any other, also for data
+     * that arrive again, which Aeron would write over data that were not read yet if those are zeros, and for all that
+     * follow the end of the stream: Aeron then no longer has a place for this sender, and would make another.
      */
     long endOfNext(DataHeaderFlyweight header, UnsafeBuffer datagram, int length) {
-        if (header.termOffset() < 0) {
+        if (ended || header.termOffset() < 0 || position(header.termId(), header.termOffset()) != next) {
             return -1;
         }
-        long begin = position(header.termId(), header.termOffset());
         if (DataHeaderFlyweight.isHeartbeat(datagram, length)) {
-            return begin > next || DataHeaderFlyweight.isEndOfStream(datagram) ? -1 : next;
+            return DataHeaderFlyweight.isRevoked(datagram) ? -1 : next;
         }
         long covered = covered(datagram, length, header.termOffset());
-        return covered < 0 || begin != next || begin + covered - consumed > window ? -1 : begin + covered;
+        return covered < 0 || next + length - consumed > window ? -1 : next + covered;
     }
 
     /**
@@ -123,7 +126,7 @@ final class UnprovenSender {
     /** Returns how many bytes of the present term are missing before a datagram, or 0. */
     int missing(DataHeaderFlyweight header) {
         long begin = position(header.termId(), header.termOffset());
-        return (int) Math.min(Math.max(0, begin - next), termLength - offset());
+        return ended ? 0 : (int) Math.min(Math.max(0, begin - next), termLength - offset());
     }
 
     /** Returns whether it is time to ask for what is missing, and notes that it was done. */
@@ -135,9 +138,20 @@ final class UnprovenSender {
         return true;
     }
 
-    void passed(long end, long now) {
+    /** Notes that a datagram was passed on. */
+    void passed(UnsafeBuffer datagram, int length, long end, long now) {
         next = end;
         lastReceivedNs = now;
+        ended = DataHeaderFlyweight.isHeartbeat(datagram, length) && DataHeaderFlyweight.isEndOfStream(datagram);
+    }
+
+    /**
+     * Returns whether Aeron has freed the memory of this sender.
+     *
+     * @param livenessNs how long Aeron waits for a silent sender, and then keeps its memory
+     */
+    boolean isForgotten(long now, long livenessNs) {
+        return now - lastReceivedNs > (ended ? 1 : 2) * livenessNs + FREEING_NS;
     }
 
     void consumed(int term, int offset) {

@@ -44,6 +44,7 @@ class AeronStrangerTest {
     private static final short DATA = 1;
     private static final short NAK = 2;
     private static final short STATUS = 3;
+    private static final short ROUND_TRIP = 6;
     private static final int HEADER = 32;
     private static final byte WHOLE = (byte) 0xc0;
     private static final byte MIDDLE = 0;
@@ -218,22 +219,62 @@ class AeronStrangerTest {
     @Test
     void givesAStrangerThatBeginsAgainNoMoreMemory() throws IOException {
         try (Wire wire = open(0); RawSender stranger = new RawSender(wire, 1)) {
-            byte endOfStream = 0x20;
             byte revoked = 0x30;
-            for (byte flags : new byte[] {endOfStream, revoked}) {
-                for (int i = 0; i < 20; i++) {
-                    stranger.send(packet(wire, frame(HEADER, 0, flags, 0, 1)));
-                    stranger.drive(10);
-                    stranger.send(announcement(wire, 1, TERM));
-                    stranger.drive(5);
-                }
-            }
-            assertThat(images()).hasSize(1);
+            beginAgain(wire, stranger, revoked);
             stranger.send(data(wire, 1, 0, 10));
             await(() -> {
                 stranger.drive();
                 return stranger.messages.size() == 1;
             });
+            byte endOfStream = 0x20;
+            beginAgain(wire, stranger, endOfStream);
+            stranger.send(packet(wire, frame(HEADER, 0, endOfStream, 64, 1)));
+            beginAgain(wire, stranger, endOfStream);
+        }
+    }
+
+    /** Ends the stream of session 1, as some flags say, and announces it again. */
+    private void beginAgain(Wire wire, RawSender stranger, byte flags) {
+        int at = stranger.messages.size() * 64;
+        for (int i = 0; i < 40; i++) {
+            stranger.send(packet(wire, frame(HEADER, 0, flags, at, 1)));
+            stranger.drive(10);
+            stranger.send(packet(wire, announcement(1, AeronWire.networkStream(), TERM).putInt(8, at)));
+            stranger.drive(5);
+        }
+        assertThat(images()).hasSize(1);
+    }
+
+    @Test
+    void readsNothingOfWhatADatagramLacks() throws IOException {
+        try (Wire wire = open(0); RawSender member = new RawSender(wire, 1)) {
+            member.isProven = true;
+            DatagramPacket message = data(wire, 1, 0, 32);
+            member.send(message);
+            await(() -> {
+                member.drive();
+                return member.messages.size() == 1;
+            });
+            for (int bytes : new int[] {1, 7, 8, 12, 31}) {
+                member.send(data(wire, 1, 64, 32)); // So that the rest of the header lies in the driver's buffer.
+                member.send(new DatagramPacket(message.getData(), bytes, message.getSocketAddress()));
+                member.drive(5);
+            }
+            assertThat(errors(wire)).isZero();
+        }
+    }
+
+    @Test
+    void answersNoMeasurementOfARoundTrip() throws IOException {
+        try (Wire wire = open(0); RawSender stranger = new RawSender(wire, 1)) {
+            byte reply = (byte) 0x80;
+            ByteBuffer measurement = ByteBuffer.allocate(40).order(ByteOrder.LITTLE_ENDIAN).putInt(40).put((byte) 0)
+                    .put(reply).putShort(ROUND_TRIP).putInt(1).putInt(AeronWire.networkStream());
+            for (int i = 0; i < 10; i++) {
+                stranger.send(packet(wire, measurement));
+                stranger.drive(5);
+            }
+            assertThat(stranger.received(ROUND_TRIP)).isZero();
         }
     }
 
@@ -295,17 +336,16 @@ class AeronStrangerTest {
                         .putInt(8, offset)));
             }
             stranger.send(packet(wire, announcement(++session, AeronWire.networkStream(), TERM).putInt(20, 5)));
-            for (int bytes : new int[] {1, 8, 31}) {
-                stranger.send(new DatagramPacket(data(wire, 1, 0, 10).getData(), bytes, data(wire, 1, 0, 10)
-                        .getSocketAddress()));
-            }
             Link link = honest.open(wire.address());
             await(() -> offer(link, new byte[4]) == Wire.SENT, honest, wire);
             await(() -> !images().isEmpty(), honest, wire);
             assertThat(images()).as("that of the member").hasSize(1);
-            assertThat(((AeronWire) wire).client().countersReader().getCounterValue(
-                    SystemCounterDescriptor.ERRORS.id())).as("errors of the driver").isZero();
+            assertThat(errors(wire)).as("errors of the driver").isZero();
         }
+    }
+
+    private static long errors(Wire wire) {
+        return ((AeronWire) wire).client().countersReader().getCounterValue(SystemCounterDescriptor.ERRORS.id());
     }
 
     /** A sender made of datagrams, accepted by a wire that the test drives. */
@@ -329,7 +369,7 @@ class AeronStrangerTest {
 
         void send(DatagramPacket packet) {
             try {
-                socket.send(ByteBuffer.wrap(packet.getData()), packet.getSocketAddress());
+                socket.send(ByteBuffer.wrap(packet.getData(), 0, packet.getLength()), packet.getSocketAddress());
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
