@@ -256,7 +256,8 @@ class AeronStrangerTest {
                 return member.messages.size() == 1;
             });
             for (int bytes : new int[] {1, 7, 8, 12, 31}) {
-                member.send(data(wire, 1, 64, 32)); // So that the rest of the header lies in the driver's buffer.
+                // So that the rest of a header lies in the driver's buffer.
+                member.send(packet(wire, frame(HEADER, 0, (byte) 0, 64, 1)));
                 member.send(new DatagramPacket(message.getData(), bytes, message.getSocketAddress()));
                 member.drive(5);
             }
