@@ -31,11 +31,11 @@ final class AeronAttack implements Attack {
     private static final int MAX_DATAGRAM = 65_504;
     private static final byte BEGIN = (byte) 0x80;
     private static final byte WHOLE = (byte) 0xc0;
-    private static final byte ENDED = 0x20;
+    private static final byte END_OF_STREAM = 0x20;
     private static final byte REVOKED = 0x30;
     /** Of all datagrams, those that keep announced senders alive during attacks of other kinds. */
     private static final int ALIVE_EVERY = 50;
-    private static final int FRAMES = 16;
+    private static final int BEGINNINGS = 16;
     private static final int SETUP_EVERY = 20;
     private static final int FRAGMENT = 1200;
     private static final int SOCKETS = 6;
@@ -234,7 +234,7 @@ final class AeronAttack implements Attack {
         }
         if (kind == Kind.ENDED) {
             send(stream.socket, port, data(stream.session, stream.term(), stream.offset(),
-                    random.nextInt(2) == 0 ? ENDED : REVOKED, DATA, new byte[0], -HEADER));
+                    random.nextInt(2) == 0 ? END_OF_STREAM : REVOKED, DATA, new byte[0], -HEADER));
             send(stream.socket, port, announcement(stream));
             if (random.nextInt(100) == 0) {
                 ofPort.remove(stream);
@@ -271,9 +271,9 @@ final class AeronAttack implements Attack {
 
     /** Returns what follows the header of a frame that is twice as long: its rest, and frames of the same length. */
     private static byte[] beginnings(Stream stream, SplittableRandom random) {
-        byte[] all = new byte[HEADER + FRAMES * 2 * HEADER];
+        byte[] all = new byte[HEADER + BEGINNINGS * 2 * HEADER];
         ByteBuffer frames = ByteBuffer.wrap(all).order(ByteOrder.LITTLE_ENDIAN).position(HEADER);
-        for (int i = 1; i <= FRAMES; i++) {
+        for (int i = 1; i <= BEGINNINGS; i++) {
             frames.putInt(2 * HEADER).put((byte) 0).put(BEGIN).putShort(DATA).putInt(stream.offset() + i * 2 * HEADER)
                     .putInt(random.nextInt()).putInt(STREAM).putInt(stream.term()).putLong(0)
                     .position(frames.position() + HEADER);

@@ -36,8 +36,8 @@ class StrangerTest {
 
     /**
      * Returns the most that a rank's memory may grow: by the JVM's compiled code, and over Aeron by the part of its
-     * heap of 256 MB that it did not use before, and by 8 links of unproven peers, two for each of its own, and a few
-     * for refusals, of three terms each, for its wire and the coordinator's.
+     * heap of 256 MB that it did not use before, and by 8 links of unproven peers (4, and one for each of its own),
+     * two for each of its own, and a few for refusals, of three terms each, for its wire and the coordinator's.
      */
     private static long maxGrowth(String provider, int term) {
         return (128L << 20) + (provider.equals("tcp") ? 0 : (192L << 20) + 2L * (8 + 2 * 4 + 4) * 3 * term);
