@@ -27,6 +27,8 @@ public final class Secret {
     private static final String HKDF = "HKDF-SHA256";
 
     private final SecretKeySpec key;
+    /** Cloned for each signature: looking the algorithm up takes longer than signing a short message. */
+    private final Mac keyed;
 
     private Secret(byte[] bytes) {
         if (bytes.length < MIN_LENGTH) {
@@ -34,6 +36,17 @@ public final class Secret {
                     + MIN_LENGTH + " bytes, got " + bytes.length, "make one with Secret.random()");
         }
         key = new SecretKeySpec(bytes, ALGORITHM);
+        keyed = keyed();
+    }
+
+    private Mac keyed() {
+        try {
+            Mac mac = Mac.getInstance(ALGORITHM);
+            mac.init(key);
+            return mac;
+        } catch (GeneralSecurityException e) {
+            throw missing(ALGORITHM, e);
+        }
     }
 
     /** Returns a new secret from the system's source of randomness. */
@@ -89,16 +102,16 @@ public final class Secret {
 
     /** Returns the HMAC-SHA256 of the concatenated parts. (RFC 2104) */
     byte[] sign(byte[]... parts) {
+        Mac mac;
         try {
-            Mac mac = Mac.getInstance(ALGORITHM);
-            mac.init(key);
-            for (byte[] part : parts) {
-                mac.update(part);
-            }
-            return mac.doFinal();
-        } catch (GeneralSecurityException e) {
-            throw missing(ALGORITHM, e);
+            mac = (Mac) keyed.clone();
+        } catch (CloneNotSupportedException e) {
+            mac = keyed(); // Not of the JDK's own provider.
         }
+        for (byte[] part : parts) {
+            mac.update(part);
+        }
+        return mac.doFinal();
     }
 
     /** Returns the secret of one use, by HKDF-SHA-256. (RFC 5869) */

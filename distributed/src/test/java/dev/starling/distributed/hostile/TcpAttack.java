@@ -24,6 +24,7 @@ final class TcpAttack implements Attack {
     /** What a member sends that follows the address in a HELLO: a preamble, and a message of 32 bytes. */
     private static final int REFUSAL_BYTES = 16 + 8 + 32;
     private static final long SLOW_NS = 50_000_000;
+    private static final int GREETINGS_IN_STREAM = 400;
 
     private final Kind kind;
     private final Forgery forgery;
@@ -31,6 +32,7 @@ final class TcpAttack implements Attack {
     private final Deque<Connection> open = new ArrayDeque<>();
     private final Deque<SocketChannel> visitors = new ArrayDeque<>();
     private final ByteBuffer in = ByteBuffer.allocate(4096);
+    private final ByteArrayOutputStream stream = new ByteArrayOutputStream();
     private long received;
     private int turn;
 
@@ -44,6 +46,8 @@ final class TcpAttack implements Attack {
         FRAMES,
         /** Greetings, which a member may answer with a connection and a refusal. */
         GREETINGS,
+        /** Greetings of which one follows the other for as long as the connection lasts. */
+        STREAMS,
         /** A recorded handshake and what followed. */
         REPLAY,
         /** Recorded frames with changes. */
@@ -118,6 +122,14 @@ final class TcpAttack implements Attack {
                 for (int i = 0; i < 4; i++) {
                     out.writeBytes(unit(forgery.greeting(random)));
                 }
+            }
+            case STREAMS -> {
+                if (stream.size() == 0) {
+                    for (int i = 0; i < GREETINGS_IN_STREAM; i++) {
+                        stream.writeBytes(unit(forgery.greeting(random)));
+                    }
+                }
+                out.writeBytes(stream.toByteArray());
             }
             case REPLAY, SLOW -> {
                 for (int i = random.nextInt(2); i < forgery.recorded(); i++) {

@@ -2,10 +2,13 @@ package dev.starling.transport.address;
 
 import dev.starling.transport.TransportException;
 import java.net.InetSocketAddress;
+import java.util.regex.Pattern;
 
 /** Addresses such as {@code 10.0.0.1:4000}, {@code [fe80::1]:4000} or {@code name:4000}. */
 public final class HostPort {
     private static final int MAX_LENGTH = 512;
+    private static final Pattern NUMERIC = Pattern.compile("(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-fA-F:.]+]):\\d{1,5}");
+    private static final Pattern PORT = Pattern.compile("[0-9]{1,5}");
 
     private HostPort() { }
 
@@ -21,7 +24,7 @@ public final class HostPort {
 
     /** Returns whether an address is numeric, without a host name. */
     public static boolean isNumeric(String address) {
-        return address.matches("(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-fA-F:.]+]):\\d{1,5}");
+        return NUMERIC.matcher(address).matches();
     }
 
     /**
@@ -38,7 +41,7 @@ public final class HostPort {
             host = "";
         }
         String port = address.substring(colon + 1);
-        if (host.isEmpty() || address.length() > MAX_LENGTH || !port.matches("[0-9]{1,5}")
+        if (host.isEmpty() || address.length() > MAX_LENGTH || !PORT.matcher(port).matches()
                 || Integer.parseInt(port) < 1 || Integer.parseInt(port) > 65_535) {
             throw new TransportException(TransportException.Problem.ARGUMENT,
                     "'" + address + "' is not an address in a network", "give host:port");

@@ -9,24 +9,33 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.util.ArrayDeque;
 import java.util.Collections;
+import java.util.Comparator;
 import java.util.Deque;
 import java.util.HashMap;
+import java.util.LinkedHashSet;
 import java.util.Map;
+import java.util.SequencedSet;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 
 /**
  * Accepts connections, and keeps them until their peers are proven. Anyone may connect, so everything here has a bound:
- * connections in all, connections of one address, connections accepted in a second, memory of each, and the time until
- * a proof. Beyond a bound the oldest connection of the address that has most is closed. The connections of proven peers
- * are elsewhere and are polled far more often, so that a flood does not cost them.
+ * connections in all, connections of one address, connections accepted and messages delivered in a second, memory of
+ * each, and the time until a proof. Beyond a bound the oldest connection of the address that has most is closed;
+ * messages are delivered one of each connection in turn. The connections of proven peers are elsewhere and are polled
+ * far more often, so that a flood does not cost them.
  */
 final class Gate implements AutoCloseable {
     static final int MAX_UNPROVEN = 256;
     static final int MAX_OF_ADDRESS = 64;
     static final int BACKLOG = 256;
+    /** Enough for the two messages of a handshake, ten times a second, on as many connections as there may be. */
+    static final int MESSAGES_PER_SECOND = 2 * 10 * MAX_UNPROVEN;
+    static final int MESSAGES_AT_ONCE = 64;
 
     private static final long POLL_NS = TimeUnit.MICROSECONDS.toNanos(500);
+    private static final long CROWDED_POLL_NS = TimeUnit.MILLISECONDS.toNanos(5);
     private static final int ACCEPTED_PER_SECOND = 1000;
     private static final int ACCEPTED_AT_ONCE = 64;
 
@@ -38,14 +47,15 @@ final class Gate implements AutoCloseable {
     private final Selector selector;
     private final Consumer<SelectionKey> onReady = this::onReady;
     /** The oldest first. */
-    private final Deque<InboundConnection> unproven = new ArrayDeque<>();
-    /** Connections with messages that wait until the wire may deliver more, in the order of their turns. */
+    private final SequencedSet<InboundConnection> unproven = new LinkedHashSet<>();
+    private final Map<InetAddress, SequencedSet<InboundConnection>> byHost = new HashMap<>();
+    /** Connections with messages that wait for their turn. */
     private final Deque<InboundConnection> delayed = new ArrayDeque<>();
-    private final Map<InetAddress, Integer> counts = new HashMap<>();
     private long nextPollNs;
     private long lastPollNs;
-    private double allowance = ACCEPTED_AT_ONCE;
-    private int work;
+    private double connectionAllowance = ACCEPTED_AT_ONCE;
+    private double messageAllowance = MESSAGES_AT_ONCE;
+    private int room;
 
     Gate(TcpWire wire, ServerSocketChannel listener, long timeToProveNs) throws IOException {
         this.wire = wire;
@@ -61,23 +71,33 @@ final class Gate implements AutoCloseable {
         return unproven.size();
     }
 
-    /** Accepts, receives and closes connections, if it is time; returns the amount of work done. */
-    int poll(long now) throws IOException {
+    /**
+     * Accepts, receives and closes connections, if it is time.
+     *
+     * @param limit maximum number of messages to deliver
+     * @return the number of messages delivered
+     */
+    int poll(long now, int limit) throws IOException {
         if (now < nextPollNs) {
             return 0;
         }
-        nextPollNs = now + POLL_NS;
-        allowance = Math.min(ACCEPTED_AT_ONCE, allowance + (now - lastPollNs) * 1e-9 * ACCEPTED_PER_SECOND);
+        double seconds = (now - lastPollNs) * 1e-9;
         lastPollNs = now;
-        work = 0;
-        for (int i = delayed.size(); i > 0 && wire.hasRoom(); i--) {
+        connectionAllowance = Math.min(ACCEPTED_AT_ONCE, connectionAllowance + seconds * ACCEPTED_PER_SECOND);
+        messageAllowance = Math.min(MESSAGES_AT_ONCE, messageAllowance + seconds * MESSAGES_PER_SECOND);
+        int first = Math.min(limit, (int) messageAllowance);
+        room = first;
+        for (int i = delayed.size(); i > 0 && room > 0; i--) {
             receive(delayed.removeFirst());
         }
         selector.selectNow(onReady);
-        while (!unproven.isEmpty() && now - unproven.peekFirst().sinceNs() > timeToProveNs) {
-            unproven.peekFirst().turnAway();
+        while (!unproven.isEmpty() && now - unproven.getFirst().sinceNs() > timeToProveNs) {
+            unproven.getFirst().turnAway();
         }
-        return work;
+        messageAllowance -= first - room;
+        // A selection takes long if many connections have more to read.
+        nextPollNs = now + (messageAllowance < 1 ? CROWDED_POLL_NS : POLL_NS);
+        return first - room;
     }
 
     private void onReady(SelectionKey key) {
@@ -90,8 +110,10 @@ final class Gate implements AutoCloseable {
         }
     }
 
+    /** Lets a connection deliver one message. */
     private void receive(InboundConnection connection) {
-        work += connection.receive();
+        int turn = Math.min(1, room);
+        room -= turn - wire.receive(connection, turn);
         if (connection.isDelayed() && !connection.isProven()) {
             delayed.addLast(connection);
         }
@@ -100,9 +122,8 @@ final class Gate implements AutoCloseable {
     private void accept() {
         try {
             SocketChannel channel = null;
-            while (allowance >= 1 && (channel = listener.accept()) != null) {
-                allowance--;
-                work++;
+            while (connectionAllowance >= 1 && (channel = listener.accept()) != null) {
+                connectionAllowance--;
                 admit(channel);
             }
         } catch (IOException e) {
@@ -115,24 +136,17 @@ final class Gate implements AutoCloseable {
             wire.configure(channel);
             InboundConnection connection = new InboundConnection(wire, channel);
             connection.register(selector);
-            unproven.addLast(connection);
-            int count = counts.merge(connection.host(), 1, Integer::sum);
-            if (count > MAX_OF_ADDRESS) {
-                turnAwayOldest(connection.host());
+            unproven.add(connection);
+            SequencedSet<InboundConnection> ofHost = byHost.computeIfAbsent(connection.host(),
+                    _ -> new LinkedHashSet<>());
+            ofHost.add(connection);
+            if (ofHost.size() > MAX_OF_ADDRESS) {
+                ofHost.getFirst().turnAway();
             } else if (unproven.size() > MAX_UNPROVEN) {
-                turnAwayOldest(Collections.max(counts.entrySet(), Map.Entry.comparingByValue()).getKey());
+                Collections.max(byHost.values(), Comparator.comparingInt(Set::size)).getFirst().turnAway();
             }
         } catch (IOException e) {
             TcpWire.close(channel);
-        }
-    }
-
-    private void turnAwayOldest(InetAddress host) {
-        for (InboundConnection each : unproven) {
-            if (each.host().equals(host)) {
-                each.turnAway();
-                return;
-            }
         }
     }
 
@@ -146,14 +160,17 @@ final class Gate implements AutoCloseable {
     void forget(InboundConnection connection) {
         if (unproven.remove(connection)) {
             delayed.remove(connection);
-            counts.merge(connection.host(), -1, (count, less) -> count + less == 0 ? null : count + less);
+            byHost.computeIfPresent(connection.host(), (_, ofHost) -> {
+                ofHost.remove(connection);
+                return ofHost.isEmpty() ? null : ofHost;
+            });
         }
     }
 
     @Override
     public void close() {
         while (!unproven.isEmpty()) {
-            unproven.peekFirst().close();
+            unproven.getFirst().close();
         }
         TcpWire.close(listener);
         TcpWire.close(selector);

@@ -200,11 +200,7 @@ final class TcpWire implements Wire {
         work = 0;
         polling = true;
         try {
-            room = (limit + UNPROVEN_SHARE - 1) / UNPROVEN_SHARE;
-            int used = room;
-            work += gate.poll(nowNs);
-            used -= room;
-            room = limit - used;
+            room = limit - gate.poll(nowNs, (limit + UNPROVEN_SHARE - 1) / UNPROVEN_SHARE);
             receiveDelayed();
             selector.selectNow(onReady);
             upkeep();
@@ -267,6 +263,13 @@ final class TcpWire implements Wire {
             }
         }
         return done;
+    }
+
+    /** Lets an unproven connection deliver up to a number of messages; returns how many of them it did not deliver. */
+    int receive(InboundConnection unproven, int most) {
+        room = most;
+        unproven.receive(); // This is no work: a stranger's bytes are no reason to poll again at once.
+        return room;
     }
 
     /** Returns whether this poll may deliver another message. */

@@ -204,6 +204,50 @@ class StrangersTest {
         checkThePeer();
     }
 
+    private static byte[] messages(int number, int length) {
+        UnsafeBuffer buffer = new UnsafeBuffer(new byte[number * Unit.messageUnit(length)]);
+        for (int i = 0; i < number; i++) {
+            Unit.putMessageHeader(buffer, i * Unit.messageUnit(length), length);
+        }
+        return buffer.byteArray();
+    }
+
+    @Test
+    void deliverInTurnAndNotWithoutLimit() throws IOException {
+        List<SocketChannel> greedy = new ArrayList<>();
+        for (int i = 0; i < 8; i++) {
+            greedy.add(stranger(preamble()));
+            awaitReply(greedy.getLast());
+        }
+        SocketChannel modest = stranger(preamble());
+        awaitReply(modest);
+        long begin = System.nanoTime();
+        for (SocketChannel each : greedy) {
+            each.write(ByteBuffer.wrap(messages(2_000, 8)));
+        }
+        int[] delivered = new int[2];
+        poll(delivered, 300);
+        modest.write(ByteBuffer.wrap(messages(1, 16)));
+        int before = delivered[0];
+        await(() -> {
+            poll(delivered, 0);
+            return delivered[1] > 0;
+        });
+        assertThat(delivered[0] - before).as("messages that went before").isLessThan(5 * greedy.size());
+        poll(delivered, 600);
+        assertThat(delivered[0] + delivered[1]).isLessThan(Gate.MESSAGES_AT_ONCE + 2
+                + (int) ((System.nanoTime() - begin) * 1e-9 * Gate.MESSAGES_PER_SECOND));
+        checkThePeer();
+    }
+
+    /** Polls at least once, and until so many short messages have been delivered; counts those and longer ones. */
+    private void poll(int[] delivered, int atLeast) {
+        await(() -> {
+            wire.poll((buffer, offset, length) -> delivered[length == 8 ? 0 : 1]++, 64);
+            return delivered[0] >= atLeast;
+        });
+    }
+
     private void awaitReply(SocketChannel socket) {
         ByteBuffer reply = ByteBuffer.allocate(Unit.REPLY);
         await(() -> {
