@@ -106,7 +106,7 @@ public final class Secret {
         try {
             mac = (Mac) keyed.clone();
         } catch (CloneNotSupportedException e) {
-            mac = keyed(); // Not of the JDK's own provider.
+            mac = keyed(); // Another provider's implementation may not support it.
         }
         for (byte[] part : parts) {
             mac.update(part);

@@ -281,8 +281,9 @@ public final class Transport implements Agent, AutoCloseable {
             if (!Frame.isFrame(buffer, offset, length)) {
                 refusals.malformed(length + " bytes that are not a frame of this version");
             } else if (Frame.type(buffer, offset) == Frame.HELLO) {
-                greetings++;
+                long refused = counters.refused();
                 onHello(buffer, offset, length);
+                greetings += counters.refused() == refused ? 1 : 0;
             } else {
                 int head = Frame.headLength(Frame.type(buffer, offset));
                 onFrame(buffer, offset, buffer, offset + head, length - head);

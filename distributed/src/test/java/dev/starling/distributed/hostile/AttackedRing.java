@@ -128,6 +128,12 @@ final class AttackedRing implements AutoCloseable {
         note();
     }
 
+    /** Attacks in one way for a time. */
+    void warmUp(String kind, long rate, long windowMs) throws Exception {
+        stepsPerSecond(kind + ' ' + rate + " 0 " + targets(), windowMs);
+        stepsPerSecond("REST", windowMs / 10);
+    }
+
     /** Attacks in one way, beside a rest and beside the same load elsewhere. */
     void measure(String kind, long rate, long windowMs) throws Exception {
         Row row = rows.computeIfAbsent(kind, _ -> new Row());

@@ -14,6 +14,9 @@ final class Forgery {
     private static final int MAX_BODY = 2000;
     private static final int HELLO_FIXED = 32 + 32 + Long.BYTES + 1;
     private static final byte LAST_TYPE = 12;
+    /** Names that a resolver would be asked for; some look like addresses. */
+    private static final List<String> NAMES = List.of("a.name.that.does.not.exist:9", "[beef.invalid.cc]:9",
+            "999.999.999.999:9", "[dead.beef]:9");
 
     private final BodyChecksum bodies = new BodyChecksum();
     private final List<byte[]> recorded;
@@ -79,7 +82,7 @@ final class Forgery {
 
     private byte[] hello(SplittableRandom random) {
         byte[] name = (random.nextInt(8) > 0 ? address : random.nextInt(2) > 0 ? "127.0.0.1:" + random.nextInt(70_000)
-                : "a.name.that.does.not.exist:" + random.nextInt(10)).getBytes(StandardCharsets.US_ASCII);
+                : NAMES.get(random.nextInt(NAMES.size()))).getBytes(StandardCharsets.US_ASCII);
         byte[] fixed = new byte[HELLO_FIXED];
         random.nextBytes(fixed);
         fixed[HELLO_FIXED - 1] = (byte) (random.nextInt(3) | random.nextInt(2) << 4);

@@ -46,7 +46,7 @@ final class TcpAttack implements Attack {
         FRAMES,
         /** Greetings, which a member may answer with a connection and a refusal. */
         GREETINGS,
-        /** Greetings of which one follows the other for as long as the connection lasts. */
+        /** Hundreds of greetings without a pause on each connection. */
         STREAMS,
         /** A recorded handshake and what followed. */
         REPLAY,

@@ -1,13 +1,16 @@
 package dev.starling.transport.address;
 
 import dev.starling.transport.TransportException;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** Addresses such as {@code 10.0.0.1:4000}, {@code [fe80::1]:4000} or {@code name:4000}. */
 public final class HostPort {
     private static final int MAX_LENGTH = 512;
-    private static final Pattern NUMERIC = Pattern.compile("(\\d{1,3}(\\.\\d{1,3}){3}|\\[[0-9a-fA-F:.]+]):\\d{1,5}");
+    private static final Pattern NUMERIC = Pattern.compile(
+            "(?:(\\d{1,3}(?:\\.\\d{1,3}){3})|\\[([0-9a-fA-F:.]+)]):\\d{1,5}");
     private static final Pattern PORT = Pattern.compile("[0-9]{1,5}");
 
     private HostPort() { }
@@ -22,9 +25,20 @@ public final class HostPort {
         return format(socket.getAddress().getHostAddress(), socket.getPort());
     }
 
-    /** Returns whether an address is numeric, without a host name. */
+    /** Returns whether an address is numeric, so that {@link #parse} looks no name up. */
     public static boolean isNumeric(String address) {
-        return NUMERIC.matcher(address).matches();
+        Matcher matcher = NUMERIC.matcher(address);
+        if (!matcher.matches()) {
+            return false;
+        }
+        String v6 = matcher.group(2);
+        try {
+            // Not every match is an address: 999.1.1.1 and [beef.de] are names, which a resolver would be asked for.
+            InetAddress.ofLiteral(v6 == null ? matcher.group(1) : v6);
+            return v6 == null || v6.indexOf(':') >= 0;
+        } catch (IllegalArgumentException e) {
+            return false;
+        }
     }
 
     /**

@@ -23,21 +23,30 @@ import java.util.function.Consumer;
  * Accepts connections, and keeps them until their peers are proven. Anyone may connect, so everything here has a bound:
  * connections in all, connections of one address, connections accepted and messages delivered in a second, memory of
  * each, and the time until a proof. Beyond a bound the oldest connection of the address that has most is closed;
- * messages are delivered one of each connection in turn. The connections of proven peers are elsewhere and are polled
+ * connections deliver one message each in turn. The connections of proven peers are elsewhere and are polled
  * far more often, so that a flood does not cost them.
  */
 final class Gate implements AutoCloseable {
     static final int MAX_UNPROVEN = 256;
     static final int MAX_OF_ADDRESS = 64;
     static final int BACKLOG = 256;
-    /** Enough for the two messages of a handshake, ten times a second, on as many connections as there may be. */
+    /**
+     * Enough for the two messages of a handshake, ten times a second, on as many connections as there may be. A thread
+     * that polls less often delivers fewer: each poll has a share of its messages for unproven peers.
+     */
     static final int MESSAGES_PER_SECOND = 2 * 10 * MAX_UNPROVEN;
     static final int MESSAGES_AT_ONCE = 64;
 
     private static final long POLL_NS = TimeUnit.MICROSECONDS.toNanos(500);
     private static final long CROWDED_POLL_NS = TimeUnit.MILLISECONDS.toNanos(5);
+    /** So many reads that complete no message are as bad as messages. */
+    private static final int MAX_FUTILE_READS = 32;
     private static final int ACCEPTED_PER_SECOND = 1000;
     private static final int ACCEPTED_AT_ONCE = 64;
+
+    private static final Comparator<SequencedSet<InboundConnection>> CROWDED_THEN_OLD =
+            Comparator.<SequencedSet<InboundConnection>>comparingInt(Set::size)
+                    .thenComparing(ofHost -> ofHost.getFirst().sinceNs(), Comparator.reverseOrder());
 
     private static final System.Logger LOG = System.getLogger(Gate.class.getName());
 
@@ -56,6 +65,7 @@ final class Gate implements AutoCloseable {
     private double connectionAllowance = ACCEPTED_AT_ONCE;
     private double messageAllowance = MESSAGES_AT_ONCE;
     private int room;
+    private int futileReads;
 
     Gate(TcpWire wire, ServerSocketChannel listener, long timeToProveNs) throws IOException {
         this.wire = wire;
@@ -85,8 +95,9 @@ final class Gate implements AutoCloseable {
         lastPollNs = now;
         connectionAllowance = Math.min(ACCEPTED_AT_ONCE, connectionAllowance + seconds * ACCEPTED_PER_SECOND);
         messageAllowance = Math.min(MESSAGES_AT_ONCE, messageAllowance + seconds * MESSAGES_PER_SECOND);
-        int first = Math.min(limit, (int) messageAllowance);
-        room = first;
+        int budget = Math.min(limit, (int) messageAllowance);
+        room = budget;
+        futileReads = 0;
         for (int i = delayed.size(); i > 0 && room > 0; i--) {
             receive(delayed.removeFirst());
         }
@@ -94,10 +105,10 @@ final class Gate implements AutoCloseable {
         while (!unproven.isEmpty() && now - unproven.getFirst().sinceNs() > timeToProveNs) {
             unproven.getFirst().turnAway();
         }
-        messageAllowance -= first - room;
+        messageAllowance -= budget - room;
         // A selection takes long if many connections have more to read.
-        nextPollNs = now + (messageAllowance < 1 ? CROWDED_POLL_NS : POLL_NS);
-        return first - room;
+        nextPollNs = now + (messageAllowance < 1 || futileReads > MAX_FUTILE_READS ? CROWDED_POLL_NS : POLL_NS);
+        return budget - room;
     }
 
     private void onReady(SelectionKey key) {
@@ -110,10 +121,12 @@ final class Gate implements AutoCloseable {
         }
     }
 
-    /** Lets a connection deliver one message. */
+    /** Reads from a connection, and delivers at most one of its messages; none if this poll has no room left. */
     private void receive(InboundConnection connection) {
         int turn = Math.min(1, room);
-        room -= turn - wire.receive(connection, turn);
+        int delivered = turn - wire.receive(connection, turn);
+        room -= delivered;
+        futileReads += 1 - delivered;
         if (connection.isDelayed() && !connection.isProven()) {
             delayed.addLast(connection);
         }
@@ -143,7 +156,7 @@ final class Gate implements AutoCloseable {
             if (ofHost.size() > MAX_OF_ADDRESS) {
                 ofHost.getFirst().turnAway();
             } else if (unproven.size() > MAX_UNPROVEN) {
-                Collections.max(byHost.values(), Comparator.comparingInt(Set::size)).getFirst().turnAway();
+                Collections.max(byHost.values(), CROWDED_THEN_OLD).getFirst().turnAway();
             }
         } catch (IOException e) {
             TcpWire.close(channel);

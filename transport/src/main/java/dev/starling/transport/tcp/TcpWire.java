@@ -47,7 +47,7 @@ final class TcpWire implements Wire {
     private static final long MAX_STEP_NS = TimeUnit.MILLISECONDS.toNanos(100);
     private static final long UPKEEP_NS = TimeUnit.MILLISECONDS.toNanos(100);
     private static final long CLOSE_NS = TimeUnit.MILLISECONDS.toNanos(500);
-    private static final int UNPROVEN_SHARE = 4;
+    private static final int UNPROVEN_SHARE = 2;
     private static final Consumer<SelectionKey> IGNORED = key -> { };
 
     private final TcpSettings settings;

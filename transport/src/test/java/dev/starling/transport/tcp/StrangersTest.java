@@ -9,6 +9,7 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
+import dev.starling.transport.spi.Wires;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -18,6 +19,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
 import org.agrona.concurrent.UnsafeBuffer;
@@ -67,16 +69,22 @@ class StrangersTest {
         int before = received;
         await(() -> offer(fromPeer, new byte[4]) == Wire.SENT, peer);
         await(() -> {
-            wire.poll((buffer, offset, length) -> received++, 16);
+            // The messages of strangers have other lengths.
+            wire.poll((buffer, offset, length) -> received += length == Wires.HEADER + 4 ? 1 : 0, 16);
             return received > before;
         }, peer);
     }
 
     private SocketChannel stranger(byte[]... texts) throws IOException {
+        return strangerFrom("127.0.0.1", texts);
+    }
+
+    private SocketChannel strangerFrom(String host, byte[]... texts) throws IOException {
         int colon = wire.address().indexOf(':');
         SocketChannel socket = SocketChannel.open();
         sockets.add(socket);
         socket.configureBlocking(false);
+        socket.bind(new InetSocketAddress(host, 0));
         socket.connect(new InetSocketAddress(wire.address().substring(0, colon),
                 Integer.parseInt(wire.address().substring(colon + 1))));
         await(() -> {
@@ -184,13 +192,7 @@ class StrangersTest {
 
     @Test
     void ofOneAddressDoNotPushOutThoseOfAnother() throws IOException {
-        SocketChannel elsewhere = SocketChannel.open();
-        elsewhere.bind(new InetSocketAddress(InetAddress.getByAddress(new byte[] {127, 0, 0, 9}), 0));
-        int port = Integer.parseInt(wire.address().substring(wire.address().indexOf(':') + 1));
-        elsewhere.connect(new InetSocketAddress("127.0.0.1", port));
-        sockets.add(elsewhere);
-        elsewhere.write(ByteBuffer.wrap(preamble()));
-        elsewhere.configureBlocking(false);
+        SocketChannel elsewhere = strangerFrom("127.0.0.9", preamble());
         await(() -> wire.unproven() == 1, wire);
         SocketChannel first = stranger(preamble());
         awaitReply(first);
@@ -201,6 +203,50 @@ class StrangersTest {
         awaitReply(elsewhere);
         // The oldest of the crowded address was told that it may come again.
         assertThat(answerUntilClosed(first)).containsExactly(Unit.BUSY);
+        checkThePeer();
+    }
+
+    @Test
+    void ofManyAddressesPushOutTheOldest() throws IOException {
+        SocketChannel oldest = strangerFrom("127.0.1.9", preamble());
+        awaitReply(oldest);
+        for (int i = 10; i < Gate.MAX_UNPROVEN + 9; i++) {
+            strangerFrom("127.0." + (1 + i / 250) + '.' + i % 250, preamble());
+        }
+        await(() -> wire.unproven() == Gate.MAX_UNPROVEN, wire);
+        // Their hash codes are below and above those of the others.
+        for (String newcomer : List.of("127.0.1.1", "127.0.1.2", "127.0.0.3", "127.0.255.250", "127.200.0.1")) {
+            awaitReply(strangerFrom(newcomer, preamble()));
+            assertThat(wire.unproven()).isEqualTo(Gate.MAX_UNPROVEN);
+        }
+        assertThat(answerUntilClosed(oldest)).containsExactly(Unit.BUSY);
+        checkThePeer();
+    }
+
+    @Test
+    void areReadSeldomWhenTheirBytesCompleteNoMessage() throws Exception {
+        List<SocketChannel> slow = new ArrayList<>();
+        for (int i = 0; i < Gate.MAX_OF_ADDRESS - 1; i++) {
+            slow.add(stranger(preamble(), unit(Unit.MESSAGE, TcpWire.MAX_UNPROVEN_MESSAGE, 0)));
+            awaitReply(slow.getLast());
+        }
+        SocketChannel modest = stranger(preamble());
+        awaitReply(modest);
+        long[] delays = new long[21];
+        for (int i = 0; i < delays.length; i++) {
+            for (SocketChannel each : slow) {
+                each.write(ByteBuffer.wrap(new byte[1]));
+            }
+            Thread.sleep(10); // Now the next poll reads them all.
+            int[] delivered = new int[2];
+            long begin = System.nanoTime();
+            poll(delivered, 0);
+            modest.write(ByteBuffer.wrap(messages(1, 8)));
+            poll(delivered, 1);
+            delays[i] = System.nanoTime() - begin;
+        }
+        Arrays.sort(delays);
+        assertThat(Duration.ofNanos(delays[delays.length / 2])).isBetween(Duration.ofMillis(3), Duration.ofMillis(500));
         checkThePeer();
     }
 
