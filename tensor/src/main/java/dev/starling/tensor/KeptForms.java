@@ -84,14 +84,20 @@ final class KeptForms {
 
     /** Returns the form for the caller to close, or {@code null} while another thread makes it. */
     @Nullable Form use(Form.Key key, int version, long bytes, Form.Writer writer) {
+        Form found = find(key, version);
+        Entry made = found == null ? ask(key, version, true) : null;
+        return made == null ? found : make(made, version, bytes, writer);
+    }
+
+    /** Returns the form for the caller to close, or {@code null} if none is kept. */
+    @Nullable Form find(Form.Key key, int version) {
         for (Entry entry : entries) {
             Kept kept = entry.kept;
             if (kept != null && kept.version == version && entry.key.matches(key) && kept.form.acquire()) {
                 return kept.form;
             }
         }
-        Entry made = ask(key, version, true);
-        return made == null ? null : make(made, version, bytes, writer);
+        return null;
     }
 
     /** Counts a use and drops forms of other versions. Returns the entry if the caller has to make the form. */

@@ -198,6 +198,12 @@ public final class Storage {
         return kept == null ? null : kept.use(key, version, bytes, writer);
     }
 
+    /** Returns a form that {@link #form} keeps, for the caller to close after use, or {@code null}. */
+    public @Nullable Form keptForm(Form.Key key) {
+        KeptForms kept = exposed ? null : forms;
+        return kept == null ? null : kept.find(key, version);
+    }
+
     private @Nullable KeptForms forms() {
         if (exposed) {
             return null;

@@ -180,7 +180,7 @@ final class RuleOptimizer implements Optimizer {
             if (changes(i, gradients)) {
                 convertState(i);
                 Tensor parameter = parameters.get(i).value();
-                ops[n] = rules[i].step(rate(i), steps + 1 - missed[i]);
+                ops[n] = step(i, n == 0 ? null : ops[n - 1]);
                 Tensor[] each = operands[n++];
                 each[0] = parameter;
                 each[1] = gradients[i].to(parameter.device());
@@ -197,6 +197,15 @@ final class RuleOptimizer implements Optimizer {
                 Tensor.applyAll(ops, operands, combineGuard(operands, guard, gradients));
             }
         }
+    }
+
+    /** Returns the step of a parameter: {@code last}, that of the parameter before it, if it does the same. */
+    private Update step(int parameter, @Nullable Update last) {
+        Rule rule = rules[parameter];
+        double rate = rate(parameter);
+        long number = rule.countsSteps() ? steps + 1 - missed[parameter] : 1;
+        return last instanceof Update.Step before && before.rule() == rule && before.rate() == rate
+                && before.step() == number ? before : rule.step(rate, number);
     }
 
     // ---- checkpoints ----

@@ -3,6 +3,7 @@ package dev.starling.nn.train;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import com.sun.management.ThreadMXBean;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Precision;
@@ -36,7 +37,9 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.Threads;
 import dev.starling.tensor.program.Explanation;
+import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -390,5 +393,35 @@ class CapturedStepTest {
             }
         }
         assertThat(results.get(1)).isEqualTo(results.get(0));
+    }
+
+    /** Objects of a step: of the optimiser some for each parameter, of the forward and backward pass hardly any. */
+    @Test
+    void leavesHardlyAnyObjectsOnTheHeap() {
+        Generator g = Generator.seeded(3);
+        var threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        Threads.with(1, () -> {
+            try (Scope scope = Scope.open();
+                    Layer net = Sequential.of(Linear.of(16, 32, g), new Relu(), Linear.of(32, 16, g),
+                            Residual.of(Sequential.of(LayerNorm.of(16), MultiHeadAttention.of(16, 4, g).causal())),
+                            new Flatten(), Linear.of(6 * 16, CLASSES, g));
+                    Optimizer adam = Adam.over(net).build();
+                    TrainingStep step = new TrainingStep(net, Loss.crossEntropy(), adam, g).captured()) {
+                Tensor x = Generator.seeded(1).normal(4, 6, 16);
+                Tensor y = Generator.seeded(2).integers(0, CLASSES, 4);
+                int bound = 500 + 400 * net.parameters().size();
+                long least = Long.MAX_VALUE;
+                // The minimum of several readings, because code that is not compiled yet allocates more objects.
+                for (int i = 0; i < 100 && least >= bound; i++) {
+                    long before = threads.getCurrentThreadAllocatedBytes();
+                    for (int k = 0; k < 100; k++) {
+                        step.run(x, y);
+                    }
+                    least = Math.min(least, (threads.getCurrentThreadAllocatedBytes() - before) / 100);
+                }
+                assertThat(least).isLessThan(bound);
+                return null;
+            }
+        });
     }
 }

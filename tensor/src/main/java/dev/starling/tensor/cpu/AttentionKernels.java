@@ -51,11 +51,9 @@ final class AttentionKernels {
                 : gradients(in[1], in[2], in[3], outputs);
         AttentionPass pass = forward ? new AttentionPass(op, in[0], in[1], in[2], mask, rows)
                 : new AttentionPass(op, in[1], in[2], in[3], mask, rows);
-        if (forward) {
-            pass.forward(results[0], results[1]);
-        } else {
-            pass.backward(in[0], in[4], in[5], results);
-        }
+        Runnable work = forward ? pass.forward(results[0], results[1])
+                : pass.backward(in[0], in[4], in[5], results);
+        work.run();
         for (int i = 0; i < masked; i++) {
             Layout.release(in[i], inputs[i]);
         }
@@ -66,6 +64,27 @@ final class AttentionKernels {
             results[i] = converted(results[i], outputs[i]);
         }
         return results;
+    }
+
+    /** Prepares what {@link #run} does; {@code null} if there is no kernel, or a tensor has to be copied. */
+    static @Nullable Runnable prepare(Attention op, Tensor[] in, Tensor[] results) {
+        boolean forward = op instanceof Attention.ScaledDotProduct;
+        int masked = forward ? 3 : 6;
+        boolean fits = OneDnn.supports(ElementType.F32)
+                && (in.length == masked || isAdditive(in[masked], in[forward ? 1 : 2].size(-2)));
+        for (int i = 0; fits && i < in.length; i++) {
+            fits = in[i].count() > 0 && (i >= masked || (i == 5 ? in[i].isContiguous() : isReadable(in[i])));
+        }
+        for (int i = 0; fits && i < results.length; i++) {
+            fits = results[i].dtype() == DType.F32;
+        }
+        if (!fits) {
+            return null;
+        }
+        Tensor mask = in.length == masked ? null : in[masked];
+        AttentionRows rows = RowLoops.FASTEST.attention();
+        return forward ? new AttentionPass(op, in[0], in[1], in[2], mask, rows).forward(results[0], results[1])
+                : new AttentionPass(op, in[1], in[2], in[3], mask, rows).backward(in[0], in[4], in[5], results);
     }
 
     /** Allocates the gradients: if the operands are the parts of one projection, as the same parts of one tensor. */
@@ -97,10 +116,14 @@ final class AttentionKernels {
 
     /** Returns an f32 tensor whose rows are contiguous: {@code x} or a copy. */
     private static Tensor readable(Tensor x) {
+        return isReadable(x) ? x : assigned(x, x.spec().with(DType.F32));
+    }
+
+    private static boolean isReadable(Tensor x) {
         int last = x.rank() - 1;
         boolean runs = x.size(last) == 1 || x.strides()[last] == 1;
         boolean apart = x.size(last - 1) == 1 || x.strides()[last - 1] >= x.size(last);
-        return x.dtype() == DType.F32 && runs && apart ? x : assigned(x, x.spec().with(DType.F32));
+        return x.dtype() == DType.F32 && runs && apart;
     }
 
     private static Tensor assigned(Tensor x, Spec spec) {
@@ -120,11 +143,13 @@ final class AttentionKernels {
 
     /** Returns the mask as numbers to add, with contiguous rows of all keys. */
     private static Tensor additive(Tensor mask, long keys) {
+        if (isAdditive(mask, keys)) {
+            return mask;
+        }
         Shape shape = mask.rank() == 0 ? Shape.of(keys) : mask.shape().with(-1, keys);
         Spec spec = new Spec(DType.F32, shape, mask.device());
         if (mask.dtype() != DType.BOOL) {
-            return mask.dtype() == DType.F32 && mask.isContiguous() && mask.shape().equals(shape) ? mask
-                    : assignedRowMajor(mask, spec);
+            return assignedRowMajor(mask, spec);
         }
         try (Tensor zero = filled(0, mask); Tensor hidden = filled(Float.NEGATIVE_INFINITY, mask)) {
             Spec same = spec.with(mask.shape());
@@ -133,6 +158,10 @@ final class AttentionKernels {
                 return assignedRowMajor(numbers, spec);
             }
         }
+    }
+
+    private static boolean isAdditive(Tensor mask, long keys) {
+        return mask.dtype() == DType.F32 && mask.isContiguous() && mask.rank() > 0 && mask.size(-1) == keys;
     }
 
     private static Tensor assignedRowMajor(Tensor x, Spec spec) {

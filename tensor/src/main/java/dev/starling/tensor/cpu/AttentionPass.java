@@ -11,7 +11,9 @@ import dev.starling.tensor.cpu.rows.AttentionRows;
 import dev.starling.tensor.cpu.rows.ScoreBlock;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.HostMemory;
+import dev.starling.tensor.host.IdlePool;
 import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
@@ -60,10 +62,37 @@ final class AttentionPass {
     }
 
     /**
-     * What a thread's part needs: its request, and addresses of lists with an element for each query of a group's
-     * block, of scores, and of their slopes.
+     * What a thread's part needs; later parts reuse it: a request, blocks of scores, and addresses of lists with an
+     * element for each query of a group's block, of scores, and of their slopes.
      */
-    private record Space(Matmul product, long numbers, long seen, long shifts, long sums, long scores, long slopes) { }
+    private static final class Space {
+        private static final IdlePool<Space> IDLE = new IdlePool<>();
+
+        private final Matmul product = new Matmul(ElementType.F32, ElementType.F32, 1, 1, 1);
+        private final ScoreBlock block = new ScoreBlock();
+        private final ScoreBlock part = new ScoreBlock();
+        private long numbers;
+        private long seen;
+        private long shifts;
+        private long sums;
+        private long scores;
+        private long slopes;
+
+        static Space acquire() {
+            Space idle = IDLE.take();
+            return idle == null ? new Space() : idle;
+        }
+
+        /** Divides memory with {@code matrices} of scores and lists of these sizes in bytes. */
+        void use(long memory, int matrices, long matrix, long list) {
+            scores = memory;
+            slopes = memory + (matrices - 1) * matrix;
+            seen = memory + matrices * matrix;
+            shifts = seen + list;
+            sums = shifts + list;
+            numbers = sums + list;
+        }
+    }
 
     /** Work on a block of a group. */
     private interface Step {
@@ -72,16 +101,13 @@ final class AttentionPass {
 
     /** Gives a thread's part its memory and its request; {@code matrices} is the number of matrices of scores. */
     private void blocks(long from, long to, int matrices, Step step) {
-        Matmul product = new Matmul(ElementType.F32, ElementType.F32, 1, 1, 1);
         long list = 4L * grid.heads() * grid.queries();
         long matrix = 4 * grid.heads() * grid.scores();
         int keys = Math.toIntExact(k.size(-2));
+        Space space = Space.acquire();
         Block scratch = HostAllocator.shared().allocate(matrices * matrix + 3 * list + 4L * keys);
         try {
-            long scores = scratch.address();
-            long lists = scores + matrices * matrix;
-            Space space = new Space(product, lists + 3 * list, lists, lists + list, lists + 2 * list, scores,
-                    scores + (matrices - 1) * matrix);
+            space.use(scratch.address(), matrices, matrix, list);
             for (int i = 0; i < keys; i++) {
                 putInt(space.numbers, i, i);
             }
@@ -90,6 +116,7 @@ final class AttentionPass {
             }
         } finally {
             HostAllocator.shared().free(scratch);
+            Space.IDLE.give(space);
         }
     }
 
@@ -97,9 +124,11 @@ final class AttentionPass {
         HostMemory.ALL.set(ValueLayout.JAVA_INT, list + 4L * i, value);
     }
 
-    void forward(Tensor y, Tensor logs) {
-        Parallel.forRange(grid.groups() * grid.blocks(), 1, (from, to) -> blocks(from, to, 1,
-                (space, group, b) -> forward(space, group, b, y, logs)));
+    /** Returns the forward pass. */
+    Runnable forward(Tensor y, Tensor logs) {
+        Step step = (space, group, b) -> forward(space, group, b, y, logs);
+        RangeTask task = (from, to) -> blocks(from, to, 1, step);
+        return () -> Parallel.forRange(grid.groups() * grid.blocks(), 1, task);
     }
 
     private void forward(Space space, long group, int b, Tensor y, Tensor logs) {
@@ -144,12 +173,16 @@ final class AttentionPass {
         }
     }
 
-    /** Blocks run from the last to the first, so that the first to add to gradients of keys writes all of them. */
-    void backward(Tensor g, Tensor y, Tensor logs, Tensor[] gradients) {
+    /**
+     * Returns the backward pass. Blocks run from the last to the first, so that the first to add to gradients of keys
+     * writes all of them.
+     */
+    Runnable backward(Tensor g, Tensor y, Tensor logs, Tensor[] gradients) {
         Tensor[] given = {g, y, logs};
         int blocks = grid.blocks();
-        Parallel.forRange(grid.groups(), 1, (from, to) -> blocks(from * blocks, to * blocks, 2,
-                (space, group, i) -> backward(space, group, blocks - 1 - i, given, gradients)));
+        Step step = (space, group, i) -> backward(space, group, blocks - 1 - i, given, gradients);
+        RangeTask task = (from, to) -> blocks(from * blocks, to * blocks, 2, step);
+        return () -> Parallel.forRange(grid.groups(), 1, task);
     }
 
     private void backward(Space space, long group, int b, Tensor[] given, Tensor[] gradients) {
@@ -229,11 +262,11 @@ final class AttentionPass {
         space.product.sizes(n, keys, width).left(grid.at(q, head, first), AttentionGrid.row(q), 1)
                 .right(grid.at(k, head, 0), 1, AttentionGrid.row(k)).result(space.scores, pitch)
                 .batch(heads, grid.step(q), grid.step(k), (long) n * pitch).run();
-        ScoreBlock scores = new ScoreBlock(space.scores, pitch, heads * n, keys, space.seen, space.numbers);
+        ScoreBlock scores = space.block.scores(space.scores, pitch, heads * n, keys).keys(space.seen, space.numbers);
         for (int h = 0; mask != null && h < heads; h++) {
             long bias = mask.rank() == 1 ? mask.address() : grid.at(mask, head + h, first);
             long step = mask.rank() == 1 || mask.size(-2) == 1 ? 0 : mask.strides()[mask.rank() - 2];
-            rows.mask(scores.part(h * n, n), scale, bias, step);
+            rows.mask(space.part.part(scores, h * n, n), scale, bias, step);
         }
         if (mask == null && scale == 0) {
             for (int i = 0; i < scores.rows(); i++) {

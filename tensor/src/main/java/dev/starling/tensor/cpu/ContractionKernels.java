@@ -19,30 +19,80 @@ import org.jspecify.annotations.Nullable;
  * read by their strides; an operand without a stride of 1 in its last two dimensions is copied.
  */
 final class ContractionKernels {
-    private static final Axes FIRST = new Axes(1);
+    private static final Reduction.Sum SUM_OF_ROWS = new Reduction.Sum(new Axes(1), false);
 
     private ContractionKernels() {
     }
 
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor @Nullable [] run(Contraction op, Tensor[] in, Spec[] outputs) {
-        ElementType type = ElementType.of(in[0].dtype());
-        long summands = op instanceof Contraction.LinearWeightGradient ? in[0].size(0) : in[0].size(-1);
-        if (type == null || !OneDnn.supports(type) || outputs[0].shape().count() == 0 || summands == 0) {
+        if (!isSupported(op, in, outputs[0].shape())) {
             return null;
         }
         return switch (op) {
-            case Contraction.MatMul _ -> new Tensor[] {matmul(type, in[0], in[1], outputs[0])};
-            case Contraction.Linear l -> linear(type, l, in, outputs[0]);
+            case Contraction.MatMul _ -> new Tensor[] {matmul(in[0], in[1], outputs[0])};
+            case Contraction.Linear l -> linear(l, in, outputs[0]);
             case Contraction.LinearInputGradient g -> {
-                Tensor y = matmul(type, in[0], in[1], outputs[0]);
-                FormulaOp gradient = Objects.requireNonNull(g.epilogue().gradient());
-                ElementwiseKernels.into(y, gradient, CopyKernels.dense(in[2]), y);
+                Tensor y = matmul(in[0], in[1], outputs[0]);
+                ElementwiseKernels.into(y, gradient(g), CopyKernels.dense(in[2]), y);
                 yield new Tensor[] {y};
             }
             case Contraction.LinearWeightGradient _ -> new Tensor[] {
-                matmul(type, transposed(in[0]), in[1], outputs[0]), sumOfRows(in[0], outputs[1])};
+                matmul(transposed(in[0]), in[1], outputs[0]), sumOfRows(in[0], outputs[1])};
         };
+    }
+
+    /**
+     * Prepares what {@link #run} does; {@code null} if there is no kernel for these types and layouts, or if an operand
+     * has to be copied.
+     */
+    static @Nullable Runnable prepare(Contraction op, Tensor[] in, Tensor[] y) {
+        if (!isSupported(op, in, y[0].shape())) {
+            return null;
+        }
+        Tensor left = op instanceof Contraction.LinearWeightGradient ? transposed(in[0]) : in[0];
+        boolean dense = in.length < 3 || in[2].isContiguous();
+        if (!isMultipliable(left) || !isMultipliable(in[1]) || !dense) {
+            return null;
+        }
+        return switch (op) {
+            case Contraction.MatMul _ -> request(left, in[1], y[0])::run;
+            case Contraction.Linear l -> {
+                Tensor sums = y[y.length - 1];
+                Matmul request = request(in[0], in[1], in.length == 2 ? null : in[2], sums);
+                FormulaOp activation = l.epilogue().activation();
+                yield activation == null ? request::run
+                        : both(request::run, ElementwiseKernels.prepareInto(y[0], activation, sums));
+            }
+            case Contraction.LinearInputGradient g -> both(request(left, in[1], y[0])::run,
+                    ElementwiseKernels.prepareInto(y[0], gradient(g), in[2], y[0]));
+            case Contraction.LinearWeightGradient _ -> {
+                Runnable sums = y[1].device().backend().prepare(SUM_OF_ROWS, new Tensor[] {in[0]},
+                        new Tensor[] {y[1]});
+                yield sums == null ? null : both(request(left, in[1], y[0])::run, sums);
+            }
+        };
+    }
+
+    private static Runnable both(Runnable first, Runnable second) {
+        return () -> {
+            first.run();
+            second.run();
+        };
+    }
+
+    private static boolean isSupported(Contraction op, Tensor[] in, Shape output) {
+        ElementType type = ElementType.of(in[0].dtype());
+        long summands = op instanceof Contraction.LinearWeightGradient ? in[0].size(0) : in[0].size(-1);
+        return type != null && OneDnn.supports(type) && output.count() > 0 && summands > 0;
+    }
+
+    private static ElementType type(Tensor x) {
+        return Objects.requireNonNull(ElementType.of(x.dtype()));
+    }
+
+    private static FormulaOp gradient(Contraction.LinearInputGradient op) {
+        return Objects.requireNonNull(op.epilogue().gradient());
     }
 
     private static Tensor transposed(Tensor x) {
@@ -51,48 +101,42 @@ final class ContractionKernels {
     }
 
     private static Tensor sumOfRows(Tensor x, Spec output) {
-        return output.device().backend().run(new Reduction.Sum(FIRST, false), new Tensor[] {x},
-                new Spec[] {output})[0];
+        return output.device().backend().run(SUM_OF_ROWS, new Tensor[] {x}, new Spec[] {output})[0];
     }
 
-    private static Tensor matmul(ElementType type, Tensor a, Tensor b, Spec output) {
+    private static Tensor matmul(Tensor a, Tensor b, Spec output) {
         Tensor left = multipliable(a);
         Tensor right = multipliable(b);
         Tensor y = Storage.allocate(output);
-        int rank = output.shape().rank();
-        int m = a.rank() - 2;
-        int n = b.rank() - 2;
-        Matmul request = new Matmul(type, type, a.size(m), b.size(n + 1), b.size(n))
+        request(left, right, y).run();
+        return y;
+    }
+
+    /** Returns the product of two operands that can be multiplied as they are. */
+    private static Matmul request(Tensor left, Tensor right, Tensor y) {
+        int rank = y.rank();
+        int m = left.rank() - 2;
+        int n = right.rank() - 2;
+        ElementType type = type(left);
+        Matmul request = new Matmul(type, type, left.size(m), right.size(n + 1), right.size(n))
                 .left(left.address(), left.strides()[m], left.strides()[m + 1])
                 .right(right.address(), right.strides()[n], right.strides()[n + 1])
-                .result(y.address(), output.shape().dim(-1));
+                .result(y.address(), y.size(-1));
         if (n == 0) {
             request.keepRight(right.storage(), right.offset());
         }
         for (int i = 0; i < rank - 2; i++) {
-            request.batch(output.shape().dim(i), stride(left, i - (rank - 2) + m), stride(right, i - (rank - 2) + n),
+            request.batch(y.size(i), stride(left, i - (rank - 2) + m), stride(right, i - (rank - 2) + n),
                     y.strides()[i]);
         }
-        request.run();
-        return y;
+        return request;
     }
 
-    private static Tensor[] linear(ElementType type, Contraction.Linear op, Tensor[] in, Spec output) {
+    private static Tensor[] linear(Contraction.Linear op, Tensor[] in, Spec output) {
         Tensor x = multipliable(in[0]);
         Tensor weight = multipliable(in[1]);
         Tensor sums = Storage.allocate(output);
-        int last = x.rank() - 1;
-        long outputs = weight.size(0);
-        Matmul request = new Matmul(type, type, last == 0 ? 1 : x.size(last - 1), outputs, x.size(last))
-                .left(x.address(), last == 0 ? x.size(0) : x.strides()[last - 1], x.strides()[last])
-                .right(weight.address(), weight.strides()[1], weight.strides()[0])
-                .keepRight(weight.storage(), weight.offset())
-                .result(sums.address(), outputs)
-                .bias(in.length == 2 ? 0 : CopyKernels.dense(in[2]).address());
-        for (int i = 0; i < last - 1; i++) {
-            request.batch(x.size(i), x.strides()[i], 0, sums.strides()[i]);
-        }
-        request.run();
+        request(x, weight, in.length == 2 ? null : CopyKernels.dense(in[2]), sums).run();
         FormulaOp activation = op.epilogue().activation();
         if (activation == null) {
             return new Tensor[] {sums};
@@ -102,6 +146,23 @@ final class ContractionKernels {
         return op.keeps() ? new Tensor[] {y, sums} : new Tensor[] {y};
     }
 
+    /** Returns the product of a linear layer, of operands that can be multiplied as they are. */
+    private static Matmul request(Tensor x, Tensor weight, @Nullable Tensor bias, Tensor sums) {
+        int last = x.rank() - 1;
+        long outputs = weight.size(0);
+        ElementType type = type(x);
+        Matmul request = new Matmul(type, type, last == 0 ? 1 : x.size(last - 1), outputs, x.size(last))
+                .left(x.address(), last == 0 ? x.size(0) : x.strides()[last - 1], x.strides()[last])
+                .right(weight.address(), weight.strides()[1], weight.strides()[0])
+                .keepRight(weight.storage(), weight.offset())
+                .result(sums.address(), outputs)
+                .bias(bias == null ? 0 : bias.address());
+        for (int i = 0; i < last - 1; i++) {
+            request.batch(x.size(i), x.strides()[i], 0, sums.strides()[i]);
+        }
+        return request;
+    }
+
     /** Returns the stride of a leading dimension, 0 if it is broadcast. */
     private static long stride(Tensor x, int axis) {
         return axis < 0 || x.size(axis) == 1 ? 0 : x.strides()[axis];
@@ -109,11 +170,12 @@ final class ContractionKernels {
 
     /** Returns a tensor whose last two dimensions (or only dimension) oneDNN can read: {@code x} or a copy. */
     private static Tensor multipliable(Tensor x) {
+        return isMultipliable(x) ? x : CopyKernels.copy(x);
+    }
+
+    private static boolean isMultipliable(Tensor x) {
         int row = x.rank() - 2;
-        if (row < 0) {
-            return x.size(0) == 1 || x.strides()[0] >= 1 ? x : CopyKernels.copy(x);
-        }
-        boolean fits = Matmul.accepts(x.size(row), x.size(row + 1), x.strides()[row], x.strides()[row + 1]);
-        return fits ? x : CopyKernels.copy(x);
+        return row < 0 ? x.size(0) == 1 || x.strides()[0] >= 1
+                : Matmul.accepts(x.size(row), x.size(row + 1), x.strides()[row], x.strides()[row + 1]);
     }
 }

@@ -65,6 +65,21 @@ final class CpuBackend implements HostBackend {
         };
     }
 
+    /** Prepares kernels that read their operands as they are; others are copied in each {@link #run}. */
+    @Override
+    public @Nullable Runnable prepare(Op op, Tensor[] inputs, Tensor[] results) {
+        return switch (op) {
+            case Elementwise e -> ElementwiseKernels.prepare(e, inputs, results[0]);
+            case Reduction r -> ReductionKernels.prepare(r, inputs[0], results[0]);
+            case Contraction c -> ContractionKernels.prepare(c, inputs, results);
+            case Normalization n -> NormalizationKernels.prepare(n, inputs, results);
+            case Attention a -> AttentionKernels.prepare(a, inputs, results);
+            case CrossEntropy c -> CrossEntropyKernels.prepare(c, inputs, results);
+            case Convolution _, Pooling _, Softmax _, Recurrence _, Movement _, Selection _, Fill _, Random _,
+                    Scan _, Sorting _, View _, Transfer _, Update _ -> null;
+        };
+    }
+
     @Override
     public boolean isFinite(Tensor x) {
         return FiniteKernel.run(x);

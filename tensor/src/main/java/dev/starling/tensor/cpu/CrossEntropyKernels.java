@@ -13,6 +13,7 @@ import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.CrossEntropy;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -38,18 +39,43 @@ final class CrossEntropyKernels {
         };
     }
 
+    /** Prepares what {@link #run} does; {@code null} if there is no kernel, or an operand has to be copied. */
+    static @Nullable Runnable prepare(CrossEntropy op, Tensor[] in, Tensor[] results) {
+        boolean fits = in[0].dtype() == DType.F32 && (!in[1].dtype().isFloating() || in[1].dtype() == DType.F32)
+                && in[0].count() > 0 && results[0].count() > 0;
+        SoftmaxRows rows = RowLoops.FASTEST.softmax();
+        return !fits ? null : switch (op) {
+            case CrossEntropy.Loss o -> in[0].isContiguous()
+                    ? checked(op, in[1], o.ignored(), in[0], loss(o, in[0], in[1], results, rows)) : null;
+            case CrossEntropy.Gradient o -> in[1].isContiguous() && in[2].isContiguous()
+                    ? checked(op, in[3], o.ignored(), in[1], gradient(o, in, in[1], in[2], results[0], rows)) : null;
+        };
+    }
+
+    private static Runnable checked(CrossEntropy op, Tensor target, long ignored, Tensor matrix, Runnable work) {
+        return () -> {
+            check(op, target, ignored, matrix);
+            work.run();
+        };
+    }
+
     private static Tensor[] loss(CrossEntropy.Loss op, Tensor logits, Tensor target, Spec[] outputs, SoftmaxRows rows) {
         check(op, target, op.ignored(), logits);
-        int classes = Math.toIntExact(logits.size(1));
         Tensor x = Layout.dense(logits);
-        Tensor losses = Storage.allocate(outputs[0]);
-        Tensor kept = Storage.allocate(outputs[1]);
+        Tensor[] results = {Storage.allocate(outputs[0]), Storage.allocate(outputs[1])};
+        loss(op, x, target, results, rows).run();
+        Layout.release(x, logits);
+        return results;
+    }
+
+    private static Runnable loss(CrossEntropy.Loss op, Tensor x, Tensor target, Tensor[] results, SoftmaxRows rows) {
+        int classes = Math.toIntExact(x.size(1));
         long from = x.address();
-        long loss = losses.address();
-        long row = kept.address();
+        long loss = results[0].address();
+        long row = results[1].address();
         double even = op.smoothing() / classes;
         double sharp = 1 - op.smoothing();
-        Parallel.forRange(target.count(), SoftmaxKernels.grain(classes), (first, end) -> {
+        RangeTask task = (first, end) -> {
             rows.logSums(from + 4 * first * classes, row + 8 * first, (int) (end - first), classes);
             for (long r = first; r < end; r++) {
                 long wanted = wanted(target, r);
@@ -63,26 +89,33 @@ final class CrossEntropyKernels {
                 }
                 putFloat(loss + 4 * r, (float) l);
             }
-        });
-        Layout.release(x, logits);
-        return new Tensor[] {losses, kept};
+        };
+        return () -> Parallel.forRange(target.count(), SoftmaxKernels.grain(classes), task);
     }
 
     private static Tensor[] gradient(CrossEntropy.Gradient op, Tensor[] in, Spec output, SoftmaxRows rows) {
-        Tensor g = in[0];
-        Tensor target = in[3];
-        check(op, target, op.ignored(), g, in[1]);
-        int classes = Math.toIntExact(in[1].size(1));
+        check(op, in[3], op.ignored(), in[1]);
         Tensor x = Layout.dense(in[1]);
         Tensor kept = Layout.dense(in[2]);
         Tensor result = Storage.allocate(output);
+        gradient(op, in, x, kept, result, rows).run();
+        Layout.release(x, in[1]);
+        Layout.release(kept, in[2]);
+        return new Tensor[] {result};
+    }
+
+    private static Runnable gradient(CrossEntropy.Gradient op, Tensor[] in, Tensor x, Tensor kept, Tensor result,
+            SoftmaxRows rows) {
+        Tensor g = in[0];
+        Tensor target = in[3];
+        int classes = Math.toIntExact(x.size(1));
         long from = x.address();
         long row = kept.address();
         long dx = result.address();
         long scale = g.address();
         long scaleStride = 4 * g.strides()[0];
         double even = op.smoothing() / classes;
-        Parallel.forRange(target.count(), SoftmaxKernels.grain(classes), (first, end) -> {
+        RangeTask task = (first, end) -> {
             rows.expGradient(from + 4 * first * classes, row + 8 * first, (float) even, scale + first * scaleStride,
                     scaleStride, dx + 4 * first * classes, (int) (end - first), classes);
             for (long r = first; r < end; r++) {
@@ -95,14 +128,11 @@ final class CrossEntropyKernels {
                     putFloat(dx + at, (float) ((p - even - (1 - op.smoothing())) * getFloat(scale + r * scaleStride)));
                 }
             }
-        });
-        Layout.release(x, in[1]);
-        Layout.release(kept, in[2]);
-        return new Tensor[] {result};
+        };
+        return () -> Parallel.forRange(target.count(), SoftmaxKernels.grain(classes), task);
     }
 
-    private static void check(CrossEntropy op, Tensor target, long ignored, Tensor... operands) {
-        Tensor matrix = operands[operands.length - 1];
+    private static void check(CrossEntropy op, Tensor target, long ignored, Tensor matrix) {
         long classes = matrix.size(1);
         for (long row = 0; row < target.count(); row++) {
             long wanted = wanted(target, row);

@@ -30,25 +30,92 @@ final class ElementwiseKernels {
 
     private ElementwiseKernels() { }
 
+    /**
+     * A loop with its parameters.
+     *
+     * @param bits of the parameters: integers, or doubles in their binary form
+     */
+    private record Call(FusedLoop loop, long[] bits) {
+        private static final long[] NONE = {};
+
+        static Call of(FusedLoop loop, DType type, double[] parameters) {
+            long[] bits = parameters.length == 0 ? NONE : new long[parameters.length];
+            for (int i = 0; i < bits.length; i++) {
+                bits[i] = bits(type, parameters[i]);
+            }
+            return new Call(loop, bits);
+        }
+
+        static long bits(DType type, double parameter) {
+            return type.isFloating() ? Double.doubleToRawLongBits(parameter) : Formula.integer(type, parameter);
+        }
+
+        private Launch launch() {
+            Launch launch = Launch.of(loop);
+            for (int i = 0; i < bits.length; i++) {
+                launch.parameter(i, bits[i]);
+            }
+            return launch;
+        }
+
+        /** Computes all elements of {@code y} from operands that broadcast to it. */
+        void run(Tensor[] inputs, Tensor y) {
+            Launch launch = launch();
+            int scalars = 0;
+            boolean flat = true;
+            for (int k = 0; k < inputs.length && flat; k++) {
+                Tensor x = inputs[k];
+                launch.operand(k, x.address());
+                if (!DenseLayout.isSame(x, y)) {
+                    scalars |= 1 << k;
+                    flat = x.count() == 1;
+                }
+            }
+            if (flat) {
+                launch.operand(inputs.length, y.address());
+                launch.runFlat(y.count(), scalars);
+                return;
+            }
+            launch.shape(y.shape());
+            for (int k = 0; k < inputs.length; k++) {
+                launch.operand(k, inputs[k]);
+            }
+            launch.operand(inputs.length, y);
+            launch.runStrided();
+        }
+
+        /** Computes all elements of {@code y} from operands with its layout; {@code y} may be one of them. */
+        void runFlat(Tensor[] operands, Tensor y) {
+            Launch launch = launch();
+            for (int k = 0; k < operands.length; k++) {
+                launch.operand(k, operands[k].address());
+            }
+            launch.operand(operands.length, y.address());
+            launch.runFlat(y.count(), 0);
+        }
+    }
+
     /** Returns the results, or {@code null} if there is no kernel for these types and layouts. */
     static Tensor @Nullable [] run(Elementwise op, Tensor[] inputs, Spec output) {
-        DType type = inputs[inputs.length - 1].dtype();
-        FusedLoop loop = loop(op.formula(), type, output.dtype(), inputs);
-        if (loop == null) {
+        Call call = call(op, output.dtype(), inputs);
+        if (call == null) {
             return null;
         }
         Tensor y = Storage.allocate(output, DenseLayout.of(inputs, output.shape()));
-        Launch launch = Launch.of(loop);
-        double[] parameters = op.parameters();
-        for (int i = 0; i < parameters.length; i++) {
-            if (type.isFloating()) {
-                launch.parameter(i, parameters[i]);
-            } else {
-                launch.parameter(i, Formula.integer(type, parameters[i]));
-            }
-        }
-        run(launch, inputs, y);
+        call.run(inputs, y);
         return new Tensor[] {y};
+    }
+
+    /** Prepares what {@link #run} does; {@code null} if there is no kernel for these types and layouts. */
+    static @Nullable Runnable prepare(Elementwise op, Tensor[] inputs, Tensor y) {
+        Call call = call(op, y.dtype(), inputs);
+        return call == null ? null : () -> call.run(inputs, y);
+    }
+
+    private static @Nullable Call call(Elementwise op, DType result, Tensor[] inputs) {
+        DType type = inputs[inputs.length - 1].dtype();
+        FusedLoop loop = loop(op.formula(), type, result, inputs);
+        return loop == null ? null : Call.of(loop, type, op.parameters());
     }
 
     /**
@@ -61,17 +128,18 @@ final class ElementwiseKernels {
 
     /** Computes all elements of {@code y} from operands with its layout; {@code y} may be one of them. */
     static void into(Tensor y, Elementwise op, Tensor... operands) {
-        Launch launch = Launch.of(Objects.requireNonNull(loop(op.formula(), y.dtype(), y.dtype(), operands)));
-        for (int k = 0; k < operands.length; k++) {
-            launch.operand(k, operands[k].address());
-        }
-        launch.operand(operands.length, y.address());
-        launch.runFlat(y.count(), 0);
+        Objects.requireNonNull(call(op, y.dtype(), operands)).runFlat(operands, y);
+    }
+
+    /** Prepares what {@link #into} does. */
+    static Runnable prepareInto(Tensor y, Elementwise op, Tensor... operands) {
+        Call call = Objects.requireNonNull(call(op, y.dtype(), operands));
+        return () -> call.runFlat(operands, y);
     }
 
     /** Computes all elements of a dense {@code y} as a formula of operands of its type that broadcast to it. */
     static void compute(Formula formula, Tensor y, Tensor... operands) {
-        run(Launch.of(Objects.requireNonNull(loop(formula, y.dtype(), y.dtype(), operands))), operands, y);
+        new Call(Objects.requireNonNull(loop(formula, y.dtype(), y.dtype(), operands)), Call.NONE).run(operands, y);
     }
 
     /**
@@ -82,7 +150,7 @@ final class ElementwiseKernels {
         Expression.Builder builder = new Expression.Builder();
         List<Expression.Value> values = new ArrayList<>();
         chain.operands().forEach(operand -> values.add(builder.input(operand.dtype())));
-        List<Number> parameters = new ArrayList<>();
+        List<Long> parameters = new ArrayList<>();
         for (Chain.Step step : chain.steps()) {
             List<Expression.Value> results = FormulaExpression.append(step.op().formula(), builder,
                     step.of().stream().map(values::get).toList());
@@ -91,7 +159,7 @@ final class ElementwiseKernels {
             }
             DType type = chain.spec(step.of().getLast()).dtype();
             for (double parameter : step.op().parameters()) {
-                parameters.add(type.isFloating() ? (Number) parameter : (Number) Formula.integer(type, parameter));
+                parameters.add(Call.bits(type, parameter));
             }
             values.add(builder.cast(results.getFirst(), step.result().dtype()));
         }
@@ -99,46 +167,23 @@ final class ElementwiseKernels {
         if (!FusedLoop.isCompilable(expression)) {
             return null;
         }
-        FusedLoop loop = FusedLoop.of(expression);
-        Spec result = chain.result();
-        return operands -> {
-            Tensor y = Storage.allocate(result, DenseLayout.of(operands, result.shape()));
-            Launch launch = Launch.of(loop);
-            for (int i = 0; i < parameters.size(); i++) {
-                if (parameters.get(i) instanceof Double real) {
-                    launch.parameter(i, real.doubleValue());
-                } else {
-                    launch.parameter(i, parameters.get(i).longValue());
-                }
-            }
-            run(launch, operands, y);
-            return y;
-        };
+        Call call = new Call(FusedLoop.of(expression), parameters.stream().mapToLong(Long::longValue).toArray());
+        return new ChainKernel(call, chain.result());
     }
 
-    private static void run(Launch launch, Tensor[] inputs, Tensor y) {
-        int scalars = 0;
-        boolean flat = true;
-        for (int k = 0; k < inputs.length && flat; k++) {
-            Tensor x = inputs[k];
-            launch.operand(k, x.address());
-            if (!DenseLayout.isSame(x, y)) {
-                scalars |= 1 << k;
-                flat = x.count() == 1;
-            }
+    /** The loop of a chain. */
+    private record ChainKernel(Call call, Spec result) implements Chain.Kernel {
+        @Override
+        public Tensor run(Tensor[] operands) {
+            Tensor y = Storage.allocate(result, DenseLayout.of(operands, result.shape()));
+            call.run(operands, y);
+            return y;
         }
-        if (flat) {
-            launch.operand(inputs.length, y.address());
-            launch.runFlat(y.count(), scalars);
-            return;
+
+        @Override
+        public Runnable prepare(Tensor[] operands, Tensor y) {
+            return () -> call.run(operands, y);
         }
-        launch.shape(y.shape().dims());
-        for (int k = 0; k < inputs.length; k++) {
-            Tensor x = inputs[k];
-            launch.operand(k, x.address(), x.shape().dims(), x.strides());
-        }
-        launch.operand(inputs.length, y.address(), y.shape().dims(), y.strides());
-        launch.runStrided();
     }
 
     private static @Nullable FusedLoop loop(Formula formula, DType type, DType result, Tensor... inputs) {

@@ -12,6 +12,7 @@ import dev.starling.tensor.cpu.rows.LayerNormRows;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.spi.Block;
 import org.jspecify.annotations.Nullable;
@@ -43,11 +44,9 @@ final class LayerNormKernels {
             dense[i] = Layout.dense(inputs[i]);
         }
         try {
-            return switch (op) {
-                case Normalization.LayerNorm o -> forward(o, dense, outputs, rows);
-                case Normalization.LayerNormGradient _ -> backward(dense, outputs, rows);
-                case Normalization.BatchNorm _, Normalization.BatchNormGradient _ -> null;
-            };
+            Tensor[] results = allocate(outputs);
+            work(op, dense, results, rows).run();
+            return results;
         } finally {
             for (int i = 0; i < inputs.length; i++) {
                 Layout.release(dense[i], inputs[i]);
@@ -55,56 +54,102 @@ final class LayerNormKernels {
         }
     }
 
-    private static Tensor[] forward(Normalization.LayerNorm op, Tensor[] in, Spec[] outputs, LayerNormRows rows) {
-        Tensor[] results = {Storage.allocate(outputs[0]), Storage.allocate(outputs[1]), Storage.allocate(outputs[2])};
+    /** Prepares what {@link #run} does; {@code null} if an operand has to be copied. */
+    static @Nullable Runnable prepare(Normalization op, Tensor[] in, Tensor[] results) {
+        for (Tensor x : in) {
+            if (x.dtype() != DType.F32 || x.count() == 0 || !x.isContiguous()) {
+                return null;
+            }
+        }
+        return work(op, in, results, RowLoops.FASTEST.layerNorm());
+    }
+
+    private static Runnable work(Normalization op, Tensor[] in, Tensor[] results, LayerNormRows rows) {
+        return switch (op) {
+            case Normalization.LayerNorm o -> forward(o, in, results, rows);
+            case Normalization.LayerNormGradient _ -> new Backward(in, results, rows);
+            case Normalization.BatchNorm _, Normalization.BatchNormGradient _ ->
+                throw new IllegalArgumentException(op.name() + " is no layer norm");
+        };
+    }
+
+    private static Tensor[] allocate(Spec[] outputs) {
+        return new Tensor[] {Storage.allocate(outputs[0]), Storage.allocate(outputs[1]), Storage.allocate(outputs[2])};
+    }
+
+    private static Runnable forward(Normalization.LayerNorm op, Tensor[] in, Tensor[] results, LayerNormRows rows) {
         int columns = Math.toIntExact(in[1].count());
+        long n = in[0].count() / columns;
         long x = in[0].address();
         long gamma = in[1].address();
         long beta = in[2].address();
         long y = results[0].address();
         long mean = results[1].address();
         long inverse = results[2].address();
-        Parallel.forRange(in[0].count() / columns, Math.max(1, GRAIN / columns), (from, to) -> {
+        RangeTask task = (from, to) -> {
             long at = 4 * from * columns;
             rows.normalize(x + at, y + at, (int) (to - from), columns, gamma, beta, op.epsilon(), mean + 4 * from,
                     inverse + 4 * from);
-        });
-        return results;
+        };
+        return () -> Parallel.forRange(n, Math.max(1, GRAIN / columns), task);
     }
 
-    private static Tensor[] backward(Tensor[] in, Spec[] outputs, LayerNormRows rows) {
-        Tensor[] results = {Storage.allocate(outputs[0]), Storage.allocate(outputs[1]), Storage.allocate(outputs[2])};
-        int columns = Math.toIntExact(in[2].count());
-        long n = in[0].count() / columns;
-        long blocks = Math.ceilDiv(n, (long) ROWS);
-        Block scratch = HostAllocator.shared().allocate(8L * columns * blocks);
-        try {
-            long sums = scratch.address();
-            blocks(in, results[0].address(), n, columns, sums, rows);
-            total(sums, blocks, columns, results[1].address());
-            total(sums + 4L * columns, blocks, columns, results[2].address());
-        } finally {
-            HostAllocator.shared().free(scratch);
+    /** The backward pass. */
+    private static final class Backward implements Runnable, RangeTask {
+        private final long g;
+        private final long x;
+        private final long gamma;
+        private final long mean;
+        private final long inverse;
+        private final long dx;
+        private final long dgamma;
+        private final long dbeta;
+        private final LayerNormRows rows;
+        private final int columns;
+        private final long n;
+        private final long blocks;
+        /** The address of the sums of blocks during a run. */
+        private long sums;
+
+        Backward(Tensor[] in, Tensor[] results, LayerNormRows rows) {
+            g = in[0].address();
+            x = in[1].address();
+            gamma = in[2].address();
+            mean = in[3].address();
+            inverse = in[4].address();
+            dx = results[0].address();
+            dgamma = results[1].address();
+            dbeta = results[2].address();
+            this.rows = rows;
+            columns = Math.toIntExact(in[2].count());
+            n = in[0].count() / columns;
+            blocks = Math.ceilDiv(n, (long) ROWS);
         }
-        return results;
-    }
 
-    private static void blocks(Tensor[] in, long dx, long n, int columns, long sums, LayerNormRows rows) {
-        long g = in[0].address();
-        long x = in[1].address();
-        long gamma = in[2].address();
-        long mean = in[3].address();
-        long inverse = in[4].address();
-        Parallel.forRange(Math.ceilDiv(n, (long) ROWS), Math.max(1, GRAIN / ((long) ROWS * columns)), (from, to) -> {
+        @Override
+        public void run() {
+            Block scratch = HostAllocator.shared().allocate(8L * columns * blocks);
+            try {
+                sums = scratch.address();
+                Parallel.forRange(blocks, Math.max(1, GRAIN / ((long) ROWS * columns)), this);
+                total(sums, blocks, columns, dgamma);
+                total(sums + 4L * columns, blocks, columns, dbeta);
+            } finally {
+                HostAllocator.shared().free(scratch);
+            }
+        }
+
+        @Override
+        public void run(long from, long to) {
             for (long b = from; b < to; b++) {
                 long first = b * ROWS;
                 long at = 4 * first * columns;
-                long dgamma = sums + 8 * b * columns;
-                ALL.asSlice(dgamma, 8L * columns).fill((byte) 0);
+                long own = sums + 8 * b * columns;
+                ALL.asSlice(own, 8L * columns).fill((byte) 0);
                 rows.gradient(g + at, x + at, dx + at, (int) Math.min(ROWS, n - first), columns, gamma,
-                        mean + 4 * first, inverse + 4 * first, dgamma, dgamma + 4L * columns);
+                        mean + 4 * first, inverse + 4 * first, own, own + 4L * columns);
             }
-        });
+        }
     }
 
     private static void total(long sums, long blocks, int columns, long to) {

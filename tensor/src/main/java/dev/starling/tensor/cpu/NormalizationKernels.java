@@ -23,4 +23,13 @@ final class NormalizationKernels {
                     Normalization.LayerNormGradient _ -> LayerNormKernels.run(op, inputs, outputs);
         };
     }
+
+    /** Prepares what {@link #run} does; {@code null} if it is to be called. */
+    static @Nullable Runnable prepare(Normalization op, Tensor[] inputs, Tensor[] results) {
+        return switch (op) {
+            case Normalization.BatchNorm _, Normalization.BatchNormGradient _ -> null;
+            case Normalization.LayerNorm _,
+                    Normalization.LayerNormGradient _ -> LayerNormKernels.prepare(op, inputs, results);
+        };
+    }
 }

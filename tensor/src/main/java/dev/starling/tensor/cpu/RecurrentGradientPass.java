@@ -42,6 +42,10 @@ final class RecurrentGradientPass {
      */
     private final Tensor slopes;
     private final Tensor recurrentSlopes;
+    /** Strides of slopes, of states, and of what the forward pass kept. */
+    private final long[] gates;
+    private final long[] narrow;
+    private final long[] wide;
 
     /** Operands and results are dense. */
     RecurrentGradientPass(Recurrence.Gradient op, Tensor[] operands, Tensor[] results) {
@@ -51,6 +55,9 @@ final class RecurrentGradientPass {
         units = sequence.units;
         rows = sequence.rows;
         kept = sequence.cell.reserved();
+        gates = new long[] {rows, 1};
+        narrow = new long[] {units, 1};
+        wide = new long[] {(long) Math.max(1, kept) * units, 1};
         int states = in.c() == null ? 1 : 2;
         dy = operands[0];
         y = operands[states + 1];
@@ -171,9 +178,6 @@ final class RecurrentGradientPass {
 
     private void bindOperands(Launch launch, long[] dims, int i, int from) {
         int t = sequence.step(i);
-        long[] gates = {rows, 1};
-        long[] narrow = {units, 1};
-        long[] wide = {kept == 0 ? units : (long) kept * units, 1};
         long values = kept == 0 ? sequence.at(y.address(), t, from, units)
                 : sequence.at(reserve.address(), t, from, wide[0]);
         long offset = 4L * from * units;
@@ -218,15 +222,13 @@ final class RecurrentGradientPass {
 
     /** Adds the state before the {@code i}-th step as an operand: h, or for an LSTM c. */
     private int before(Launch launch, long[] dims, int k, int i, int from) {
-        long[] narrow = {units, 1};
         if (i == 0) {
             launch.operand(k, state().address() + 4L * from * units, dims, narrow);
         } else if (dc == null) {
             launch.operand(k, sequence.at(y.address(), sequence.step(i - 1), from, units), dims, narrow);
         } else {
-            long width = (long) kept * units;
-            launch.operand(k, sequence.at(reserve.address(), sequence.step(i - 1), from, width) + 16L * units, dims,
-                    new long[] {width, 1});
+            launch.operand(k, sequence.at(reserve.address(), sequence.step(i - 1), from, wide[0]) + 16L * units, dims,
+                    wide);
         }
         return k + 1;
     }

@@ -11,8 +11,10 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
+import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -35,47 +37,60 @@ final class ReductionKernels {
             return null;
         }
         return switch (op) {
-            case Reduction.Sum _ -> reduce(op, x, output, Kind.SUM, 1);
-            case Reduction.Mean _ -> reduce(op, x, output, Kind.SUM, 1.0 / op.axes().extent(x.shape()));
-            case Reduction.Max _ -> reduce(op, x, output, Kind.MAX, 1);
-            case Reduction.Min _ -> reduce(op, x, output, Kind.MIN, 1);
+            case Reduction.Sum _, Reduction.Mean _, Reduction.Max _, Reduction.Min _ -> reduce(op, x, output);
             case Reduction.ArgMax _ -> ArgMaxKernels.run(op, x, output, true);
             case Reduction.ArgMin _ -> ArgMaxKernels.run(op, x, output, false);
             case Reduction.Prod _, Reduction.Any _, Reduction.All _ -> null;
         };
     }
 
-    private static Tensor[] reduce(Reduction op, Tensor operand, Spec output, Kind kind, double factor) {
+    private static Tensor[] reduce(Reduction op, Tensor operand, Spec output) {
         Tensor x = operand;
         ReducedLayout f = ReducedLayout.of(x, op.axes());
-        if (f == null || f.rank > 0 && f.stride[f.rank - 1] != 1) {
+        if (!isReadable(f)) {
             x = Layout.dense(operand);
-            f = Objects.requireNonNull(ReducedLayout.of(x, op.axes()));
+            f = ReducedLayout.of(x, op.axes());
         }
         Tensor y = Storage.allocate(output);
-        if (f.count(true, 0) == 1) {
-            CopyKernels.copy(x, y.storage().view(y.spec().with(x.shape()), x.shape().contiguousStrides(), 0));
-        } else if (f.reduced[f.rank - 1]) {
-            rows(f, x.address(), y.address(), kind, factor);
-        } else {
-            columns(f, x.address(), y.address(), kind, factor);
-        }
+        work(op, Objects.requireNonNull(f), x, y).run();
         Layout.release(x, operand);
         return new Tensor[] {y};
+    }
+
+    private static boolean isReadable(@Nullable ReducedLayout f) {
+        return f != null && (f.rank == 0 || f.stride[f.rank - 1] == 1);
+    }
+
+    /** Prepares what {@link #run} does; {@code null} for other kernels, and if the operand has to be copied. */
+    static @Nullable Runnable prepare(Reduction op, Tensor x, Tensor y) {
+        boolean reduces = op instanceof Reduction.Sum || op instanceof Reduction.Mean || op instanceof Reduction.Max
+                || op instanceof Reduction.Min;
+        ReducedLayout f = reduces && x.dtype() == DType.F32 && x.count() > 0 ? ReducedLayout.of(x, op.axes()) : null;
+        return isReadable(f) ? work(op, Objects.requireNonNull(f), x, y) : null;
+    }
+
+    private static Runnable work(Reduction op, ReducedLayout f, Tensor x, Tensor y) {
+        Kind kind = op instanceof Reduction.Max ? Kind.MAX : op instanceof Reduction.Min ? Kind.MIN : Kind.SUM;
+        double factor = op instanceof Reduction.Mean ? 1.0 / op.axes().extent(x.shape()) : 1;
+        if (f.count(true, 0) == 1) {
+            Tensor copy = y.storage().view(y.spec().with(x.shape()), x.shape().contiguousStrides(), y.offset());
+            return () -> CopyKernels.copy(x, copy);
+        }
+        return f.reduced[f.rank - 1] ? rows(f, x.address(), y.address(), kind, factor)
+                : new Columns(f, x.address(), y.address(), kind, factor);
     }
 
     /**
      * The innermost dimension is reduced: each row becomes one number, and further rows combine into a result element.
      */
-    private static void rows(ReducedLayout f, long x, long y, Kind kind, double factor) {
+    private static Runnable rows(ReducedLayout f, long x, long y, Kind kind, double factor) {
         long kept = f.count(false, 1);
         long folded = f.count(true, 1);
         long n = f.size[f.rank - 1];
         if (kept == 1 && folded == 1 && n > CHUNK) {
-            whole(x, n, y, kind, factor);
-            return;
+            return whole(x, n, y, kind, factor);
         }
-        Parallel.forRange(kept, Math.max(1, CHUNK / (n * folded)), (from, to) -> {
+        RangeTask task = (from, to) -> {
             for (long k = from; k < to; k++) {
                 long at = x + 4 * f.offset(k, false, 1, false);
                 double total = kind == Kind.SUM ? 0 : reduceRun(kind, at, n);
@@ -84,21 +99,25 @@ final class ReductionKernels {
                 }
                 putFloat(y + 4 * f.offset(k, false, 1, true), (float) (total * factor));
             }
-        });
+        };
+        return () -> Parallel.forRange(kept, Math.max(1, CHUNK / (n * folded)), task);
     }
 
-    private static void whole(long x, long n, long y, Kind kind, double factor) {
+    private static Runnable whole(long x, long n, long y, Kind kind, double factor) {
         double[] parts = new double[Math.toIntExact(Math.ceilDiv(n, (long) CHUNK))];
-        Parallel.forRange(parts.length, 1, (from, to) -> {
+        RangeTask task = (from, to) -> {
             for (long i = from; i < to; i++) {
                 parts[(int) i] = reduceRun(kind, x + 4 * i * CHUNK, Math.min(CHUNK, n - i * CHUNK));
             }
-        });
-        double total = parts[0];
-        for (int i = 1; i < parts.length; i++) {
-            total = combine(kind, total, parts[i]);
-        }
-        putFloat(y, (float) (total * factor));
+        };
+        return () -> {
+            Parallel.forRange(parts.length, 1, task);
+            double total = parts[0];
+            for (int i = 1; i < parts.length; i++) {
+                total = combine(kind, total, parts[i]);
+            }
+            putFloat(y, (float) (total * factor));
+        };
     }
 
     private static double reduceRun(Kind kind, long x, long n) {
@@ -120,45 +139,79 @@ final class ReductionKernels {
     /**
      * The innermost dimension is kept: blocks of rows combine into rows of partial results, and those into the result.
      */
-    private static void columns(ReducedLayout f, long x, long y, Kind kind, double factor) {
-        int columns = Math.toIntExact(f.size[f.rank - 1]);
-        int inner = f.reduced[f.rank - 2] ? 2 : 1;
-        long rows = inner == 2 ? f.size[f.rank - 2] : 1;
-        long stride = inner == 2 ? 4 * f.stride[f.rank - 2] : 0;
-        long kept = f.count(false, inner);
-        long blocks = Math.ceilDiv(rows, (long) ROWS);
-        long parts = f.count(true, inner) * blocks;
-        HostAllocator memory = HostAllocator.shared();
-        Block scratch = memory.allocate(kept * parts * columns * 4L);
-        try {
-            long partial = scratch.address();
-            Parallel.forRange(kept * parts, Math.max(1, CHUNK / (Math.min(rows, ROWS) * columns)), (from, to) -> {
-                for (long i = from; i < to; i++) {
-                    long part = i % parts;
-                    long at = x + 4 * (f.offset(i / parts, false, inner, false)
-                            + f.offset(part / blocks, true, inner, false)) + part % blocks * ROWS * stride;
-                    int n = (int) Math.min(ROWS, rows - part % blocks * ROWS);
-                    block(kind, at, stride, n, columns, partial + 4 * i * columns);
+    private static final class Columns implements Runnable, RangeTask {
+        private final ReducedLayout f;
+        private final long x;
+        private final long y;
+        private final Kind kind;
+        private final double factor;
+        private final int columns;
+        private final int inner;
+        private final long rows;
+        private final long stride;
+        private final long kept;
+        private final long blocks;
+        private final long parts;
+        /** The address of the partial results during a run. */
+        private long partial;
+
+        Columns(ReducedLayout f, long x, long y, Kind kind, double factor) {
+            this.f = f;
+            this.x = x;
+            this.y = y;
+            this.kind = kind;
+            this.factor = factor;
+            columns = Math.toIntExact(f.size[f.rank - 1]);
+            inner = f.reduced[f.rank - 2] ? 2 : 1;
+            rows = inner == 2 ? f.size[f.rank - 2] : 1;
+            stride = inner == 2 ? 4 * f.stride[f.rank - 2] : 0;
+            kept = f.count(false, inner);
+            blocks = Math.ceilDiv(rows, (long) ROWS);
+            parts = f.count(true, inner) * blocks;
+        }
+
+        @Override
+        public void run() {
+            HostAllocator memory = HostAllocator.shared();
+            Block scratch = memory.allocate(kept * parts * columns * 4L);
+            try {
+                partial = scratch.address();
+                Parallel.forRange(kept * parts, Math.max(1, CHUNK / (Math.min(rows, ROWS) * columns)), this);
+                for (long k = 0; k < kept; k++) {
+                    combine(k);
                 }
-            });
-            long step = f.outStride[f.rank - 1];
-            for (long k = 0; k < kept; k++) {
-                long to = y + 4 * f.offset(k, false, inner, true);
-                for (int c = 0; c < columns; c++) {
-                    double total = getFloat(partial + 4 * (k * parts * columns + c));
-                    for (long p = 1; p < parts; p++) {
-                        total = combine(kind, total, getFloat(partial + 4 * ((k * parts + p) * columns + c)));
-                    }
-                    putFloat(to + 4 * step * c, (float) (total * factor));
-                }
+            } finally {
+                memory.free(scratch);
             }
-        } finally {
-            memory.free(scratch);
+        }
+
+        @Override
+        public void run(long from, long to) {
+            for (long i = from; i < to; i++) {
+                long part = i % parts;
+                long at = x + 4 * (f.offset(i / parts, false, inner, false)
+                        + f.offset(part / blocks, true, inner, false)) + part % blocks * ROWS * stride;
+                int n = (int) Math.min(ROWS, rows - part % blocks * ROWS);
+                block(kind, at, stride, n, columns, partial + 4 * i * columns);
+            }
+        }
+
+        private void combine(long k) {
+            long step = f.outStride[f.rank - 1];
+            long to = y + 4 * f.offset(k, false, inner, true);
+            for (int c = 0; c < columns; c++) {
+                double total = getFloat(partial + 4 * (k * parts * columns + c));
+                for (long p = 1; p < parts; p++) {
+                    total = ReductionKernels.combine(kind, total,
+                            getFloat(partial + 4 * ((k * parts + p) * columns + c)));
+                }
+                putFloat(to + 4 * step * c, (float) (total * factor));
+            }
         }
     }
 
     private static void block(Kind kind, long x, long stride, int rows, int columns, long partial) {
-        ALL.asSlice(partial, 4L * columns).copyFrom(ALL.asSlice(x, 4L * columns));
+        MemorySegment.copy(ALL, x, ALL, partial, 4L * columns);
         switch (kind) {
             case SUM -> RowLoops.FASTEST.matrix().columnSums(x + stride, stride, rows - 1, columns, partial);
             case MAX -> RowLoops.FASTEST.matrix().columnExtremes(x + stride, stride, rows - 1, columns, partial, true);

@@ -33,21 +33,56 @@ final class UpdateKernels {
         if (op instanceof Update.Assign) {
             return assign(inputs);
         }
-        DType type = inputs[0].dtype();
-        Tensor[] operands = Arrays.copyOf(inputs, 2 * inputs.length);
-        int count = inputs.length;
+        int outputs = 0;
         for (int i = 0; i < inputs.length; i++) {
+            outputs += op.changes(i) ? 1 : 0;
+        }
+        Launch launch = Launch.of(loop(op.formula(), inputs[0].dtype(), inputs, outputs));
+        setParameters(launch, op);
+        boolean flat = DenseLayout.isDense(inputs[0]);
+        for (int i = 1; i < inputs.length; i++) {
+            flat &= DenseLayout.isSame(inputs[i], inputs[0]);
+        }
+        if (!flat) {
+            launch.shape(inputs[0].shape());
+        }
+        for (int i = 0, output = inputs.length; i < inputs.length; i++) {
+            set(launch, i, inputs[i], flat);
             if (op.changes(i)) {
-                operands[count++] = inputs[i];
+                set(launch, output++, inputs[i], flat);
             }
         }
-        Launch launch = Launch.of(loop(op.formula(), type, inputs, count - inputs.length));
-        double[] parameters = op.parameters();
-        for (int i = 0; i < parameters.length; i++) {
-            launch.parameter(i, parameters[i]);
-        }
-        run(launch, count, operands);
+        run(launch, inputs[0], flat);
         return DONE;
+    }
+
+    private static void setParameters(Launch launch, Update op) {
+        if (op instanceof Update.Step step) {
+            for (int i = 0; i < op.formula().parameters(); i++) {
+                launch.parameter(i, step.rule().coefficient(i, step.rate(), step.step()));
+            }
+        } else {
+            double[] parameters = op.parameters();
+            for (int i = 0; i < parameters.length; i++) {
+                launch.parameter(i, parameters[i]);
+            }
+        }
+    }
+
+    private static void set(Launch launch, int operand, Tensor x, boolean flat) {
+        if (flat) {
+            launch.operand(operand, x.address());
+        } else {
+            launch.operand(operand, x);
+        }
+    }
+
+    private static void run(Launch launch, Tensor target, boolean flat) {
+        if (flat) {
+            launch.runFlat(target.count());
+        } else {
+            launch.runStrided();
+        }
     }
 
     /** Leaves overlapping memory to the reference kernel, which copies through temporary memory. */
@@ -55,7 +90,15 @@ final class UpdateKernels {
         if (inputs[0].sharesMemoryWith(inputs[1])) {
             return null;
         }
-        run(Launch.of(copy(inputs[1].dtype(), inputs[0].dtype())), 2, inputs[1], inputs[0]);
+        Tensor target = inputs[0];
+        Launch launch = Launch.of(copy(inputs[1].dtype(), target.dtype()));
+        boolean flat = DenseLayout.isDense(target) && DenseLayout.isSame(inputs[1], target);
+        if (!flat) {
+            launch.shape(target.shape());
+        }
+        set(launch, 0, inputs[1], flat);
+        set(launch, 1, target, flat);
+        run(launch, target, flat);
         return DONE;
     }
 
@@ -81,23 +124,5 @@ final class UpdateKernels {
                 FormulaExpression.of(formula, Collections.nCopies(inputs.length, type), results)));
         LOOPS.computeIfAbsent(formula, f -> new FusedLoop[TYPES])[type.ordinal()] = loop;
         return loop;
-    }
-
-    private static void run(Launch launch, int count, Tensor... operands) {
-        Tensor target = operands[count - 1];
-        boolean flat = DenseLayout.isDense(target);
-        for (int k = 0; k < count; k++) {
-            launch.operand(k, operands[k].address());
-            flat &= DenseLayout.isSame(operands[k], target);
-        }
-        if (flat) {
-            launch.runFlat(target.count());
-            return;
-        }
-        launch.shape(target.shape().dims());
-        for (int k = 0; k < count; k++) {
-            launch.operand(k, operands[k].address(), operands[k].shape().dims(), operands[k].strides());
-        }
-        launch.runStrided();
     }
 }

@@ -13,6 +13,7 @@ import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.WinogradTiles;
 import dev.starling.tensor.cpu.rows.WinogradTiles.Squares;
 import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.IdlePool;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Convolution;
@@ -38,6 +39,7 @@ final class Winograd {
     private static final long GAP = 192;
     /** Begins the keys of transformed kernels; those of packed weights begin with the rank. */
     private static final long TRANSFORMED = -1;
+    private static final int MAX_SIDE = 4;
     private static final int MIN_CHANNELS = 32;
     private static final int MIN_TILES = 64;
     /** Tiles of 4×4 pixels from which on F(4×4, 3×3) pays for its larger kernels. */
@@ -76,6 +78,20 @@ final class Winograd {
                 }
             }
             return whole ? (int) Math.min(count, (w - side - column) / distance + 1) : 1;
+        }
+    }
+
+    /** What a thread needs for its part of the blocks; later parts reuse it. */
+    private static final class Part {
+        private static final IdlePool<Part> IDLE = new IdlePool<>();
+
+        private final Matmul product = new Matmul(ElementType.F32, ElementType.F32, 1, 1, 1);
+        private final Squares patches = new Squares(MAX_SIDE + 2);
+        private final Squares pixels = new Squares(MAX_SIDE);
+
+        static Part acquire() {
+            Part idle = IDLE.take();
+            return idle == null ? new Part() : idle;
         }
     }
 
@@ -166,6 +182,7 @@ final class Winograd {
             Parallel.forRange(Math.ceilDiv(tiles, (long) block), 1, (from, to) -> {
                 long plane = (long) block * in.rowBytes() + GAP;
                 long resultPlane = (long) block * out.rowBytes() + GAP;
+                Part part = Part.acquire();
                 Block scratch = memory.allocate(planes * (plane + resultPlane) + in.rowBytes()
                         + 2L * out.rowBytes());
                 try {
@@ -176,12 +193,14 @@ final class Winograd {
                     ALL.asSlice(none, in.rowBytes() + out.rowBytes()).fill((byte) 0);
                     for (long b = from; b < to; b++) {
                         int n = (int) Math.min(block, tiles - b * block);
-                        patches(b * block, n, none, v, plane);
-                        multiply(n, v, plane / 4, kernels.address(), m, resultPlane / 4);
-                        results(b * block, n, m, resultPlane, bias == 0 ? shift : bias, relu, shift + out.rowBytes());
+                        patches(part, b * block, n, none, v, plane);
+                        multiply(part, n, v, plane / 4, kernels.address(), m, resultPlane / 4);
+                        results(part, b * block, n, m, resultPlane, bias == 0 ? shift : bias, relu,
+                                shift + out.rowBytes());
                     }
                 } finally {
                     memory.free(scratch);
+                    Part.IDLE.give(part);
                 }
             });
         }
@@ -223,8 +242,8 @@ final class Winograd {
         }
     }
 
-    private void patches(long first, int n, long none, long v, long plane) {
-        Squares squares = new Squares(transforms.patchSide());
+    private void patches(Part part, long first, int n, long none, long v, long plane) {
+        Squares squares = part.patches;
         for (int t = 0, count; t < n; t += count) {
             long place = (first + t) % tilesPerImage;
             count = in.squares((first + t) / tilesPerImage, place / tilesW * side - padH, place % tilesW * side - padW,
@@ -240,15 +259,15 @@ final class Winograd {
                 (int) Math.min(most, tilesW - place % tilesW), elsewhere, side, squares);
     }
 
-    private void multiply(int n, long v, long plane, long u, long m, long resultPlane) {
+    private void multiply(Part part, int n, long v, long plane, long u, long m, long resultPlane) {
         int c = in.channels;
         int o = out.channels;
-        new Matmul(ElementType.F32, ElementType.F32, n, o, c).left(v, c, 1).right(u, o, 1).result(m, o)
+        part.product.sizes(n, o, c).left(v, c, 1).right(u, o, 1).result(m, o)
                 .batch(planes, plane, kernelPlane() / 4, resultPlane).run();
     }
 
-    private void results(long first, int n, long m, long plane, long bias, boolean relu, long nowhere) {
-        Squares squares = new Squares(side);
+    private void results(Part part, long first, int n, long m, long plane, long bias, boolean relu, long nowhere) {
+        Squares squares = part.pixels;
         for (int t = 0, count; t < n; t += count) {
             count = pixels(first + t, n - t, nowhere, squares);
             transforms.pixels(m + (long) t * out.rowBytes(), plane, count, out.channels, bias, relu, squares);
@@ -305,6 +324,7 @@ final class Winograd {
         HostAllocator memory = HostAllocator.shared();
         long plane = (long) block * in.rowBytes() + GAP;
         long gradientPlane = (long) block * out.rowBytes() + GAP;
+        Part part = Part.acquire();
         Block scratch = memory.allocate(planes * (plane + gradientPlane) + in.rowBytes() + out.rowBytes());
         try {
             long v = scratch.address();
@@ -313,20 +333,21 @@ final class Winograd {
             ALL.asSlice(none, in.rowBytes() + out.rowBytes()).fill((byte) 0);
             for (long b = from; b < to; b++) {
                 int n = (int) Math.min(block, tiles - b * block);
-                patches(b * block, n, none, v, plane);
-                gradients(b * block, n, none, z, gradientPlane);
+                patches(part, b * block, n, none, v, plane);
+                gradients(part, b * block, n, none, z, gradientPlane);
                 int c = in.channels;
                 int o = out.channels;
-                new Matmul(ElementType.F32, ElementType.F32, c, o, n).left(v, 1, c).right(z, o, 1).result(sum, o)
+                part.product.sizes(c, o, n).left(v, 1, c).right(z, o, 1).result(sum, o)
                         .accumulate(b > from).batch(planes, plane / 4, gradientPlane / 4, kernelPlane() / 4).run();
             }
         } finally {
             memory.free(scratch);
+            Part.IDLE.give(part);
         }
     }
 
-    private void gradients(long first, int n, long none, long z, long plane) {
-        Squares squares = new Squares(side);
+    private void gradients(Part part, long first, int n, long none, long z, long plane) {
+        Squares squares = part.pixels;
         for (int t = 0, count; t < n; t += count) {
             count = pixels(first + t, n - t, none, squares);
             transforms.gradients(squares, count, out.channels, z + (long) t * out.rowBytes(), plane);

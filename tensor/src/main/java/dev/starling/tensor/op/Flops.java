@@ -2,6 +2,7 @@ package dev.starling.tensor.op;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.TensorException;
 
 /**
  * The floating-point operations of operations as papers count them: two for each multiply-add of a product or a
@@ -15,8 +16,12 @@ public final class Flops {
      *
      * @param in specs of the operands
      * @param out specs of the results; none for an {@link Update}
+     * @throws TensorException if the operation does not accept these operands, or has another number of results
      */
     public static long of(Op op, Spec[] in, Spec[] out) {
+        int results = op.infer(in).length;
+        Check.argument(out.length == results, op, () -> "has " + results + " results, got " + out.length,
+                "pass the specs of the operation's own operands and results", in);
         return switch (op) {
             case View _, Movement _, Fill _, Transfer _, Update _ -> 0;
             case Contraction.MatMul _ -> 2 * count(out[0]) * in[0].shape().dim(-1);

@@ -13,6 +13,9 @@ import java.util.Locale;
 
 /** Changes operands in place and returns nothing: assignments, running means, optimiser steps. Not differentiable. */
 public sealed interface Update extends Op {
+    /** What {@link #infer} returns. */
+    Spec[] NO_OUTPUTS = {};
+
     /**
      * Returns the new elements of the operands that the operation changes, in their order. Rates and decays are
      * parameters, so that a schedule needs no new kernel.
@@ -52,7 +55,7 @@ public sealed interface Update extends Op {
             Check.shape(s.shape().equals(in[0].shape()), this, "operands must have the same shape",
                     "reshape or expand", in);
         }
-        return new Spec[0];
+        return NO_OUTPUTS;
     }
 
     /** Returns whether no coefficient is infinite or NaN; one that is would spoil all elements. */
@@ -84,7 +87,7 @@ public sealed interface Update extends Op {
             Check.operands(this, in, 2, 2);
             Check.shape(in[0].shape().equals(Check.broadcast(this, in[0], in[1])), this,
                     "the source must broadcast to the target", "reshape the source", in);
-            return new Spec[0];
+            return NO_OUTPUTS;
         }
     }
 

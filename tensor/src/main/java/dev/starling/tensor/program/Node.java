@@ -13,7 +13,9 @@ import dev.starling.tensor.spi.Chain;
 import dev.starling.tensor.profile.OperationEvent;
 import dev.starling.tensor.profile.Profiling;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Objects;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -36,6 +38,11 @@ final class Node {
     final List<Tensor> made = new ArrayList<>();
     /** Whether its results are equal in every run, so that those of the first run are reused. */
     boolean constant;
+    /** Carries out the operation on the same memory again, or {@code null}; see {@link Backend#prepare}. */
+    private @Nullable Runnable prepared;
+    /** The addresses of the operands for which it was prepared. */
+    private long[] addresses = {};
+    private boolean preparable = true;
     /** By how much the operation increased {@link Backend#reorders}, at capture and in the latest run. */
     long capturedReorders;
     long reorders;
@@ -88,6 +95,48 @@ final class Node {
         return results;
     }
 
+    /**
+     * Carries out the operation as the backend prepared it, or returns false if that must be done by {@link #execute}.
+     *
+     * @param values the tensors of all values, among them the results of an earlier run
+     */
+    boolean repeat(Tensor[] values) {
+        if (!preparable || prepared == null && !prepare(values)) {
+            return false;
+        }
+        for (int k = 0; k < operands.length; k++) {
+            if (operands[k].address() != addresses[k]) {
+                return prepare(values) && repeat(values);
+            }
+        }
+        for (int output : outputs) {
+            values[output].address(); // Throws if a listener has closed the program.
+        }
+        OperationEvent event = Profiling.isOn() ? OperationEvent.started() : null;
+        long before = device.backend().reorders();
+        Objects.requireNonNull(prepared).run();
+        reorders = device.backend().reorders() - before;
+        if (event != null) {
+            event.done(name(op), specs[0]);
+        }
+        return true;
+    }
+
+    private boolean prepare(Tensor[] values) {
+        prepared = null; // If this fails, the next run prepares it.
+        Tensor[] results = new Tensor[outputs.length];
+        Arrays.setAll(results, k -> values[outputs[k]]);
+        addresses = Arrays.stream(operands).mapToLong(Tensor::address).toArray();
+        prepared = varies() || op instanceof Update || op instanceof Transfer || op instanceof View ? null
+                : fused != null ? fused.prepare(operands, results[0]) : device.backend().prepare(op, operands, results);
+        preparable = prepared != null;
+        return preparable;
+    }
+
+    private String name(Op of) {
+        return fused != null ? "fused " + of.name() : of.name();
+    }
+
     private Tensor[] results(Op renewed) {
         // Tensor.apply counts versions of updated tensors and transfers tensors between devices.
         if (fused == null
@@ -98,7 +147,7 @@ final class Node {
         Tensor[] results = fused != null ? new Tensor[] {fused.run(operands)}
                 : device.backend().run(renewed, operands, specs);
         if (event != null) {
-            event.done(fused != null ? "fused " + renewed.name() : renewed.name(), specs[0]);
+            event.done(name(renewed), specs[0]);
         }
         return results;
     }

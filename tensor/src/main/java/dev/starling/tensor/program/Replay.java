@@ -104,7 +104,7 @@ final class Replay implements Interceptor {
     /** Runs a node again. */
     void run(int i, Generator.@Nullable State now) {
         Node node = nodes.get(i);
-        if (node.isIdle()) {
+        if (node.isIdle() || node.repeat(values)) {
             return;
         }
         begin(node, false);

@@ -12,9 +12,6 @@ import org.jspecify.annotations.Nullable;
 
 /** Carries out operations on one device. Thread-safe. */
 public interface Backend {
-    /** The outputs of an operation that works in place. */
-    Spec[] NO_OUTPUTS = {};
-
     /** Returns the device's memory allocator. */
     Allocator memory();
 
@@ -31,6 +28,20 @@ public interface Backend {
     Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs);
 
     /**
+     * Prepares {@code op} to be carried out again and again on the same memory: what depends on the operands' layouts
+     * and addresses is determined once. A run does what {@link #run} does, bit for bit, but makes no tensors: it must
+     * not call {@link Storage#allocate}, and owns the scratch memory that it needs.
+     *
+     * @param inputs operands of an earlier {@link #run}
+     * @param results its results, whose elements each run of the returned object writes anew
+     * @return to be run while no operand's or result's memory is freed or moved, by one thread at a time; {@code null}
+     *     if {@link #run} is to be called
+     */
+    default @Nullable Runnable prepare(Op op, Tensor[] inputs, Tensor[] results) {
+        return null;
+    }
+
+    /**
      * Carries out updates from {@link Tensor#applyAll}: open, on this device, checked by {@code infer}.
      *
      * @param guard one floating number on this device, or {@code null}; if it is infinite or NaN, no update changes
@@ -41,7 +52,7 @@ public interface Backend {
             return;
         }
         for (int i = 0; i < ops.length; i++) {
-            run(ops[i], operands[i], NO_OUTPUTS);
+            run(ops[i], operands[i], Update.NO_OUTPUTS);
         }
     }
 

@@ -5,6 +5,7 @@ import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Elementwise;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Elementwise operations that lead to one result, whose shape all intermediate results have. Values are numbered:
@@ -28,6 +29,11 @@ public record Chain(List<Spec> operands, List<Step> steps) {
     public interface Kernel {
         /** Returns the result, allocated with {@link Storage#allocate}. */
         Tensor run(Tensor[] operands);
+
+        /** Prepares the kernel for further runs; see {@link Backend#prepare}. */
+        default @Nullable Runnable prepare(Tensor[] operands, Tensor result) {
+            return null;
+        }
     }
 
     /** Returns the spec of the chain's result. */

@@ -84,6 +84,11 @@ public final class Form implements AutoCloseable {
             return offset == other.offset && same(layout, other.layout) && same(order, other.order);
         }
 
+        /** Returns whether this is a form of elements from {@code first} on in an order; layouts are not compared. */
+        public boolean isOf(long first, long[] inOrder) {
+            return offset == first && same(order, inOrder);
+        }
+
         private static boolean same(long[] a, long[] b) {
             return a == b || Arrays.equals(a, b);
         }

@@ -7,6 +7,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.Threads;
+import dev.starling.tensor.op.Update;
 import dev.starling.tensor.program.Program;
 import java.util.Collections;
 import java.util.List;
@@ -278,11 +279,13 @@ final class OpCase {
                 : finding("value in a second gradient: " + name(watch.difference), watch.difference);
     }
 
-    /** A captured program gives the bits of the call itself. */
+    /** A captured program gives the bits of the call itself, also for other elements in the same and other memory. */
     private Finding captured(Tensor... x) {
         Tensor[] dense = new Tensor[x.length];
+        Tensor[] other = new Tensor[x.length];
         for (int i = 0; i < x.length; i++) {
             dense[i] = x[i].contiguous();
+            other[i] = x[i].rank() == 0 ? x[i].copy() : x[i].flip(0).contiguous();
         }
         Program.Captured captured;
         Snapshot[] eager;
@@ -300,9 +303,26 @@ final class OpCase {
             for (int i = 0; i < 2 && f == null; i++) {
                 f = same("captured", eager, program.run(dense));
             }
+            Snapshot[] flipped = f == null ? ifLegal(other) : null;
+            if (flipped != null) {
+                for (int i = 0; i < x.length; i++) {
+                    Tensor.apply(new Update.Assign(), dense[i], other[i]);
+                }
+                f = same("captured, with other elements", flipped, program.run(dense));
+                f = f == null ? same("captured, with other memory", flipped, program.run(other)) : f;
+            }
             return f;
         } catch (RuntimeException | Error e) {
             return thrown("captured ", e);
+        }
+    }
+
+    /** Returns the results of the call, or {@code null} if these elements are illegal. */
+    private Snapshot[] ifLegal(Tensor... x) {
+        try {
+            return Oracle.snapshots(call.body().run(x));
+        } catch (TensorException e) {
+            return null;
         }
     }
 }

@@ -1,11 +1,13 @@
 package dev.starling.tensor.op;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Convolution.Geometry;
 import java.util.Arrays;
 import org.junit.jupiter.api.Test;
@@ -28,6 +30,15 @@ class FlopsTest {
                 .isEqualTo(2 * 2 * 3 * 5 + 2 * 5);
         assertThat(of(new Contraction.LinearInputGradient(Epilogue.RELU), spec(2, 5), spec(5, 3), spec(2, 3)))
                 .isEqualTo(2 * 2 * 3 * 5 + 2 * 3);
+    }
+
+    @Test
+    void refusesOperandsAndResultsOfOtherOperations() {
+        Op conv = new Convolution.Conv(Geometry.of(2, 3, 1, 1, 2), Epilogue.NONE);
+        assertThatThrownBy(() -> Flops.of(conv, new Spec[] {spec(7)}, new Spec[] {spec(2, 3), spec(2, 3)}))
+                .isInstanceOf(TensorException.class);
+        assertThatThrownBy(() -> Flops.of(new Contraction.MatMul(), new Spec[] {spec(2, 3), spec(3, 5)}, new Spec[0]))
+                .isInstanceOf(TensorException.class).hasMessageContaining("has 1 results, got 0");
     }
 
     @Test

@@ -330,4 +330,22 @@ class ProgramTest {
             }
         }
     }
+
+    @Test
+    void writesNothingAfterAListenerHasClosedIt() {
+        try (Scope scope = Scope.open()) {
+            Tensor weight = data.normal(7, 5);
+            Tensor x = data.normal(3, 7);
+            Program program = Program.capture(null, in -> {
+                Tensor first = in[0].matmul(weight);
+                Program.mark(0);
+                return new Tensor[] {first, in[0].matmul(weight)};
+            }, x).program();
+            for (int i = 0; i < 3; i++) {
+                program.run(x);
+            }
+            assertThatThrownBy(() -> program.run((label, outputs) -> program.close(), x))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("closed");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 package dev.starling.tensor.cpu.jit;
 
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
 import java.util.Arrays;
@@ -61,7 +63,7 @@ public final class Launch implements RangeTask {
         frame.set(3 * operands + number, Double.doubleToRawLongBits(value));
     }
 
-    /** Sets a parameter of an integer type or bool. */
+    /** Sets a parameter of an integer type or bool, or the bits of a double. */
     public void parameter(int number, long value) {
         frame.set(3 * operands + number, value);
     }
@@ -92,6 +94,17 @@ public final class Launch implements RangeTask {
     /** Sets the shape that {@link #runStrided} computes, of at most 16 dimensions; operands with strides follow. */
     public void shape(long... dims) {
         strided.shape(dims, operands);
+    }
+
+    /** Sets the shape that {@link #runStrided} computes; operands with strides follow. */
+    public void shape(Shape shape) {
+        strided.shape(shape, operands);
+    }
+
+    /** Sets an operand's address, shape and strides. */
+    public void operand(int k, Tensor x) {
+        frame.set(k, x.address());
+        strided.operand(k, x);
     }
 
     /**

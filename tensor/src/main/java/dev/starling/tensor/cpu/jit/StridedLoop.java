@@ -1,5 +1,7 @@
 package dev.starling.tensor.cpu.jit;
 
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
 
 /**
  * The plan of a loop over strided operands. Dimensions of size 1 are dropped, the others are sorted by the first
@@ -28,9 +30,20 @@ final class StridedLoop {
         if (sizes.length > MAX_RANK) {
             throw new IllegalArgumentException("rank must be at most " + MAX_RANK + ", got " + sizes.length);
         }
-        rank = sizes.length;
+        System.arraycopy(sizes, 0, dims, 0, sizes.length);
+        begin(sizes.length, operandCount);
+    }
+
+    void shape(Shape shape, int operandCount) {
+        for (int d = 0; d < shape.rank(); d++) {
+            dims[d] = shape.dim(d);
+        }
+        begin(shape.rank(), operandCount);
+    }
+
+    private void begin(int dimensions, int operandCount) {
+        rank = dimensions;
         operands = operandCount;
-        System.arraycopy(sizes, 0, dims, 0, rank);
         if (strides.length < operands * MAX_RANK) {
             strides = new long[operands * MAX_RANK];
         }
@@ -41,6 +54,14 @@ final class StridedLoop {
         for (int d = 0; d < rank; d++) {
             boolean repeated = d < missing || sizes[d - missing] == 1;
             strides[k * MAX_RANK + d] = repeated ? 0 : elementStrides[d - missing] * bytes;
+        }
+    }
+
+    void operand(int k, Tensor x) {
+        int missing = rank - x.rank();
+        for (int d = 0; d < rank; d++) {
+            boolean repeated = d < missing || x.size(d - missing) == 1;
+            strides[k * MAX_RANK + d] = repeated ? 0 : x.strides()[d - missing] * x.dtype().bytes();
         }
     }
 

@@ -12,8 +12,8 @@ import org.jspecify.annotations.Nullable;
  * A matrix product {@code C = A B + bias [+ C]}, {@code A [batch…, M, K]}, {@code B [batch…, K, N]},
  * {@code C [batch…, M, N]}, with an optional bias {@code [N]} of C's type. Operands may be transposed or have gaps
  * between their rows without being copied. Strides are in elements. A request is set up once and run any number of
- * times, also with other addresses, by one thread at a time; a run makes no object unless the packed right operand is
- * kept.
+ * times, also with other addresses, by one thread at a time; a run makes no object, except to pack a right operand, and
+ * to find its parts where threads divide columns.
  */
 public final class Matmul implements RangeTask {
     private static final int KIND = 1;
@@ -55,6 +55,8 @@ public final class Matmul implements RangeTask {
     private @Nullable Storage keeper;
     private long keptOffset;
     private Form.@Nullable Key use;
+    /** The key of the packed right operand that a part of a run used last, or {@code null}. */
+    private Form.@Nullable Key lastKey;
     /** Whether the current run should use the packed operand. */
     private boolean packed;
     /** Whether the current run is in machine code of our own. */
@@ -139,6 +141,7 @@ public final class Matmul implements RangeTask {
     public Matmul keepRight(Storage storage, long offset) {
         keeper = k * n < MIN_KEPT ? null : storage;
         keptOffset = offset;
+        lastKey = null;
         use = new Form.Key(offset, new long[] {bRow, bColumn}, new long[] {PACKED_RIGHT, k, n});
         return this;
     }
@@ -179,7 +182,9 @@ public final class Matmul implements RangeTask {
     /** Computes the product, on as many threads as the work justifies. */
     public void run() {
         foldBatchIntoRows();
-        assembled = type == ElementType.F32 && resultType == ElementType.F32 && Gemm.suits(n, k, aColumn != 1);
+        boolean assembles = type == ElementType.F32 && resultType == ElementType.F32 && Gemm.suits(n, k, aColumn != 1);
+        lastKey = assembles == assembled ? lastKey : null;
+        assembled = assembles;
         innerDims = assembled ? 0 : fittingDims();
         long matrices = outerBatch() * innerBatch();
         boolean keeps = !assembled || Gemm.packs(n, bColumn);
@@ -308,12 +313,16 @@ public final class Matmul implements RangeTask {
 
     /** Returns the packed right operand as a whole, or {@code null} while another thread packs it. */
     private @Nullable Form panels(Gemm gemm) {
-        return Objects.requireNonNull(keeper).form(
-            new Form.Key(keptOffset, new long[] {bRow, bColumn}, new long[] {PANELS, k, n}), Gemm.packedBytes(n, k),
-            to -> {
-                Reorders.count();
-                gemm.right(b, bRow, bColumn).pack(n, k, to);
-            });
+        Form.Key known = lastKey;
+        Form.Key key = known != null ? known
+            : new Form.Key(keptOffset, new long[] {bRow, bColumn}, new long[] {PANELS, k, n});
+        lastKey = key;
+        Storage memory = Objects.requireNonNull(keeper);
+        Form kept = memory.keptForm(key);
+        return kept != null ? kept : memory.form(key, Gemm.packedBytes(n, k), to -> {
+            Reorders.count();
+            gemm.right(b, bRow, bColumn).pack(n, k, to);
+        });
     }
 
     private void run(Session session, long begin, long size) {
@@ -351,9 +360,7 @@ public final class Matmul implements RangeTask {
     private boolean runPacked(Session session, long rows, long columns, long aStart, long bStart, long cStart,
                               long biasAddress) {
         PackedMatmul kernel = packedMatmul(session, rows, columns);
-        Form form = !kernel.packs() ? null : Objects.requireNonNull(keeper).form(
-            new Form.Key(keptOffset + bStart, new long[] {bRow, bColumn}, kernel.packing()), kernel.bytes(),
-            to -> kernel.pack(session, b + bStart * type.bytes(), to));
+        Form form = kernel.packs() ? form(session, kernel, bStart) : null;
         if (form == null) {
             return false;
         }
@@ -368,6 +375,18 @@ public final class Matmul implements RangeTask {
             product.run(session);
         }
         return true;
+    }
+
+    /** Returns a part of the packed right operand, or {@code null} while another thread packs it. */
+    private @Nullable Form form(Session session, PackedMatmul kernel, long bStart) {
+        Form.Key known = lastKey;
+        Form.Key key = known != null && known.isOf(keptOffset + bStart, kernel.packing()) ? known
+            : new Form.Key(keptOffset + bStart, new long[] {bRow, bColumn}, kernel.packing());
+        lastKey = key;
+        Storage memory = Objects.requireNonNull(keeper);
+        Form kept = memory.keptForm(key);
+        return kept != null ? kept
+            : memory.form(key, kernel.bytes(), to -> kernel.pack(session, b + bStart * type.bytes(), to));
     }
 
     /** Returns the offset of an operand in run {@code matrix}; {@code which} is its position in a batch dimension. */
