@@ -336,6 +336,8 @@ public final class Transport implements Agent, AutoCloseable {
         if (known != null) {
             if (known.isConnected()) {
                 refusals.late();
+            } else if (hello.proven()) {
+                wire.onSignature();
             }
             return;
         }
@@ -348,11 +350,15 @@ public final class Transport implements Agent, AutoCloseable {
             }
             nextRefusalNs = clock.nanoTime() + REFUSAL_EVERY_NS;
         } else if (!waiting.isEmpty() || !makeRoom()) {
-            if (!waiting.add(hello, clock.nanoTime())) {
+            if (waiting.add(hello, clock.nanoTime())) {
+                wire.onSignature();
+            } else {
                 refusals.stranger(hello.address(), HelloQueue.MAX
                         + " other processes have yet to prove that they have the secret");
             }
             return;
+        } else {
+            wire.onSignature();
         }
         answer(hello);
     }

@@ -150,6 +150,11 @@ final class Recording implements Wire {
     }
 
     @Override
+    public void onSignature() {
+        wire.onSignature();
+    }
+
+    @Override
     public NanoClock clock() {
         return wire.clock();
     }

@@ -22,13 +22,15 @@ import java.util.function.Consumer;
 /**
  * Accepts connections, and keeps them until their peers are proven. Anyone may connect, so everything here has a bound:
  * connections in all, connections of one address, connections accepted and messages delivered in a second, memory of
- * each, and the time until a proof. Beyond a bound the oldest connection of the address that has most is closed;
- * connections deliver one message each in turn. The connections of proven peers are elsewhere and are polled
- * far more often, so that a flood does not cost them.
+ * each, and the time until a proof. Beyond a bound the oldest connection of the address that has most is closed.
+ * Connections that have sent a signed message do not count and have a bound of their own: strangers do not push them
+ * out. All deliver one message each in turn. The connections of proven peers are elsewhere and are polled far more
+ * often, so that a flood does not cost them.
  */
 final class Gate implements AutoCloseable {
     static final int MAX_UNPROVEN = 256;
     static final int MAX_OF_ADDRESS = 64;
+    static final int MAX_SIGNED = 64;
     static final int BACKLOG = 256;
     /**
      * Enough for the two messages of a handshake, ten times a second, on as many connections as there may be. A thread
@@ -58,6 +60,8 @@ final class Gate implements AutoCloseable {
     /** The oldest first. */
     private final SequencedSet<InboundConnection> unproven = new LinkedHashSet<>();
     private final Map<InetAddress, SequencedSet<InboundConnection>> byHost = new HashMap<>();
+    /** Those that have sent a signed message, the oldest first; they are not among the others. */
+    private final SequencedSet<InboundConnection> signed = new LinkedHashSet<>();
     /** Connections with messages that wait for their turn. */
     private final Deque<InboundConnection> delayed = new ArrayDeque<>();
     private long nextPollNs;
@@ -78,7 +82,7 @@ final class Gate implements AutoCloseable {
 
     /** Returns the number of connections whose peers are unproven. */
     int size() {
-        return unproven.size();
+        return unproven.size() + signed.size();
     }
 
     /**
@@ -102,13 +106,18 @@ final class Gate implements AutoCloseable {
             receive(delayed.removeFirst());
         }
         selector.selectNow(onReady);
-        while (!unproven.isEmpty() && now - unproven.getFirst().sinceNs() > timeToProveNs) {
-            unproven.getFirst().turnAway();
-        }
+        expire(unproven, now);
+        expire(signed, now);
         messageAllowance -= budget - room;
         // A selection takes long if many connections have more to read.
         nextPollNs = now + (messageAllowance < 1 || futileReads > MAX_FUTILE_READS ? CROWDED_POLL_NS : POLL_NS);
         return budget - room;
+    }
+
+    private void expire(SequencedSet<InboundConnection> connections, long now) {
+        while (!connections.isEmpty() && now - connections.getFirst().sinceNs() > timeToProveNs) {
+            connections.getFirst().turnAway();
+        }
     }
 
     private void onReady(SelectionKey key) {
@@ -169,21 +178,38 @@ final class Gate implements AutoCloseable {
         connection.deregister(selector);
     }
 
+    /** Keeps a connection, which has sent a signed message, apart from those that may have to go for others. */
+    void prefer(InboundConnection connection) {
+        if (remove(connection)) {
+            signed.add(connection);
+            if (signed.size() > MAX_SIGNED) {
+                signed.getFirst().turnAway();
+            }
+        }
+    }
+
     /** Forgets a connection that is closed or released. */
     void forget(InboundConnection connection) {
-        if (unproven.remove(connection)) {
+        if (remove(connection) || signed.remove(connection)) {
             delayed.remove(connection);
-            byHost.computeIfPresent(connection.host(), (_, ofHost) -> {
-                ofHost.remove(connection);
-                return ofHost.isEmpty() ? null : ofHost;
-            });
         }
+    }
+
+    private boolean remove(InboundConnection connection) {
+        byHost.computeIfPresent(connection.host(), (_, ofHost) -> {
+            ofHost.remove(connection);
+            return ofHost.isEmpty() ? null : ofHost;
+        });
+        return unproven.remove(connection);
     }
 
     @Override
     public void close() {
         while (!unproven.isEmpty()) {
             unproven.getFirst().close();
+        }
+        while (!signed.isEmpty()) {
+            signed.getFirst().close();
         }
         TcpWire.close(listener);
         TcpWire.close(selector);

@@ -311,6 +311,14 @@ final class TcpWire implements Wire {
         }
     }
 
+    @Override
+    public void onSignature() {
+        InboundConnection from = delivering;
+        if (from != null && !from.isProven() && !from.isClosed()) {
+            gate.prefer(from);
+        }
+    }
+
     /** Takes a connection over from the gate: its peer is proven. */
     void admit(InboundConnection proven) {
         try {

@@ -93,6 +93,11 @@ final class Tap implements Wire {
     }
 
     @Override
+    public void onSignature() {
+        wire.onSignature();
+    }
+
+    @Override
     public NanoClock clock() {
         return wire.clock();
     }

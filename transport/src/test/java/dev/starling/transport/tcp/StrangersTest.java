@@ -224,6 +224,34 @@ class StrangersTest {
     }
 
     @Test
+    void doNotPushOutThoseThatSentASignedMessage() throws IOException {
+        List<SocketChannel> signed = new ArrayList<>();
+        for (int i = 0; i <= Gate.MAX_SIGNED; i++) {
+            signed.add(stranger(preamble()));
+            awaitReply(signed.getLast());
+            signed.getLast().write(ByteBuffer.wrap(messages(1, 8)));
+            int[] delivered = new int[1];
+            await(() -> {
+                wire.poll((buffer, offset, length) -> {
+                    delivered[0]++;
+                    wire.onSignature();
+                }, 16);
+                return delivered[0] > 0;
+            });
+        }
+        assertThat(wire.unproven()).isEqualTo(Gate.MAX_SIGNED);
+        assertThat(answerUntilClosed(signed.getFirst())).containsExactly(Unit.BUSY);
+        for (int i = 0; i < Gate.MAX_OF_ADDRESS + 20; i++) {
+            stranger(preamble());
+        }
+        await(() -> wire.unproven() == Gate.MAX_SIGNED + Gate.MAX_OF_ADDRESS, wire);
+        for (SocketChannel each : signed.subList(1, signed.size())) {
+            assertThat(each.read(ByteBuffer.allocate(1))).isZero();
+        }
+        checkThePeer();
+    }
+
+    @Test
     void areReadSeldomWhenTheirBytesCompleteNoMessage() throws Exception {
         List<SocketChannel> slow = new ArrayList<>();
         for (int i = 0; i < Gate.MAX_OF_ADDRESS - 1; i++) {
