@@ -65,7 +65,7 @@ class JoinUnderAttackTest {
             String port = hub.address().substring(hub.address().lastIndexOf(':') + 1);
             for (TcpAttack.Kind kind : List.of(TcpAttack.Kind.STREAMS, TcpAttack.Kind.HALF_OPEN, TcpAttack.Kind.FLOOD,
                     TcpAttack.Kind.GREETINGS)) {
-                stranger.send(kind + " 1000 1000 " + port);
+                stranger.send(kind + " 500 500 " + port);
                 stranger.await("enough " + kind, 60);
                 for (int i = 0; i < 3; i++) {
                     join(kind);
