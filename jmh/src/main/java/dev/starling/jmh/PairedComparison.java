@@ -140,9 +140,20 @@ final class PairedComparison implements AutoCloseable {
         return candidates.stream().min(Comparator.comparingDouble(candidate -> median(candidate.times))).orElse(null);
     }
 
+    /**
+     * Starts processes one after the other: the first one on a machine unpacks native libraries, which another would
+     * load unfinished.
+     */
     private List<WorkerProcess> processes(Contender contender) {
-        return processes.computeIfAbsent(contender, c -> c.settings(threads).stream()
-            .map(settings -> new WorkerProcess(c, threads, clock, settings, WorkerProcess.flags())).toList());
+        List<WorkerProcess> started = processes.computeIfAbsent(contender, _ -> new ArrayList<>());
+        if (started.isEmpty()) {
+            for (Map<String, String> settings : contender.settings(threads)) {
+                WorkerProcess process = new WorkerProcess(contender, threads, clock, settings, WorkerProcess.flags());
+                started.add(process);
+                process.release(); // It answers once its libraries are loaded.
+            }
+        }
+        return started;
     }
 
     private WorkerProcess withoutFlag() {
