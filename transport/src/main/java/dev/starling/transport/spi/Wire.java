@@ -82,8 +82,8 @@ public interface Wire extends AutoCloseable {
     default void onProof() { }
 
     /**
-     * Called within {@link Inbox#onMessage} if the message is signed with the secret, but may be a recording: its sender
-     * has yet to prove that it has the secret. A wire may prefer the connection on which it arrived to those of
+     * Called within {@link Inbox#onMessage} if the message is signed with the secret, but may be a recording: its
+     * sender has yet to prove that it has the secret. A wire may prefer the connection on which it arrived to those of
      * strangers.
      */
     default void onSignature() { }
