@@ -333,12 +333,14 @@ public final class Transport implements Agent, AutoCloseable {
             return;
         }
         Endpoint known = hellos.get(hello.identity());
+        if (known != null && known.isConnected()) {
+            refusals.late();
+            return;
+        }
+        if (hello.proven()) {
+            wire.onSignature();
+        }
         if (known != null) {
-            if (known.isConnected()) {
-                refusals.late();
-            } else if (hello.proven()) {
-                wire.onSignature();
-            }
             return;
         }
         if (!hello.proven()) {
@@ -350,15 +352,11 @@ public final class Transport implements Agent, AutoCloseable {
             }
             nextRefusalNs = clock.nanoTime() + REFUSAL_EVERY_NS;
         } else if (!waiting.isEmpty() || !makeRoom()) {
-            if (waiting.add(hello, clock.nanoTime())) {
-                wire.onSignature();
-            } else {
+            if (!waiting.add(hello, clock.nanoTime())) {
                 refusals.stranger(hello.address(), HelloQueue.MAX
                         + " other processes have yet to prove that they have the secret");
             }
             return;
-        } else {
-            wire.onSignature();
         }
         answer(hello);
     }

@@ -105,16 +105,17 @@ public final class AeronDriver implements AutoCloseable {
         return at;
     }
 
-    private static MediaDriver.Context context(Path directory, long livenessNs, long imageLivenessNs) {
+    /** Returns the settings of a driver, but for its threads. */
+    static MediaDriver.Context context(Path directory, long livenessNs, long imageLivenessNs) {
         Set<String> logged = ConcurrentHashMap.newKeySet();
-        return new MediaDriver.Context()
+        MediaDriver.Context context = new MediaDriver.Context()
                 .aeronDirectoryName(directory.toString())
                 .dirDeleteOnStart(true)
                 .dirDeleteOnShutdown(true)
                 .warnIfDirectoryExists(false)
                 .printConfigurationOnStart(false)
                 .asyncExecutorEnabled(false)
-                // Sparse files reserve no space: if it is exhausted when it is needed, the process is killed.
+                // In case that ReservedLogs cannot be used: sparse files reserve no room, and access fails without it.
                 .termBufferSparseFile(false)
                 .performStorageChecks(true)
                 .lowStorageWarningThreshold(0)
@@ -136,6 +137,8 @@ public final class AeronDriver implements AutoCloseable {
                                 e).getMessage() : message);
                     }
                 });
+        ReservedLogs.use(context);
+        return context;
     }
 
     private static void setThreads(MediaDriver.Context context, int threads) {

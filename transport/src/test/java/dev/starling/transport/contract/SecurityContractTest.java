@@ -105,6 +105,8 @@ class SecurityContractTest {
     @Test
     void refusesAStrangerAndNotifiesIt() {
         try (Attack attack = new Attack()) {
+            int signatures = attack.tap.signatures;
+            assertThat(signatures).as("signed HELLOs of the honest member").isPositive();
             Member stranger = attack.cluster.member(c -> new TransportConfig(c.provider(), Secret.random(), c.host(),
                     c.port(), c.directory(), c.sharedMemory(), c.livenessTimeout(), c.protection(), c.options()));
             Endpoint toHub = stranger.transport.connect(attack.hub.transport.address(), new byte[0]);
@@ -114,6 +116,7 @@ class SecurityContractTest {
             assertThat(toHub.reason()).contains(attack.hub.transport.address()).contains("same secret");
             assertThat(toStranger.reason()).contains(stranger.transport.address()).contains("same secret");
             assertThat(attack.counters.refusedStrangers()).isPositive();
+            assertThat(attack.tap.signatures).as("signed HELLOs").isEqualTo(signatures);
             assertThat(stranger.transport.counters().refusedStrangers()).isPositive();
             assertThat(toHub.send(WORD, 0, 4)).isEqualTo(Endpoint.CLOSED);
             attack.checkUndisturbed();

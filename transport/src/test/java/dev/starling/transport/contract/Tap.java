@@ -16,6 +16,7 @@ final class Tap implements Wire {
     int linksOpen;
     int linksOpened;
     int maxLinksOpen;
+    int signatures;
 
     private final Wire wire;
     private final Disturbance disturbance;
@@ -94,6 +95,7 @@ final class Tap implements Wire {
 
     @Override
     public void onSignature() {
+        signatures++;
         wire.onSignature();
     }
 
