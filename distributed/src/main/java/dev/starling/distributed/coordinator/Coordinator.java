@@ -3,8 +3,8 @@ package dev.starling.distributed.coordinator;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.View;
 import dev.starling.distributed.encoding.LossReport;
-import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Control;
+import dev.starling.distributed.group.Inbox;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
@@ -38,6 +38,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private final long createdNs;
     /** Processes that have joined and were not excluded. */
     private final List<Participant> participants = new ArrayList<>();
+    private final Inbox inbox = new Inbox();
     private final Farewells dismissed = new Farewells();
     private final Suspicions suspicions = new Suspicions();
     private final Founders founders;
@@ -230,10 +231,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        if (length < Channels.HEADER || buffer.getInt(offset, Channels.ORDER) != Channels.CONTROL) {
-            return;
-        }
-        Control message = Control.read(from, buffer, offset + Channels.HEADER, length - Channels.HEADER);
+        Control message = inbox.read(from, buffer, offset, length);
         if (from.attachment() instanceof Participant participant) {
             onMessage(participant, message);
         } else if (message instanceof Control.Join join) {

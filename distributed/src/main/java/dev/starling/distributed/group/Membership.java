@@ -47,7 +47,7 @@ public final class Membership extends EpochGroup implements Driver {
     private final Succession succession;
     private final SubGroups subGroups;
     private final Handlers handlers = new Handlers();
-    private final Pieces pieces = new Pieces();
+    private final Inbox inbox = new Inbox();
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
     private volatile Phase phase = Phase.JOINING;
     private Runnable closeListener = () -> { };
@@ -356,10 +356,8 @@ public final class Membership extends EpochGroup implements Driver {
         int channel = buffer.getInt(offset, Channels.ORDER);
         int body = offset + Channels.HEADER;
         int bodyLength = length - Channels.HEADER;
-        if (channel == Channels.CONTROL) {
-            onControl(from, buffer, body, bodyLength);
-        } else if (channel == Channels.CONTROL_PIECES) {
-            pieces.onMessage(from, buffer, body, bodyLength, this::onControl);
+        if (channel == Channels.CONTROL || channel == Channels.CONTROL_PIECES) {
+            onControl(from, inbox.read(from, buffer, offset, length));
         } else if (channel == Channels.COLLECTIVES) {
             onCollectiveMessage(from, buffer, body, bodyLength);
         } else if (channel == Channels.SUB_GROUPS) {
@@ -369,8 +367,7 @@ public final class Membership extends EpochGroup implements Driver {
         }
     }
 
-    private void onControl(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        Control message = Control.read(from, buffer, offset, length);
+    private void onControl(Endpoint from, @Nullable Control message) {
         if (message == null) {
             return;
         }

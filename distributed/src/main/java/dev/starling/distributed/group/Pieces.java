@@ -1,31 +1,35 @@
 package dev.starling.distributed.group;
 
 import dev.starling.transport.Endpoint;
-import dev.starling.transport.MessageHandler;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.agrona.DirectBuffer;
-import org.agrona.concurrent.UnsafeBuffer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Puts a control message together that arrives in pieces, such as the view of a thousand members. A piece has the
- * length of the whole message and its own offset there; pieces of one link arrive in order.
+ * Puts control messages together that arrive in pieces, such as the view of a thousand members. A piece has the length
+ * of the whole message and its own offset there; pieces of one link arrive in order, and those of several links between
+ * each other.
  */
 final class Pieces {
     /** Maximum length of a piece; fits into a message of any transport. */
     static final int MAX_PIECE = 16 << 10;
     /** Maximum length of a message: the view of as many members as a group may have. */
-    private static final int MAX_BYTES = Control.MAX_MEMBERS * 1024;
+    static final int MAX_BYTES = Control.MAX_MEMBERS * 1024;
+    /**
+     * Maximum length of all messages of which pieces are missing. One that exceeds it is dropped, and a member that then
+     * gets no answer from a coordinator asks again.
+     */
+    static final int MAX_PARTIAL_BYTES = 16 * MAX_BYTES;
     private static final int LENGTH = 0;
     private static final int OFFSET = 4;
     private static final int PAYLOAD = 8;
 
-    /** The sender of the pieces that have arrived, or {@code null} if there are none. */
-    private @Nullable Endpoint sender;
-    private byte[] whole = {};
-    private int arrived;
+    /** By sender, the messages of which pieces are missing; the position is behind the last piece that has arrived. */
+    private final Map<Endpoint, ByteBuffer> partials = new HashMap<>();
 
     /** Divides the body of a message into messages of the channel {@link Channels#CONTROL_PIECES}. */
     static List<byte[]> of(byte[] body) {
@@ -38,35 +42,35 @@ final class Pieces {
         return pieces;
     }
 
-    /** Passes the message of which this is the last piece to its handler. */
-    void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length, MessageHandler handler) {
-        byte[] complete = add(from, buffer, offset, length);
-        if (complete != null) {
-            handler.onMessage(from, new UnsafeBuffer(complete), 0, complete.length);
-        }
-    }
-
     /** Adds a piece; returns the whole message if this was its last piece, otherwise {@code null}. */
-    private byte @Nullable [] add(Endpoint from, DirectBuffer buffer, int offset, int length) {
+    byte @Nullable [] add(Endpoint from, DirectBuffer buffer, int offset, int length) {
         int bytes = length - PAYLOAD;
         int all = bytes < 0 ? 0 : buffer.getInt(offset + LENGTH, Channels.ORDER);
         int at = bytes < 0 ? 0 : buffer.getInt(offset + OFFSET, Channels.ORDER);
-        if (bytes <= 0 || all > MAX_BYTES || bytes > all - at || at < 0
-                || at > 0 && (from != sender || at != arrived || all != whole.length)) {
+        if (bytes <= 0 || all > MAX_BYTES || bytes > all - at || at < 0) {
             return null;
         }
-        if (at == 0) {
-            whole = new byte[all];
-            sender = from;
-        }
-        buffer.getBytes(offset + PAYLOAD, whole, at, bytes);
-        arrived = at + bytes;
-        if (arrived < whole.length) {
+        ByteBuffer partial = at == 0 ? begin(from, all) : partials.get(from);
+        if (partial == null || at != partial.position() || all != partial.capacity()) {
             return null;
         }
-        byte[] complete = whole;
-        whole = new byte[0];
-        arrived = 0;
-        return complete;
+        buffer.getBytes(offset + PAYLOAD, partial, bytes);
+        if (partial.hasRemaining()) {
+            return null;
+        }
+        partials.remove(from);
+        return partial.array();
+    }
+
+    /** Makes room for a message; returns {@code null} if there is none. Forgets those of senders that are lost. */
+    private @Nullable ByteBuffer begin(Endpoint from, int length) {
+        partials.remove(from);
+        partials.keySet().removeIf(sender -> !sender.isConnected());
+        if (partials.values().stream().mapToInt(ByteBuffer::capacity).sum() + length > MAX_PARTIAL_BYTES) {
+            return null;
+        }
+        ByteBuffer partial = ByteBuffer.allocate(length);
+        partials.put(from, partial);
+        return partial;
     }
 }

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.Member;
 import dev.starling.distributed.Role;
+import dev.starling.distributed.View;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Control;
@@ -19,6 +20,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
 import java.util.function.BooleanSupplier;
+import java.util.stream.IntStream;
 import org.agrona.DirectBuffer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -49,6 +51,11 @@ class CoordinatorTest {
         }
 
         Client(Coordinator coordinator, int preferredRank, Role role) {
+            this(coordinator, new Control.Join("client" + processes.size(), "host", preferredRank,
+                    role));
+        }
+
+        Client(Coordinator coordinator, Control first) {
             transport = Transport.open(config);
             transport.onMessage(this::onMessage);
             outbox = new Outbox(transport.connect(coordinator.address(), new byte[0]));
@@ -56,7 +63,7 @@ class CoordinatorTest {
                 transport.doWork();
                 outbox.doWork();
             });
-            send(new Control.Join(transport.address(), "host", preferredRank, role));
+            send(first);
         }
 
         private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
@@ -98,6 +105,20 @@ class CoordinatorTest {
         @Override
         public void close() {
             transport.close();
+        }
+    }
+
+    /** The view of some 400 members takes several pieces. */
+    @Test
+    void receivesLongMessages() {
+        List<Member> members = IntStream.range(0, 400).mapToObj(rank -> new Member(rank + 1, rank, "192.0.2.1:" + rank,
+                "host" + rank, WORKER)).toList();
+        View view = new View(7, members);
+        try (Coordinator coordinator = open(2, OnLoss.REFORM); Client joins = new Client(coordinator);
+                Client follows = new Client(coordinator, new Control.Rejoin(1, 7, 7, false, List.of(view, view),
+                        new Control.Join("192.0.2.1:0", "host0", -1, WORKER)))) {
+            joins.receiveView(1, 2);
+            follows.receiveView(1, 2);
         }
     }
 
