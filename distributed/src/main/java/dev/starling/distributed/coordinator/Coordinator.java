@@ -161,7 +161,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
         if (!everStarted && !ended && now - createdNs > joinTimeoutNs) {
             end("the group did not start within " + Duration.ofNanos(joinTimeoutNs).toSeconds() + " s: only "
-                    + describeMissing() + "; start the others, or ask for fewer");
+                    + founders.describeMissing(participants) + "; start the others, or ask for fewer");
         }
         if (suspicions.areOlderThan(settleNs, now)) {
             evictMostSuspected();
@@ -172,8 +172,11 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (stale && !ended && (hasty || now - upToDateNs > settleNs / 4)) {
             propose(now);
         }
-        if (!started && reported == null && !view.members().isEmpty() && now - viewNs > 4 * settleNs + joinTimeoutNs) {
-            evictUnready();
+        // Later, members report whom they do not reach, but a process that joins does not; see Links.overdue.
+        long patienceNs = 4 * settleNs + (everStarted ? 4 * settleNs : joinTimeoutNs);
+        if (!started && reported == null && !view.members().isEmpty() && now - viewNs > patienceNs
+                && !suspicions.areOlderThan(0, now)) {
+            evictUnready(now);
         }
         return work;
     }
@@ -213,13 +216,9 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     private void reportMissing(long now) {
         noticeNs = now;
-        String missing = describeMissing();
+        String missing = founders.describeMissing(participants);
         LOG.log(Level.INFO, "the group waits: {0}", missing);
         sendToAll(new Control.Waiting(missing));
-    }
-
-    private String describeMissing() {
-        return founders.describeMissing(participants);
     }
 
     /** Works until all members have left or the time has passed. For a thread that does nothing else. */
@@ -409,10 +408,10 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     /**
      * Resolves a partition among members that are all connected to the coordinator: excludes the member that most
-     * others suspect; of equally suspected ones, that of the highest rank.
+     * others suspect; of equally suspected ones, a new one, and of those that of the highest rank.
      */
     private void evictMostSuspected() {
-        Optional<Participant> worst = suspicions.worst(participants);
+        Optional<Participant> worst = suspicions.worst(participants, electorate::isNew);
         Suspicions.Suspicion strongest = worst.map(each -> suspicions.of(each.id)).orElse(null);
         suspicions.resolve();
         if (strongest != null) {
@@ -421,9 +420,9 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
     }
 
-    private void evictUnready() {
-        viewNs = transport.nanoTime();
-        participants.stream().filter(p -> p.ready != view.epoch() && view.byId(p.id) != null).toList().forEach(each ->
+    private void evictUnready(long now) {
+        viewNs = now;
+        Roster.unready(view, participants, electorate::isNew).forEach(each ->
                 evict(each, "did not connect to the other members in time", silentNs(each.outbox.endpoint())));
     }
 

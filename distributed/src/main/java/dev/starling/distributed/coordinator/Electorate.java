@@ -66,6 +66,11 @@ final class Electorate {
         return last.byId(id) != null || proposed.byId(id) != null;
     }
 
+    /** Returns whether a process was not in the last epoch that started. */
+    boolean isNew(long id) {
+        return last.byId(id) == null;
+    }
+
     /** Notes the preferred rank of a process that has joined. */
     void onJoined(Participant participant) {
         preferredRanks.put(participant.id, participant.join.preferredRank());

@@ -8,6 +8,7 @@ import dev.starling.distributed.group.Control;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.function.LongPredicate;
 import org.jspecify.annotations.Nullable;
 
 /** Which processes a coordinator admits, and the ranks that it gives to them. */
@@ -53,6 +54,17 @@ final class Roster {
     static boolean continues(View view, List<Participant> participants) {
         return view.world() == participants.size() && participants.stream()
                 .allMatch(each -> view.byId(each.id) != null && each.continued == view.epoch());
+    }
+
+    /**
+     * Returns those for which a proposed epoch waits in vain: the new ones of the processes that are not ready, without
+     * which the others may be; if none of them is new, all.
+     */
+    static List<Participant> unready(View view, List<Participant> participants, LongPredicate isNew) {
+        List<Participant> unready = participants.stream().filter(p -> p.ready != view.epoch()
+                && view.byId(p.id) != null).toList();
+        List<Participant> newcomers = unready.stream().filter(p -> isNew.test(p.id)).toList();
+        return newcomers.isEmpty() ? unready : newcomers;
     }
 
     /** Returns the next view, of these members. */

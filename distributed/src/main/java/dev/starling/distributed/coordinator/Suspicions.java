@@ -1,12 +1,14 @@
 package dev.starling.distributed.coordinator;
 
 import dev.starling.distributed.group.Control;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.function.LongPredicate;
 import org.jspecify.annotations.Nullable;
 
 /** What members of an epoch have reported about other members that they cannot reach. */
@@ -56,10 +58,12 @@ final class Suspicions {
         return suspicions.get(id);
     }
 
-    /** Returns the process that most members suspect; of equally suspected ones, the last. */
-    Optional<Participant> worst(List<Participant> participants) {
+    /** Returns the process that most members suspect; of equally suspected ones, a new one, and of those the last. */
+    Optional<Participant> worst(List<Participant> participants, LongPredicate isNew) {
+        Comparator<Participant> order = Comparator.<Participant>comparingInt(p -> members(p.id))
+                .thenComparing(p -> isNew.test(p.id));
         return participants.stream().filter(p -> members(p.id) > 0)
-                .reduce((worst, next) -> members(next.id) >= members(worst.id) ? next : worst);
+                .reduce((worst, next) -> order.compare(next, worst) >= 0 ? next : worst);
     }
 
     /** Returns the number of members that suspect a member. */

@@ -40,7 +40,7 @@ final class Links {
     private final Map<Integer, PeerLostException> departures = new HashMap<>();
     /** By member id, the loss because of which the member left, as it reported. */
     private final Map<Long, PeerLostException> reportedLosses = new HashMap<>();
-    /** Ids of members of this epoch that were connected and then lost. */
+    /** Ids of members of this epoch that were connected and then lost, or were not reached in time. */
     private final Set<Long> lost = new HashSet<>();
     /** By id, in the order of ranks, the partners of this epoch, followed by members that were used otherwise. */
     private final Map<Long, Member> needed = new LinkedHashMap<>();
@@ -50,6 +50,10 @@ final class Links {
     /** Ids of members whose connections are to be closed as soon as there is room for a goodbye. */
     private final Set<Long> unneeded = new HashSet<>();
     private View view = new View(0, List.of());
+    /** When this process learned of the epoch. */
+    private long viewNs;
+    /** Whether this process, under its present id, has been in an epoch that has started. */
+    private boolean started;
     private long ownId;
     private boolean needsAll;
 
@@ -131,8 +135,10 @@ final class Links {
         if (id != ownId) {
             // After a rejoin this process has another id, which the others do not associate with old connections.
             view.members().forEach(member -> drop(member.id()));
+            started = false;
         }
         view = next;
+        viewNs = transport.nanoTime();
         ownId = id;
         departures.clear();
         reportedLosses.clear();
@@ -166,11 +172,12 @@ final class Links {
     }
 
     /**
-     * Begins to close connections that only former epochs needed, when all members are in this one. A peer that did not
+     * Begins to close connections that only former epochs needed, because this epoch has started. A peer that did not
      * receive the goodbye would take the connection for a good one if a later epoch needs it; therefore a connection
      * that is not established yet is not closed either, for the peer may have accepted it.
      */
-    void dropUnneeded() {
+    void onStarted() {
+        started = true;
         for (Long id : endpoints.keySet()) {
             if (!needed.containsKey(id)) {
                 unneeded.add(id);
@@ -261,6 +268,31 @@ final class Links {
             // A member that has just joined may not know that this one needs all.
             knock(member);
         }
+    }
+
+    /**
+     * Returns a report on each member that this process needs and has not reached within two liveness timeouts since it
+     * learned of the epoch. A report is returned once, and only by a process that has been in an epoch before: a
+     * process that is new may itself be the one that cannot be reached.
+     */
+    List<Control.Suspect> overdue() {
+        long waitedNs = transport.nanoTime() - viewNs;
+        if (!started || waitedNs <= 2 * transport.config().livenessTimeout().toNanos()) {
+            return List.of();
+        }
+        List<Control.Suspect> reports = new ArrayList<>();
+        for (Member member : needed.values()) {
+            if (!isReached(member) && lost.add(member.id())) {
+                Endpoint endpoint = endpoints.get(member.id());
+                reports.add(new Control.Suspect(view.epoch(), member.id(), waitedNs, "no connection within "
+                        + Duration.ofNanos(waitedNs).toMillis() + " ms" + describe(endpoint)));
+            }
+        }
+        return reports;
+    }
+
+    private static String describe(@Nullable Endpoint endpoint) {
+        return endpoint == null || endpoint.reason().isEmpty() ? "" : " (" + endpoint.reason() + ')';
     }
 
     /**
@@ -360,9 +392,8 @@ final class Links {
         StringBuilder text = new StringBuilder();
         for (Member member : needed.values()) {
             if (!isReached(member)) {
-                Endpoint endpoint = endpoints.get(member.id());
                 text.append(text.isEmpty() ? "no connection yet to rank " : ", ").append(member.rank())
-                        .append(endpoint == null || endpoint.reason().isEmpty() ? "" : " (" + endpoint.reason() + ')');
+                        .append(describe(endpoints.get(member.id())));
             }
         }
         return text.isEmpty() ? "this process is connected to all that it needs, and the coordinator waits for other"

@@ -413,6 +413,9 @@ public final class Membership extends EpochGroup implements Driver {
 
     private int connect() {
         if (!links.areReached() || phase == Phase.READY) {
+            if (phase == Phase.CONNECTING) {
+                links.overdue().forEach(coordinator::send);
+            }
             return 0;
         }
         // From here on the engine receives messages of members that have already started the epoch.
@@ -431,7 +434,7 @@ public final class Membership extends EpochGroup implements Driver {
         if (phase == Phase.READY) {
             phase = Phase.RUNNING;
             failure = null;
-            links.dropUnneeded();
+            links.onStarted();
             listeners.forEach(Runnable::run);
         }
     }

@@ -19,7 +19,9 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -62,6 +64,42 @@ class NewcomerTest {
                 .run();
         assertThat(lives.get("newcomer").failure).isNull();
         assertThat(lives.get("newcomer").lastMembers()).containsExactly("rank0", "rank1", "newcomer");
+    }
+
+    /** As where a firewall lets the process reach the coordinator, but not a member, or that not the process. */
+    @Test
+    void theGroupContinuesWithoutAProcessThatAMemberDoesNotReach() {
+        Map<String, Life> lives = SimulatedGroup.of(CoordinatorConfig.of(3, Coordinator.OnLoss.REFORM),
+                unreached("rank1", "newcomer")).processAt(AT, "newcomer", COORDINATOR).run();
+        assertContinues(lives, SILENCE.multipliedBy(3));
+        assertThat(lives.get("newcomer").failure).isInstanceOf(DistributedException.class).hasMessageContaining(
+                "rank 3 was excluded: cut off from 1 of the 3 other members; rank 1 reports: no connection within 20");
+    }
+
+    @Test
+    void theGroupContinuesWithoutTwoProcessesThatDoNotReachEachOther() {
+        Map<String, Life> lives = SimulatedGroup.of(CoordinatorConfig.of(3, Coordinator.OnLoss.REFORM),
+                unreached("newcomer", "other")).processAt(AT, "newcomer", COORDINATOR)
+                .processAt(AT, "other", COORDINATOR).run();
+        assertContinues(lives, SILENCE.multipliedBy(5));
+        for (String name : List.of("newcomer", "other")) {
+            assertThat(lives.get(name).failure).as(name).isInstanceOf(DistributedException.class)
+                    .hasMessageContaining("did not connect to the other members in time");
+        }
+    }
+
+    private static Fault unreached(String first, String second) {
+        return new Fault.Cut(Duration.ZERO, END.multipliedBy(5), Set.of(first), Set.of(second), true);
+    }
+
+    private static void assertContinues(Map<String, Life> lives, Duration within) {
+        for (String name : List.of("rank0", "rank1", "rank2")) {
+            Life life = lives.get(name);
+            assertThat(life.failure).as(name).isNull();
+            assertThat(life.epochs).as(name).hasSize(2);
+            assertThat(life.lastMembers()).as(name).containsExactly("rank0", "rank1", "rank2");
+            assertThat(life.begins.get(life.lastEpoch()).minus(AT)).as(name).isBetween(SILENCE, within);
+        }
     }
 
     @Test
