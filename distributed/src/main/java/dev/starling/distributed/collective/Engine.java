@@ -51,6 +51,7 @@ public final class Engine implements Task.Runner, AutoCloseable {
     private @Nullable StateMachine active;
     private final SymmetricMemory control;
     private boolean settled;
+    private boolean closed;
     private long registrations;
     /** What ended the epoch, or {@code null}. */
     private @Nullable RuntimeException failure;
@@ -65,8 +66,13 @@ public final class Engine implements Task.Runner, AutoCloseable {
         transfers = new PointToPoint(messages);
         exchanges = new Exchanges(messages);
         network = new NetworkCollectives(messages);
-        // Ranks of a large group use little of it: their segments are short.
-        control = register(DirectCollectives.CONTROL_BYTES + network.scratchBytes(), !fabric.isMesh());
+        try {
+            // Ranks of a large group use little of it: their segments are short.
+            control = register(DirectCollectives.CONTROL_BYTES + network.scratchBytes(), !fabric.isMesh());
+        } catch (RuntimeException e) {
+            network.close();
+            throw e;
+        }
     }
 
     // ---- tasks ----
@@ -78,9 +84,14 @@ public final class Engine implements Task.Runner, AutoCloseable {
 
     private SymmetricMemory register(long bytes, boolean sparse) {
         MemoryRegion own = sparse ? fabric.transport().registerSparse(bytes) : fabric.transport().register(bytes);
-        SymmetricMemory memory = new SymmetricMemory(fabric, driver, this::exchange, registrations, own);
-        registrations++;
-        return memory;
+        try {
+            SymmetricMemory memory = new SymmetricMemory(fabric, driver, this::exchange, registrations, own);
+            registrations++;
+            return memory;
+        } catch (RuntimeException e) {
+            own.close();
+            throw e;
+        }
     }
 
     /**
@@ -343,8 +354,13 @@ public final class Engine implements Task.Runner, AutoCloseable {
         return rank < 0 ? "all ranks have arrived" : "rank " + rank + " has not arrived";
     }
 
+    /** Frees the memory of the engine, once: a group closes its last engine again if it cannot create the next. */
     @Override
     public void close() {
+        if (closed) {
+            return;
+        }
+        closed = true;
         fail(new DistributedException("the group is closed"));
         network.close();
         control.close();

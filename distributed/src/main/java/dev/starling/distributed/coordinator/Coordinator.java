@@ -253,7 +253,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             }
             case Control.Suspect m -> onSuspect(participant, m);
             case Control.Leave _ -> onLeave(participant);
-            case Control.Withdraw _ -> stale = remove(participant);
+            case Control.Withdraw _ -> stale |= remove(participant);
             case Control.Join _, Control.Waiting _, Control.NewView _, Control.Start _, Control.Lost _,
                     Control.Refused _, Control.NoQuorum _, Control.Rejoin _, Control.Successor _, Control.Moved _ -> { }
         }

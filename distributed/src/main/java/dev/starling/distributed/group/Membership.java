@@ -22,6 +22,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import org.agrona.DirectBuffer;
 import org.jspecify.annotations.Nullable;
 
@@ -126,10 +127,8 @@ public final class Membership extends EpochGroup implements Driver {
         if (failure != null && phase == Phase.ENDED) {
             throw failure;
         }
-        DistributedException[] why = new DistributedException[1];
-        locked(() -> why[0] = succession.failure(phase == Phase.JOINING ? -1 : rank(), failure,
+        throw progress.get(() -> succession.failure(phase == Phase.JOINING ? -1 : rank(), failure,
                 decided ? "the group changed again" : "waited " + atMost));
-        throw why[0];
     }
 
     @Override
@@ -213,12 +212,8 @@ public final class Membership extends EpochGroup implements Driver {
 
     /** As {@link #await}, for a condition that is evaluated under the group's lock, and that may act. */
     public boolean awaitLocked(BooleanSupplier condition, Duration atMost) {
-        boolean[] holds = new boolean[1];
-        Runnable evaluation = () -> holds[0] = condition.getAsBoolean();
-        return await(() -> {
-            locked(evaluation);
-            return holds[0];
-        }, atMost);
+        Supplier<Boolean> evaluation = condition::getAsBoolean;
+        return await(() -> progress.get(evaluation), atMost);
     }
 
     @Override
@@ -261,10 +256,8 @@ public final class Membership extends EpochGroup implements Driver {
 
     @Override
     public void reform(Duration atMost) {
-        long[] after = new long[1];
         // Read under the lock: between the changes of view and phase, the next epoch would be taken for the ended one.
-        locked(() -> after[0] = view.epoch() - (phase == Phase.RUNNING || isForming() ? 1 : 0));
-        awaitRunning(after[0], atMost);
+        awaitRunning(progress.get(() -> view.epoch() - (phase == Phase.RUNNING || phase.isForming() ? 1 : 0)), atMost);
     }
 
     /** Returns whether the coordinator is lost; the present epoch may continue without it. */
@@ -290,18 +283,12 @@ public final class Membership extends EpochGroup implements Driver {
      * than half of the present epoch's members, or half with rank 0. Otherwise others may continue without it.
      */
     public boolean hasQuorum() {
-        boolean[] has = new boolean[1];
-        locked(() -> has[0] = succession.hasQuorum());
-        return has[0];
+        return progress.get(succession::hasQuorum);
     }
 
     @Override
     public void abort(String reason) {
         locked(() -> end(new DistributedException(reason)));
-    }
-
-    private boolean isForming() {
-        return phase == Phase.CONNECTING || phase == Phase.READY;
     }
 
     private boolean isBusy() {
@@ -320,7 +307,7 @@ public final class Membership extends EpochGroup implements Driver {
         int work = (phase == Phase.RUNNING ? engine().begin() : 0)
                 + transport.doWork() + coordinator.doWork() + succession.doWork(phase == Phase.ENDED);
         int done = subGroups.doWork();
-        if (isForming()) {
+        if (phase.isForming()) {
             work += done + connect();
         } else if (phase == Phase.RUNNING) {
             done += engine().doWork();
@@ -495,10 +482,22 @@ public final class Membership extends EpochGroup implements Driver {
             return;
         }
         closed = true;
+        try (progress) {
+            leave();
+        } finally {
+            try {
+                locked(this::free);
+            } finally {
+                closeListener.run();
+            }
+        }
+    }
+
+    private void leave() {
         List<Outbox> last = new ArrayList<>(List.of(coordinator.outbox()));
         locked(() -> {
             coordinator.send(new Control.Leave());
-            if (!isForming() && failure instanceof PeerLostException loss && loss.rank() >= 0) {
+            if (!phase.isForming() && failure instanceof PeerLostException loss && loss.rank() >= 0) {
                 last.addAll(links.sendToAll(new Control.Lost(view.epoch(), LossReport.of(loss))));
             }
         });
@@ -507,14 +506,14 @@ public final class Membership extends EpochGroup implements Driver {
             return last.stream().allMatch(each -> each.isEmpty() || !each.endpoint().isConnected())
                     && succession.isDone();
         }, LEAVE_TIMEOUT);
-        progress.close();
-        locked(() -> {
+    }
+
+    /** Frees everything; closes the transport in any case. */
+    private void free() {
+        try (transport; succession) {
             end(new DistributedException("the group is closed"));
             subGroups.close();
             release();
-            succession.close();
-            transport.close();
-        });
-        closeListener.run();
+        }
     }
 }

@@ -9,5 +9,10 @@ enum Phase {
     READY,
     RUNNING,
     BROKEN,
-    ENDED
+    ENDED;
+
+    /** Returns whether a new epoch has been proposed and has not started. */
+    boolean isForming() {
+        return this == CONNECTING || this == READY;
+    }
 }

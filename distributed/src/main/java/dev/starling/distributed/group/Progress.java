@@ -8,6 +8,7 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
+import java.util.function.Supplier;
 import org.agrona.concurrent.IdleStrategy;
 import org.jspecify.annotations.Nullable;
 
@@ -100,6 +101,16 @@ final class Progress implements AutoCloseable {
         lock.lock();
         try {
             action.run();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** As {@link #locked}, for an action with a result. */
+    <T> T get(Supplier<T> action) {
+        lock.lock();
+        try {
+            return action.get();
         } finally {
             lock.unlock();
         }

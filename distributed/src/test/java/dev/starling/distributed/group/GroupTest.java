@@ -35,12 +35,15 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Queue;
+import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -62,6 +65,37 @@ class GroupTest {
                 });
         Cluster.local(3).hosts("a", "b", "a").around(listening).run(Group::rank);
         assertThat(counts).containsExactlyInAnyOrder(1, 2, 2);
+    }
+
+    /** As where there is no memory for the next epoch. */
+    @Test
+    void closesTheTransportIfAnEpochCannotBegin() {
+        AtomicBoolean fails = new AtomicBoolean();
+        Set<Wire> failing = ConcurrentHashMap.newKeySet();
+        Set<Wire> closed = ConcurrentHashMap.newKeySet();
+        UnaryOperator<Wire> exhausted = wire -> (Wire) Proxy.newProxyInstance(Wire.class.getClassLoader(),
+                new Class<?>[] {Wire.class}, (_, method, arguments) -> {
+                    if (method.getName().equals("close")) {
+                        closed.add(wire);
+                    } else if (method.getName().equals("remoteWrites") && fails.get()) {
+                        failing.add(wire);
+                        throw new IllegalStateException("no memory to register");
+                    }
+                    return method.invoke(wire, arguments);
+                });
+        Cluster cluster = new Cluster(TransportConfig.of("local", Secret.random()), 2, Coordinator.OnLoss.REFORM)
+                .around(exhausted);
+        assertThatThrownBy(() -> cluster.run(group -> {
+            if (group.rank() == 0) {
+                fails.set(true);
+                group.collectives().barrier();
+                group.await(() -> group.failure() != null, SOON);
+                group.reform(SOON);
+            }
+            return null;
+        })).hasMessageContaining("no memory to register");
+        assertThat(failing).hasSize(1);
+        assertThat(closed).containsAll(failing);
     }
 
     @Test
