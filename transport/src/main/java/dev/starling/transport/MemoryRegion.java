@@ -1,7 +1,6 @@
 package dev.starling.transport;
 
 import dev.starling.transport.spi.RemoteWrites;
-import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import org.agrona.BufferUtil;
 import org.agrona.DirectBuffer;
@@ -13,15 +12,12 @@ import org.jspecify.annotations.Nullable;
  * it, where that is possible and allowed.
  */
 public final class MemoryRegion implements AutoCloseable {
-    /** Small regions stay in small pages: moving memory into large pages takes a millisecond per mebibyte. */
-    private static final long MIN_LARGE_PAGE_BYTES = 16 << 20;
     private static final int COPY_ALIGNMENT = 64;
 
     private final Regions owner;
     private final RegionKey key;
     private final MemorySegment memory;
-    /** Frees the memory. */
-    private final Runnable storage;
+    private final AllocatedMemory allocated;
     private final RemoteWrites.@Nullable Registration registration;
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
     private final UnsafeBuffer copy = new UnsafeBuffer(0, 0);
@@ -33,35 +29,12 @@ public final class MemoryRegion implements AutoCloseable {
     private boolean closed;
 
     /** Creates a region. {@code remote} is {@code null} if the wire has no remote writes of its own. */
-    MemoryRegion(Regions owner, long number, long token, long bytes, boolean sparse, boolean share,
-            @Nullable RemoteWrites remote) {
+    MemoryRegion(Regions owner, long number, AllocatedMemory allocated, @Nullable RemoteWrites remote) {
         this.owner = owner;
-        boolean shared = share && SharedMemory.isAvailable();
-        int descriptor = 0;
-        if (shared) {
-            SharedMemory made = SharedMemory.create(bytes, token, sparse);
-            memory = made.memory();
-            descriptor = made.descriptor();
-            storage = made::close;
-        } else {
-            Arena arena = Arena.ofShared();
-            boolean absent = sparse && bytes > 0 && SharedMemory.isAvailable();
-            boolean large = !absent && bytes >= MIN_LARGE_PAGE_BYTES;
-            memory = absent ? SharedMemory.reserve(bytes, arena)
-                    : arena.allocate(bytes, large ? SharedMemory.LARGE_PAGE : 4096);
-            if (large) {
-                SharedMemory.collapse(memory);
-            }
-            storage = arena::close;
-        }
-        try {
-            registration = remote == null || bytes == 0 ? null : remote.register(memory);
-        } catch (RuntimeException e) {
-            free();
-            throw e;
-        }
-        key = new RegionKey(number, token, bytes, shared ? ProcessHandle.current().pid() : 0, descriptor,
-                registration == null ? new byte[0] : registration.key());
+        this.allocated = allocated;
+        memory = allocated.segment();
+        registration = remote == null || memory.byteSize() == 0 ? null : remote.register(memory);
+        key = allocated.key(number, registration == null ? new byte[0] : registration.key());
     }
 
     /** Returns the memory. All threads may read and write it until {@link #close}. */
@@ -182,6 +155,6 @@ public final class MemoryRegion implements AutoCloseable {
     /** Releases the memory; called when no write can read from it any more. */
     void free() {
         inFlight = 0;
-        storage.run();
+        allocated.free();
     }
 }

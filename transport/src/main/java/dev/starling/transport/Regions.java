@@ -20,11 +20,16 @@ final class Regions implements AutoCloseable {
         this.onClose = onClose;
     }
 
-    MemoryRegion register(long bytes, boolean sparse, boolean share, @Nullable RemoteWrites remote) {
-        MemoryRegion region = new MemoryRegion(this, ++count, Authentication.randomLong(), bytes, sparse, share,
-                remote);
-        open.put(count, region);
-        return region;
+    /** Registers memory, or frees it and throws. */
+    MemoryRegion register(AllocatedMemory memory, @Nullable RemoteWrites remote) {
+        try {
+            MemoryRegion region = new MemoryRegion(this, ++count, memory, remote);
+            open.put(count, region);
+            return region;
+        } catch (RuntimeException e) {
+            memory.free();
+            throw e;
+        }
     }
 
     /** Returns the open region of this number, or {@code null}. */

@@ -191,18 +191,38 @@ public final class Transport implements Agent, AutoCloseable {
      * @throws TransportException if memory is exhausted, or this transport is closed
      */
     public MemoryRegion register(long bytes) {
-        return register(bytes, false);
-    }
-
-    /** As {@link #register}; pages of memory to which nothing is written take no memory, where the system can do so. */
-    public MemoryRegion registerSparse(long bytes) {
-        return register(bytes, true);
-    }
-
-    private MemoryRegion register(long bytes, boolean sparse) {
         checkOpen();
+        return register(allocate(bytes));
+    }
+
+    /** As {@link #register(long)}; pages of memory to which nothing is written take no memory, where the system can do so. */
+    public MemoryRegion registerSparse(long bytes) {
+        checkOpen();
+        return register(allocate(bytes, true));
+    }
+
+    /**
+     * Allocates zeroed memory for {@link #register(AllocatedMemory)}, to which the caller must pass it. Any thread may
+     * call this, also while another one uses this transport: no peer is to miss heartbeats for as long as it takes.
+     *
+     * @throws TransportException if memory is exhausted
+     */
+    public AllocatedMemory allocate(long bytes) {
+        return allocate(bytes, false);
+    }
+
+    private AllocatedMemory allocate(long bytes, boolean sparse) {
         TransportException.require(bytes >= 0, "bytes >= 0 must hold, got " + bytes, "");
-        return regions.register(bytes, sparse, context.mapsMemory(), wire.remoteWrites());
+        return AllocatedMemory.of(bytes, sparse, context.mapsMemory());
+    }
+
+    /** As {@link #register(long)}, with memory that has been allocated; frees it if this throws. */
+    public MemoryRegion register(AllocatedMemory memory) {
+        if (closed) {
+            memory.free();
+        }
+        checkOpen();
+        return regions.register(memory, wire.remoteWrites());
     }
 
     /** Receives what has arrived and continues pending work; returns the amount of work done, 0 if idle. */

@@ -33,9 +33,21 @@ class MemoryRegionTest {
         FullNetwork network = new FullNetwork();
         Regions regions = new Regions(_ -> { });
         for (boolean share : new boolean[] {false, true}) {
-            assertThatThrownBy(() -> regions.register(4711, false, share, network))
+            assertThatThrownBy(() -> regions.register(AllocatedMemory.of(4711, false, share), network))
                     .isInstanceOf(TransportException.class).hasMessageContaining("no room");
         }
         assertThat(network.refused).hasSize(2).noneMatch(memory -> memory.scope().isAlive());
+    }
+
+    @Test
+    void isReleasedIfTheTransportIsClosedMeanwhile() {
+        Transport transport = Transport.open(TransportConfig.of("local", Secret.random()));
+        AllocatedMemory memory = transport.allocate(4711);
+        MemorySegment segment = memory.segment();
+        assertThat(segment.scope().isAlive()).isTrue();
+        transport.close();
+        assertThatThrownBy(() -> transport.register(memory)).isInstanceOf(TransportException.class)
+                .hasMessageContaining("closed");
+        assertThat(segment.scope().isAlive()).isFalse();
     }
 }

@@ -17,6 +17,7 @@ import dev.starling.distributed.collective.network.NetworkCollectives;
 import dev.starling.distributed.collective.network.PointToPoint;
 import dev.starling.distributed.collective.shared.DirectCollectives;
 import dev.starling.tensor.TensorException;
+import dev.starling.transport.AllocatedMemory;
 import dev.starling.transport.MemoryRegion;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayDeque;
@@ -66,9 +67,11 @@ public final class Engine implements Task.Runner, AutoCloseable {
         transfers = new PointToPoint(messages);
         exchanges = new Exchanges(messages);
         network = new NetworkCollectives(messages);
+        // Ranks of a large group use little of it: their segments are short.
+        long bytes = DirectCollectives.CONTROL_BYTES + network.scratchBytes();
         try {
-            // Ranks of a large group use little of it: their segments are short.
-            control = register(DirectCollectives.CONTROL_BYTES + network.scratchBytes(), !fabric.isMesh());
+            control = prepare(fabric.isMesh() ? fabric.transport().register(bytes)
+                    : fabric.transport().registerSparse(bytes));
         } catch (RuntimeException e) {
             network.close();
             throw e;
@@ -77,13 +80,12 @@ public final class Engine implements Task.Runner, AutoCloseable {
 
     // ---- tasks ----
 
-    /** Registers memory; {@link SymmetricMemory} describes the further steps. */
-    public SymmetricMemory register(long bytes) {
-        return register(bytes, false);
+    /** Registers memory, or frees it and throws; {@link SymmetricMemory} describes the further steps. */
+    public SymmetricMemory register(AllocatedMemory memory) {
+        return prepare(fabric.transport().register(memory));
     }
 
-    private SymmetricMemory register(long bytes, boolean sparse) {
-        MemoryRegion own = sparse ? fabric.transport().registerSparse(bytes) : fabric.transport().register(bytes);
+    private SymmetricMemory prepare(MemoryRegion own) {
         try {
             SymmetricMemory memory = new SymmetricMemory(fabric, driver, this::exchange, registrations, own);
             registrations++;

@@ -25,14 +25,17 @@ import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.transport.AllocatedMemory;
 import dev.starling.transport.Endpoint;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.TreeMap;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.function.BooleanSupplier;
 import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.agrona.DirectBuffer;
@@ -178,20 +181,22 @@ public final class Gossip implements DistributionStrategy, Concludes {
         // Peers may mix at different intervals.
         settings = state.settings().with("strategy", "gossip")
                 .with("data of each worker's own", ownExamples > 0).abridged(group.transport().maxMessageLength() / 4);
+        AllocatedMemory allocated = group.transport().allocate(layout.bytes());
         group.locked(() -> {
+            staging = new Staging(group.transport().register(allocated), layout);
             initial = new InitialWeights(group, state, peers, liveness);
-            staging = new Staging(group.transport().register(layout.bytes()), layout);
             removeListener = group.onChange(this::addPeers);
             group.channel(CHANNEL, this::onMessage);
             addPeers();
         });
+        addRegions();
         if (!initial.areKnown()) {
             awaitInitialWeights();
         }
     }
 
     private void awaitInitialWeights() {
-        boolean decided = group.patience().await(time -> group.awaitLocked(() -> {
+        boolean decided = group.patience().await(time -> awaitLocked(() -> {
             initial.look();
             return initial.areKnown() || initial.haveArrived() || failure != null || group.isEnded();
         }, time), group.config().timeout(), () -> "the initial weights of rank 0");
@@ -219,6 +224,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         check();
         group.doWork();
         liveness.maintain(steps);
+        addRegions();
         mixIn();
         sendInitialWeights();
         if (++steps % period == 0) {
@@ -258,7 +264,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     /** Waits until all reachable peers fulfil a condition; logs a warning for those that do not in time. */
     private void await(String what, Predicate<Peer> condition) {
-        group.patience().await(time -> group.awaitLocked(() -> {
+        group.patience().await(time -> awaitLocked(() -> {
             liveness.update();
             sendInitialWeights();
             return peers.stream().allMatch(p -> p.phase == Phase.ABSENT || condition.test(p)) || failure != null
@@ -289,14 +295,44 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     /** Waits until all peers know of the difference; one that begins later would train without the others. */
     private void awaitComparison() {
-        group.awaitLocked(() -> {
+        awaitLocked(() -> {
             liveness.update();
             peers.forEach(Peer::sendDue);
             return peers.stream().allMatch(peer -> peer.phase == Phase.ABSENT || peer.isCompared()) || group.isEnded();
         }, group.config().timeout());
     }
 
-    /** Creates a slot for each new member, and updates the state of the others. Under the group's lock. */
+    /** Waits as the group does, and gives peers that join meanwhile their slots. */
+    private boolean awaitLocked(BooleanSupplier condition, Duration atMost) {
+        long begin = group.transport().nanoTime();
+        boolean[] holds = new boolean[1];
+        Duration left = atMost;
+        do {
+            addRegions();
+            group.awaitLocked(() -> {
+                holds[0] = condition.getAsBoolean();
+                return holds[0] || peers.stream().anyMatch(Peer::needsRegion);
+            }, left);
+            left = atMost.minusNanos(group.transport().nanoTime() - begin);
+        } while (!holds[0] && left.isPositive());
+        return holds[0];
+    }
+
+    /**
+     * Gives new peers their slots in this worker's memory. The caller does not hold the group's lock, and is not in a
+     * wait of the group: heartbeats must go on while memory is allocated.
+     */
+    private void addRegions() {
+        for (int i = 0; i < peers.size(); i++) {
+            Peer peer = peers.get(i);
+            if (peer.needsRegion()) {
+                AllocatedMemory allocated = group.transport().allocate(layout.bytes());
+                group.locked(() -> peer.take(group.transport().register(allocated)));
+            }
+        }
+    }
+
+    /** Adds each new member, and updates the state of the others. Under the group's lock. */
     private void addPeers() {
         if (group.isEnded()) {
             return;
@@ -304,13 +340,11 @@ public final class Gossip implements DistributionStrategy, Concludes {
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
             if (endpoint != null && endpoint.isConnected() && liveness.find(endpoint) == null) {
-                Peer peer = new Peer(member, endpoint, group.transport().register(layout.bytes()), layout, settings,
-                        initial::awaitedId);
+                Peer peer = new Peer(member, endpoint, layout, settings, initial::awaitedId);
                 if (finishing) {
                     peer.due.add(Due.FINISHED);
                 }
                 peers.add(peer);
-                peer.sendDue();
             }
         }
         liveness.update();

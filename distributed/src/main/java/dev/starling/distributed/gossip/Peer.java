@@ -62,8 +62,10 @@ final class Peer {
     long firstId;
 
     volatile Inbox inbox = Inbox.EMPTY;
-    private final MemoryRegion region;
-    final Tensor[] received;
+    /** Memory for the peer's weights; {@code null} before it has been allocated. */
+    private @Nullable MemoryRegion region;
+    /** The weights in {@link #region}. */
+    Tensor[] received = {};
     /** What came with the weights in the inbox. */
     @Nullable Weights update;
 
@@ -79,20 +81,28 @@ final class Peer {
     private final ExpandableArrayBuffer message = new ExpandableArrayBuffer();
 
     /**
-     * Creates a peer that has yet to be sent an announcement.
+     * Creates a peer that has yet to be given a slot in this worker's memory, and to be sent an announcement.
      *
-     * @param region memory for the peer's weights
      * @param awaitedId returns the id to announce
      */
-    Peer(Member member, Endpoint endpoint, MemoryRegion region, WeightLayout layout, RunSettings settings,
-            LongSupplier awaitedId) {
+    Peer(Member member, Endpoint endpoint, WeightLayout layout, RunSettings settings, LongSupplier awaitedId) {
         this.member = member;
         this.endpoint = endpoint;
-        this.region = region;
         this.layout = layout;
         this.awaitedId = awaitedId;
         this.settings = settings;
-        received = layout.over(region.memory());
+    }
+
+    /** Returns whether the peer is present and has no slot in this worker's memory yet. */
+    boolean needsRegion() {
+        return region == null && phase != Phase.ABSENT;
+    }
+
+    /** Gives the peer its slot in this worker's memory, and sends the messages that wait for that. */
+    void take(MemoryRegion slotHere) {
+        region = slotHere;
+        received = layout.over(slotHere.memory());
+        sendDue();
     }
 
     void close() {
@@ -107,7 +117,9 @@ final class Peer {
         if (slot != null) {
             slot.close();
         }
-        region.close();
+        if (region != null) {
+            region.close();
+        }
     }
 
     /** Changes the phase. A peer that has finished trains no more, and one that is absent does not return. */
@@ -206,8 +218,11 @@ final class Peer {
         sendDue();
     }
 
-    /** Sends the messages that are due, as far as there is room. */
+    /** Sends the messages that are due, as far as there is room; none before the first can be sent, with the key. */
     void sendDue() {
+        if (region == null) {
+            return;
+        }
         for (Due kind : Due.values()) {
             if (due.contains(kind)) {
                 if (endpoint.send(message, 0, GossipMessage.write(message, message(kind))) == Endpoint.BACK_PRESSURED) {
@@ -220,8 +235,8 @@ final class Peer {
 
     private GossipMessage message(Due kind) {
         return switch (kind) {
-            case ANNOUNCEMENT -> new Announcement(awaitedId.getAsLong(), settings.checksum(), region.key().encode(),
-                    layout.text());
+            case ANNOUNCEMENT -> new Announcement(awaitedId.getAsLong(), settings.checksum(),
+                    Objects.requireNonNull(region).key().encode(), layout.text());
             case SETTINGS -> new Settings(settings);
             case CREDIT -> new Credit();
             case WEIGHTS -> Objects.requireNonNull(written);

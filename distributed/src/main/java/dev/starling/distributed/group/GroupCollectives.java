@@ -11,6 +11,7 @@ import dev.starling.distributed.collective.call.Exchange;
 import dev.starling.distributed.collective.call.SymmetricMemory;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
+import dev.starling.transport.AllocatedMemory;
 import java.lang.foreign.MemorySegment;
 import java.util.Locale;
 import java.util.Objects;
@@ -51,7 +52,9 @@ final class GroupCollectives implements Collectives {
     @Override
     public SymmetricBuffer symmetric(long bytes) {
         SymmetricMemory[] registered = new SymmetricMemory[1];
-        group.locked(() -> registered[0] = engine.register(bytes));
+        // Not under the lock: no heartbeats are sent while a thread holds it.
+        AllocatedMemory allocated = group.transport().allocate(bytes);
+        group.locked(() -> registered[0] = engine.register(allocated));
         SymmetricMemory memory = registered[0];
         try {
             memory.keys().await(group.config().timeout());

@@ -146,7 +146,7 @@ public final class Membership extends EpochGroup implements Driver {
         return self;
     }
 
-    /** Returns the transport; use it under {@link #locked} only. */
+    /** Returns the transport; use it under {@link #locked} only, except to {@linkplain Transport#allocate allocate}. */
     public Transport transport() {
         return transport;
     }

@@ -2,9 +2,11 @@ package dev.starling.distributed.gossip;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.MappedMemory;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.group.Membership;
 import dev.starling.nn.Layer;
@@ -254,6 +256,33 @@ class GossipTest {
                             .hasMessageContaining("model is Linear on rank 0, absent on rank 1");
                 }
             }
+            return null;
+        });
+    }
+
+    /** The thread of the group, whose work includes heartbeats, leaves memory for new members to the training thread. */
+    @Test
+    void allocatesMemoryForANewMemberBetweenSteps() {
+        assumeTrue(MappedMemory.isAvailable());
+        long bytes = 4 * 300 * 1000 + 4032;
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        new Cluster(config, 1, Coordinator.OnLoss.REFORM).run(group -> {
+            AtomicInteger received = new AtomicInteger();
+            try (Layer model = Linear.of(300, 1000, Generator.seeded(1));
+                    Optimizer sgd = Sgd.over(model).build();
+                    Gossip gossip = Gossip.of(group)) {
+                gossip.start(TrainingState.of(model, sgd));
+                assertThat(MappedMemory.count(bytes)).isEqualTo(1);
+                try (Membership guest = guest(group, received)) {
+                    assertThat(group.await(() -> gossip.peers() == 1, TIMEOUT)).isTrue();
+                    assertThat(guest.await(() -> received.get() > 0, Duration.ofMillis(200))).isFalse();
+                    assertThat(MappedMemory.count(bytes)).isEqualTo(1);
+                    gossip.afterStep();
+                    assertThat(guest.await(() -> received.get() == 1, TIMEOUT)).isTrue();
+                    assertThat(MappedMemory.count(bytes)).isEqualTo(2);
+                }
+            }
+            assertThat(MappedMemory.count(bytes)).isZero();
             return null;
         });
     }

@@ -9,6 +9,7 @@ import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.MappedMemory;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
@@ -44,6 +45,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -135,6 +137,41 @@ class GroupTest {
             }
         });
         assertThat(sums).containsOnly(6f * ((count - 1) % 10 + 20));
+    }
+
+    @Test
+    void allocatesRegisteredMemoryWithoutTheLock() {
+        assumeTrue(MappedMemory.isAvailable());
+        long bytes = (32 << 20) + 4096 * 4711L;
+        Cluster.local(1).run(group -> {
+            FutureTask<SymmetricBuffer> buffer = new FutureTask<>(() -> group.collectives().symmetric(bytes));
+            Thread registers = Thread.ofPlatform().daemon().unstarted(buffer);
+            group.locked(() -> {
+                registers.start();
+                long begin = System.nanoTime();
+                // It comes to wait for the lock when it has the memory.
+                while (registers.getState() != Thread.State.WAITING || MappedMemory.count(bytes) < 1) {
+                    assertThat(System.nanoTime() - begin).isLessThan(SOON.toNanos());
+                    LockSupport.parkNanos(1_000_000);
+                }
+            });
+            buffer.get(SOON.toSeconds(), TimeUnit.SECONDS).close();
+            assertThat(MappedMemory.count(bytes)).isZero();
+            return null;
+        });
+    }
+
+    @Test
+    void freesMemoryThatIsRegisteredTooLate() {
+        assumeTrue(MappedMemory.isAvailable());
+        long bytes = (1 << 20) + 4096 * 4711L;
+        Cluster.local(1).run(group -> {
+            Collectives collectives = group.collectives();
+            collectives.stop();
+            assertThatThrownBy(() -> collectives.symmetric(bytes)).hasMessageContaining("has stopped");
+            assertThat(MappedMemory.count(bytes)).isZero();
+            return null;
+        });
     }
 
     @Test

@@ -1,0 +1,60 @@
+package dev.starling.transport;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Zeroed memory that {@link Transport#allocate} has made and {@link Transport#register(AllocatedMemory)} takes. Making
+ * it takes long, a millisecond per mebibyte and more, and needs no lock; registering it is short.
+ */
+public final class AllocatedMemory {
+    /** Small memory stays in small pages: moving memory into large pages takes a millisecond per mebibyte. */
+    private static final long MIN_LARGE_PAGE_BYTES = 16 << 20;
+
+    private final MemorySegment memory;
+    private final long token;
+    /** Id of this process, under which peers open the memory; 0 if they cannot map it. */
+    private final long process;
+    private final int descriptor;
+    private final Runnable storage;
+
+    private AllocatedMemory(MemorySegment memory, long token, long process, int descriptor, Runnable storage) {
+        this.memory = memory;
+        this.token = token;
+        this.process = process;
+        this.descriptor = descriptor;
+        this.storage = storage;
+    }
+
+    /** Allocates memory; peers on this host may map it if it is to be shared, where the system allows that. */
+    static AllocatedMemory of(long bytes, boolean sparse, boolean share) {
+        long token = Authentication.randomLong();
+        if (share && SharedMemory.isAvailable()) {
+            SharedMemory made = SharedMemory.create(bytes, token, sparse);
+            return new AllocatedMemory(made.memory(), token, ProcessHandle.current().pid(), made.descriptor(),
+                    made::close);
+        }
+        Arena arena = Arena.ofShared();
+        boolean absent = sparse && bytes > 0 && SharedMemory.isAvailable();
+        boolean large = !absent && bytes >= MIN_LARGE_PAGE_BYTES;
+        MemorySegment memory = absent ? SharedMemory.reserve(bytes, arena)
+                : arena.allocate(bytes, large ? SharedMemory.LARGE_PAGE : 4096);
+        if (large) {
+            SharedMemory.collapse(memory);
+        }
+        return new AllocatedMemory(memory, token, 0, 0, arena::close);
+    }
+
+    MemorySegment segment() {
+        return memory;
+    }
+
+    /** Returns the key of a region of this memory. */
+    RegionKey key(long region, byte[] registration) {
+        return new RegionKey(region, token, memory.byteSize(), process, descriptor, registration);
+    }
+
+    void free() {
+        storage.run();
+    }
+}
