@@ -340,7 +340,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         view = Roster.next(view, chosen);
         viewNs = now;
         started = false;
-        chosen.forEach(each -> each.outbox.send(new Control.NewView(each.id, view, config.rules())));
+        chosen.forEach(p -> p.outbox.send(new Control.NewView(p.id, view, config.rules(), electorate.started())));
     }
 
     /** Returns whether enough members of the last epoch are present for another one; if not, notifies participants. */

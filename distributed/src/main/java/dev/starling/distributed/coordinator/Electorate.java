@@ -56,6 +56,11 @@ final class Electorate {
         proposed = proposed.epoch() > last.epoch() ? proposed : new View(0, List.of());
     }
 
+    /** Returns the number of the last epoch that started; 0 if none has. */
+    long started() {
+        return last.epoch();
+    }
+
     /** Returns the last epoch that started or may have started. */
     View latest() {
         return proposed.epoch() > last.epoch() ? proposed : last;

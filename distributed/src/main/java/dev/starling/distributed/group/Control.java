@@ -48,8 +48,13 @@ public sealed interface Control {
         static final Rules UNKNOWN = new Rules(1, false, 1, MAX_MEMBERS, new Quorum.None(), 0);
     }
 
-    /** The members of a new epoch; {@code id} is that of the receiver. */
-    record NewView(long id, View view, Rules rules) implements Control {
+    /**
+     * The members of a new epoch.
+     *
+     * @param id of the receiver
+     * @param started number of the last epoch that has started; 0 if none has
+     */
+    record NewView(long id, View view, Rules rules, long started) implements Control {
         /** Checks the number of members, and their ranks. */
         public NewView {
             if (view.world() < 1 || view.world() > MAX_MEMBERS) {

@@ -52,7 +52,6 @@ public final class Membership extends EpochGroup implements Driver {
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
     private volatile Phase phase = Phase.JOINING;
     private Runnable closeListener = () -> { };
-    private long ownId;
     private long networkNs;
     private volatile boolean alwaysFirst = true;
     private boolean closed;
@@ -369,7 +368,7 @@ public final class Membership extends EpochGroup implements Driver {
         }
         switch (message) {
             case Control.Waiting m -> LOG.log(Level.INFO, "the coordinator reports: {0}", m.missing());
-            case Control.NewView m -> onNewView(m.id(), m.view(), m.rules());
+            case Control.NewView m -> onNewView(m.id(), m.view(), m.rules(), m.started());
             case Control.NoQuorum m -> coordinator.onNoQuorum(m);
             case Control.Start m -> onStart(m.epoch());
             case Control.Lost m -> end(m.loss().detected());
@@ -380,7 +379,7 @@ public final class Membership extends EpochGroup implements Driver {
         }
     }
 
-    private void onNewView(long id, View next, Control.Rules rules) {
+    private void onNewView(long id, View next, Control.Rules rules, long started) {
         if (phase == Phase.ENDED || !coordinator.admits(next.epoch(), view.epoch())) {
             return;
         }
@@ -389,8 +388,7 @@ public final class Membership extends EpochGroup implements Driver {
             failEpoch(new MembershipChangedException("epoch " + next.epoch() + " has " + next.world()
                     + " members instead of " + view.world()));
         }
-        subGroups.onNewView(next, id);
-        ownId = id;
+        subGroups.onNewView(next, id, started);
         take(next, id);
         alwaysFirst &= rank() == 0;
         phase = Phase.CONNECTING;
@@ -418,6 +416,7 @@ public final class Membership extends EpochGroup implements Driver {
         }
         coordinator.onConfirmed();
         succession.onStarted(view);
+        subGroups.onStarted(view);
         if (phase == Phase.READY) {
             phase = Phase.RUNNING;
             failure = null;

@@ -29,8 +29,12 @@ final class SubGroup extends EpochGroup {
         this.admits = admits;
     }
 
-    /** Returns the members of a whole group that have the colour of one of them, with their ranks in the sub-group. */
-    List<Member> membersOf(View whole, Member own) {
+    /** Returns the members of a whole group that have the colour of this process, with their ranks in the sub-group. */
+    List<Member> membersOf(View whole, long ownId) {
+        Member own = whole.byId(ownId);
+        if (own == null) {
+            return List.of();
+        }
         Object mine = colour.apply(own);
         List<Member> members = new ArrayList<>();
         for (Member each : whole.members()) {
@@ -41,12 +45,17 @@ final class SubGroup extends EpochGroup {
         return members;
     }
 
+    /** Returns whether these are the members that a whole group has of this process's colour. */
+    boolean areMembersOf(View whole, long ownId, List<Member> members) {
+        return ids(membersOf(whole, ownId)).equals(ids(members));
+    }
+
     private static List<Long> ids(List<Member> members) {
         return members.stream().map(Member::id).toList();
     }
 
-    /** Returns why a new view of the whole group ends this epoch, or {@code null} if it does not. */
-    @Nullable DistributedException change(View whole, long ownId, Links links) {
+    /** Returns why a new view of the whole group, even if it never starts, ends this epoch, or {@code null}. */
+    @Nullable DistributedException loss(View whole, long ownId, Links links) {
         if (ownId != self.id()) {
             return new MembershipChangedException("this process has joined the group again");
         }
@@ -55,8 +64,12 @@ final class SubGroup extends EpochGroup {
                 return links.absence(each.id());
             }
         }
-        return !admits || ids(membersOf(whole, self)).equals(ids(view.members())) ? null
-                : new MembershipChangedException("epoch " + whole.epoch() + " has other members of this sub-group");
+        return null;
+    }
+
+    /** Returns whether an epoch of the whole group that has started ends this one. */
+    boolean isChangedBy(View whole) {
+        return admits && !areMembersOf(whole, self.id(), view.members());
     }
 
     void fail(DistributedException why) {

@@ -17,7 +17,9 @@ import org.agrona.collections.ArrayUtil;
 
 /**
  * The sub-groups of a group to which this process belongs. Messages of a sub-group carry a number that is a function of
- * its members, so changes of other members do not concern it. Used under the group's lock.
+ * its members and of the epoch since which they have been its members, so changes of other members do not concern it,
+ * and all members compute the same, even if some were busy while others formed sub-groups that have ended. Used under
+ * the group's lock.
  */
 final class SubGroups {
     private final Membership group;
@@ -27,7 +29,8 @@ final class SubGroups {
     /** Those whose present epoch has not ended. Other threads read it. */
     private volatile SubGroup[] running = {};
     private final Map<Long, SubGroup> byNumber = new HashMap<>();
-    /** How many sub-groups were formed of the same members. */
+    private final PastEpochs past = new PastEpochs();
+    /** How many sub-groups were formed of the same members since the same epoch. */
     private final Map<Long, Integer> formed = new HashMap<>();
     /** Messages of members that have formed a sub-group earlier than this process. */
     private final EarlyMessages early = new EarlyMessages();
@@ -41,10 +44,10 @@ final class SubGroups {
     void form(SubGroup part) {
         group.check();
         end(part, new MembershipChangedException("the sub-group continues in epoch " + group.epoch()));
-        Member own = group.self();
+        long own = group.self().id();
         View view = new View(group.epoch(), part.membersOf(group.view(), own));
-        long number = number(view);
-        part.take(view, own.id());
+        long number = number(view, past.begin(each -> part.areMembersOf(each, own, view.members())));
+        part.take(view, own);
         part.begin(group, links.fabric(number, view, part.self.rank()), Channels.SUB_GROUPS);
         part.failure = null;
         byNumber.put(number, part);
@@ -55,8 +58,8 @@ final class SubGroups {
     }
 
     /** Returns a positive number of 62 bits that all members of a sub-group compute. */
-    private long number(View view) {
-        long members = view.world();
+    private long number(View view, long since) {
+        long members = mix(since) + view.world();
         for (Member each : view.members()) {
             members = mix(members ^ each.id());
         }
@@ -160,13 +163,28 @@ final class SubGroups {
         }
     }
 
-    /** Ends the sub-groups whose members a new view of the whole group changes; {@link Links} has the last view. */
-    void onNewView(View view, long ownId) {
+    /** Ends the sub-groups of which a new view of the whole group lacks members; {@link Links} has the last view. */
+    void onNewView(View view, long ownId, long started) {
         early.removeFrom(sender -> !sender.isConnected());
+        if (group.epoch() == started) {
+            onStarted(group.view());
+        }
+        past.forgetUnlessLast(started);
         for (SubGroup part : running) {
-            DistributedException why = part.change(view, ownId, links);
+            DistributedException why = part.loss(view, ownId, links);
             if (why != null) {
                 end(part, why);
+            }
+        }
+    }
+
+    /** Ends the sub-groups that have other members in an epoch of the whole group, which has started. */
+    void onStarted(View view) {
+        past.add(view);
+        for (SubGroup part : running) {
+            if (part.isChangedBy(view)) {
+                end(part, new MembershipChangedException("epoch " + view.epoch()
+                        + " has other members of this sub-group"));
             }
         }
     }

@@ -15,8 +15,8 @@ class ControlTest {
     @Test
     void refusesAViewWithoutItsReceiver() throws IOException {
         View view = new View(3, List.of(new Member(7, 0, "a:1", "host", new Role.Worker())));
-        byte[] encoded = Control.CODEC.encode(new Control.NewView(7, view, Control.Rules.UNKNOWN));
-        assertThat(Control.CODEC.decode(encoded)).isEqualTo(new Control.NewView(7, view, Control.Rules.UNKNOWN));
+        byte[] encoded = Control.CODEC.encode(new Control.NewView(7, view, Control.Rules.UNKNOWN, 2));
+        assertThat(Control.CODEC.decode(encoded)).isEqualTo(new Control.NewView(7, view, Control.Rules.UNKNOWN, 2));
 
         // The last byte of the receiver's id, which follows the kind of the message.
         encoded[Long.BYTES] = 8;

@@ -229,6 +229,62 @@ class SubGroupTest {
         }
     }
 
+    /**
+     * Of the members a, b and c, c is lost; a forms the sub-group of a and b, and b computes. Another process joins and
+     * is lost; then a and b form the same sub-group, a for the second time and b for the first.
+     */
+    @Test
+    void formsTheSameSubGroupAfterOneThatAMemberMissed() {
+        Duration limit = Duration.ofSeconds(30);
+        TransportConfig config = TransportConfig.of("simulated", Secret.ofText("a secret of simulated processes"))
+                .livenessTimeout(Duration.ofMillis(100));
+        FaultPlan plan = new FaultPlan(1, List.of("coordinator", "a", "b", "c", "late"), limit,
+                Set.of(FaultPlan.Kind.CRASH), Conditions.GOOD, List.of(new Fault.Crash(Duration.ofMillis(200), 0, "c"),
+                        new Fault.Crash(Duration.ofMillis(1500), 0, "late")));
+        Map<String, String> ends = new TreeMap<>();
+        try (Simulation simulation = Simulation.of(plan)) {
+            simulation.start("coordinator", () -> {
+                try (Coordinator coordinator = Coordinator.over(Transport.over(simulation.wire("coordinator"), config),
+                        3, OnLoss.REFORM, 1, limit)) {
+                    coordinator.run(limit);
+                }
+            });
+            for (String name : List.of("a", "b", "c", "late")) {
+                simulation.start(name, () -> {
+                    simulation.sleep(Duration.ofMillis(name.equals("late") ? 1000 : 0));
+                    try (Membership group = Membership.join(Transport.over(simulation.wire(name), config),
+                            GroupConfig.of(null, "coordinator").host(name).timeout(Duration.ofSeconds(5)), false,
+                            _ -> { })) {
+                        ends.put(name, change(group, name));
+                    } catch (DistributedException e) {
+                        ends.put(name, "failed: " + e.getMessage());
+                    }
+                });
+            }
+            simulation.run(limit);
+        }
+        assertThat(ends).containsEntry("a", "3 3 2").containsEntry("b", "3 3 2");
+    }
+
+    /** Takes part in four epochs, and misses the second if this is b; returns the numbers of members that reduced. */
+    private static String change(Membership group, String name) {
+        Group part = group.split(_ -> "all");
+        reduce(part, 1);
+        String worlds = String.valueOf(part.world());
+        for (long next = group.epoch() + 1; next <= 4; next++) {
+            long epoch = next;
+            assertThat(group.await(() -> group.epoch() == epoch && group.failure() == null, SOON)).isTrue();
+            if (epoch != 2 || name.equals("a")) {
+                part.reform(SOON);
+            }
+            if (epoch > 2) {
+                reduce(part, 1);
+                worlds += " " + part.world();
+            }
+        }
+        return worlds;
+    }
+
     /** Reduces for 200 ms, and re-forms after a loss. */
     private static String train(Simulation simulation, Group group) {
         boolean server = group.config().role() instanceof Role.Server;
