@@ -28,13 +28,17 @@ public final class Recompute {
      *     may be {@code null}
      */
     public static Tensor checkpoint(Function<Tensor, Tensor> stage, Tensor input, @Nullable Generator generator) {
-        if (!(Recorder.current() instanceof Tape tape)) {
+        List<Tape> tapes = new ArrayList<>();
+        for (Recorder r = Recorder.current(); r instanceof Tape tape; r = tape.outer()) {
+            tapes.add(tape);
+        }
+        if (tapes.isEmpty()) {
             return stage.apply(input);
         }
         List<Tensor> used = new ArrayList<>(List.of(input));
         Recorder finder = (op, in, out) -> {
             for (Tensor t : in) {
-                if (t != input && tape.depends(t) && !used.contains(t)) {
+                if (t != input && tapes.stream().anyMatch(tape -> tape.depends(t)) && !used.contains(t)) {
                     used.add(t);
                 }
             }
@@ -53,7 +57,7 @@ public final class Recompute {
                 generator.restore(after);
             }
         };
-        tape.recordCustom(again, used.toArray(Tensor[]::new), new Tensor[] {output});
+        tapes.forEach(tape -> tape.recordCustom(again, used.toArray(Tensor[]::new), new Tensor[] {output}));
         return output;
     }
 

@@ -220,10 +220,13 @@ public final class Tape implements Recorder {
             versionStart = Arrays.copyOf(versionStart, n + 1);
         }
         int v = versionStart[count];
-        if (v + in.length > versions.length) {
-            versions = Arrays.copyOf(versions, Math.max(versions.length * 2, v + in.length));
+        if (v + in.length + out.length > versions.length) {
+            versions = Arrays.copyOf(versions, Math.max(versions.length * 2, v + in.length + out.length));
         }
         for (Tensor t : in) {
+            versions[v++] = t.storage().version();
+        }
+        for (Tensor t : out) {
             versions[v++] = t.storage().version();
         }
         steps[count] = step;
@@ -493,11 +496,18 @@ public final class Tape implements Recorder {
     private void requireUnchanged(int i) {
         int v = versionStart[i];
         for (Tensor t : inputs[i]) {
-            if (t.storage().version() != versions[v++]) {
-                throw new TensorException(Problem.VERSION, "backward of " + name(steps[i]), List.of(t.spec()),
-                        "this operand was changed in place after the tape recorded the operation",
-                        "change it after backward(), or record with a copy()");
-            }
+            requireVersion(i, t, versions[v++], "operand");
+        }
+        for (Tensor t : outputs[i]) {
+            requireVersion(i, t, versions[v++], "result");
+        }
+    }
+
+    private void requireVersion(int i, Tensor t, long recorded, String what) {
+        if (t.storage().version() != recorded) {
+            throw new TensorException(Problem.VERSION, "backward of " + name(steps[i]), List.of(t.spec()),
+                    "this " + what + " was changed in place after the tape recorded the operation",
+                    "change it after backward(), or record with a copy()");
         }
     }
 }

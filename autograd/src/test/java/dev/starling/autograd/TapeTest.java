@@ -188,6 +188,44 @@ class TapeTest {
     }
 
     @Test
+    void refusesResultsThatWereChangedInPlace() {
+        Tensor x = doubles(1, 2);
+        Tape tape = new Tape().watch(x);
+        Tensor[] y = new Tensor[1];
+        Tensor sum = tape.record(() -> {
+            y[0] = x.sigmoid();
+            Tensor.apply(new Update.Assign(), y[0], doubles(5, 5));
+            return y[0].sum();
+        });
+        assertThatThrownBy(() -> tape.backward(sum)).isInstanceOfSatisfying(TensorException.class,
+                e -> assertThat(e.problem()).isEqualTo(TensorException.Problem.VERSION))
+                .hasMessageContaining("sigmoid").hasMessageContaining("result");
+    }
+
+    @Test
+    void recomputedStagesHaveGradientsOnOuterTapes() {
+        Tensor w = doubles(4);
+        Tensor x = doubles(2);
+        Tape outer = new Tape().watch(w);
+        Tensor y = outer.record(() -> {
+            Tape inner = new Tape().watch(x);
+            return inner.record(() -> Recompute.checkpoint(s -> s.mul(w), x, null).add(w).sum());
+        });
+        assertThat(outer.backward(y).of(w).toDoubles()).containsExactly(3);
+    }
+
+    @Test
+    void gradientsAtZeroAreThoseOfPyTorch() {
+        Tensor x = doubles(0, 3);
+        assertThat(Derivatives.gradient(t -> t.pow(0).sum(), x).toDoubles()).containsExactly(0, 0);
+        assertThat(Derivatives.gradient(t -> t.pow(doubles(0, 0)).sum(), x).toDoubles()).containsExactly(0, 0);
+        assertThat(Derivatives.gradient(t -> t.norm(0).sum(), doubles(0, 0)).toDoubles()).containsExactly(0, 0);
+        assertThat(Derivatives.gradient(t -> t.norm(0), doubles(0, 2)).toDoubles()).containsExactly(0, 1);
+        assertThat(Derivatives.gradient(t -> Derivatives.gradient(u -> u.pow(1).sum(), t).sum().add(t.sum()), x)
+                .toDoubles()).containsExactly(1, 1);
+    }
+
+    @Test
     void refusesOperandsThatWereChangedInPlace() {
         Tensor x = doubles(1, 2);
         Tape tape = new Tape().watch(x);

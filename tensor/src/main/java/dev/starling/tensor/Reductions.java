@@ -105,9 +105,11 @@ public sealed interface Reductions permits Tensor {
         return keepDims ? sum : sum.reshape(axes(axes).reduce(self().shape(), false));
     }
 
-    /** Returns the Euclidean norm along {@code axes}, which are removed. */
+    /** Returns the Euclidean norm along {@code axes}, which are removed. Its gradient is 0 where it is 0. */
     default Tensor norm(int... axes) {
-        return self().square().sum(axes).sqrt();
+        Tensor sum = self().square().sum(axes);
+        Tensor some = sum.ne(0);
+        return some.where(some.where(sum, sum.onesLike()).sqrt(), sum);
     }
 
     /** Returns the cumulative sum along {@code axis}. */

@@ -85,17 +85,19 @@ public final class AveragedWeights implements OptimizerAround {
         if (number >= from && (number - from) % every == 0) {
             long count = (number - from) / every + 1;
             double weight = count == 1 ? 1 : share == 0 ? 1.0 / count : share;
-            add(weight);
+            add(weight, guard);
         }
     }
 
-    private void add(double weight) {
-        Update.Blend blend = new Update.Blend(1 - weight, weight);
+    /** Adds the weights to their averages, unless the guard has forbidden the step. */
+    private void add(double weight, @Nullable Tensor guard) {
+        Update[] update = {weight == 1 ? new Update.Assign() : new Update.Blend(1 - weight, weight)};
         try (Scope scope = Scope.open("average")) {
             for (int i = 0; i < averages.length; i++) {
                 Tensor weights = inner.parameters().get(i).master();
                 convert(i);
-                Tensor.apply(weight == 1 ? new Update.Assign() : blend, averages[i].master(), weights);
+                Tensor.applyAll(update, new Tensor[][] {{averages[i].master(), weights}},
+                        guard == null ? null : guard.to(weights.device()));
             }
         }
     }

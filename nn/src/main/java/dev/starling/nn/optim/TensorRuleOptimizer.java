@@ -53,20 +53,34 @@ final class TensorRuleOptimizer implements OptimizerAround {
             return;
         }
         try (Scope scope = Scope.open("direction")) {
+            Tensor common = visible ? guard : Recorder.with(Recorder.NONE, () -> finite(guard, gradients));
             Tensor[] directions = new Tensor[gradients.length];
             for (int i = 0; i < gradients.length; i++) {
                 int at = i;
                 if (gradients[i] != null && parameters().get(i).requiresGradient()) {
                     directions[i] = Recorder.with(Recorder.NONE, () -> Scope.run(() ->
-                            direction(at, gradients[at], guard, visible)));
+                            direction(at, gradients[at], common)));
                 }
             }
             descent.step(guard, directions);
         }
     }
 
-    /** Computes the direction of a parameter's step and stores the new state, unless guard or gradient forbid it. */
-    private Tensor direction(int parameter, Tensor gradient, @Nullable Tensor guard, boolean visible) {
+    /** Returns a number that is finite only if the guard, if there is one, and all gradients are. */
+    private @Nullable Tensor finite(@Nullable Tensor guard, Tensor[] gradients) {
+        Tensor sum = guard;
+        for (int i = 0; i < gradients.length; i++) {
+            if (gradients[i] != null && parameters().get(i).requiresGradient()) {
+                Tensor weights = parameters().get(i).master();
+                Tensor zero = gradients[i].to(weights.device()).to(weights.dtype()).sum().mul(0);
+                sum = sum == null ? zero : zero.add(sum.to(zero.device()).to(zero.dtype()).mul(0));
+            }
+        }
+        return sum;
+    }
+
+    /** Computes the direction of a parameter's step and stores the new state, unless the guard forbids it. */
+    private Tensor direction(int parameter, Tensor gradient, @Nullable Tensor guard) {
         Tensor weights = parameters().get(parameter).master();
         Tensor own = gradient.to(weights.device()).to(weights.dtype());
         convertState(parameter);
@@ -82,12 +96,7 @@ final class TensorRuleOptimizer implements OptimizerAround {
             ops[k] = new Update.Assign();
             operands[k] = new Tensor[] {old[k], next[k + 1]};
         }
-        Tensor both = guard;
-        if (!visible) {
-            Tensor sum = own.sum().mul(0);
-            both = guard == null ? sum : sum.add(guard.to(sum.dtype()).mul(0));
-        }
-        Tensor.applyAll(ops, operands, both);
+        Tensor.applyAll(ops, operands, guard);
         return next[0];
     }
 

@@ -269,6 +269,9 @@ class OptimizerTest {
         assertThat(moving.evaluate(() -> pair.weight.value().toFloats())).isEqualTo(average).isNotEqualTo(last);
         assertThat(pair.weight.value().toFloats()).isEqualTo(last);
         assertThat(moving.average(0).toFloats()).isEqualTo(average);
+        moving.step(Tensor.scalar(Float.NaN), new Tensor[] {Tensor.ones(SIZE), Tensor.ones(SIZE - 1)});
+        assertThat(pair.weight.value().toFloats()).isEqualTo(last);
+        assertThat(moving.average(0).toFloats()).as("a step that the guard forbids").isEqualTo(average);
         moving.apply();
         assertThat(pair.weight.value().toFloats()).isEqualTo(average);
         moving.close();

@@ -5,6 +5,7 @@ import static dev.starling.tensor.host.HostMemory.getFloat;
 import static dev.starling.tensor.host.HostMemory.putFloat;
 import static dev.starling.tensor.op.scalar.Scalar.operand;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
@@ -12,14 +13,19 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.op.Normalization.BatchNorm;
 import dev.starling.tensor.op.Normalization.BatchNormGradient;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
 import dev.starling.tensor.op.scalar.Scalar;
 import dev.starling.tensor.spi.Block;
+import dev.starling.tensor.spi.ChannelsLast;
+import java.lang.foreign.Arena;
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Batch normalisation of f32 in the channels-last layout, a matrix of pixels × channels. Statistics sum the distances
@@ -43,140 +49,232 @@ final class BatchNormKernels {
         return Formula.of(g.fma(operand(2), operand(1).fma(operand(3), operand(4))));
     }
 
-    /** Makes a tensor of one value per channel, which broadcasts to {@code x}. */
-    private static Tensor perChannel(Tensor x) {
+    /** Returns the shape of one value per channel, which broadcasts to that of {@code x}. */
+    private static long[] perChannel(Tensor x) {
         long[] dims = new long[x.rank()];
         Arrays.fill(dims, 1);
         dims[1] = x.size(1);
-        return Storage.allocate(x.spec().with(Shape.of(dims)));
+        return dims;
+    }
+
+    private static Tensor allocatePerChannel(Tensor x) {
+        return Storage.allocate(x.spec().with(Shape.of(perChannel(x))));
+    }
+
+    /** Makes a tensor in memory that is freed when nothing refers to it any more. */
+    private static Tensor keptPerChannel(Tensor x) {
+        return Tensor.wrap(Arena.ofAuto().allocate(4 * x.size(1), Float.BYTES), DType.F32, perChannel(x));
     }
 
     static Tensor[] forward(BatchNorm op, Tensor[] in, Spec[] outputs) {
         Tensor x = CopyKernels.channelsLast(in[0]);
         Tensor weight = Layout.dense(in[1]);
         Tensor bias = Layout.dense(in[2]);
-        long gamma = weight.address();
-        long beta = bias.address();
-        Tensor y = Storage.allocate(outputs[0], x.strides());
-        Tensor mean = Storage.allocate(outputs[1]);
-        Tensor inverse = Storage.allocate(outputs[2]);
-        int c = Math.toIntExact(x.size(1));
-        long n = x.count() / c;
-        Block scratch = HostAllocator.shared().allocate(8L * c * blocks(n));
-        try (Tensor scale = perChannel(x); Tensor shift = perChannel(x)) {
-            long sums = scratch.address();
-            moments(x.address(), n, c, sums);
-            for (int i = 0; i < c; i++) {
-                double s = total(sums, n, 2 * c, i) / n;
-                double variance = Math.max(total(sums, n, 2 * c, c + i) / n - s * s, 0);
-                variance = Double.isNaN(s) ? Double.NaN : variance;
-                double m = getFloat(x.address() + 4L * i) + s;
-                double inv = 1 / Math.sqrt(variance + op.epsilon());
-                putFloat(mean.address() + 4L * i, (float) m);
-                putFloat(inverse.address() + 4L * i, (float) inv);
-                double a = getFloat(gamma + 4L * i) * inv;
-                putFloat(scale.address() + 4L * i, (float) a);
-                putFloat(shift.address() + 4L * i, (float) (getFloat(beta + 4L * i) - m * a));
-            }
-            ElementwiseKernels.compute(op.epilogue() == Epilogue.RELU ? RECTIFIED : RESULT, y, x, scale, shift);
+        Tensor[] results = {Storage.allocate(outputs[0], x.strides()), Storage.allocate(outputs[1]),
+            Storage.allocate(outputs[2])};
+        try (Tensor scale = allocatePerChannel(x); Tensor shift = allocatePerChannel(x)) {
+            new Forward(op, x, weight, bias, results, scale, shift).run();
         } finally {
-            HostAllocator.shared().free(scratch);
             Layout.release(x, in[0]);
             Layout.release(weight, in[1]);
             Layout.release(bias, in[2]);
         }
-        return new Tensor[] {y, mean, inverse};
+        return results;
     }
 
-    private interface BlockTask {
-        /** Processes {@code rows} pixels, the first of which is {@code at} bytes after the first of all. */
-        void run(long block, long at, int rows);
+    /** Prepares what {@link #forward} or {@link #backward} does; {@code null} if an operand has to be copied. */
+    static @Nullable Runnable prepare(Normalization op, Tensor[] in, Tensor[] results) {
+        if (in[0].dtype() != DType.F32 || in[0].count() == 0 || !ChannelsLast.holds(in[0])) {
+            return null;
+        }
+        return switch (op) {
+            case BatchNorm b -> in[1].isContiguous() && in[2].isContiguous()
+                    ? new Forward(b, in[0], in[1], in[2], results, keptPerChannel(in[0]), keptPerChannel(in[0])) : null;
+            case BatchNormGradient b -> ChannelsLast.holds(in[1]) && in[2].isContiguous() && in[4].isContiguous()
+                    && in[5].isContiguous() && (b.epilogue() != Epilogue.RELU || ChannelsLast.holds(in[3]))
+                    ? new Backward(b, in, results, keptPerChannel(in[1]), keptPerChannel(in[1]),
+                            keptPerChannel(in[1])) : null;
+            case Normalization.LayerNorm _, Normalization.LayerNormGradient _ -> null;
+        };
     }
 
-    private static void forEachBlock(long n, int c, BlockTask task) {
-        Parallel.forRange(blocks(n), Math.max(1, 65536L / ((long) ROWS * c)), (from, to) -> {
-            for (long b = from; b < to; b++) {
-                task.run(b, 4 * b * ROWS * c, (int) Math.min(ROWS, n - b * ROWS));
+    /** Sums over blocks of rows of pixels, two for each channel, and what is computed from them. */
+    private abstract static class Pass implements Runnable, RangeTask {
+        final int c;
+        final long n;
+        private final int width;
+        private final Runnable result;
+        private long sums;
+
+        /**
+         * Makes a pass.
+         *
+         * @param result computes the result for the images
+         */
+        Pass(Tensor x, Runnable result) {
+            c = Math.toIntExact(x.size(1));
+            n = x.count() / c;
+            width = 2 * c;
+            this.result = result;
+        }
+
+        @Override
+        public void run() {
+            Block scratch = HostAllocator.shared().allocate(4L * width * blocks(n));
+            try {
+                sums = scratch.address();
+                Parallel.forRange(blocks(n), Math.max(1, 65536L / ((long) ROWS * c)), this);
+                for (int i = 0; i < c; i++) {
+                    channel(i);
+                }
+                result.run();
+            } finally {
+                HostAllocator.shared().free(scratch);
             }
-        });
+        }
+
+        @Override
+        public void run(long from, long to) {
+            for (long b = from; b < to; b++) {
+                long sum = sums + 4 * b * width;
+                ALL.asSlice(sum, 4L * width).fill((byte) 0);
+                moments(4 * b * ROWS * c, (int) Math.min(ROWS, n - b * ROWS), sum, sum + 4L * c);
+            }
+        }
+
+        /** Returns the sum of a column over all blocks. */
+        double total(int column) {
+            double total = 0;
+            for (long b = 0; b < blocks(n); b++) {
+                total += getFloat(sums + 4 * (b * width + column));
+            }
+            return total;
+        }
+
+        /** Sums over {@code rows} pixels, the first of which is {@code at} bytes after the first of all. */
+        abstract void moments(long at, int rows, long first, long second);
+
+        /** Computes what the result needs of a channel. */
+        abstract void channel(int i);
     }
 
-    private static void moments(long x, long n, int c, long sums) {
-        forEachBlock(n, c, (block, at, rows) -> {
-            long sum = sums + 8 * block * c;
-            ALL.asSlice(sum, 8L * c).fill((byte) 0);
-            RowLoops.FASTEST.matrix().moments(x + at, 4L * c, rows, c, x, sum, sum + 4L * c);
-        });
+    /** The forward pass. */
+    private static final class Forward extends Pass {
+        private final long x;
+        private final long gamma;
+        private final long beta;
+        private final long mean;
+        private final long inverse;
+        private final long scale;
+        private final long shift;
+        private final double epsilon;
+
+        Forward(BatchNorm op, Tensor in, Tensor weight, Tensor bias, Tensor[] results, Tensor scales, Tensor shifts) {
+            super(in, ElementwiseKernels.prepareCompute(op.epilogue() == Epilogue.RELU ? RECTIFIED : RESULT,
+                    results[0], in, scales, shifts));
+            x = in.address();
+            gamma = weight.address();
+            beta = bias.address();
+            mean = results[1].address();
+            inverse = results[2].address();
+            scale = scales.address();
+            shift = shifts.address();
+            epsilon = op.epsilon();
+        }
+
+        @Override
+        void moments(long at, int rows, long first, long second) {
+            RowLoops.FASTEST.matrix().moments(x + at, 4L * c, rows, c, x, first, second);
+        }
+
+        @Override
+        void channel(int i) {
+            double s = total(i) / n;
+            double variance = Math.max(total(c + i) / n - s * s, 0);
+            variance = Double.isNaN(s) ? Double.NaN : variance;
+            double m = getFloat(x + 4L * i) + s;
+            double inv = 1 / Math.sqrt(variance + epsilon);
+            putFloat(mean + 4L * i, (float) m);
+            putFloat(inverse + 4L * i, (float) inv);
+            double a = getFloat(gamma + 4L * i) * inv;
+            putFloat(scale + 4L * i, (float) a);
+            putFloat(shift + 4L * i, (float) (getFloat(beta + 4L * i) - m * a));
+        }
     }
 
     static Tensor[] backward(BatchNormGradient op, Tensor[] in, Spec[] outputs) {
-        Tensor g = CopyKernels.channelsLast(in[0]);
-        Tensor x = CopyKernels.channelsLast(in[1]);
-        Tensor weight = Layout.dense(in[2]);
-        Tensor rectified = op.epilogue() == Epilogue.RELU ? CopyKernels.channelsLast(in[3]) : in[3];
-        Tensor means = Layout.dense(in[4]);
-        Tensor inverses = Layout.dense(in[5]);
-        long gamma = weight.address();
-        long y = op.epilogue() == Epilogue.RELU ? rectified.address() : 0;
-        long mean = means.address();
-        long inverse = inverses.address();
-        Tensor dx = Storage.allocate(outputs[0], x.strides());
-        Tensor dgamma = Storage.allocate(outputs[1]);
-        Tensor dbeta = Storage.allocate(outputs[2]);
-        int c = Math.toIntExact(x.size(1));
-        long n = x.count() / c;
-        Block scratch = HostAllocator.shared().allocate(8L * c * blocks(n));
-        try (Tensor slopes = perChannel(x); Tensor tilts = perChannel(x); Tensor shifts = perChannel(x)) {
-            long sums = scratch.address();
-            gradientMoments(g.address(), x.address(), y, n, c, mean, sums);
-            for (int i = 0; i < c; i++) {
-                double sum = total(sums, n, 2 * c, i);
-                double inv = getFloat(inverse + 4L * i);
-                double product = total(sums, n, 2 * c, c + i) * inv;
-                putFloat(dbeta.address() + 4L * i, (float) sum);
-                putFloat(dgamma.address() + 4L * i, (float) product);
-                double slope = getFloat(gamma + 4L * i) * inv;
-                double tilt = -slope * inv * product / n;
-                double shift = -slope * sum / n - tilt * getFloat(mean + 4L * i);
-                putFloat(slopes.address() + 4L * i, (float) slope);
-                putFloat(tilts.address() + 4L * i, (float) tilt);
-                putFloat(shifts.address() + 4L * i, (float) shift);
-            }
-            if (y == 0) {
-                ElementwiseKernels.compute(GRADIENT, dx, g, x, slopes, tilts, shifts);
-            } else {
-                ElementwiseKernels.compute(RECTIFIED_GRADIENT, dx, g, x, slopes, tilts, shifts, rectified);
-            }
+        Tensor[] near = {CopyKernels.channelsLast(in[0]), CopyKernels.channelsLast(in[1]), Layout.dense(in[2]),
+            op.epilogue() == Epilogue.RELU ? CopyKernels.channelsLast(in[3]) : in[3], Layout.dense(in[4]),
+            Layout.dense(in[5])};
+        Tensor x = near[1];
+        Tensor[] results = {Storage.allocate(outputs[0], x.strides()), Storage.allocate(outputs[1]),
+            Storage.allocate(outputs[2])};
+        try (Tensor slopes = allocatePerChannel(x); Tensor tilts = allocatePerChannel(x);
+                Tensor shifts = allocatePerChannel(x)) {
+            new Backward(op, near, results, slopes, tilts, shifts).run();
         } finally {
-            HostAllocator.shared().free(scratch);
-            Layout.release(g, in[0]);
-            Layout.release(x, in[1]);
-            Layout.release(weight, in[2]);
-            Layout.release(rectified, in[3]);
-            Layout.release(means, in[4]);
-            Layout.release(inverses, in[5]);
+            for (int i = 0; i < near.length; i++) {
+                Layout.release(near[i], in[i]);
+            }
         }
-        return new Tensor[] {dx, dgamma, dbeta};
+        return results;
     }
 
-    private static void gradientMoments(long g, long x, long y, long n, int c, long mean, long sums) {
-        forEachBlock(n, c, (block, at, rows) -> {
-            long sum = sums + 8 * block * c;
-            ALL.asSlice(sum, 8L * c).fill((byte) 0);
-            RowLoops.FASTEST.matrix().gradientMoments(g + at, x + at, y == 0 ? 0 : y + at, 4L * c, rows, c, mean, sum,
-                    sum + 4L * c);
-        });
+    /** The backward pass. */
+    private static final class Backward extends Pass {
+        private final long g;
+        private final long x;
+        private final long gamma;
+        /** The address of the result that ReLU has changed, or 0. */
+        private final long y;
+        private final long mean;
+        private final long inverse;
+        private final long dgamma;
+        private final long dbeta;
+        private final long slope;
+        private final long tilt;
+        private final long shift;
+
+        Backward(BatchNormGradient op, Tensor[] in, Tensor[] results, Tensor slopes, Tensor tilts, Tensor shifts) {
+            super(in[1], op.epilogue() == Epilogue.RELU
+                    ? ElementwiseKernels.prepareCompute(RECTIFIED_GRADIENT, results[0], in[0], in[1], slopes, tilts,
+                            shifts, in[3])
+                    : ElementwiseKernels.prepareCompute(GRADIENT, results[0], in[0], in[1], slopes, tilts, shifts));
+            g = in[0].address();
+            x = in[1].address();
+            gamma = in[2].address();
+            y = op.epilogue() == Epilogue.RELU ? in[3].address() : 0;
+            mean = in[4].address();
+            inverse = in[5].address();
+            dgamma = results[1].address();
+            dbeta = results[2].address();
+            slope = slopes.address();
+            tilt = tilts.address();
+            shift = shifts.address();
+        }
+
+        @Override
+        void moments(long at, int rows, long first, long second) {
+            RowLoops.FASTEST.matrix().gradientMoments(g + at, x + at, y == 0 ? 0 : y + at, 4L * c, rows, c, mean,
+                    first, second);
+        }
+
+        @Override
+        void channel(int i) {
+            double sum = total(i);
+            double inv = getFloat(inverse + 4L * i);
+            double product = total(c + i) * inv;
+            putFloat(dbeta + 4L * i, (float) sum);
+            putFloat(dgamma + 4L * i, (float) product);
+            double a = getFloat(gamma + 4L * i) * inv;
+            double b = -a * inv * product / n;
+            putFloat(slope + 4L * i, (float) a);
+            putFloat(tilt + 4L * i, (float) b);
+            putFloat(shift + 4L * i, (float) (-a * sum / n - b * getFloat(mean + 4L * i)));
+        }
     }
 
     private static long blocks(long n) {
         return Math.ceilDiv(n, (long) ROWS);
-    }
-
-    private static double total(long sums, long n, int width, int column) {
-        double total = 0;
-        for (long b = 0; b < blocks(n); b++) {
-            total += getFloat(sums + 4 * (b * width + column));
-        }
-        return total;
     }
 }

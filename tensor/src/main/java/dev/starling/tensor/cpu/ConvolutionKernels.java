@@ -49,6 +49,69 @@ final class ConvolutionKernels {
         };
     }
 
+    /** Prepares what {@link #run} does; {@code null} if it is to be called. */
+    static @Nullable Runnable prepare(Convolution op, Tensor[] in, Tensor[] results) {
+        ElementType type = ElementType.of(in[0].dtype());
+        if (type == null || !OneDnn.supports(type) || isEmpty(in) || results[0].count() == 0) {
+            return null;
+        }
+        Shape result = results[0].shape();
+        WinogradTiles tiles = switch (op) {
+            case Convolution.Conv _, Convolution.ConvInputGradient _ ->
+                Winograd.transforms(op, in[0].dtype(), in[1].shape(), result);
+            case Convolution.ConvWeightGradient _ -> Winograd.transforms(op, in[0].dtype(), result, in[1].shape());
+        };
+        if (tiles == null) {
+            return prepare(type, op, in, results);
+        }
+        return switch (op) {
+            case Convolution.Conv c -> Winograd.prepare(tiles, c, in, results[0]);
+            case Convolution.ConvInputGradient c -> Winograd.prepare(tiles, c, in, results[0]);
+            case Convolution.ConvWeightGradient c -> Winograd.prepare(tiles, c, in, results);
+        };
+    }
+
+    private static @Nullable Runnable prepare(ElementType type, Convolution op, Tensor[] in, Tensor[] results) {
+        Tensor result = results[0];
+        long first = in[0].address();
+        long second = in[1].address();
+        long to = result.address();
+        return switch (op) {
+            case Convolution.Conv c -> {
+                ConvolutionShape shape = shape(c, in[0].shape(), in[1].shape(), result.shape());
+                if (!isImage(in[0]) || !isWeight(in[1]) || in.length > 2 && !in[2].isContiguous()
+                        || ConvolutionCut.of(type, Pass.FORWARD, shape) != null
+                        || OneDnnFault.needsWidening(type, Pass.FORWARD, shape)) {
+                    yield null;
+                }
+                var request = request(type, shape, in[0], in[1], result);
+                long bias = in.length == 2 ? 0 : in[2].address();
+                Runnable relu = c.epilogue() == Epilogue.RELU ? ElementwiseKernels.prepareRectify(result) : () -> { };
+                yield () -> {
+                    request.forward(first, second, bias, to);
+                    relu.run();
+                };
+            }
+            case Convolution.ConvInputGradient c -> {
+                ConvolutionShape shape = shape(c, result.shape(), in[1].shape(), in[0].shape());
+                if (!isImage(in[0]) || !isWeight(in[1]) || ConvolutionCut.of(type, Pass.DATA, shape) != null) {
+                    yield null;
+                }
+                var request = request(type, shape, result, in[1], in[0]);
+                yield () -> request.backwardData(first, second, to);
+            }
+            case Convolution.ConvWeightGradient c -> {
+                ConvolutionShape shape = shape(c, in[0].shape(), result.shape(), in[1].shape());
+                if (!isImage(in[0]) || !isImage(in[1]) || ConvolutionCut.of(type, Pass.WEIGHTS, shape) != null) {
+                    yield null;
+                }
+                var request = request(type, shape, in[0], result, in[1]);
+                long bias = c.bias() ? results[1].address() : 0;
+                yield () -> request.backwardWeights(first, second, to, bias);
+            }
+        };
+    }
+
     private static Tensor @Nullable [] forward(ElementType type, Convolution.Conv op, Tensor[] in, Spec output) {
         ConvolutionShape shape = shape(op, in[0].shape(), in[1].shape(), output.shape());
         ConvolutionCut cut = ConvolutionCut.of(type, Pass.FORWARD, shape);
@@ -128,11 +191,19 @@ final class ConvolutionKernels {
 
     /** Returns an image that oneDNN can read; it reorders row-major images itself, slice by slice. */
     static Tensor image(Tensor x) {
-        return x.isContiguous() ? x : CopyKernels.channelsLast(x);
+        return isImage(x) ? x : CopyKernels.channelsLast(x);
     }
 
     static Tensor weight(Tensor weight) {
-        return ChannelsLast.holds(weight) ? weight : CopyKernels.dense(weight);
+        return isWeight(weight) ? weight : CopyKernels.dense(weight);
+    }
+
+    private static boolean isImage(Tensor x) {
+        return x.isContiguous() || ChannelsLast.holds(x);
+    }
+
+    private static boolean isWeight(Tensor weight) {
+        return weight.isContiguous() || ChannelsLast.holds(weight);
     }
 
     private static boolean isEmpty(Tensor[] inputs) {

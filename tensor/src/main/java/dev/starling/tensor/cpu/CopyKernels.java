@@ -29,6 +29,43 @@ final class CopyKernels {
         };
     }
 
+    /** Prepares what {@link #run} does; {@code null} if it is to be called. */
+    static @Nullable Runnable prepare(Movement op, Tensor[] inputs, Tensor y) {
+        return switch (op) {
+            case Movement.Copy _ -> prepare(inputs[0], y);
+            case Movement.Concat c -> c.shares() && areParts(inputs, c.axis()) ? null : new Joining(c, inputs, y);
+            case Movement.Place _ -> null;
+        };
+    }
+
+    /** Joins operands in memory of their result's own. */
+    private static final class Joining implements Runnable {
+        private final StridedCopy[] copies;
+        private final long[] from;
+        private final long[] to;
+
+        Joining(Movement.Concat op, Tensor[] inputs, Tensor y) {
+            copies = new StridedCopy[inputs.length];
+            from = new long[inputs.length];
+            to = new long[inputs.length];
+            long at = y.address();
+            for (int i = 0; i < inputs.length; i++) {
+                Tensor x = inputs[i];
+                copies[i] = new StridedCopy(x.dtype().bytes(), x.shape(), x.strides(), y.strides());
+                from[i] = x.address();
+                to[i] = at;
+                at += x.size(op.axis()) * y.strides()[op.axis()] * x.dtype().bytes();
+            }
+        }
+
+        @Override
+        public void run() {
+            for (int i = 0; i < copies.length; i++) {
+                copies[i].copy(from[i], to[i]);
+            }
+        }
+    }
+
     private static Tensor[] concat(Movement.Concat op, Tensor[] inputs, Spec output) {
         if (op.shares() && areParts(inputs, op.axis())) {
             Tensor first = inputs[0];
@@ -97,6 +134,14 @@ final class CopyKernels {
         Reorders.count();
         copy(x, copy);
         return copy;
+    }
+
+    /** Prepares copies of elements between tensors of the same type and shape. */
+    static Runnable prepare(Tensor from, Tensor to) {
+        StridedCopy copy = StridedCopy.of(from, to);
+        long source = from.address();
+        long target = to.address();
+        return () -> copy.copy(source, target);
     }
 
     /** Copies elements between tensors of the same type and shape, whatever their strides. */

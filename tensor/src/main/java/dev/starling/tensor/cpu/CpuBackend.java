@@ -75,8 +75,12 @@ final class CpuBackend implements HostBackend {
             case Normalization n -> NormalizationKernels.prepare(n, inputs, results);
             case Attention a -> AttentionKernels.prepare(a, inputs, results);
             case CrossEntropy c -> CrossEntropyKernels.prepare(c, inputs, results);
-            case Convolution _, Pooling _, Softmax _, Recurrence _, Movement _, Selection _, Fill _, Random _,
-                    Scan _, Sorting _, View _, Transfer _, Update _ -> null;
+            case Convolution c -> ConvolutionKernels.prepare(c, inputs, results);
+            case Pooling p -> PoolingKernels.prepare(p, inputs, results);
+            case Softmax s -> SoftmaxKernels.prepare(s, inputs, results[0]);
+            case Movement m -> CopyKernels.prepare(m, inputs, results[0]);
+            case Recurrence r -> RecurrenceKernels.prepare(r, inputs, results);
+            case Selection _, Fill _, Random _, Scan _, Sorting _, View _, Transfer _, Update _ -> null;
         };
     }
 

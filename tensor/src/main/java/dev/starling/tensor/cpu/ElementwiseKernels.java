@@ -126,6 +126,11 @@ final class ElementwiseKernels {
         into(y, Activation.RELU, y);
     }
 
+    /** Prepares what {@link #rectify} does. */
+    static Runnable prepareRectify(Tensor y) {
+        return prepareInto(y, Activation.RELU, y);
+    }
+
     /** Computes all elements of {@code y} from operands with its layout; {@code y} may be one of them. */
     static void into(Tensor y, Elementwise op, Tensor... operands) {
         Objects.requireNonNull(call(op, y.dtype(), operands)).runFlat(operands, y);
@@ -137,9 +142,10 @@ final class ElementwiseKernels {
         return () -> call.runFlat(operands, y);
     }
 
-    /** Computes all elements of a dense {@code y} as a formula of operands of its type that broadcast to it. */
-    static void compute(Formula formula, Tensor y, Tensor... operands) {
-        new Call(Objects.requireNonNull(loop(formula, y.dtype(), y.dtype(), operands)), Call.NONE).run(operands, y);
+    /** Prepares computing a dense {@code y} as a formula of operands of its type that broadcast to it. */
+    static Runnable prepareCompute(Formula formula, Tensor y, Tensor... operands) {
+        Call call = new Call(Objects.requireNonNull(loop(formula, y.dtype(), y.dtype(), operands)), Call.NONE);
+        return () -> call.run(operands, y);
     }
 
     /**

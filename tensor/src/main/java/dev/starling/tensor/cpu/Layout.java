@@ -29,15 +29,23 @@ final class Layout {
 
     /** Returns {@code x} itself if it already has these strides, else a copy to pass to {@link #release}. */
     static Tensor of(Tensor x, long[] strides) {
+        if (holds(x, strides)) {
+            return x;
+        }
+        Tensor copy = Storage.allocate(x.spec(), strides);
+        Reorders.count();
+        CopyKernels.copy(x, copy);
+        return copy;
+    }
+
+    /** Returns whether a tensor has these strides; those of dimensions of size 1 do not matter. */
+    static boolean holds(Tensor x, long[] strides) {
         for (int i = 0; i < strides.length; i++) {
             if (x.size(i) > 1 && x.strides()[i] != strides[i]) {
-                Tensor copy = Storage.allocate(x.spec(), strides);
-                Reorders.count();
-                CopyKernels.copy(x, copy);
-                return copy;
+                return false;
             }
         }
-        return x;
+        return true;
     }
 
     /** Returns {@code x} itself if it is row-major, else a copy to pass to {@link #release}. */

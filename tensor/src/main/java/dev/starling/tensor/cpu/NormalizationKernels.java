@@ -27,7 +27,8 @@ final class NormalizationKernels {
     /** Prepares what {@link #run} does; {@code null} if it is to be called. */
     static @Nullable Runnable prepare(Normalization op, Tensor[] inputs, Tensor[] results) {
         return switch (op) {
-            case Normalization.BatchNorm _, Normalization.BatchNormGradient _ -> null;
+            case Normalization.BatchNorm _,
+                    Normalization.BatchNormGradient _ -> BatchNormKernels.prepare(op, inputs, results);
             case Normalization.LayerNorm _,
                     Normalization.LayerNormGradient _ -> LayerNormKernels.prepare(op, inputs, results);
         };

@@ -31,9 +31,21 @@ final class PoolingKernels {
         Tensor x = CopyKernels.channelsLast(inputs[0]);
         try {
             return switch (op) {
-                case Pooling.MaxPool _ -> maxPool(op, x, outputs, rows);
-                case Pooling.AvgPool a -> avgPool(a, x, outputs[0], rows);
-                case Pooling.AvgPoolGradient a -> avgPoolGradient(a, x, outputs[0], rows);
+                case Pooling.MaxPool _ -> {
+                    Tensor[] results = {allocate(outputs[0]), allocate(outputs[1])};
+                    maxPool(op, x, results, rows).run();
+                    yield results;
+                }
+                case Pooling.AvgPool a -> {
+                    Tensor y = allocate(outputs[0]);
+                    avgPool(a, x, y, rows).run();
+                    yield new Tensor[] {y};
+                }
+                case Pooling.AvgPoolGradient a -> {
+                    Tensor dx = allocate(outputs[0]);
+                    avgPoolGradient(a, x, dx, rows).run();
+                    yield new Tensor[] {dx};
+                }
                 case Pooling.MaxPoolGradient _ when inputs[1].dtype() == DType.I32 ->
                         maxPoolGradient(op, x, inputs[1], outputs[0], rows);
                 case Pooling.MaxPoolGradient _ -> null;
@@ -43,15 +55,27 @@ final class PoolingKernels {
         }
     }
 
-    private static Tensor[] maxPool(Pooling op, Tensor x, Spec[] outputs, PoolRows rows) {
-        Tensor y = allocate(outputs[0]);
-        Tensor index = allocate(outputs[1]);
-        long values = y.address();
-        long places = index.address();
-        PoolingWindows windows = new PoolingWindows(op.window(), x.shape(), y.shape(), false);
-        windows.forEachWindow(x.address(), (taps, step, _, placeStep, to, _, pixels) ->
+    /** Prepares what {@link #run} does; {@code null} if it is to be called. */
+    static @Nullable Runnable prepare(Pooling op, Tensor[] inputs, Tensor[] results) {
+        Tensor x = inputs[0];
+        if (x.dtype() != DType.F32 || x.count() == 0 || results[0].count() == 0 || !ChannelsLast.holds(x)) {
+            return null;
+        }
+        PoolRows rows = RowLoops.FASTEST.pool();
+        return switch (op) {
+            case Pooling.MaxPool _ -> maxPool(op, x, results, rows);
+            case Pooling.AvgPool a -> avgPool(a, x, results[0], rows);
+            case Pooling.AvgPoolGradient a -> avgPoolGradient(a, x, results[0], rows);
+            case Pooling.MaxPoolGradient _ -> null; // Whether there is a kernel depends on the indices.
+        };
+    }
+
+    private static Runnable maxPool(Pooling op, Tensor x, Tensor[] results, PoolRows rows) {
+        long values = results[0].address();
+        long places = results[1].address();
+        PoolingWindows windows = new PoolingWindows(op.window(), x.shape(), results[0].shape(), false);
+        return windows.overWindows(x.address(), (taps, step, _, placeStep, to, _, pixels) ->
                 rows.max(taps, step, placeStep, values + to, places + to, pixels, windows.channels));
-        return new Tensor[] {y, index};
     }
 
     /** Leaves an index outside of its window, which no pooling operation produces, to the reference kernels. */
@@ -64,9 +88,9 @@ final class PoolingKernels {
             long toIndex = index.address() - g.address();
             AtomicLong found = new AtomicLong();
             PoolingWindows windows = new PoolingWindows(op.window(), dx.shape(), g.shape(), false);
-            windows.forEachElement(g.address(), (taps, step, place, placeStep, to, toStep, pixels) ->
+            windows.overElements(g.address(), (taps, step, place, placeStep, to, toStep, pixels) ->
                     found.addAndGet(rows.routed(taps, step, toIndex, place, placeStep, base + to, toStep, pixels,
-                            windows.channels)));
+                            windows.channels))).run();
             if (found.get() != g.count()) {
                 dx.close();
                 return null;
@@ -77,22 +101,18 @@ final class PoolingKernels {
         }
     }
 
-    private static Tensor[] avgPool(Pooling.AvgPool op, Tensor x, Spec output, PoolRows rows) {
-        Tensor y = allocate(output);
+    private static Runnable avgPool(Pooling.AvgPool op, Tensor x, Tensor y, PoolRows rows) {
         long base = y.address();
         PoolingWindows windows = new PoolingWindows(op.window(), x.shape(), y.shape(), op.countPadding());
-        windows.forEachWindow(x.address(), (taps, step, _, _, to, toStep, pixels) ->
+        return windows.overWindows(x.address(), (taps, step, _, _, to, toStep, pixels) ->
                 rows.weighted(taps, step, base + to, toStep, pixels, windows.channels));
-        return new Tensor[] {y};
     }
 
-    private static Tensor[] avgPoolGradient(Pooling.AvgPoolGradient op, Tensor g, Spec output, PoolRows rows) {
-        Tensor dx = allocate(output);
+    private static Runnable avgPoolGradient(Pooling.AvgPoolGradient op, Tensor g, Tensor dx, PoolRows rows) {
         long base = dx.address();
         PoolingWindows windows = new PoolingWindows(op.window(), dx.shape(), g.shape(), op.countPadding());
-        windows.forEachElement(g.address(), (taps, step, _, _, to, toStep, pixels) ->
+        return windows.overElements(g.address(), (taps, step, _, _, to, toStep, pixels) ->
                 rows.weighted(taps, step, base + to, toStep, pixels, windows.channels));
-        return new Tensor[] {dx};
     }
 
     private static Tensor allocate(Spec spec) {

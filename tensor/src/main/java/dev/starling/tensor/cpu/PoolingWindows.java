@@ -2,12 +2,15 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.cpu.rows.Taps;
+import dev.starling.tensor.host.IdlePool;
 import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Pooling.Window;
 
 /** The windows over channels-last images, processed in runs of pixels with the same pattern of taps. */
 final class PoolingWindows {
     private static final long GRAIN = 1 << 15;
+    private static final IdlePool<Taps> TAPS = new IdlePool<>();
 
     final int channels;
     private final long images;
@@ -55,15 +58,31 @@ final class PoolingWindows {
         void make(Taps taps, long step, int place, int placeStep, long to, long toStep, int pixels);
     }
 
-    /** Computes the pixels of the output from the elements of their windows, in the input at {@code x}. */
-    void forEachWindow(long x, Run run) {
-        long rows = images * depth.out() * height.out();
-        Parallel.forRange(rows, grain(width.out()), (from, to) -> {
-            Taps taps = new Taps(elements);
+    /**
+     * Returns what computes the pixels of the output from the elements of their windows, in the input at {@code x}; it
+     * can be run any number of times.
+     */
+    Runnable overWindows(long x, Run run) {
+        return overRows(depth.out() * height.out(), width.out(), (row, taps) -> windows(x, row, taps, run));
+    }
+
+    /** Processes one row of pixels. */
+    private interface Row {
+        void process(long row, Taps taps);
+    }
+
+    private Runnable overRows(long rowsPerImage, int pixels, Row one) {
+        RangeTask task = (from, to) -> {
+            Taps idle = TAPS.take();
+            Taps taps = idle != null && idle.capacity() >= elements ? idle : new Taps(elements);
             for (long row = from; row < to; row++) {
-                windows(x, row, taps, run);
+                one.process(row, taps);
             }
-        });
+            TAPS.give(taps);
+        };
+        long rows = images * rowsPerImage;
+        long grain = Math.max(1, GRAIN / ((long) pixels * elements * channels));
+        return () -> Parallel.forRange(rows, grain, task);
     }
 
     private void windows(long x, long row, Taps taps, Run run) {
@@ -94,15 +113,14 @@ final class PoolingWindows {
         }
     }
 
-    /** Computes the pixels of the input from the windows that contain them, in the output at {@code y}. */
-    void forEachElement(long y, Run run) {
-        long rows = images * depth.in() * height.in();
-        Parallel.forRange(rows, grain(width.in()), (from, to) -> {
-            Taps taps = new Taps(elements);
-            for (long row = from; row < to; row++) {
-                for (int phase = 0; phase < Math.min(width.stride(), width.in()); phase++) {
-                    elementsOf(y, row, phase, taps, run);
-                }
+    /**
+     * Returns what computes the pixels of the input from the windows that contain them, in the output at {@code y}; it
+     * can be run any number of times.
+     */
+    Runnable overElements(long y, Run run) {
+        return overRows(depth.in() * height.in(), width.in(), (row, taps) -> {
+            for (int phase = 0; phase < Math.min(width.stride(), width.in()); phase++) {
+                elementsOf(y, row, phase, taps, run);
             }
         });
     }
@@ -144,9 +162,5 @@ final class PoolingWindows {
     private float weight(int a, int b, int c) {
         return 1f / ((float) depth.divisor(a, countPadding) * height.divisor(b, countPadding)
                 * width.divisor(c, countPadding));
-    }
-
-    private long grain(int pixels) {
-        return Math.max(1, GRAIN / ((long) pixels * elements * channels));
     }
 }

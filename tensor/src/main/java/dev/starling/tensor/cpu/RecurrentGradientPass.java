@@ -2,28 +2,24 @@ package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
 
-import dev.starling.tensor.Shape;
-import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.cpu.jit.Launch;
 import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.host.HostAllocator;
-import dev.starling.tensor.op.Axes;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
-import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
-import java.util.Objects;
+import java.util.ArrayList;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
  * The gradients of a recurrent layer in f32. Goes backwards through the steps, with one loop over the cell and one
  * product with the state's weight per step; then each other gradient is one product over all steps.
  */
-final class RecurrentGradientPass {
-    private static final Reduction.Sum OVER_ROWS = new Reduction.Sum(new Axes(1), false);
-
+final class RecurrentGradientPass implements RecurrentSequence.Pass {
     private final RecurrentSequence sequence;
     private final Recurrence.Operands<Tensor> in;
     private final boolean input;
@@ -36,16 +32,27 @@ final class RecurrentGradientPass {
     private final Tensor y;
     private final Tensor reserve;
     private final Tensor[] results;
-    /**
-     * The gradients of all steps' sums, by x and by h, {@code [T·N, G·H]}. Except for a GRU the two are the same
-     * tensor.
-     */
-    private final Tensor slopes;
-    private final Tensor recurrentSlopes;
     /** Strides of slopes, of states, and of what the forward pass kept. */
     private final long[] gates;
     private final long[] narrow;
     private final long[] wide;
+    private final boolean separate;
+    private final ReducedLayout sums;
+    private final List<Runnable> before = new ArrayList<>();
+    private final @Nullable Runnable sameBias;
+    private final RangeTask task = this::steps;
+    /** By the first sequence. */
+    private final @Nullable Steps[] ranges;
+    private final Matmul inputProduct;
+    private final Matmul weightProduct;
+    private final @Nullable Matmul recurrentProduct;
+    private final Matmul firstProduct;
+    /**
+     * Addresses during a run of the gradients of all steps' sums, by x and by h, {@code [T·N, G·H]}. Except for a GRU
+     * the two are the same.
+     */
+    private long slopes;
+    private long recurrentSlopes;
 
     /** Operands and results are dense. */
     RecurrentGradientPass(Recurrence.Gradient op, Tensor[] operands, Tensor[] results) {
@@ -58,6 +65,7 @@ final class RecurrentGradientPass {
         gates = new long[] {rows, 1};
         narrow = new long[] {units, 1};
         wide = new long[] {(long) Math.max(1, kept) * units, 1};
+        separate = sequence.cell == Cell.GRU;
         int states = in.c() == null ? 1 : 2;
         dy = operands[0];
         y = operands[states + 1];
@@ -65,76 +73,104 @@ final class RecurrentGradientPass {
         this.results = results;
         dh = results[1];
         dc = in.c() == null ? null : results[2];
-        CopyKernels.copy(operands[1], dh);
+        before.add(CopyKernels.prepare(operands[1], dh));
         if (dc != null) {
-            CopyKernels.copy(operands[2], dc);
+            before.add(CopyKernels.prepare(operands[2], dc));
         }
-        Shape all = Shape.of((long) sequence.steps * sequence.batch, rows);
-        slopes = Storage.allocate(dy.spec().with(all));
-        recurrentSlopes = sequence.cell == Cell.GRU ? Storage.allocate(dy.spec().with(all)) : slopes;
+        ranges = new Steps[sequence.batch];
+        long all = (long) sequence.steps * sequence.batch;
+        long others = (long) (sequence.steps - 1) * sequence.batch;
+        sums = ReducedLayout.ofRows(all, rows);
+        int w = weights();
+        sameBias = in.bias() == null || separate ? null : CopyKernels.prepare(results[w + 2], results[w + 3]);
+        inputProduct = RecurrentSequence.product(all, sequence.inputs, rows)
+                .right(in.weight().address(), sequence.inputs, 1)
+                .keepRight(in.weight().storage(), in.weight().offset());
+        weightProduct = RecurrentSequence.product(rows, sequence.inputs, all)
+                .result(results[w].address(), sequence.inputs);
+        recurrentProduct = others == 0 ? null
+                : RecurrentSequence.product(rows, units, others).result(results[w + 1].address(), units);
+        firstProduct = RecurrentSequence.product(rows, units, sequence.batch).right(in.h().address(), units, 1)
+                .result(results[w + 1].address(), units).accumulate(others > 0);
     }
 
-    void run() {
-        sequence.share((from, to) -> steps((int) from, (int) (to - from)));
-        long all = (long) sequence.steps * sequence.batch;
-        int w = dc == null ? 2 : 3;
-        if (input) {
-            RecurrentSequence.product(all, sequence.inputs, rows).left(slopes.address(), rows, 1)
-                    .right(in.weight().address(), sequence.inputs, 1)
-                    .keepRight(in.weight().storage(), in.weight().offset())
-                    .result(results[0].address(), sequence.inputs).run();
+    /** Returns the number of the result that is the gradient of the input's weight. */
+    private int weights() {
+        return in.c() == null ? 2 : 3;
+    }
+
+    @Override
+    public void run() {
+        before.forEach(Runnable::run);
+        HostAllocator memory = HostAllocator.shared();
+        long bytes = 4L * sequence.steps * sequence.batch * rows;
+        Block own = memory.allocate(separate ? 2 * bytes : bytes);
+        try {
+            slopes = own.address();
+            recurrentSlopes = separate ? slopes + bytes : slopes;
+            sequence.share(task);
+            gradients();
+        } finally {
+            memory.free(own);
         }
-        Tensor x = present(in.x(), sequence.inputs, 0);
-        RecurrentSequence.product(rows, sequence.inputs, all).left(slopes.address(), 1, rows)
-                .right(x.address(), sequence.inputs, 1).result(results[w].address(), sequence.inputs).run();
-        Layout.release(x, in.x());
-        recurrentWeight(results[w + 1]);
-        if (in.bias() != null) {
-            sum(slopes, results[w + 2]);
-            if (recurrentSlopes == slopes) {
-                CopyKernels.copy(results[w + 2], results[w + 3]);
-            } else {
-                sum(recurrentSlopes, results[w + 3]);
-                recurrentSlopes.close();
-            }
-        } else if (recurrentSlopes != slopes) {
-            recurrentSlopes.close();
-        }
-        slopes.close();
+    }
+
+    @Override
+    public void close() {
         sequence.close();
     }
 
-    private static void sum(Tensor slopes, Tensor to) {
-        Tensor sum = Objects.requireNonNull(ReductionKernels.run(OVER_ROWS, slopes, to.spec()))[0];
-        CopyKernels.copy(sum, to);
-        sum.close();
+    /** Carries out all steps of a range of sequences; called by the thread pool. */
+    private void steps(long from, long to) {
+        Steps range = ranges[(int) from];
+        if (range == null || range.dims[0] != to - from) {
+            range = new Steps((int) from, (int) (to - from));
+            ranges[(int) from] = range;
+        }
+        range.run();
+    }
+
+    /** Computes the gradients of the input, of weights and of biases from those of all steps' sums. */
+    private void gradients() {
+        if (input) {
+            inputProduct.left(slopes, rows, 1).result(results[0].address(), sequence.inputs).run();
+        }
+        Tensor x = present(in.x(), sequence.inputs, 0);
+        weightProduct.left(slopes, 1, rows).right(x.address(), sequence.inputs, 1).run();
+        Layout.release(x, in.x());
+        recurrentWeight();
+        if (in.bias() != null) {
+            int w = weights();
+            ReductionKernels.sumRows(sums, slopes, results[w + 2].address());
+            if (sameBias != null) {
+                sameBias.run();
+            } else {
+                ReductionKernels.sumRows(sums, recurrentSlopes, results[w + 3].address());
+            }
+        }
     }
 
     /** Sums over all steps except the first ones, which read the y of the preceding step, then over the first ones. */
-    private void recurrentWeight(Tensor to) {
-        long others = (long) (sequence.steps - 1) * sequence.batch;
+    private void recurrentWeight() {
         boolean forwards = sequence.step(0) == 0;
-        if (others > 0) {
-            Tensor before = forwards ? present(y, units, 1) : y;
-            RecurrentSequence.product(rows, units, others)
-                    .left(sequence.at(recurrentSlopes.address(), forwards ? 1 : 0, 0, rows), 1, rows)
-                    .right(sequence.at(before.address(), forwards ? 0 : 1, 0, units), units, 1)
-                    .result(to.address(), units).run();
-            Layout.release(before, y);
+        if (recurrentProduct != null) {
+            Tensor earlier = forwards ? present(y, units, 1) : y;
+            recurrentProduct.left(sequence.at(recurrentSlopes, forwards ? 1 : 0, 0, rows), 1, rows)
+                    .right(sequence.at(earlier.address(), forwards ? 0 : 1, 0, units), units, 1).run();
+            Layout.release(earlier, y);
         }
         Block gathered = null;
-        long first = sequence.at(recurrentSlopes.address(), sequence.step(0), 0, rows);
+        long first = sequence.at(recurrentSlopes, sequence.step(0), 0, rows);
         if (sequence.masked() && !forwards) {
             gathered = HostAllocator.shared().allocate(4L * sequence.batch * rows);
             for (int n = 0; n < sequence.batch; n++) {
                 int t = Math.max(0, sequence.length(n) - 1);
                 ALL.asSlice(gathered.address() + 4L * n * rows, 4L * rows).copyFrom(
-                        ALL.asSlice(sequence.at(recurrentSlopes.address(), t, n, rows), 4L * rows));
+                        ALL.asSlice(sequence.at(recurrentSlopes, t, n, rows), 4L * rows));
             }
             first = gathered.address();
         }
-        RecurrentSequence.product(rows, units, sequence.batch).left(first, 1, rows)
-                .right(in.h().address(), units, 1).result(to.address(), units).accumulate(others > 0).run();
+        firstProduct.left(first, 1, rows).run();
         if (gathered != null) {
             HostAllocator.shared().free(gathered);
         }
@@ -159,24 +195,39 @@ final class RecurrentGradientPass {
         return copy;
     }
 
-    /** Goes backwards through all steps of {@code n} sequences. */
-    private void steps(int from, int n) {
-        boolean carries = sequence.masked() || sequence.cell == Cell.GRU;
-        Matmul product = RecurrentSequence.product(n, units, rows).right(in.recurrentWeight().address(), units, 1)
-                .keepRight(in.recurrentWeight().storage(), in.recurrentWeight().offset())
-                .result(dh.address() + 4L * from * units, units).accumulate(carries);
-        FusedLoop cell = RecurrentCells.backward(sequence.cell, sequence.masked());
-        long[] dims = {n, units};
-        for (int i = sequence.steps - 1; i >= 0; i--) {
-            Launch launch = Launch.of(cell);
-            launch.shape(dims);
-            bindOperands(launch, dims, i, from);
-            launch.runStrided();
-            product.left(sequence.at(recurrentSlopes.address(), sequence.step(i), from, rows), rows, 1).run();
+    /** Goes backwards through all steps of a range of sequences. */
+    private final class Steps {
+        private final int from;
+        private final long[] dims;
+        private final long[] column;
+        private final long[] byOne = {1, 1};
+        private final Matmul product;
+        private final FusedLoop cell = RecurrentCells.backward(sequence.cell, sequence.masked());
+
+        Steps(int from, int n) {
+            this.from = from;
+            dims = new long[] {n, units};
+            column = new long[] {n, 1};
+            product = RecurrentSequence.product(n, units, rows).right(in.recurrentWeight().address(), units, 1)
+                    .keepRight(in.recurrentWeight().storage(), in.recurrentWeight().offset())
+                    .result(dh.address() + 4L * from * units, units)
+                    .accumulate(sequence.masked() || separate);
+        }
+
+        void run() {
+            for (int i = sequence.steps - 1; i >= 0; i--) {
+                Launch launch = Launch.of(cell);
+                launch.shape(dims);
+                bindOperands(launch, this, i);
+                launch.runStrided();
+                product.left(sequence.at(recurrentSlopes, sequence.step(i), from, rows), rows, 1).run();
+            }
         }
     }
 
-    private void bindOperands(Launch launch, long[] dims, int i, int from) {
+    private void bindOperands(Launch launch, Steps range, int i) {
+        long[] dims = range.dims;
+        int from = range.from;
         int t = sequence.step(i);
         long values = kept == 0 ? sequence.at(y.address(), t, from, units)
                 : sequence.at(reserve.address(), t, from, wide[0]);
@@ -194,23 +245,22 @@ final class RecurrentGradientPass {
             k = before(launch, dims, k, i, from);
         }
         if (sequence.masked()) {
-            long[] column = {dims[0], 1};
-            launch.operand(k++, sequence.present(t, from), column, new long[] {1, 1});
+            launch.operand(k++, sequence.present(t, from), range.column, range.byOne);
             if (kept > 0) {
-                launch.operand(k++, sequence.first(t, from), column, new long[] {1, 1});
+                launch.operand(k++, sequence.first(t, from), range.column, range.byOne);
                 launch.operand(k++, state().address() + offset, dims, narrow);
             }
         }
         for (int g = 0; g < sequence.cell.gates(); g++) {
-            launch.operand(k++, sequence.at(slopes.address(), t, from, rows) + 4L * g * units, dims, gates);
+            launch.operand(k++, sequence.at(slopes, t, from, rows) + 4L * g * units, dims, gates);
         }
-        for (int g = 0; recurrentSlopes != slopes && g < sequence.cell.gates(); g++) {
-            launch.operand(k++, sequence.at(recurrentSlopes.address(), t, from, rows) + 4L * g * units, dims, gates);
+        for (int g = 0; separate && g < sequence.cell.gates(); g++) {
+            launch.operand(k++, sequence.at(recurrentSlopes, t, from, rows) + 4L * g * units, dims, gates);
         }
         if (dc != null) {
             launch.operand(k++, dc.address() + offset, dims, narrow);
         }
-        if (sequence.masked() || sequence.cell == Cell.GRU) {
+        if (sequence.masked() || separate) {
             launch.operand(k, dh.address() + offset, dims, narrow);
         }
     }

@@ -8,9 +8,12 @@ import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.cpu.jit.Launch;
 import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.spi.Block;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -19,7 +22,7 @@ import org.jspecify.annotations.Nullable;
  * state's weight, which is added to it, and one loop over the cell. A GRU keeps its sums by the state separate. The
  * sums are stored where the kept values go, which then replace them.
  */
-final class RecurrentPass {
+final class RecurrentPass implements RecurrentSequence.Pass {
     private final RecurrentSequence sequence;
     private final Recurrence.Operands<Tensor> in;
     private final int units;
@@ -33,9 +36,16 @@ final class RecurrentPass {
     /** Whether h and c are updated in place, because a sequence's values of a step that it lacks are not its state. */
     private final boolean holdsState;
     private final boolean holdsCell;
-    /** The address of the sums of all steps, and the distance between sequences there. */
+    /** The distance between the sums of sequences. */
+    private final long width;
+    private final Matmul product;
+    private final List<Runnable> before = new ArrayList<>();
+    private final List<Runnable> after = new ArrayList<>();
+    private final RangeTask task = this::steps;
+    /** By the first sequence. */
+    private final @Nullable Steps[] ranges;
+    /** The address of the sums of all steps during a run. */
     private long sums;
-    private long width;
 
     /** Operands and results are dense. */
     RecurrentPass(Recurrence.Forward op, Tensor[] operands, Tensor[] results) {
@@ -51,40 +61,61 @@ final class RecurrentPass {
         reserve = results[results.length - 1];
         holdsState = sequence.masked();
         holdsCell = c != null && (sequence.masked() || !keeps);
-    }
-
-    void run() {
-        Block own = keeps || rows == units ? null
-                : HostAllocator.shared().allocate(4L * sequence.steps * sequence.batch * rows);
-        sums = keeps ? reserve.address() : own == null ? y.address() : own.address();
         width = keeps ? (long) sequence.cell.reserved() * units : rows;
-        Block bias = in.bias() == null || separate ? null : bothBiases();
-        RecurrentSequence.product((long) sequence.steps * sequence.batch, rows, sequence.inputs)
+        ranges = new Steps[sequence.batch];
+        product = RecurrentSequence.product((long) sequence.steps * sequence.batch, rows, sequence.inputs)
                 .left(in.x().address(), sequence.inputs, 1).right(in.weight().address(), 1, sequence.inputs)
-                .keepRight(in.weight().storage(), in.weight().offset()).result(sums, width)
-                .bias(bias != null ? bias.address() : in.bias() == null ? 0 : in.bias().address())
-                .run();
+                .keepRight(in.weight().storage(), in.weight().offset());
+        long last = sequence.step(sequence.steps - 1);
         if (holdsState) {
-            CopyKernels.copy(in.h(), h);
+            before.add(CopyKernels.prepare(in.h(), h));
+        } else {
+            after.add(CopyKernels.prepare(y.storage().view(y.spec().with(h.shape()), h.strides(), last * h.count()),
+                    h));
         }
         if (holdsCell && in.c() != null && c != null) {
-            CopyKernels.copy(in.c(), c);
+            before.add(CopyKernels.prepare(in.c(), c));
+        } else if (c != null) {
+            after.add(CopyKernels.prepare(reserve.storage().view(reserve.spec().with(c.shape()), new long[] {width, 1},
+                    last * sequence.batch * width + 4L * units), c));
         }
-        sequence.share((from, to) -> new Steps((int) from, (int) (to - from)).run());
-        int last = sequence.step(sequence.steps - 1);
-        if (!holdsState) {
-            CopyKernels.copy(y.storage().view(y.spec().with(h.shape()), h.strides(), (long) last * h.count()), h);
-        }
-        if (c != null && !holdsCell) {
-            CopyKernels.copy(reserve.storage().view(reserve.spec().with(c.shape()), new long[] {width, 1},
-                    (long) last * sequence.batch * width + 4L * units), c);
-        }
-        for (Block block : new Block[] {own, bias}) {
-            if (block != null) {
-                HostAllocator.shared().free(block);
+    }
+
+    @Override
+    public void run() {
+        Block own = keeps || rows == units ? null
+                : HostAllocator.shared().allocate(4L * sequence.steps * sequence.batch * rows);
+        Block bias = in.bias() == null || separate ? null : bothBiases();
+        try {
+            sums = keeps ? reserve.address() : own == null ? y.address() : own.address();
+            product.result(sums, width)
+                    .bias(bias != null ? bias.address() : in.bias() == null ? 0 : in.bias().address()).run();
+            before.forEach(Runnable::run);
+            sequence.share(task);
+            after.forEach(Runnable::run);
+        } finally {
+            if (own != null) {
+                HostAllocator.shared().free(own);
+            }
+            if (bias != null) {
+                HostAllocator.shared().free(bias);
             }
         }
+    }
+
+    @Override
+    public void close() {
         sequence.close();
+    }
+
+    /** Carries out all steps of a range of sequences; called by the thread pool. */
+    private void steps(long from, long to) {
+        Steps range = ranges[(int) from];
+        if (range == null || range.dims[0] != to - from) {
+            range = new Steps((int) from, (int) (to - from));
+            ranges[(int) from] = range;
+        }
+        range.run();
     }
 
     private Block bothBiases() {
@@ -108,6 +139,7 @@ final class RecurrentPass {
         private final long[] column;
         private final long[] byOne = {1, 1};
         private final FusedLoop cell = RecurrentCells.forward(sequence.cell, keeps, sequence.masked());
+        private final Matmul product;
         private int next;
 
         private Steps(int from, int n) {
@@ -115,15 +147,15 @@ final class RecurrentPass {
             offset = 4L * from * units;
             dims = new long[] {n, units};
             column = new long[] {n, 1};
-        }
-
-        private void run() {
-            Block own = separate ? HostAllocator.shared().allocate(4L * dims[0] * rows) : null;
-            Matmul product = RecurrentSequence.product(dims[0], rows, units)
+            product = RecurrentSequence.product(n, rows, units)
                     .right(in.recurrentWeight().address(), 1, units)
                     .keepRight(in.recurrentWeight().storage(), in.recurrentWeight().offset())
                     .accumulate(!separate)
                     .bias(separate && in.recurrentBias() != null ? in.recurrentBias().address() : 0);
+        }
+
+        private void run() {
+            Block own = separate ? HostAllocator.shared().allocate(4L * dims[0] * rows) : null;
             for (int i = 0; i < sequence.steps; i++) {
                 long a = sequence.at(sums, sequence.step(i), from, width);
                 product.left(stateBefore(i), units, 1)

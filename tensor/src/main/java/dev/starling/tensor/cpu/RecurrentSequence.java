@@ -22,6 +22,13 @@ final class RecurrentSequence {
     /** The number of sequences that justifies a thread. */
     private static final int ROWS = 4;
 
+    /** A pass over all steps, which can be run any number of times with operands of the same lengths. */
+    interface Pass extends Runnable, AutoCloseable {
+        /** Frees what belongs to the pass. */
+        @Override
+        void close();
+    }
+
     final Cell cell;
     final int steps;
     final int batch;

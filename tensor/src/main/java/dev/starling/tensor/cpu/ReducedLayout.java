@@ -42,6 +42,19 @@ final class ReducedLayout {
         return f;
     }
 
+    /** Returns the form of a dense matrix whose rows are reduced to one. */
+    static ReducedLayout ofRows(long rows, long columns) {
+        ReducedLayout f = new ReducedLayout(2);
+        if (columns != 1) {
+            f.insert(columns, 1, false, 1);
+        }
+        if (rows != 1) {
+            f.insert(rows, columns, true, 0);
+        }
+        f.merge();
+        return f;
+    }
+
     private void insert(long n, long step, boolean reduce, long outStep) {
         int at = 0;
         while (at < rank && stride[at] > step) {

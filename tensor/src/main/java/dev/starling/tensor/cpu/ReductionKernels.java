@@ -69,6 +69,17 @@ final class ReductionKernels {
         return isReadable(f) ? work(op, Objects.requireNonNull(f), x, y) : null;
     }
 
+    /** Sums a dense matrix of f32 over its rows, into a dense row. */
+    static void sumRows(ReducedLayout f, long x, long y) {
+        if (f.count(true, 0) == 1) {
+            MemorySegment.copy(ALL, x, ALL, y, 4 * f.count(false, 0));
+        } else if (f.reduced[f.rank - 1]) {
+            rows(f, x, y, Kind.SUM, 1).run();
+        } else {
+            new Columns(f, x, y, Kind.SUM, 1).run();
+        }
+    }
+
     private static Runnable work(Reduction op, ReducedLayout f, Tensor x, Tensor y) {
         Kind kind = op instanceof Reduction.Max ? Kind.MAX : op instanceof Reduction.Min ? Kind.MIN : Kind.SUM;
         double factor = op instanceof Reduction.Mean ? 1.0 / op.axes().extent(x.shape()) : 1;

@@ -7,6 +7,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Softmax;
 import org.jspecify.annotations.Nullable;
 
@@ -33,7 +34,7 @@ final class SoftmaxKernels {
         Tensor b = last == x ? a : Layout.of(last, strides);
         try {
             Tensor y = Storage.allocate(output, strides);
-            rows(op, a.address(), b.address(), y.address(), x.count(), Math.toIntExact(x.size(op.axis())), rows);
+            rows(op, a, b, y, rows).run();
             return new Tensor[] {y};
         } finally {
             Layout.release(a, x);
@@ -43,8 +44,25 @@ final class SoftmaxKernels {
         }
     }
 
-    private static void rows(Softmax op, long a, long b, long y, long count, int columns, SoftmaxRows rows) {
-        Parallel.forRange(count / columns, grain(columns), (from, to) -> {
+    /** Prepares what {@link #run} does; {@code null} if it is to be called. */
+    static @Nullable Runnable prepare(Softmax op, Tensor[] inputs, Tensor y) {
+        Tensor x = inputs[0];
+        Tensor last = inputs[inputs.length - 1];
+        if (x.dtype() != DType.F32 || x.count() == 0 || !last.spec().equals(x.spec())) {
+            return null;
+        }
+        long[] strides = Layout.innermost(x.shape(), op.axis());
+        return Layout.holds(x, strides) && Layout.holds(last, strides)
+                ? rows(op, x, last, y, RowLoops.FASTEST.softmax()) : null;
+    }
+
+    private static Runnable rows(Softmax op, Tensor left, Tensor right, Tensor result, SoftmaxRows rows) {
+        int columns = Math.toIntExact(left.size(op.axis()));
+        long count = left.count() / columns;
+        long a = left.address();
+        long b = right.address();
+        long y = result.address();
+        RangeTask task = (from, to) -> {
             int n = Math.toIntExact(to - from);
             long at = 4 * from * columns;
             switch (op) {
@@ -53,7 +71,8 @@ final class SoftmaxKernels {
                 case Softmax.ExponentialsGradient _ -> rows.softmaxGradient(a + at, b + at, y + at, n, columns);
                 case Softmax.LogarithmsGradient _ -> rows.logSoftmaxGradient(a + at, b + at, y + at, n, columns);
             }
-        });
+        };
+        return () -> Parallel.forRange(count, grain(columns), task);
     }
 
     static long grain(int columns) {

@@ -2,9 +2,11 @@ package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
 
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -15,8 +17,9 @@ import java.util.Arrays;
  * target differ in their innermost dimension, tiles pass through a buffer that stays in the first-level cache: it is
  * filled with runs of adjacent source elements, and read across them into runs of adjacent target elements. So every
  * cache line is fetched once and used completely, also if rows are a power of two apart and share places of a cache.
+ * An object of this class copies any number of times, for one thread at a time, and makes no objects.
  */
-final class StridedCopy {
+final class StridedCopy implements RangeTask {
     /** Target elements that a tile writes in one run. */
     private static final int ROWS = 64;
     /** Source bytes that a tile reads in one run. */
@@ -25,31 +28,67 @@ final class StridedCopy {
     private static final int PITCH = RUN_BYTES + 64;
     private static final long GRAIN = 1 << 15;
 
+    private static final int[] NONE = {};
+
     private final int bytes;
     private final long[] size;
     private final long[] from;
     private final long[] to;
     private int rank;
+    private final boolean empty;
+    /** The dimensions whose elements follow one another in the source, if tiles pass through a buffer. */
+    private final int[] run;
+    /** The dimensions but {@link #run} and the innermost one. */
+    private final int[] outer;
+    /** The number of elements in a run, of those that a tile takes, and of tiles. */
+    private final long columns;
+    private final int step;
+    private final long tiles;
+    private long source;
+    private long target;
 
-    private StridedCopy(Tensor source, Tensor target) {
-        bytes = source.dtype().bytes();
-        size = new long[source.rank() + 1];
+    /**
+     * Prepares copies of tensors of a shape and element size.
+     *
+     * @param fromStrides of the source, in elements
+     * @param toStrides of the target, in elements
+     */
+    StridedCopy(int bytes, Shape shape, long[] fromStrides, long[] toStrides) {
+        this.bytes = bytes;
+        empty = shape.count() == 0;
+        size = new long[shape.rank() + 1];
         from = new long[size.length];
         to = new long[size.length];
-        for (int i = source.rank() - 1; i >= 0; i--) {
-            if (source.size(i) != 1) {
-                insert(source.size(i), source.strides()[i] * bytes, target.strides()[i] * bytes);
+        for (int i = shape.rank() - 1; i >= 0; i--) {
+            if (shape.dim(i) != 1) {
+                insert(shape.dim(i), fromStrides[i] * bytes, toStrides[i] * bytes);
             }
         }
         merge();
+        int inner = rank - 1;
+        int across = inner;
+        if (from[inner] != bytes) {
+            for (int i = 0; i < inner; i++) {
+                across = from[i] == bytes ? i : across;
+            }
+        }
+        run = across != inner && to[inner] == bytes ? runUpTo(across) : NONE;
+        int[] taken = Arrays.copyOf(run, run.length + 1);
+        taken[run.length] = inner;
+        outer = others(taken);
+        columns = count(run);
+        step = (int) Math.min(columns, RUN_BYTES / bytes);
+        tiles = Math.ceilDiv(size[inner], (long) ROWS);
     }
 
     /** Copies {@code source} to {@code target}, of the same shape and type; the two must not overlap. */
     static void copy(Tensor source, Tensor target) {
-        if (source.count() == 0) {
-            return;
-        }
-        new StridedCopy(source, target).run(source.address(), target.address());
+        of(source, target).copy(source.address(), target.address());
+    }
+
+    /** Prepares what {@link #copy} does. */
+    static StridedCopy of(Tensor source, Tensor target) {
+        return new StridedCopy(source.dtype().bytes(), source.shape(), source.strides(), target.strides());
     }
 
     private void insert(long n, long fromStep, long toStep) {
@@ -89,35 +128,45 @@ final class StridedCopy {
         rank = k + 1;
     }
 
-    private void run(long source, long target) {
-        int inner = rank - 1;
-        int across = inner;
-        if (from[inner] != bytes) {
-            for (int i = 0; i < inner; i++) {
-                across = from[i] == bytes ? i : across;
-            }
-        }
-        if (across != inner && to[inner] == bytes) {
-            transpose(source, target, run(across));
+    /** Copies from the first element of a source, at an address, to that of a target. */
+    void copy(long sourceAddress, long targetAddress) {
+        source = sourceAddress;
+        target = targetAddress;
+        long n = size[rank - 1];
+        if (empty) {
             return;
         }
-        int[] outer = others(inner);
-        long rows = count(outer);
-        long n = size[inner];
-        if (rank == 1 && from[0] == bytes && to[0] == bytes) {
-            Parallel.forRange(n, GRAIN * 8, (a, b) -> MemorySegment.copy(ALL, source + a * bytes, ALL,
-                    target + a * bytes, (b - a) * bytes));
-            return;
+        if (run.length > 0) {
+            Parallel.forRange(count(outer) * tiles, Math.max(1, GRAIN / (Math.min(ROWS, n) * columns)), this);
+        } else if (isFlat()) {
+            Parallel.forRange(n, GRAIN * 8, this);
+        } else {
+            Parallel.forRange(count(outer), Math.max(1, GRAIN / n), this);
         }
-        Parallel.forRange(rows, Math.max(1, GRAIN / n), (a, b) -> {
-            for (long r = a; r < b; r++) {
-                line(source + offset(r, from, outer), from[inner], target + offset(r, to, outer), to[inner], n);
+    }
+
+    private boolean isFlat() {
+        return rank == 1 && from[0] == bytes && to[0] == bytes;
+    }
+
+    /** Copies a range of tiles, elements or lines; called by the thread pool. */
+    @Override
+    public void run(long first, long end) {
+        if (run.length > 0) {
+            transpose(first, end);
+        } else if (isFlat()) {
+            MemorySegment.copy(ALL, source + first * bytes, ALL, target + first * bytes, (end - first) * bytes);
+        } else {
+            int inner = rank - 1;
+            for (long r = first; r < end; r++) {
+                line(source + offset(r, from, outer), from[inner], target + offset(r, to, outer), to[inner],
+                        size[inner]);
             }
-        });
+        }
     }
 
     /** Returns the dimensions whose elements follow one another in the source, the innermost last. */
-    private int[] run(int across) {
+    private int[] runUpTo(int across) {
         int[] dims = {across};
         for (int i = 0; i < rank - 1; i++) {
             if (from[i] == from[dims[0]] * size[dims[0]] && size[dims[0]] > 1) {
@@ -131,44 +180,35 @@ final class StridedCopy {
         return dims;
     }
 
-    /** Copies between the innermost dimension of the target and the dimensions {@code run} of the source. */
-    private void transpose(long source, long target, int[] run) {
+    /** Copies between the innermost dimension of the target and the dimensions {@link #run} of the source. */
+    private void transpose(long firstJob, long endJob) {
         int inner = rank - 1;
-        int[] taken = Arrays.copyOf(run, run.length + 1);
-        taken[run.length] = inner;
-        int[] outer = others(taken);
-        long columns = count(run);
-        int step = (int) Math.min(columns, RUN_BYTES / bytes);
-        long tiles = Math.ceilDiv(size[inner], (long) ROWS);
-        long jobs = count(outer) * tiles;
-        Parallel.forRange(jobs, Math.max(1, GRAIN / (Math.min(ROWS, size[inner]) * columns)), (a, b) -> {
-            Block buffer = HostAllocator.shared().allocate(ROWS * PITCH);
-            try {
-                for (long job = a; job < b; job++) {
-                    long first = job % tiles * ROWS;
-                    int rows = (int) Math.min(ROWS, size[inner] - first);
-                    long s = source + offset(job / tiles, from, outer) + first * from[inner];
-                    long t = target + offset(job / tiles, to, outer) + first * bytes;
-                    for (long c = 0; c < columns; c += step) {
-                        tile(s + c * bytes, t, c, (int) Math.min(step, columns - c), rows, run, buffer.address());
-                    }
+        Block buffer = HostAllocator.shared().allocate(ROWS * PITCH);
+        try {
+            for (long job = firstJob; job < endJob; job++) {
+                long first = job % tiles * ROWS;
+                int rows = (int) Math.min(ROWS, size[inner] - first);
+                long s = source + offset(job / tiles, from, outer) + first * from[inner];
+                long t = target + offset(job / tiles, to, outer) + first * bytes;
+                for (long c = 0; c < columns; c += step) {
+                    tile(s + c * bytes, t, c, (int) Math.min(step, columns - c), rows, buffer.address());
                 }
-            } finally {
-                HostAllocator.shared().free(buffer);
             }
-        });
+        } finally {
+            HostAllocator.shared().free(buffer);
+        }
     }
 
-    /** Copies {@code columns} columns, which begin with column {@code first}. Short rows are read without buffer. */
-    private void tile(long source, long target, long first, int columns, int rows, int[] run, long buffer) {
-        long step = from[rank - 1];
-        boolean direct = columns * bytes < 64;
+    /** Copies {@code n} columns, which begin with column {@code first}. Short rows are read without buffer. */
+    private void tile(long s, long t, long first, int n, int rows, long buffer) {
+        long row = from[rank - 1];
+        boolean direct = n * bytes < 64;
         for (int r = 0; r < rows && !direct; r++) {
-            MemorySegment.copy(ALL, source + r * step, ALL, buffer + (long) r * PITCH, (long) columns * bytes);
+            MemorySegment.copy(ALL, s + r * row, ALL, buffer + (long) r * PITCH, (long) n * bytes);
         }
-        for (int c = 0; c < columns; c++) {
-            long t = target + offset(first + c, to, run);
-            line(direct ? source + (long) c * bytes : buffer + (long) c * bytes, direct ? step : PITCH, t, bytes, rows);
+        for (int c = 0; c < n; c++) {
+            line(direct ? s + (long) c * bytes : buffer + (long) c * bytes, direct ? row : PITCH,
+                    t + offset(first + c, to, run), bytes, rows);
         }
     }
 

@@ -15,6 +15,7 @@ import dev.starling.tensor.cpu.rows.WinogradTiles.Squares;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.IdlePool;
 import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Convolution.Geometry;
@@ -23,6 +24,7 @@ import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.ChannelsLast;
 import dev.starling.tensor.spi.Form;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
@@ -156,64 +158,121 @@ final class Winograd {
     }
 
     static Tensor[] forward(WinogradTiles transforms, Convolution.Conv op, Tensor[] in, Spec output) {
-        Tensor x = CopyKernels.channelsLast(in[0]);
+        Tensor[] near = in.clone();
+        near[0] = CopyKernels.channelsLast(in[0]);
+        if (in.length > 2) {
+            near[2] = CopyKernels.dense(in[2]);
+        }
         Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
-        int[] pad = op.geometry().padding();
-        long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
-        new Winograd(transforms, Images.of(x), Images.of(y), pad[0], pad[1], Parallel.threads())
-                .convolve(in[1], false, bias, op.epilogue() == Epilogue.RELU);
+        request(transforms, op, near, y).run();
         return new Tensor[] {y};
+    }
+
+    /** Prepares what {@link #forward} does; {@code null} if an operand has to be copied. */
+    static @Nullable Runnable prepare(WinogradTiles transforms, Convolution.Conv op, Tensor[] in, Tensor y) {
+        return ChannelsLast.holds(in[0]) && (in.length == 2 || in[2].isContiguous())
+                ? request(transforms, op, in, y) : null;
+    }
+
+    private static Runnable request(WinogradTiles transforms, Convolution.Conv op, Tensor[] in, Tensor y) {
+        int[] pad = op.geometry().padding();
+        return new Winograd(transforms, Images.of(in[0]), Images.of(y), pad[0], pad[1], Parallel.threads())
+                .new Product(in[1], false, in.length == 2 ? 0 : in[2].address(), op.epilogue() == Epilogue.RELU);
     }
 
     /** The gradient of the input is a convolution of the output's gradient with kernels rotated by 180 degrees. */
     static Tensor[] inputGradient(WinogradTiles transforms, Convolution.ConvInputGradient op, Tensor[] in,
             Spec output) {
-        Tensor g = CopyKernels.channelsLast(in[0]);
         Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
-        int[] pad = op.geometry().padding();
-        new Winograd(transforms, Images.of(g), Images.of(x), 2 - pad[0], 2 - pad[1], Parallel.threads())
-                .convolve(in[1], true, 0, false);
+        request(transforms, op, CopyKernels.channelsLast(in[0]), in[1], x).run();
         return new Tensor[] {x};
     }
 
-    private void convolve(Tensor weight, boolean turned, long bias, boolean relu) {
-        HostAllocator memory = HostAllocator.shared();
-        try (Form kernels = kernels(weight, turned)) {
-            Parallel.forRange(Math.ceilDiv(tiles, (long) block), 1, (from, to) -> {
-                long plane = (long) block * in.rowBytes() + GAP;
-                long resultPlane = (long) block * out.rowBytes() + GAP;
-                Part part = Part.acquire();
-                Block scratch = memory.allocate(planes * (plane + resultPlane) + in.rowBytes()
-                        + 2L * out.rowBytes());
-                try {
-                    long v = scratch.address();
-                    long m = v + planes * plane;
-                    long none = m + planes * resultPlane;
-                    long shift = none + in.rowBytes();
-                    ALL.asSlice(none, in.rowBytes() + out.rowBytes()).fill((byte) 0);
-                    for (long b = from; b < to; b++) {
-                        int n = (int) Math.min(block, tiles - b * block);
-                        patches(part, b * block, n, none, v, plane);
-                        multiply(part, n, v, plane / 4, kernels.address(), m, resultPlane / 4);
-                        results(part, b * block, n, m, resultPlane, bias == 0 ? shift : bias, relu,
-                                shift + out.rowBytes());
-                    }
-                } finally {
-                    memory.free(scratch);
-                    Part.IDLE.give(part);
+    /** Prepares what {@link #inputGradient} does; {@code null} if an operand has to be copied. */
+    static @Nullable Runnable prepare(WinogradTiles transforms, Convolution.ConvInputGradient op, Tensor[] in,
+            Tensor x) {
+        return ChannelsLast.holds(in[0]) ? request(transforms, op, in[0], in[1], x) : null;
+    }
+
+    private static Runnable request(WinogradTiles transforms, Convolution.ConvInputGradient op, Tensor g,
+            Tensor weight, Tensor x) {
+        int[] pad = op.geometry().padding();
+        return new Winograd(transforms, Images.of(g), Images.of(x), 2 - pad[0], 2 - pad[1], Parallel.threads())
+                .new Product(weight, true, 0, false);
+    }
+
+    /** The convolution of the images in with a weight: products of transformed tiles and transformed kernels. */
+    private final class Product implements Runnable, RangeTask {
+        private final Storage storage;
+        private final Kernels kernels;
+        private final Form.Key key;
+        private final long bias;
+        private final boolean relu;
+        /** The address of the transformed kernels during a run. */
+        private long transformed;
+
+        Product(Tensor weight, boolean turned, long bias, boolean relu) {
+            storage = weight.storage();
+            kernels = new Kernels(weight, turned);
+            key = new Form.Key(weight.offset(), weight.strides(),
+                    new long[] {TRANSFORMED, in.channels, out.channels, turned ? 1 : 0, side});
+            this.bias = bias;
+            this.relu = relu;
+        }
+
+        /** Runs with the transformed kernels that the weight's storage keeps, or with new ones. */
+        @Override
+        public void run() {
+            HostAllocator memory = HostAllocator.shared();
+            long bytes = planes * kernelPlane();
+            Form kept = storage.isReused(key, 1) ? storage.form(key, bytes, kernels) : null;
+            Block own = kept == null ? memory.allocate(bytes) : null;
+            try {
+                if (own != null) {
+                    kernels.write(own.address());
                 }
-            });
+                transformed = kept != null ? kept.address() : Objects.requireNonNull(own).address();
+                Parallel.forRange(blocks(), 1, this);
+            } finally {
+                if (kept != null) {
+                    kept.close();
+                }
+                if (own != null) {
+                    memory.free(own);
+                }
+            }
+        }
+
+        /** Computes a range of blocks; called by the thread pool. */
+        @Override
+        public void run(long from, long to) {
+            HostAllocator memory = HostAllocator.shared();
+            long plane = (long) block * in.rowBytes() + GAP;
+            long resultPlane = (long) block * out.rowBytes() + GAP;
+            Part part = Part.acquire();
+            Block scratch = memory.allocate(planes * (plane + resultPlane) + in.rowBytes() + 2L * out.rowBytes());
+            try {
+                long v = scratch.address();
+                long m = v + planes * plane;
+                long none = m + planes * resultPlane;
+                long shift = none + in.rowBytes();
+                ALL.asSlice(none, in.rowBytes() + out.rowBytes()).fill((byte) 0);
+                for (long b = from; b < to; b++) {
+                    int n = (int) Math.min(block, tiles - b * block);
+                    patches(part, b * block, n, none, v, plane);
+                    multiply(part, n, v, plane / 4, transformed, m, resultPlane / 4);
+                    results(part, b * block, n, m, resultPlane, bias == 0 ? shift : bias, relu,
+                            shift + out.rowBytes());
+                }
+            } finally {
+                memory.free(scratch);
+                Part.IDLE.give(part);
+            }
         }
     }
 
-    /** Returns the transformed kernels: those that the weight's storage keeps, or new ones. */
-    private Form kernels(Tensor weight, boolean turned) {
-        long bytes = planes * kernelPlane();
-        Form.Key key = new Form.Key(weight.offset(), weight.strides(),
-                new long[] {TRANSFORMED, in.channels, out.channels, turned ? 1 : 0, side});
-        Form.Writer writer = to -> transformKernels(weight, turned, to);
-        Form kept = weight.storage().isReused(key, 1) ? weight.storage().form(key, bytes, writer) : null;
-        return kept != null ? kept : Form.of(HostAllocator.shared(), bytes, writer);
+    private long blocks() {
+        return Math.ceilDiv(tiles, (long) block);
     }
 
     private long kernelBytes() {
@@ -224,21 +283,40 @@ final class Winograd {
         return kernelBytes() + GAP;
     }
 
-    /** Writes 16 planes {@code [in, out]} of transformed kernels. */
-    private void transformKernels(Tensor weight, boolean turned, long u) {
-        long bytes = kernelBytes();
-        Block scratch = HostAllocator.shared().allocate(9 * bytes);
-        try {
-            Tensor nine = Tensor.wrap(ALL.asSlice(scratch.address(), 9 * bytes), DType.F32, 9, in.channels,
-                    out.channels);
+    /** Writes planes {@code [in, out]} of transformed kernels. */
+    private final class Kernels implements Form.Writer, RangeTask {
+        private final Tensor weight;
+        private final StridedCopy copy;
+        /** Where the first kernel's first element goes, in bytes. */
+        private final long first;
+        private long nine;
+        private long planesAt;
+
+        Kernels(Tensor weight, boolean turned) {
+            this.weight = weight;
+            long plane = kernelBytes() / 4;
             // As [out, in, 3, 3] of this convolution; the rotation reverses both spatial dimensions.
-            long[] to = turned ? new long[] {out.channels, 1, -3 * bytes / 4, -bytes / 4}
-                    : new long[] {1, out.channels, 3 * bytes / 4, bytes / 4};
-            StridedCopy.copy(weight, nine.storage().view(weight.spec(), to, turned ? 8 * bytes / 4 : 0));
-            Parallel.forRange(bytes / 4, 1 << 14, (from, end) -> transforms.kernels(scratch.address() + 4 * from, bytes,
-                    u + 4 * from, kernelPlane(), (int) (end - from)));
-        } finally {
-            HostAllocator.shared().free(scratch);
+            copy = new StridedCopy(4, weight.shape(), weight.strides(), turned
+                    ? new long[] {out.channels, 1, -3 * plane, -plane} : new long[] {1, out.channels, 3 * plane, plane});
+            first = turned ? 8 * kernelBytes() : 0;
+        }
+
+        @Override
+        public void write(long address) {
+            Block scratch = HostAllocator.shared().allocate(9 * kernelBytes());
+            try {
+                nine = scratch.address();
+                planesAt = address;
+                copy.copy(weight.address(), nine + first);
+                Parallel.forRange(kernelBytes() / 4, 1 << 14, this);
+            } finally {
+                HostAllocator.shared().free(scratch);
+            }
+        }
+
+        @Override
+        public void run(long from, long to) {
+            transforms.kernels(nine + 4 * from, kernelBytes(), planesAt + 4 * from, kernelPlane(), (int) (to - from));
         }
     }
 
@@ -276,47 +354,105 @@ final class Winograd {
 
     static Tensor[] weightGradient(WinogradTiles transforms, Convolution.ConvWeightGradient op, Tensor[] in,
             Spec[] outputs) {
-        Tensor x = CopyKernels.channelsLast(in[0]);
-        Tensor g = CopyKernels.channelsLast(in[1]);
-        Tensor weight = Storage.allocate(outputs[0]);
+        Tensor[] near = {CopyKernels.channelsLast(in[0]), CopyKernels.channelsLast(in[1])};
+        Tensor[] results = new Tensor[op.bias() ? 2 : 1];
+        Arrays.setAll(results, i -> Storage.allocate(outputs[i]));
+        request(transforms, op, near, results).run();
+        return results;
+    }
+
+    /** Prepares what {@link #weightGradient} does; {@code null} if an operand has to be copied. */
+    static @Nullable Runnable prepare(WinogradTiles transforms, Convolution.ConvWeightGradient op, Tensor[] in,
+            Tensor[] results) {
+        return ChannelsLast.holds(in[0]) && ChannelsLast.holds(in[1]) ? request(transforms, op, in, results) : null;
+    }
+
+    private static Runnable request(WinogradTiles transforms, Convolution.ConvWeightGradient op, Tensor[] in,
+            Tensor[] results) {
         int[] pad = op.geometry().padding();
-        new Winograd(transforms, Images.of(x), Images.of(g), pad[0], pad[1], 1).correlate(weight);
+        Correlation weight = new Winograd(transforms, Images.of(in[0]), Images.of(in[1]), pad[0], pad[1], 1)
+                .new Correlation(results[0]);
         if (!op.bias()) {
-            return new Tensor[] {weight};
+            return weight;
         }
-        Reduction sum = new Reduction.Sum(Axes.of(g.shape(), 0, 2, 3), false);
-        return new Tensor[] {weight, Objects.requireNonNull(ReductionKernels.run(sum, g, outputs[1]))[0]};
+        Runnable bias = Objects.requireNonNull(ReductionKernels.prepare(
+                new Reduction.Sum(Axes.of(in[1].shape(), 0, 2, 3), false), in[1], results[1]));
+        return () -> {
+            weight.run();
+            bias.run();
+        };
     }
 
     /**
-     * Blocks are assigned to groups by sizes alone, each group with its own sum, so that threads do not change bits.
+     * The gradient of a weight. Blocks are assigned to groups by sizes alone, each group with its own sum, so that
+     * threads do not change bits.
      */
-    private void correlate(Tensor weight) {
-        HostAllocator memory = HostAllocator.shared();
-        long bytes = kernelPlane();
-        long blocks = Math.ceilDiv(tiles, (long) block);
-        int groups = Math.clamp(Math.min(blocks / 2, MAX_PARTIAL_BYTES / (planes * bytes)), 1, MAX_GROUPS);
-        Block sums = memory.allocate(groups * planes * bytes);
-        try {
-            long share = Math.ceilDiv(blocks, (long) groups);
-            Parallel.forRange(groups, 1, (from, to) -> {
-                for (long group = from; group < to; group++) {
-                    accumulate(group * share, Math.min(blocks, (group + 1) * share),
-                            sums.address() + group * planes * bytes);
+    private final class Correlation implements Runnable {
+        private final long weight;
+        private final StridedCopy copy;
+        private final int groups;
+        private final long share;
+        private final RangeTask accumulation = this::accumulateGroups;
+        private final RangeTask addition = this::addGroup;
+        private final RangeTask transform = this::transformBack;
+        /** Addresses during a run: the sums of all groups, those of the one that is added, and nine kernels' planes. */
+        private long sums;
+        private long other;
+        private long nine;
+
+        Correlation(Tensor weight) {
+            this.weight = weight.address();
+            long plane = kernelBytes() / 4;
+            copy = new StridedCopy(4, weight.shape(), new long[] {1, out.channels, 3 * plane, plane},
+                    weight.strides());
+            groups = Math.clamp(Math.min(blocks() / 2, MAX_PARTIAL_BYTES / (planes * kernelPlane())), 1, MAX_GROUPS);
+            share = Math.ceilDiv(blocks(), (long) groups);
+        }
+
+        @Override
+        public void run() {
+            HostAllocator memory = HostAllocator.shared();
+            Block partial = memory.allocate(groups * groupBytes());
+            try {
+                sums = partial.address();
+                Parallel.forRange(groups, 1, accumulation);
+                for (int group = 1; group < groups; group++) {
+                    other = sums + group * groupBytes();
+                    Parallel.forRange(planes, 1, addition);
                 }
-            });
-            for (int group = 1; group < groups; group++) {
-                long other = sums.address() + group * planes * bytes;
-                Parallel.forRange(planes, 1, (from, to) -> {
-                    for (long p = from; p < to; p++) {
-                        RowLoops.FASTEST.matrix().columnSums(other + p * bytes, bytes, 1, in.channels * out.channels,
-                                sums.address() + p * bytes);
-                    }
-                });
+                Block scratch = memory.allocate(9 * kernelBytes());
+                try {
+                    nine = scratch.address();
+                    Parallel.forRange(kernelBytes() / 4, 1 << 14, transform);
+                    copy.copy(nine, weight);
+                } finally {
+                    memory.free(scratch);
+                }
+            } finally {
+                memory.free(partial);
             }
-            transformBack(sums.address(), weight);
-        } finally {
-            memory.free(sums);
+        }
+
+        private long groupBytes() {
+            return planes * kernelPlane();
+        }
+
+        private void accumulateGroups(long from, long to) {
+            for (long group = from; group < to; group++) {
+                accumulate(group * share, Math.min(blocks(), (group + 1) * share), sums + group * groupBytes());
+            }
+        }
+
+        private void addGroup(long from, long to) {
+            for (long p = from; p < to; p++) {
+                RowLoops.FASTEST.matrix().columnSums(other + p * kernelPlane(), kernelPlane(), 1,
+                        in.channels * out.channels, sums + p * kernelPlane());
+            }
+        }
+
+        private void transformBack(long from, long to) {
+            transforms.kernelGradients(sums + 4 * from, kernelPlane(), nine + 4 * from, kernelBytes(),
+                    (int) (to - from));
         }
     }
 
@@ -351,21 +487,6 @@ final class Winograd {
         for (int t = 0, count; t < n; t += count) {
             count = pixels(first + t, n - t, none, squares);
             transforms.gradients(squares, count, out.channels, z + (long) t * out.rowBytes(), plane);
-        }
-    }
-
-    private void transformBack(long u, Tensor weight) {
-        long bytes = kernelBytes();
-        Block scratch = HostAllocator.shared().allocate(9 * bytes);
-        try {
-            Parallel.forRange(bytes / 4, 1 << 14, (from, to) -> transforms.kernelGradients(u + 4 * from, kernelPlane(),
-                    scratch.address() + 4 * from, bytes, (int) (to - from)));
-            Tensor nine = Tensor.wrap(ALL.asSlice(scratch.address(), 9 * bytes), DType.F32, 9, in.channels,
-                    out.channels);
-            long[] from = {1, out.channels, 3 * bytes / 4, bytes / 4};
-            StridedCopy.copy(nine.storage().view(weight.spec(), from, 0), weight);
-        } finally {
-            HostAllocator.shared().free(scratch);
         }
     }
 }

@@ -20,9 +20,10 @@ public final class Binary {
     /** a / b; true division, floating only. */
     public static final FormulaOp DIV = of("div", FLOATING, Opcode.DIV,
             b -> b.grad().div(b.in(1)), b -> b.grad().mul(b.out(0)).div(b.in(1)).neg());
-    /** aᵇ; the gradient of b is 0 where a is 0. */
+    /** aᵇ; the gradient of a is 0 where b is 0, that of b where a is 0. */
     public static final FormulaOp POW = of("pow", FLOATING, Opcode.POW,
-            b -> b.grad().mul(b.in(1)).mul(b.in(0).pow(b.in(1).sub(1))),
+            b -> b.grad().mul(b.in(1)).mul(Where.select(b.in(1).ne(0), b.in(0), b.in(0).onesLike())
+                    .pow(b.in(1).sub(1))),
             b -> Where.select(b.in(0).ne(0),
                     b.grad().mul(b.out(0)).mul(Where.select(b.in(0).ne(0), b.in(0), b.in(0).onesLike()).log()), null));
     /** a - ⌊a/b⌋·b: the sign of b, as in NumPy and Python. */

@@ -198,6 +198,17 @@ public sealed interface Pooling extends Op {
             Check.shape(y[axis] > 0, op, () -> "the window must fit into the padded input in dimension " + axis,
                     "use a smaller kernel or more padding", in);
         }
+        Check.shape(isIndexed(x.dims()) && isIndexed(y), op, "a channel of an image must have fewer than 2^31 pixels",
+                "divide the images", in);
         return Shape.of(y);
+    }
+
+    /** Returns whether i32 can number the pixels of a channel. */
+    private static boolean isIndexed(long[] dims) {
+        long pixels = 1;
+        for (int i = 2; i < dims.length; i++) {
+            pixels = Math.min(1L << 31, pixels * dims[i]);
+        }
+        return pixels < 1L << 31;
     }
 }

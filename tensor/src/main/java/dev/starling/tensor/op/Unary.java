@@ -151,7 +151,8 @@ public final class Unary {
 
         @Override
         public Tensor[] vjp(Backward b) {
-            return new Tensor[] {b.grad().mul(b.in(0).pow(exponent - 1).mul(exponent))};
+            return new Tensor[] {exponent == 0 ? b.in(0).zerosLike()
+                    : b.grad().mul(b.in(0).pow(exponent - 1).mul(exponent))};
         }
     }
 

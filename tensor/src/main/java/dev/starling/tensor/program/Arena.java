@@ -71,6 +71,18 @@ final class Arena {
         return fresh;
     }
 
+    /** Returns whether a tensor lies in one of the blocks. */
+    boolean contains(Tensor tensor) {
+        for (Slot slot : slots) {
+            long from = slot.memory.address();
+            if (slot.memory.device() == tensor.device() && tensor.address() >= from
+                    && tensor.address() < from + slot.memory.count()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /** Returns the total size in bytes. */
     long bytes() {
         long sum = 0;

@@ -84,6 +84,11 @@ final class Capture implements Interceptor {
                 throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(in[i].spec()),
                         op.name() + " must not change an input", "update a copy");
             }
+            if (op instanceof Update update && update.changes(i) && isOwned(operands[i])) {
+                throw new TensorException(TensorException.Problem.ARGUMENT, "capture", List.of(in[i].spec()),
+                        op.name() + " must not change a tensor that Java code filled during the capture: a run would "
+                        + "find it as the last run left it", "make it with operations, such as Tensor.zeros");
+            }
         }
         if (op instanceof Random random) {
             draw(random, out[0]);
@@ -100,6 +105,11 @@ final class Capture implements Interceptor {
         node.capturedReorders = reorders - reordersBefore.getOrDefault(node.device, reorders);
         reordersBefore.put(node.device, reorders);
         nodes.add(node);
+    }
+
+    private boolean isOwned(int value) {
+        Tensor base = given.get(group.get(value));
+        return base != null && owned.contains(base);
     }
 
     /** Assigns a result to the group of the value whose memory it shares, if there is one. */

@@ -101,11 +101,20 @@ final class Fusion {
         }
     }
 
+    /**
+     * Returns whether an operand has the shape of the part's result, which then has the operand's memory layout. Else
+     * the result is row-major, and a chain with another such operand behind it would not be.
+     */
+    private boolean isLaidOutByOperand(int part) {
+        return Arrays.stream(nodes.get(part).inputs).anyMatch(value -> isFolded(value)
+                || seen.get(value).shape().equals(nodes.get(part).specs[0].shape()));
+    }
+
     /** Returns whether values between the two have the same shape and a type that the device can hold in a chain. */
     private boolean fits(int part, int i) {
         Spec inner = nodes.get(part).specs[0];
         boolean half = inner.dtype().isFloating() && inner.dtype().bytes() == 2;
-        return inner.shape().equals(nodes.get(i).specs[0].shape())
+        return inner.shape().equals(nodes.get(i).specs[0].shape()) && isLaidOutByOperand(part)
                 && (!half || nodes.get(i).device.backend().fusesHalves());
     }
 

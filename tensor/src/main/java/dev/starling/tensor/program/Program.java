@@ -4,6 +4,7 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Interceptor;
 import dev.starling.tensor.Recorder;
+import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Transfer;
@@ -56,6 +57,8 @@ public final class Program implements AutoCloseable {
     private final Update[] assigns;
     /** Pairs of a program input and the tensor to copy into it; {@link #pending} of them are valid. */
     private final Tensor[][] pairs;
+    /** By input: a copy of an output of this program that was the input, or {@code null}. */
+    private final @Nullable Tensor[] preserved;
     private int pending;
     /** The tensors that a recording changes in place. */
     private final Tensor[] changed;
@@ -94,6 +97,7 @@ public final class Program implements AutoCloseable {
         assigns = new Update[inputs.length];
         Arrays.fill(assigns, new Update.Assign());
         pairs = new Tensor[inputs.length][2];
+        preserved = new Tensor[inputs.length];
         this.outputs = outputs;
         this.generator = generator;
         results = new Tensor[outputs.length];
@@ -250,7 +254,8 @@ public final class Program implements AutoCloseable {
             }
             boolean here = given[i].device() == to.device();
             if (to.device().backend().hostVisible()) {
-                to.storage().relend((here ? given[i] : given[i].to(to.device())).contiguous());
+                Tensor near = (here ? given[i] : given[i].to(to.device())).contiguous();
+                to.storage().relend(isOutput(near) ? preserved(i, near) : near);
             } else if (!here && given[i].device().backend().hostVisible()) {
                 to.device().backend().upload(given[i].contiguous().address(), to.address(), to.spec().bytes());
             } else {
@@ -258,6 +263,28 @@ public final class Program implements AutoCloseable {
             }
         }
         flush();
+    }
+
+    /** Returns whether a tensor is an output of this program, which may be one of its inputs. */
+    private boolean isOutput(Tensor tensor) {
+        for (Tensor input : inputs) {
+            if (tensor.sharesMemoryWith(input)) {
+                return true;
+            }
+        }
+        return arena.contains(tensor);
+    }
+
+    /** Returns a copy of an output of this program that is an input of the next run, which overwrites its outputs. */
+    private Tensor preserved(int i, Tensor output) {
+        Tensor copy = preserved[i];
+        if (copy == null) {
+            copy = Scope.detached(output::copy);
+            preserved[i] = copy;
+        } else {
+            Tensor.apply(new Update.Assign(), copy, output);
+        }
+        return copy;
     }
 
     /** Copies a tensor to its program input with the next {@link #flush}: a GPU performs all copies together. */
@@ -389,5 +416,10 @@ public final class Program implements AutoCloseable {
         }
         arena.close();
         owned.forEach(Tensor::close);
+        for (Tensor copy : preserved) {
+            if (copy != null) {
+                copy.close();
+            }
+        }
     }
 }

@@ -3,6 +3,8 @@ package dev.starling.tensor.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -98,6 +100,14 @@ class PoolingKernelsTest {
         Pooling op = new Pooling.MaxPoolGradient(Window.of(2, 2, 2, 0), Shape.of(1, 1, 2, 2));
         assertThatThrownBy(() -> Tensor.apply(op, g, index)).isInstanceOfSatisfying(TensorException.class,
                 e -> assertThat(e.problem()).isEqualTo(TensorException.Problem.INDEX));
+    }
+
+    @Test
+    void refusesChannelsOfMorePixelsThanIntegersNumber() {
+        Pooling op = new Pooling.AvgPool(Window.of(2, 2, 2, 0), true);
+        assertThatThrownBy(() -> op.infer(new Spec(DType.F32, Shape.of(1, 1, 65_536, 32_770), Device.cpu())))
+                .isInstanceOf(TensorException.class).hasMessageContaining("fewer than 2^31 pixels");
+        assertThat(op.infer(new Spec(DType.F32, Shape.of(1, 1, 65_536, 32_766), Device.cpu()))).hasSize(1);
     }
 
     @Test

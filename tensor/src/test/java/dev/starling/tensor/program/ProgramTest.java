@@ -3,6 +3,7 @@ package dev.starling.tensor.program;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.tensor.Convolutions;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Functions;
 import dev.starling.tensor.Generator;
@@ -57,6 +58,64 @@ class ProgramTest {
     void anOutputMayBeTheInputOrAConstant() {
         check(in -> new Tensor[] {in[0]}, 3, 4);
         check(in -> new Tensor[] {Tensor.ones(3).add(1)}, 3, 4);
+    }
+
+    @Test
+    void anOutputMayBeTheNextInput() {
+        try (Scope scope = Scope.open()) {
+            Tensor left = data.uniform(24, 24);
+            Tensor right = data.uniform(24, 24);
+            Program.Work step = in -> new Tensor[] {in[0].matmul(left).relu().matmul(right).mul(0.01).add(in[1]), in[0],
+                in[1].mul(0.5)};
+            Tensor x = data.uniform(24, 24);
+            Tensor h = data.uniform(24, 24);
+            try (Program program = Program.capture(null, step, x, h).program()) {
+                Tensor[] expected = {x, h};
+                Tensor[] actual = {x, h};
+                for (int i = 0; i < 5; i++) {
+                    Tensor[] results = step.run(expected);
+                    Tensor[] outputs = program.run(actual);
+                    for (int k = 0; k < results.length; k++) {
+                        assertThat(outputs[k].toFloats()).isEqualTo(results[k].toFloats());
+                    }
+                    // The second time and later, the first input is an output that is that input itself.
+                    expected = i == 0 ? new Tensor[] {x, results[0]} : new Tensor[] {results[1], results[i % 2 * 2]};
+                    actual = i == 0 ? new Tensor[] {x, outputs[0]} : new Tensor[] {outputs[1], outputs[i % 2 * 2]};
+                }
+            }
+        }
+    }
+
+    @Test
+    void refusesToChangeWhatJavaCodeFilled() {
+        try (Scope scope = Scope.open()) {
+            assertThatThrownBy(() -> Program.capture(null, in -> {
+                Tensor b = Tensor.of(new float[2]);
+                b.set(in[0]);
+                return new Tensor[] {b.mul(2)};
+            }, data.normal(2))).isInstanceOf(TensorException.class).hasMessageContaining("Java code filled")
+                    .hasMessageContaining("Tensor.zeros");
+            check(in -> {
+                Tensor b = Tensor.zeros(2);
+                b.set(in[0]);
+                return new Tensor[] {b.mul(2)};
+            }, 3, 2);
+        }
+    }
+
+    @Test
+    void fusedOperationsKeepTheMemoryLayout() {
+        try (Scope scope = Scope.open()) {
+            Tensor perChannel = data.normal(1, 3, 1, 1);
+            Tensor perPixel = data.normal(2, 1, 4, 5);
+            Tensor kernel = data.normal(3, 2, 3, 3);
+            Program.Work work = in -> {
+                Tensor image = Convolutions.conv2d(in[0], kernel, null, 1, 1, 1, 1);
+                return new Tensor[] {perChannel.mul(in[0].narrow(0, 0, 1).sum()).mul(perPixel).add(image)
+                        .flatten(1, -1).sum(1)};
+            };
+            check(work, 3, 2, 2, 4, 5);
+        }
     }
 
     @Test

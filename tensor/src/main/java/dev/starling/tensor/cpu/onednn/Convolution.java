@@ -36,9 +36,13 @@ public final class Convolution implements RangeTask {
     private final int threadLimit;
     private final PartialSum partialSum = new PartialSum();
     private Convolution[] channelSlices = {};
+    /** The number of output channels of each slice but the last. */
+    private long sliceChannels;
     /** The memory that keeps the packed weights, or {@code null}, and the position of the weights in it. */
     private @Nullable Storage keeper;
     private long keptOffset;
+    /** Of the kernel that ran last; slices of different kernels may set it at the same time. */
+    private @Nullable Packing packing;
 
     private Pass pass = Pass.FORWARD;
     private long samples;
@@ -50,6 +54,8 @@ public final class Convolution implements RangeTask {
     private @Nullable ConvolutionKernel packedFor;
     private long packed;
     private long partialBytes;
+
+    private record Packing(ConvolutionKernel kernel, Form.Key key) { }
 
     /** Strides are in elements: of {@code [N, IC, in…]}, {@code [OC, IC / groups, kernel…]}, {@code [N, OC, out…]}. */
     public Convolution(ElementType type, ConvolutionShape shape, long[] sourceStrides, long[] weightStrides,
@@ -72,7 +78,10 @@ public final class Convolution implements RangeTask {
     /** Keeps packed weights with their storage, where they begin at element {@code offset}. */
     public Convolution keep(Storage storage, long offset) {
         keeper = storage;
-        keptOffset = offset;
+        if (keptOffset != offset) {
+            keptOffset = offset;
+            packing = null;
+        }
         return this;
     }
 
@@ -174,8 +183,9 @@ public final class Convolution implements RangeTask {
     private void byChannels(long parts, ChannelPass body) {
         long channels = (shape.outChannels() / parts + CHANNEL_GRAIN - 1) / CHANNEL_GRAIN * CHANNEL_GRAIN;
         int count = (int) ((shape.outChannels() + channels - 1) / channels);
-        if (channelSlices.length != count) {
+        if (channelSlices.length != count || sliceChannels != channels) {
             channelSlices = new Convolution[count];
+            sliceChannels = channels;
             for (int i = 0; i < count; i++) {
                 long size = Math.min(channels, shape.outChannels() - i * channels);
                 channelSlices[i] = new Convolution(type, shape.withOutChannels(size), sourceStrides, weightStrides,
@@ -225,7 +235,12 @@ public final class Convolution implements RangeTask {
         if (keeper == null || kernel.readsUserWeights()) {
             return null;
         }
-        Form.Key key = new Form.Key(keptOffset, weightStrides, kernel.packing());
+        Packing known = packing;
+        if (known == null || known.kernel != kernel) {
+            known = new Packing(kernel, new Form.Key(keptOffset, weightStrides, kernel.packing()));
+            packing = known;
+        }
+        Form.Key key = known.key;
         return keeper.isReused(key, 1) ? keeper.form(key, kernel.packedBytes(),
             to -> kernel.reorderWeights(session, weights, to)) : null;
     }

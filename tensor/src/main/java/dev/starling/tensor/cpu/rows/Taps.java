@@ -17,6 +17,11 @@ public final class Taps {
         weight = new float[capacity];
     }
 
+    /** Returns for how many taps there is room. */
+    public int capacity() {
+        return address.length;
+    }
+
     /** Removes all taps. */
     public void clear() {
         count = 0;

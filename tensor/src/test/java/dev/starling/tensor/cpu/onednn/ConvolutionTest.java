@@ -109,6 +109,13 @@ class ConvolutionTest {
         }
     }
 
+    /** Two and three threads get three slices, of other sizes. */
+    @Test
+    void dividesOutputChannelsAnewForAnotherNumberOfThreads() {
+        check(new ConvolutionShape(1, 32, 129, 1, new long[] {10, 10}, new long[] {8, 8}, new long[] {3, 3},
+            new long[] {1, 1}, new long[] {1, 1}, new long[] {0, 0}, new long[] {0, 0}), 5, true, 2, 3, 2, 1);
+    }
+
     @Test
     void refusesSizesThatDoNotFit() {
         assertThatThrownBy(() -> new ConvolutionShape(1, 3, 4, 2, new long[] {4}, new long[] {4}, new long[] {1},
@@ -125,9 +132,10 @@ class ConvolutionTest {
                 strides(shape.destinationDims(shape.batch()), (layouts & 4) != 0), arena);
             Plain plain = new Plain(naive.forward(bias), naive.backwardData(), naive.backwardWeights(),
                 bias ? naive.backwardBias() : null);
+            Convolution convolution = naive.request();
             for (int count : threads) {
                 Parallel.withThreads(count, () -> {
-                    check(naive, plain, arena, shape + " layouts " + layouts + " threads " + count);
+                    check(naive, convolution, plain, arena, shape + " layouts " + layouts + " threads " + count);
                     return null;
                 });
             }
@@ -137,9 +145,8 @@ class ConvolutionTest {
     /** The results of plain loops; {@code bias} is {@code null} for a convolution without bias. */
     private record Plain(double[] forward, double[] data, double[] weights, double[] bias) { }
 
-    private static void check(Naive naive, Plain plain, Arena arena, String as) {
+    private static void check(Naive naive, Convolution convolution, Plain plain, Arena arena, String as) {
         boolean bias = plain.bias != null;
-        Convolution convolution = naive.request();
         Floats out = Floats.filled(arena, naive.destinationLength, Float.NaN);
         convolution.forward(naive.source.address(), naive.weights.address(), bias ? naive.bias.address() : 0,
             out.address());
