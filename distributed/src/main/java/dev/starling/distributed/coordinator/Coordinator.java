@@ -172,7 +172,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (stale && !ended && (hasty || now - upToDateNs > settleNs / 4)) {
             propose(now);
         }
-        // Later, members report whom they do not reach, but a process that joins does not; see Links.overdue.
+        // Later, members report which of them they do not reach, but a process that joins does not; see Links.overdue.
         long patienceNs = 4 * settleNs + (everStarted ? 4 * settleNs : joinTimeoutNs);
         if (!started && reported == null && !view.members().isEmpty() && now - viewNs > patienceNs
                 && !suspicions.areOlderThan(0, now)) {

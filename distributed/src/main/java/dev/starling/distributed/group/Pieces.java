@@ -20,8 +20,8 @@ final class Pieces {
     /** Maximum length of a message: the view of as many members as a group may have. */
     static final int MAX_BYTES = Control.MAX_MEMBERS * 1024;
     /**
-     * Maximum length of all messages of which pieces are missing. One that exceeds it is dropped, and a member that then
-     * gets no answer from a coordinator asks again.
+     * Maximum length of all messages of which pieces are missing. One that exceeds it is dropped, and a member that
+     * then gets no answer from a coordinator asks again.
      */
     static final int MAX_PARTIAL_BYTES = 16 * MAX_BYTES;
     private static final int LENGTH = 0;
