@@ -38,7 +38,7 @@ public final class Message {
     public static final int KIND = 0;
     public static final int WORKER = 4;
     public static final int SESSION = 8;
-    /** The number of the push within the session, from 0, counted by unit; of a pull any number. */
+    /** The number of the push within the session, from 0, or of the pull; both are counted by unit. */
     public static final int SEQUENCE = 16;
     public static final int UNIT = 24;
     /** Floats, or rows. */

@@ -23,8 +23,9 @@ final class BlockRequest extends UnitRequest {
     /** The gradient to push. */
     private final UnsafeBuffer gradient = new UnsafeBuffer(0, 0);
     private double rate;
-    /** Sequence number of the next push. */
-    private long sequence;
+    /** Sequence number of the next push in this session, and of the next pull. */
+    private long pushes;
+    private long pulls;
 
     BlockRequest(ServerLink server, int number, Plan.Block block, UnsafeBuffer weights, RandomGenerator random) {
         super(server, number, random);
@@ -44,7 +45,12 @@ final class BlockRequest extends UnitRequest {
 
     @Override
     boolean hasPushed() {
-        return sequence > 0;
+        return pushes > 0;
+    }
+
+    /** Returns the sequence number of the open request. */
+    private long sequence() {
+        return asked == Message.PULL ? pulls : pushes;
     }
 
     @Override
@@ -71,7 +77,7 @@ final class BlockRequest extends UnitRequest {
 
     private MutableDirectBuffer begin(int kind, @Nullable DirectBuffer payload) {
         int bytes = payload == null ? 0 : payload.capacity();
-        MutableDirectBuffer message = server.begin(kind, session, sequence, number, bytes / 4);
+        MutableDirectBuffer message = server.begin(kind, session, sequence(), number, bytes / 4);
         if (bytes > 0) {
             message.putBytes(Channels.HEADER + Message.HEADER, payload, 0, bytes);
         }
@@ -80,15 +86,15 @@ final class BlockRequest extends UnitRequest {
 
     @Override
     void onUnknownSession(long done) {
-        if (asked != Message.JOIN && done == sequence) {
-            sequence = 0;
+        if (asked != Message.JOIN && done == sequence()) {
+            pushes = 0;
             rejoin();
         }
     }
 
     @Override
     void onReply(long done, DirectBuffer reply, int offset, int length) {
-        if (asked != Message.JOIN && done != sequence || length != bytes()) {
+        if (asked != Message.JOIN && done != sequence() || length != bytes()) {
             return;
         }
         UnsafeBuffer target = asked == Message.PULL && which > 0 ? kept[which - 1] : weights;
@@ -97,7 +103,8 @@ final class BlockRequest extends UnitRequest {
             ask(next);
             next = 0;
         } else {
-            sequence += asked == Message.PUSH ? 1 : 0;
+            pushes += asked == Message.PUSH ? 1 : 0;
+            pulls += asked == Message.PULL ? 1 : 0;
             asked = 0;
             which = 0;
             keptSteps = 0;
