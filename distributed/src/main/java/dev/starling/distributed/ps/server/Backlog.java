@@ -6,16 +6,24 @@ import org.agrona.DirectBuffer;
 import org.agrona.ExpandableArrayBuffer;
 
 /**
- * Requests that arrived while the ring was full. Their number is bounded by that of the requests in flight, at most one
- * for each unit and worker. Reuses its buffers.
+ * Copies of messages that wait for room: requests while the core's ring is full, or replies while a worker's link is.
+ * Their number is bounded by that of the requests in flight. Reuses some of its buffers.
  */
 final class Backlog {
+    private static final int MAX_FREE = 64;
+
     private final Deque<Entry> waiting = new ArrayDeque<>();
     private final Deque<Entry> free = new ArrayDeque<>();
 
     private static final class Entry {
         final ExpandableArrayBuffer bytes = new ExpandableArrayBuffer();
         int length;
+    }
+
+    /** Receives a message, or returns false if there is no room for it. */
+    @FunctionalInterface
+    interface Sink {
+        boolean offer(DirectBuffer buffer, int offset, int length);
     }
 
     void add(DirectBuffer buffer, int offset, int length) {
@@ -29,10 +37,23 @@ final class Backlog {
         return waiting.isEmpty();
     }
 
-    /** Offers requests to the core until the ring is full again. */
-    void drainTo(ServerCore core) {
-        while (!waiting.isEmpty() && core.offer(waiting.peek().bytes, 0, waiting.peek().length)) {
-            free.push(waiting.remove());
+    int size() {
+        return waiting.size();
+    }
+
+    /** Passes messages on, in order, until there is no room for one. */
+    void drainTo(Sink sink) {
+        while (!waiting.isEmpty() && sink.offer(waiting.peek().bytes, 0, waiting.peek().length)) {
+            Entry entry = waiting.remove();
+            if (free.size() < MAX_FREE) {
+                free.push(entry);
+            }
         }
+    }
+
+    /** Drops all messages, and frees their memory. */
+    void clear() {
+        waiting.clear();
+        free.clear();
     }
 }

@@ -4,7 +4,6 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.Role;
-import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
@@ -22,7 +21,6 @@ import dev.starling.nn.train.SettingsMismatchException;
 import dev.starling.transport.Endpoint;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
-import java.nio.ByteBuffer;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.Arrays;
@@ -34,10 +32,7 @@ import java.util.Set;
 import java.util.function.Predicate;
 import java.util.stream.Stream;
 import org.agrona.DirectBuffer;
-import org.agrona.concurrent.ControlledMessageHandler;
 import org.agrona.concurrent.UnsafeBuffer;
-import org.agrona.concurrent.ringbuffer.OneToOneRingBuffer;
-import org.agrona.concurrent.ringbuffer.RingBufferDescriptor;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -46,7 +41,6 @@ import org.jspecify.annotations.Nullable;
  */
 public final class ServerNode {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
-    private static final int REPLIES_BYTES = 4 << 20;
     private static final long WORKING_INTERVAL_NS = 1_000_000_000L;
     private static final Duration CHECK_INTERVAL = Duration.ofSeconds(1);
 
@@ -55,9 +49,7 @@ public final class ServerNode {
     private final ServerConfig config;
     private final UnsafeBuffer message = new UnsafeBuffer(0, 0);
     private final Backlog backlog = new Backlog();
-    private final OneToOneRingBuffer replies = new OneToOneRingBuffer(new UnsafeBuffer(
-            ByteBuffer.allocateDirect(REPLIES_BYTES + RingBufferDescriptor.TRAILER_LENGTH)));
-    private final ControlledMessageHandler replySender = this::sendReply;
+    private final Replies replies = new Replies();
     private final Runnable duty = this::doWork;
     private final PlanParts plans = new PlanParts();
     /** Random number by which workers recognise a restart of the server. */
@@ -148,7 +140,7 @@ public final class ServerNode {
                 : config.directory(config.directory().resolve("server-" + number));
         ServerCore opened;
         try {
-            opened = ServerCore.open(own, of, number, this::offer);
+            opened = ServerCore.open(own, of, number, replies);
         } catch (ServerException e) {
             group.locked(() -> connections().forEach(to -> refuse(to, String.valueOf(e.getMessage()))));
             throw e;
@@ -157,18 +149,6 @@ public final class ServerNode {
                 own.directory() == null ? "in memory" : "in " + own.directory());
         core = opened;
         group.locked(this::welcomeAll);
-    }
-
-    /** Queues a reply; called by the reply stage. */
-    private boolean offer(int worker, DirectBuffer buffer, int length) {
-        int at = replies.tryClaim(worker + 1, Channels.HEADER + length);
-        if (at < 0) {
-            return false;
-        }
-        replies.buffer().putInt(at, Message.CHANNEL, Channels.ORDER);
-        replies.buffer().putBytes(at + Channels.HEADER, buffer, 0, length);
-        replies.commit(at);
-        return true;
     }
 
     // ---- under the group's lock ----
@@ -182,8 +162,8 @@ public final class ServerNode {
         if (core == null) {
             return;
         }
-        backlog.drainTo(core);
-        replies.controlledRead(replySender, 64);
+        backlog.drainTo(core::offer);
+        replies.sendTo(workers, core.units());
         reportTasks();
         boolean anyFinished = false;
         boolean anyAwaited = false;
@@ -299,12 +279,6 @@ public final class ServerNode {
         }
         int units = Objects.requireNonNull(core).units();
         return haveSessions(Endpoint::isConnected, worker -> worker.isDone(group.transport(), units));
-    }
-
-    private ControlledMessageHandler.Action sendReply(int type, DirectBuffer buffer, int offset, int length) {
-        Endpoint to = workers[type - 1].endpoint();
-        return to != null && to.send(buffer, offset, length) == Endpoint.BACK_PRESSURED
-                ? ControlledMessageHandler.Action.ABORT : ControlledMessageHandler.Action.CONTINUE;
     }
 
     private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {

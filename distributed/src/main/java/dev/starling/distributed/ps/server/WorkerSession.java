@@ -16,6 +16,8 @@ final class WorkerSession {
     private int nextUnitToLeave = Integer.MAX_VALUE;
     /** Messages for which the link had no room. The server sends them later, with the values of that time. */
     final Set<Due> unsent = EnumSet.noneOf(Due.class);
+    /** Replies for which the link had no room. */
+    final Backlog held = new Backlog();
     /** Another process that claims the number, and since when. */
     private @Nullable Endpoint claimant;
     private long claimedNs;
@@ -51,6 +53,10 @@ final class WorkerSession {
 
     /** Assigns the worker's number to a process. */
     void assign(Endpoint process) {
+        if (endpoint != process) {
+            // The worker repeats over its new connection what has no reply.
+            held.clear();
+        }
         state = State.PRESENT;
         endpoint = process;
         claimant = null;
@@ -76,6 +82,14 @@ final class WorkerSession {
                 ? Claim.REFUSED : Claim.DEFERRED;
     }
 
+    /** Sends held replies, in order, until the link has no room. */
+    void sendHeld() {
+        Endpoint to = endpoint;
+        if (to != null) {
+            held.drainTo((buffer, offset, length) -> to.send(buffer, offset, length) != Endpoint.BACK_PRESSURED);
+        }
+    }
+
     boolean isAwaited() {
         return state == State.AWAITED;
     }
@@ -90,6 +104,7 @@ final class WorkerSession {
         state = isFinished() ? state : State.VACANT;
         endpoint = null;
         unsent.clear();
+        held.clear();
         nextUnitToLeave = 0;
     }
 

@@ -13,6 +13,9 @@ public final class Message {
     /** Byte order of all numbers. */
     public static final ByteOrder ORDER = ByteOrder.LITTLE_ENDIAN;
 
+    /** Maximum number of a worker's messages for one table that await a reply of their own; for a block it is one. */
+    public static final int MAX_IN_FLIGHT = 8;
+
     // ---- requests ----
 
     /** A worker joins, or rejoins, a unit. Floats, if any, become the weights of a unit that has none. */

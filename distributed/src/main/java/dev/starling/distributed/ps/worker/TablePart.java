@@ -16,8 +16,6 @@ import org.agrona.concurrent.UnsafeBuffer;
  * of them in flight; the server processes them in order, so replies arrive in order.
  */
 public final class TablePart extends UnitRequest {
-    private static final int MAX_IN_FLIGHT = 8;
-
     private final int width;
     private final int perPull;
     private final int perPush;
@@ -88,7 +86,7 @@ public final class TablePart extends UnitRequest {
 
     @Override
     boolean send() {
-        int max = synchronous && asked == Message.PUSH_ROWS ? Integer.MAX_VALUE : MAX_IN_FLIGHT;
+        int max = synchronous && asked == Message.PUSH_ROWS ? Integer.MAX_VALUE : Message.MAX_IN_FLIGHT;
         int end = asked == Message.JOIN ? done + 1 : messages;
         while (isOpen() && sent < end && sent - done < max) {
             if (!sendNext()) {
