@@ -16,6 +16,7 @@ import java.lang.reflect.Type;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -35,6 +36,11 @@ public final class RecordCodec<T> {
             return Shape.of(type);
         }
     };
+
+    /** Bytes of a message that ranks exchange at a time; a shorter part is a message's last one. */
+    private static final int PART = 16_000;
+    /** Maximum number of bytes of a message that ranks exchange. */
+    private static final int MAX_EXCHANGED = 16 << 20;
 
     private final Class<T> type;
 
@@ -112,21 +118,44 @@ public final class RecordCodec<T> {
     }
 
     /**
-     * Lets each rank pass a message to all others; returns the messages by rank. Collective; waits.
+     * Lets each rank pass a message to all others, in as many parts as the longest message needs; returns the messages
+     * by rank. Collective; waits.
      *
      * @throws DistributedException if the bytes of a rank are not a message of this type
      */
     public List<T> exchange(Collectives collectives, T own) {
         List<T> messages = new ArrayList<>();
-        for (byte[] encoded : collectives.exchange(encode(own))) {
+        for (ByteArrayOutputStream encoded : exchange(collectives, encode(own))) {
             try {
-                messages.add(decode(encoded));
+                messages.add(decode(encoded.toByteArray()));
             } catch (IOException e) {
                 throw new DistributedException("rank " + messages.size() + " sent a malformed " + type.getSimpleName()
                         + "; use the same version of this library on all ranks", e);
             }
         }
         return messages;
+    }
+
+    private List<ByteArrayOutputStream> exchange(Collectives collectives, byte[] own) {
+        List<ByteArrayOutputStream> whole = new ArrayList<>();
+        int longest = PART;
+        for (int from = 0; longest == PART; from += PART) {
+            if (from > MAX_EXCHANGED) {
+                throw new DistributedException("a rank's " + type.getSimpleName() + " is longer than " + MAX_EXCHANGED
+                        + " bytes, the maximum");
+            }
+            byte[][] parts = collectives.exchange(Arrays.copyOfRange(own, Math.min(from, own.length),
+                    Math.min(from + PART, own.length)));
+            longest = 0;
+            for (int rank = 0; rank < parts.length; rank++) {
+                if (from == 0) {
+                    whole.add(new ByteArrayOutputStream());
+                }
+                whole.get(rank).writeBytes(parts[rank]);
+                longest = Math.max(longest, parts[rank].length);
+            }
+        }
+        return whole;
     }
 
     private static void write(DataOutputStream out, Type type, Object value) throws IOException,
