@@ -195,7 +195,10 @@ public final class Transport implements Agent, AutoCloseable {
         return register(allocate(bytes));
     }
 
-    /** As {@link #register(long)}; pages of memory to which nothing is written take no memory, where the system can do so. */
+    /**
+     * As {@link #register(long)}; pages of memory to which nothing is written take no memory, where the system can do
+     * so.
+     */
     public MemoryRegion registerSparse(long bytes) {
         checkOpen();
         return register(allocate(bytes, true));

@@ -260,7 +260,7 @@ class GossipTest {
         });
     }
 
-    /** The thread of the group, whose work includes heartbeats, leaves memory for new members to the training thread. */
+    /** The group's thread, whose work includes heartbeats, leaves memory for new members to the training thread. */
     @Test
     void allocatesMemoryForANewMemberBetweenSteps() {
         assumeTrue(MappedMemory.isAvailable());
