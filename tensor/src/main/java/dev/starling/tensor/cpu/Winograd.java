@@ -296,8 +296,9 @@ final class Winograd {
             this.weight = weight;
             long plane = kernelBytes() / 4;
             // As [out, in, 3, 3] of this convolution; the rotation reverses both spatial dimensions.
-            copy = new StridedCopy(4, weight.shape(), weight.strides(), turned
-                    ? new long[] {out.channels, 1, -3 * plane, -plane} : new long[] {1, out.channels, 3 * plane, plane});
+            long[] to = turned ? new long[] {out.channels, 1, -3 * plane, -plane}
+                    : new long[] {1, out.channels, 3 * plane, plane};
+            copy = new StridedCopy(4, weight.shape(), weight.strides(), to);
             first = turned ? 8 * kernelBytes() : 0;
         }
 
