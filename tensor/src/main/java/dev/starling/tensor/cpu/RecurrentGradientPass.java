@@ -40,9 +40,7 @@ final class RecurrentGradientPass implements RecurrentSequence.Pass {
     private final ReducedLayout sums;
     private final List<Runnable> before = new ArrayList<>();
     private final @Nullable Runnable sameBias;
-    private final RangeTask task = this::steps;
-    /** By the first sequence. */
-    private final @Nullable Steps[] ranges;
+    private final RangeTask task;
     private final Matmul inputProduct;
     private final Matmul weightProduct;
     private final @Nullable Matmul recurrentProduct;
@@ -77,7 +75,7 @@ final class RecurrentGradientPass implements RecurrentSequence.Pass {
         if (dc != null) {
             before.add(CopyKernels.prepare(operands[2], dc));
         }
-        ranges = new Steps[sequence.batch];
+        task = sequence.ranges(Steps::new);
         long all = (long) sequence.steps * sequence.batch;
         long others = (long) (sequence.steps - 1) * sequence.batch;
         sums = ReducedLayout.ofRows(all, rows);
@@ -118,16 +116,6 @@ final class RecurrentGradientPass implements RecurrentSequence.Pass {
     @Override
     public void close() {
         sequence.close();
-    }
-
-    /** Carries out all steps of a range of sequences; called by the thread pool. */
-    private void steps(long from, long to) {
-        Steps range = ranges[(int) from];
-        if (range == null || range.dims[0] != to - from) {
-            range = new Steps((int) from, (int) (to - from));
-            ranges[(int) from] = range;
-        }
-        range.run();
     }
 
     /** Computes the gradients of the input, of weights and of biases from those of all steps' sums. */
@@ -196,7 +184,7 @@ final class RecurrentGradientPass implements RecurrentSequence.Pass {
     }
 
     /** Goes backwards through all steps of a range of sequences. */
-    private final class Steps {
+    private final class Steps implements RecurrentSequence.Range {
         private final int from;
         private final long[] dims;
         private final long[] column;
@@ -214,7 +202,13 @@ final class RecurrentGradientPass implements RecurrentSequence.Pass {
                     .accumulate(sequence.masked() || separate);
         }
 
-        void run() {
+        @Override
+        public int sequences() {
+            return (int) dims[0];
+        }
+
+        @Override
+        public void run() {
             for (int i = sequence.steps - 1; i >= 0; i--) {
                 Launch launch = Launch.of(cell);
                 launch.shape(dims);

@@ -41,9 +41,7 @@ final class RecurrentPass implements RecurrentSequence.Pass {
     private final Matmul product;
     private final List<Runnable> before = new ArrayList<>();
     private final List<Runnable> after = new ArrayList<>();
-    private final RangeTask task = this::steps;
-    /** By the first sequence. */
-    private final @Nullable Steps[] ranges;
+    private final RangeTask task;
     /** The address of the sums of all steps during a run. */
     private long sums;
 
@@ -62,7 +60,7 @@ final class RecurrentPass implements RecurrentSequence.Pass {
         holdsState = sequence.masked();
         holdsCell = c != null && (sequence.masked() || !keeps);
         width = keeps ? (long) sequence.cell.reserved() * units : rows;
-        ranges = new Steps[sequence.batch];
+        task = sequence.ranges(Steps::new);
         product = RecurrentSequence.product((long) sequence.steps * sequence.batch, rows, sequence.inputs)
                 .left(in.x().address(), sequence.inputs, 1).right(in.weight().address(), 1, sequence.inputs)
                 .keepRight(in.weight().storage(), in.weight().offset());
@@ -108,16 +106,6 @@ final class RecurrentPass implements RecurrentSequence.Pass {
         sequence.close();
     }
 
-    /** Carries out all steps of a range of sequences; called by the thread pool. */
-    private void steps(long from, long to) {
-        Steps range = ranges[(int) from];
-        if (range == null || range.dims[0] != to - from) {
-            range = new Steps((int) from, (int) (to - from));
-            ranges[(int) from] = range;
-        }
-        range.run();
-    }
-
     private Block bothBiases() {
         Block sum = HostAllocator.shared().allocate(4L * rows);
         long bias = Objects.requireNonNull(in.bias()).address();
@@ -129,7 +117,7 @@ final class RecurrentPass implements RecurrentSequence.Pass {
     }
 
     /** All steps of a range of sequences. */
-    private final class Steps {
+    private final class Steps implements RecurrentSequence.Range {
         private final int from;
         private final long offset;
         private final long[] dims;
@@ -154,7 +142,13 @@ final class RecurrentPass implements RecurrentSequence.Pass {
                     .bias(separate && in.recurrentBias() != null ? in.recurrentBias().address() : 0);
         }
 
-        private void run() {
+        @Override
+        public int sequences() {
+            return (int) dims[0];
+        }
+
+        @Override
+        public void run() {
             Block own = separate ? HostAllocator.shared().allocate(4L * dims[0] * rows) : null;
             for (int i = 0; i < sequence.steps; i++) {
                 long a = sequence.at(sums, sequence.step(i), from, width);

@@ -29,6 +29,17 @@ final class RecurrentSequence {
         void close();
     }
 
+    /** All steps of a range of sequences. */
+    interface Range extends Runnable {
+        int sequences();
+    }
+
+    /** Makes what carries out all steps of {@code n} sequences. */
+    @FunctionalInterface
+    interface RangeMaker {
+        Range make(int from, int n);
+    }
+
     final Cell cell;
     final int steps;
     final int batch;
@@ -100,6 +111,19 @@ final class RecurrentSequence {
     /** Returns the address of sequence {@code n} at step {@code t} of an array with {@code width} elements for each. */
     long at(long address, int t, int n, long width) {
         return address + 4 * ((long) t * batch + n) * width;
+    }
+
+    /** Returns a task for {@link #share} that makes each range when it is first needed, and then runs it again. */
+    RangeTask ranges(RangeMaker maker) {
+        @Nullable Range[] made = new Range[batch];
+        return (from, to) -> {
+            Range range = made[(int) from];
+            if (range == null || range.sequences() != to - from) {
+                range = maker.make((int) from, (int) (to - from));
+                made[(int) from] = range;
+            }
+            range.run();
+        };
     }
 
     /**
