@@ -38,7 +38,7 @@ import org.jspecify.annotations.Nullable;
 final class Winograd {
     private static final List<WinogradTiles> TILES = tiles(System.getProperty("starling.winograd", ""));
     /** Bytes between planes, so that a pixel's values fall into different sets of the first-level cache. */
-    private static final long GAP = 192;
+    static final long GAP = 192;
     /** Begins the keys of transformed kernels; those of packed weights begin with the rank. */
     private static final long TRANSFORMED = -1;
     private static final int MAX_SIDE = 4;
@@ -48,11 +48,11 @@ final class Winograd {
     private static final int MIN_LARGE_TILES = 128;
     private static final int MIN_BLOCK = 16;
     private static final int FEW_CHANNELS = 256;
-    private static final long MAX_PARTIAL_BYTES = 64L << 20;
-    private static final int MAX_GROUPS = 8;
+    /** Channels whose kernels, with all channels of the other side, are transformed in the second-level cache. */
+    private static final int MAX_TOGETHER = 32;
 
     /** Images {@code [N, H, W, C]}, read in tiles: patches of 4×4 at distance 2, the first at -padding. */
-    private record Images(long address, long n, long h, long w, int channels) {
+    record Images(long address, long n, long h, long w, int channels) {
         static Images of(Tensor x) {
             return new Images(x.address(), x.size(0), x.size(2), x.size(3), Math.toIntExact(x.size(1)));
         }
@@ -84,10 +84,10 @@ final class Winograd {
     }
 
     /** What a thread needs for its part of the blocks; later parts reuse it. */
-    private static final class Part {
-        private static final IdlePool<Part> IDLE = new IdlePool<>();
+    static final class Part {
+        static final IdlePool<Part> IDLE = new IdlePool<>();
 
-        private final Matmul product = new Matmul(ElementType.F32, ElementType.F32, 1, 1, 1);
+        final Matmul product = new Matmul(ElementType.F32, ElementType.F32, 1, 1, 1);
         private final Squares patches = new Squares(MAX_SIDE + 2);
         private final Squares pixels = new Squares(MAX_SIDE);
 
@@ -97,17 +97,17 @@ final class Winograd {
         }
     }
 
-    private final WinogradTiles transforms;
+    final WinogradTiles transforms;
     private final int side;
-    private final int planes;
-    private final Images in;
-    private final Images out;
+    final int planes;
+    final Images in;
+    final Images out;
     private final int padH;
     private final int padW;
     private final long tilesW;
     private final long tilesPerImage;
-    private final long tiles;
-    private final int block;
+    final long tiles;
+    final int block;
 
     /** Makes the request; {@code threads} is how many should get a block at least, where sums do not depend on it. */
     private Winograd(WinogradTiles transforms, Images in, Images out, int padH, int padW, int threads) {
@@ -204,7 +204,7 @@ final class Winograd {
     /** The convolution of the images in with a weight: products of transformed tiles and transformed kernels. */
     private final class Product implements Runnable, RangeTask {
         private final Storage storage;
-        private final Kernels kernels;
+        private final WinogradKernels kernels;
         private final Form.Key key;
         private final long bias;
         private final boolean relu;
@@ -213,7 +213,7 @@ final class Winograd {
 
         Product(Tensor weight, boolean turned, long bias, boolean relu) {
             storage = weight.storage();
-            kernels = new Kernels(weight, turned);
+            kernels = new WinogradKernels(Winograd.this, weight, turned);
             key = new Form.Key(weight.offset(), weight.strides(),
                     new long[] {TRANSFORMED, in.channels, out.channels, turned ? 1 : 0, side});
             this.bias = bias;
@@ -271,57 +271,29 @@ final class Winograd {
         }
     }
 
-    private long blocks() {
+    long blocks() {
         return Math.ceilDiv(tiles, (long) block);
     }
 
-    private long kernelBytes() {
+    long kernelBytes() {
         return 4L * in.channels * out.channels;
     }
 
-    private long kernelPlane() {
+    long kernelPlane() {
         return kernelBytes() + GAP;
     }
 
-    /** Writes planes {@code [in, out]} of transformed kernels. */
-    private final class Kernels implements Form.Writer, RangeTask {
-        private final Tensor weight;
-        private final StridedCopy copy;
-        /** Where the first kernel's first element goes, in bytes. */
-        private final long first;
-        private long nine;
-        private long planesAt;
-
-        Kernels(Tensor weight, boolean turned) {
-            this.weight = weight;
-            long plane = kernelBytes() / 4;
-            // As [out, in, 3, 3] of this convolution; the rotation reverses both spatial dimensions.
-            long[] to = turned ? new long[] {out.channels, 1, -3 * plane, -plane}
-                    : new long[] {1, out.channels, 3 * plane, plane};
-            copy = new StridedCopy(4, weight.shape(), weight.strides(), to);
-            first = turned ? 8 * kernelBytes() : 0;
+    /** Returns how many of some channels have their kernels transformed together; they divide the channels. */
+    int together(int channels) {
+        int count = transforms.lanes();
+        while (2 * count <= MAX_TOGETHER && channels % (2 * count) == 0) {
+            count *= 2;
         }
-
-        @Override
-        public void write(long address) {
-            Block scratch = HostAllocator.shared().allocate(9 * kernelBytes());
-            try {
-                nine = scratch.address();
-                planesAt = address;
-                copy.copy(weight.address(), nine + first);
-                Parallel.forRange(kernelBytes() / 4, 1 << 14, this);
-            } finally {
-                HostAllocator.shared().free(scratch);
-            }
-        }
-
-        @Override
-        public void run(long from, long to) {
-            transforms.kernels(nine + 4 * from, kernelBytes(), planesAt + 4 * from, kernelPlane(), (int) (to - from));
-        }
+        return count;
     }
 
-    private void patches(Part part, long first, int n, long none, long v, long plane) {
+    /** Transforms patches of {@code n} tiles to rows of planes at {@code v}; {@code none} is a pixel of zeros. */
+    void patches(Part part, long first, int n, long none, long v, long plane) {
         Squares squares = part.patches;
         for (int t = 0, count; t < n; t += count) {
             long place = (first + t) % tilesPerImage;
@@ -371,8 +343,8 @@ final class Winograd {
     private static Runnable request(WinogradTiles transforms, Convolution.ConvWeightGradient op, Tensor[] in,
             Tensor[] results) {
         int[] pad = op.geometry().padding();
-        Correlation weight = new Winograd(transforms, Images.of(in[0]), Images.of(in[1]), pad[0], pad[1], 1)
-                .new Correlation(results[0]);
+        Runnable weight = WinogradCorrelation.of(
+                new Winograd(transforms, Images.of(in[0]), Images.of(in[1]), pad[0], pad[1], 1), results[0]);
         if (!op.bias()) {
             return weight;
         }
@@ -384,106 +356,8 @@ final class Winograd {
         };
     }
 
-    /**
-     * The gradient of a weight. Blocks are assigned to groups by sizes alone, each group with its own sum, so that
-     * threads do not change bits.
-     */
-    private final class Correlation implements Runnable {
-        private final long weight;
-        private final StridedCopy copy;
-        private final int groups;
-        private final long share;
-        private final RangeTask accumulation = this::accumulateGroups;
-        private final RangeTask addition = this::addGroup;
-        private final RangeTask transform = this::transformBack;
-        /** Addresses during a run: the sums of all groups, those of the one that is added, and nine kernels' planes. */
-        private long sums;
-        private long other;
-        private long nine;
-
-        Correlation(Tensor weight) {
-            this.weight = weight.address();
-            long plane = kernelBytes() / 4;
-            copy = new StridedCopy(4, weight.shape(), new long[] {1, out.channels, 3 * plane, plane},
-                    weight.strides());
-            groups = Math.clamp(Math.min(blocks() / 2, MAX_PARTIAL_BYTES / (planes * kernelPlane())), 1, MAX_GROUPS);
-            share = Math.ceilDiv(blocks(), (long) groups);
-        }
-
-        @Override
-        public void run() {
-            HostAllocator memory = HostAllocator.shared();
-            Block partial = memory.allocate(groups * groupBytes());
-            try {
-                sums = partial.address();
-                Parallel.forRange(groups, 1, accumulation);
-                for (int group = 1; group < groups; group++) {
-                    other = sums + group * groupBytes();
-                    Parallel.forRange(planes, 1, addition);
-                }
-                Block scratch = memory.allocate(9 * kernelBytes());
-                try {
-                    nine = scratch.address();
-                    Parallel.forRange(kernelBytes() / 4, 1 << 14, transform);
-                    copy.copy(nine, weight);
-                } finally {
-                    memory.free(scratch);
-                }
-            } finally {
-                memory.free(partial);
-            }
-        }
-
-        private long groupBytes() {
-            return planes * kernelPlane();
-        }
-
-        private void accumulateGroups(long from, long to) {
-            for (long group = from; group < to; group++) {
-                accumulate(group * share, Math.min(blocks(), (group + 1) * share), sums + group * groupBytes());
-            }
-        }
-
-        private void addGroup(long from, long to) {
-            for (long p = from; p < to; p++) {
-                RowLoops.FASTEST.matrix().columnSums(other + p * kernelPlane(), kernelPlane(), 1,
-                        in.channels * out.channels, sums + p * kernelPlane());
-            }
-        }
-
-        private void transformBack(long from, long to) {
-            transforms.kernelGradients(sums + 4 * from, kernelPlane(), nine + 4 * from, kernelBytes(),
-                    (int) (to - from));
-        }
-    }
-
-    private void accumulate(long from, long to, long sum) {
-        HostAllocator memory = HostAllocator.shared();
-        long plane = (long) block * in.rowBytes() + GAP;
-        long gradientPlane = (long) block * out.rowBytes() + GAP;
-        Part part = Part.acquire();
-        Block scratch = memory.allocate(planes * (plane + gradientPlane) + in.rowBytes() + out.rowBytes());
-        try {
-            long v = scratch.address();
-            long z = v + planes * plane;
-            long none = z + planes * gradientPlane;
-            ALL.asSlice(none, in.rowBytes() + out.rowBytes()).fill((byte) 0);
-            for (long b = from; b < to; b++) {
-                int n = (int) Math.min(block, tiles - b * block);
-                patches(part, b * block, n, none, v, plane);
-                gradients(part, b * block, n, none, z, gradientPlane);
-                int c = in.channels;
-                int o = out.channels;
-                part.product.sizes(c, o, n).left(v, 1, c).right(z, o, 1).result(sum, o)
-                        .accumulate(b > from).batch(planes, plane / 4, gradientPlane / 4, kernelPlane() / 4).run();
-            }
-        } finally {
-            memory.free(scratch);
-            Part.IDLE.give(part);
-        }
-    }
-
-    private void gradients(Part part, long first, int n, long none, long z, long plane) {
+    /** Transforms gradients of {@code n} tiles to rows of planes at {@code z}. */
+    void gradients(Part part, long first, int n, long none, long z, long plane) {
         Squares squares = part.pixels;
         for (int t = 0, count; t < n; t += count) {
             count = pixels(first + t, n - t, none, squares);

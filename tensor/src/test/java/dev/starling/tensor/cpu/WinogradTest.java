@@ -25,18 +25,20 @@ import org.junit.jupiter.params.provider.CsvSource;
 /** The oracle is the reference device in double precision. */
 class WinogradTest {
     /** Relative to the root mean square of the result. */
-    private static final double TOLERANCE = 2e-5;
+    private static final double TOLERANCE = 3e-5;
 
     @BeforeAll
     static void vectors() {
         assumeTrue(!RowLoops.FASTEST.winograd().isEmpty(), "this process has no transforms");
     }
 
-    // Even and odd sizes, paddings 0 to 2, tiles of both sizes, and tiles that do or do not fill blocks.
+    // Even and odd sizes, paddings 0 to 2, tiles of both sizes, and tiles that do or do not fill blocks; in the last
+    // three the sums of a weight's gradient are larger than the transformed images.
     @ParameterizedTest
     @CsvSource({"8, 32, 32, 9, 11, 1", "3, 48, 64, 16, 16, 1", "9, 64, 32, 8, 8, 0", "5, 32, 48, 12, 7, 2",
         "4, 160, 128, 8, 9, 1", "64, 32, 32, 2, 2, 1", "32, 32, 48, 8, 9, 1", "3, 64, 32, 30, 27, 2",
-        "70, 32, 32, 7, 5, 0", "33, 33, 35, 5, 9, 1"})
+        "70, 32, 32, 7, 5, 0", "33, 33, 35, 5, 9, 1",
+        "3, 160, 144, 9, 9, 1", "16, 144, 208, 4, 4, 1", "128, 256, 256, 2, 2, 1"})
     void agreesWithTheDirectSum(int n, int in, int out, int h, int w, int padding) {
         try (Scope scope = Scope.open()) {
             Generator g = Generator.seeded(n + h);
