@@ -56,7 +56,8 @@ public final class ClusterBench implements Callable<Integer> {
     @Option(names = "--rounds", description = "Rounds; the result is their median (default: 9).", defaultValue = "9")
     private int rounds;
 
-    @Option(names = "--sample", description = "Milliseconds of one sample (default: 200).", defaultValue = "200")
+    @Option(names = "--sample", description = "Milliseconds of one sample; of training, ten times "
+        + "as long (default: 200).", defaultValue = "200")
     private long sampleMillis;
 
     @Option(names = "--warmup", description = "Milliseconds of warm-up before each case (default: 1500).",

@@ -12,6 +12,8 @@ import java.util.Locale;
 final class Training {
     private static final int BATCH = 32;
     private static final int STEPS = 40;
+    /** Samples of training are longer by this factor: after a stop, the first steps of a process are slower. */
+    private static final int TRAINING_SAMPLES = 10;
 
     private final Path directory;
     private final int rounds;
@@ -81,7 +83,8 @@ final class Training {
                 ProcessGroup group = new ProcessGroup(implementation, variant, c == 0 ? 1 : world, shared, directory,
                     Hosts.loopback());
                 groups.add(group);
-                runs[c] = (int) Math.clamp(2e6 * sampleMillis / group.settle(Measure.TRAIN, BATCH), 2, 10_000);
+                double nanos = group.settle(Measure.TRAIN, BATCH);
+                runs[c] = (int) Math.clamp(TRAINING_SAMPLES * 1e6 * sampleMillis / nanos, 2, 10_000);
             }
             double[][] rates = new double[runs.length][rounds];
             for (int round = 0; round < rounds; round++) {
