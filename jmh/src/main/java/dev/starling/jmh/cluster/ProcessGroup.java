@@ -157,10 +157,17 @@ final class ProcessGroup implements AutoCloseable {
      * compilers compete with the code that they compile, so this takes several times longer than in a single process.
      */
     double settle(Measure measure, long bytes) {
+        return settle(measure, bytes, 0);
+    }
+
+    /** Runs at least for {@code leastSeconds}, then as {@link #settle(Measure, long)} does. */
+    double settle(Measure measure, long bytes, int leastSeconds) {
         long begin = System.nanoTime();
+        long least = begin + TimeUnit.SECONDS.toNanos(leastSeconds);
         double nanos = time(measure, bytes, 2);
         double best = nanos;
-        for (int seconds = 0; seconds < SETTLED_SECONDS && System.nanoTime() - begin < MAX_SETTLING_NS; seconds++) {
+        for (int seconds = 0; (seconds < SETTLED_SECONDS || System.nanoTime() - least < 0)
+                && System.nanoTime() - begin < MAX_SETTLING_NS; seconds++) {
             nanos = time(measure, bytes, (int) Math.clamp(1e9 / nanos, 2, 1_000_000));
             if (nanos < best * STEADY) {
                 best = nanos;

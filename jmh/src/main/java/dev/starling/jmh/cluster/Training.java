@@ -14,6 +14,8 @@ final class Training {
     private static final int STEPS = 40;
     /** Samples of training are longer by this factor: after a stop, the first steps of a process are slower. */
     private static final int TRAINING_SAMPLES = 10;
+    /** Methods that run once in a step are compiled late. */
+    private static final int SETTLING_SECONDS = 30;
 
     private final Path directory;
     private final int rounds;
@@ -83,7 +85,7 @@ final class Training {
                 ProcessGroup group = new ProcessGroup(implementation, variant, c == 0 ? 1 : world, shared, directory,
                     Hosts.loopback());
                 groups.add(group);
-                double nanos = group.settle(Measure.TRAIN, BATCH);
+                double nanos = group.settle(Measure.TRAIN, BATCH, SETTLING_SECONDS);
                 runs[c] = (int) Math.clamp(TRAINING_SAMPLES * 1e6 * sampleMillis / nanos, 2, 10_000);
             }
             double[][] rates = new double[runs.length][rounds];
