@@ -33,7 +33,7 @@ public final class Endpoint implements AutoCloseable {
 
     private static final int HEARTBEATS_PER_TIMEOUT = 8;
     /** A longer piece, its protected form and their copies do not stay in a processor's cache. */
-    private static final int MAX_PROTECTED_PIECE = 64 << 10;
+    private static final int MAX_PROTECTED_PIECE = 128 << 10;
 
     final PutQueue puts;
     final Handshake handshake;

@@ -2,18 +2,22 @@ package dev.starling.jmh.cluster;
 
 /**
  * Predicts how long an all-reduce over the network takes, from how long a message of each size takes between two
- * processes. The algorithms and the sizes at which they change are those of Starling's network collectives.
+ * processes. The algorithms and the sizes at which they change are those of Starling's network collectives. Where more
+ * ranks are busy in a step than there are processors, they take turns, and the step ends with the last.
  *
- * @param hop time of a step in which neighbours send each other a message
+ * @param hop time of a step in which neighbours send each other a message, each on a processor of its own
+ * @param processors of all ranks together
+ * @param waitNanos for how long a rank that needs a message waits for its turn, in addition to the turns before it
  */
-record AllReduceModel(Hop hop) {
+record AllReduceModel(Hop hop, int processors, double waitNanos) {
     /** The sizes up to which small all-reduces are gathered, and larger ones exchange halves. */
     private static final int MAX_GATHERED = 16 << 10;
     private static final int MAX_PAYLOAD = 24 << 10;
     private static final int MAX_HALVED = 256 << 10;
-    /** Bytes of a piece of a ring. */
-    private static final int MIN_PIECE = 64 << 10;
-    private static final int MAX_PIECE = 392_576;
+    /** Bytes of a piece of a ring, and of a remainder that belongs to the piece before it. */
+    private static final int MIN_PIECE = 64_768;
+    private static final int MAX_PIECE = 390_528;
+    private static final int REMAINDER = 8 << 10;
 
     /** The cost of a message. */
     interface Hop {
@@ -38,12 +42,22 @@ record AllReduceModel(Hop hop) {
         };
     }
 
-    /** Returns the costs on processors that each serve several processes. */
-    AllReduceModel sharedBy(double processesOfAProcessor) {
-        return new AllReduceModel(bytes -> Math.max(1, processesOfAProcessor) * hop.nanos(bytes));
+    /** Returns the model of ranks that have a processor each. */
+    static AllReduceModel of(Hop hop) {
+        return new AllReduceModel(hop, Integer.MAX_VALUE, 0);
     }
 
-    /** Returns the nanoseconds of an all-reduce of f32 among ranks that are each on a host of their own. */
+    /**
+     * Returns the model of ranks that share processors and take a measured time for a sum: what the turns do not
+     * explain is the wait for them.
+     */
+    AllReduceModel sharing(int sharedProcessors, int ranks, double bytes, double measuredNanos) {
+        double turns = new AllReduceModel(hop, sharedProcessors, 0).nanos(ranks, bytes);
+        double waits = new AllReduceModel(hop, sharedProcessors, 1).nanos(ranks, bytes) - turns;
+        return new AllReduceModel(hop, sharedProcessors, waits > 0 ? Math.max(0, (measuredNanos - turns) / waits) : 0);
+    }
+
+    /** Returns the nanoseconds of an all-reduce of f32 among ranks that share nothing but their processors. */
     double nanos(int ranks, double bytes) {
         if (bytes <= maxGathered(ranks)) {
             return gather(ranks, bytes);
@@ -59,7 +73,7 @@ record AllReduceModel(Hop hop) {
     private double gather(int ranks, double bytes) {
         double sum = 0;
         for (int blocks = 1; blocks < ranks; blocks *= 2) {
-            sum += hop.nanos(Math.min(blocks, ranks - blocks) * bytes);
+            sum += step(ranks, Math.min(blocks, ranks - blocks) * bytes);
         }
         return sum;
     }
@@ -67,11 +81,12 @@ record AllReduceModel(Hop hop) {
     /** A half, a quarter and so on, and back; if the ranks are no power of two, some first send all to a neighbour. */
     private double halving(int ranks, double bytes) {
         // The ranks agree on the call while the first message is on its way.
-        double sum = Integer.bitCount(ranks) == 1 ? 0 : 2 * hop.nanos(bytes);
+        int power = Integer.highestOneBit(ranks);
+        double sum = ranks == power ? 0 : 2 * step(2 * (ranks - power), bytes);
         double part = bytes;
-        for (int others = Integer.highestOneBit(ranks); others > 1; others /= 2) {
+        for (int others = power; others > 1; others /= 2) {
             part /= 2;
-            sum += 2 * hop.nanos(part);
+            sum += 2 * step(power, part);
         }
         return sum;
     }
@@ -83,15 +98,29 @@ record AllReduceModel(Hop hop) {
      */
     double ring(int ranks, double bytes) {
         double segment = bytes / ranks;
+        if (!overlaps(segment)) {
+            return 2 * (ranks - 1) * step(ranks, segment);
+        }
         double busy = hop.nanos(segment) - hop.nanos(0);
         double piece = Math.clamp(segment / 2, MIN_PIECE, MAX_PIECE);
-        return overlaps(segment) ? 2 * (ranks - 1) * Math.max(busy, hop.nanos(piece)) + hop.nanos(0)
-                : 2 * (ranks - 1) * hop.nanos(segment);
+        double waits = turns(ranks) > 1 ? Math.ceil((segment - REMAINDER) / piece) * waitNanos : 0;
+        return 2 * (ranks - 1) * (turns(ranks) * Math.max(busy, hop.nanos(piece)) + waits)
+                + turns(ranks) * hop.nanos(0);
+    }
+
+    /** Returns the nanoseconds of a step in which some ranks send and receive a message. */
+    private double step(int busyRanks, double bytes) {
+        return turns(busyRanks) * hop.nanos(bytes) + (turns(busyRanks) > 1 ? waitNanos : 0);
+    }
+
+    /** Returns how many ranks the busiest processor serves. */
+    private int turns(int busyRanks) {
+        return Math.ceilDiv(busyRanks, processors);
     }
 
     /** Returns whether a segment of a ring has several pieces, which overlap. */
     static boolean overlaps(double segmentBytes) {
-        return segmentBytes > MIN_PIECE;
+        return segmentBytes > MIN_PIECE + REMAINDER;
     }
 
     /**

@@ -4,6 +4,9 @@ import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.stream.Stream;
 
 /**
  * Measures all-reduces over TCP between two processes, calibrates an {@link AllReduceModel} with them, compares its
@@ -11,11 +14,14 @@ import java.util.List;
  */
 final class Prediction {
     private static final int[] SIZES = {1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
-    /** Every other size, measured between two processes, calibrates the model, and so does the largest. */
-    private static final int[] CALIBRATION = {0, 2, 4, 6, 7};
+    /**
+     * The sizes that calibrate the model, measured between two processes. The smallest, measured between more processes,
+     * calibrates how long they wait for processors that they share.
+     */
+    private static final int[] CALIBRATION = {0, 2, 3, 4, 6, 7};
     private static final int MAX_GATHERED = 16 << 10;
     private static final int LARGE = 4 << 20;
-    private static final int ROUNDS = 5;
+    private static final int ROUNDS = 9;
     private static final int RANKS_OF_A_HOST = 8;
     /** At which the processes of a host reduce in shared memory, for the table of large clusters. */
     private static final double HOST_BYTES_PER_NANO = 8;
@@ -34,51 +40,79 @@ final class Prediction {
 
     /** Measures and predicts for numbers of processes on this machine. */
     void run(List<Integer> worlds) {
-        double[] two = measure(2);
+        SortedMap<Integer, double[]> measured = measure(worlds);
+        double[] two = measured.get(2);
         double[] sizes = new double[CALIBRATION.length];
         double[] nanos = new double[CALIBRATION.length];
         for (int i = 0; i < sizes.length; i++) {
             // A small sum is one step, a ring of two ranks two with half of the elements; pieces that overlap cost
             // another step without elements, and of the steps only one latency each.
             int bytes = SIZES[CALIBRATION[i]];
-            double measured = two[CALIBRATION[i]];
             boolean small = bytes <= MAX_GATHERED;
             sizes[i] = bytes / (small ? 1.0 : 2);
-            nanos[i] = small ? measured : (measured + (AllReduceModel.overlaps(sizes[i]) ? two[0] : 0)) / 2;
+            nanos[i] = small ? two[CALIBRATION[i]]
+                    : (two[CALIBRATION[i]] + (AllReduceModel.overlaps(sizes[i]) ? two[0] : 0)) / 2;
         }
-        AllReduceModel model = new AllReduceModel(AllReduceModel.measured(sizes, nanos));
+        AllReduceModel apart = AllReduceModel.of(AllReduceModel.measured(sizes, nanos));
         table.printf("%5s %10s %12s %12s %9s%n", "procs", "KiB", "measured", "predicted", "error");
-        double perProcessor = 2.0 / Math.min(2, Runtime.getRuntime().availableProcessors());
-        for (int world : worlds) {
-            double[] measured = world == 2 ? two : measure(world);
-            double share = perProcessor * world / Math.max(2, Math.min(world, Runtime.getRuntime()
-                    .availableProcessors()));
-            for (int i = 0; i < SIZES.length; i++) {
-                double predicted = model.sharedBy(share).nanos(world, SIZES[i]);
-                table.printf("%5d %10d %9.1f µs %9.1f µs %8.0f%%%n", world, SIZES[i] >> 10, measured[i] / 1e3,
-                        predicted / 1e3, 100 * (predicted / measured[i] - 1));
-            }
-        }
+        int processors = Math.max(2, Runtime.getRuntime().availableProcessors());
+        measured.forEach((world, times) -> compare(world, times,
+                apart.sharing(processors, world, SIZES[0], times[0])));
         large(nanos[0], sizes[sizes.length - 1] / nanos[sizes.length - 1]);
     }
 
-    private double[] measure(int world) {
-        double[] medians = new double[SIZES.length];
-        try (ProcessGroup group = new ProcessGroup(Implementation.STARLING_PLAIN, Variant.of(""), world,
-                directory.resolve("model" + world), directory.resolve("openmpi"), Hosts.loopback())) {
-            group.warmUpJit(Measure.ALL_REDUCE, SIZES[0]);
-            group.settle(Measure.ALL_REDUCE, LARGE);
-            for (int i = 0; i < SIZES.length; i++) {
-                double expected = group.warm(Measure.ALL_REDUCE, SIZES[i], warmupMillis);
-                int runs = (int) Math.clamp(sampleMillis * 1e6 / expected, 2, 1_000_000);
-                double[] nanos = new double[ROUNDS];
-                for (int round = 0; round < ROUNDS; round++) {
-                    nanos[round] = group.time(Measure.ALL_REDUCE, SIZES[i], runs);
-                }
-                Arrays.sort(nanos);
-                medians[i] = nanos[ROUNDS / 2];
-            }
+    private void compare(int world, double[] measured, AllReduceModel model) {
+        for (int i = 0; i < SIZES.length; i++) {
+            double predicted = model.nanos(world, SIZES[i]);
+            table.printf("%5d %10d %9.1f µs %9.1f µs %8.0f%%%n", world, SIZES[i] >> 10, measured[i] / 1e3,
+                    predicted / 1e3, 100 * (predicted / measured[i] - 1));
         }
+        if (model.waitNanos() > 0) {
+            table.printf("For each message, a process waits %.1f µs for a processor.%n", model.waitNanos() / 1e3);
+        }
+    }
+
+    /**
+     * Returns the nanoseconds of each size for each number of processes, two among them. All take turns, sample by
+     * sample: a virtual machine's processors may move apart, and then everything takes several times as long.
+     */
+    private SortedMap<Integer, double[]> measure(List<Integer> worlds) {
+        SortedMap<Integer, ProcessGroup> groups = new TreeMap<>();
+        try {
+            for (int world : Stream.concat(Stream.of(2), worlds.stream()).distinct().toList()) {
+                ProcessGroup group = new ProcessGroup(Implementation.STARLING_PLAIN, Variant.of(""), world,
+                        directory.resolve("model" + world), directory.resolve("openmpi"), Hosts.loopback());
+                groups.put(world, group);
+                group.warmUpJit(Measure.ALL_REDUCE, SIZES[0]);
+                group.settle(Measure.ALL_REDUCE, LARGE);
+            }
+            SortedMap<Integer, double[]> medians = new TreeMap<>();
+            groups.keySet().forEach(world -> medians.put(world, new double[SIZES.length]));
+            for (int i = 0; i < SIZES.length; i++) {
+                int size = i;
+                measure(groups, SIZES[size]).forEach((world, nanos) -> medians.get(world)[size] = nanos);
+            }
+            return medians;
+        } finally {
+            groups.values().forEach(ProcessGroup::close);
+        }
+    }
+
+    private SortedMap<Integer, Double> measure(SortedMap<Integer, ProcessGroup> groups, int bytes) {
+        SortedMap<Integer, Integer> runs = new TreeMap<>();
+        SortedMap<Integer, double[]> samples = new TreeMap<>();
+        groups.forEach((world, group) -> {
+            double expected = group.warm(Measure.ALL_REDUCE, bytes, warmupMillis);
+            runs.put(world, (int) Math.clamp(sampleMillis * 1e6 / expected, 2, 1_000_000));
+            samples.put(world, new double[ROUNDS]);
+        });
+        for (int round = 0; round < ROUNDS; round++) {
+            int sample = round;
+            groups.forEach((world, group) -> samples.get(world)[sample] =
+                    group.time(Measure.ALL_REDUCE, bytes, runs.get(world)));
+        }
+        SortedMap<Integer, Double> medians = new TreeMap<>();
+        samples.forEach((world, nanos) -> medians.put(world, Arrays.stream(nanos).sorted().toArray()[ROUNDS / 2]));
         return medians;
     }
 
@@ -89,7 +123,7 @@ final class Prediction {
         table.printf("%9s %6s %12s %12s %12s %12s%n", "Gbit/s", "ranks", "64 KiB", "1 MiB", "100 MB", "100 MB/host");
         for (double gigabits : new double[] {10, 100}) {
             double bytesPerNano = Math.min(gigabits / 8, processBytesPerNano);
-            AllReduceModel model = new AllReduceModel(AllReduceModel.link(latencyNanos, bytesPerNano));
+            AllReduceModel model = AllReduceModel.of(AllReduceModel.link(latencyNanos, bytesPerNano));
             for (int ranks = 8; ranks <= 1024; ranks *= 2) {
                 table.printf("%9.0f %6d %9.2f ms %9.2f ms %9.1f ms %9.1f ms%n", gigabits, ranks,
                         model.nanos(ranks, 64 << 10) / 1e6, model.nanos(ranks, 1 << 20) / 1e6,

@@ -21,7 +21,7 @@ class AllReduceModelTest {
     private static final Duration TIMEOUT = Duration.ofSeconds(20);
     private static final TransportConfig CONFIG = TransportConfig.of("simulated", Secret.random());
     /** Of a simulated network: 20 µs and half of 2 µs of jitter, and 2 GB/s. */
-    private static final AllReduceModel SIMULATED = new AllReduceModel(AllReduceModel.link(21_000, 2));
+    private static final AllReduceModel SIMULATED = AllReduceModel.of(AllReduceModel.link(21_000, 2));
 
     /** Returns the virtual nanoseconds of all-reduces of some sizes among simulated ranks. */
     private static double[] simulate(int ranks, int... sizes) {
@@ -79,7 +79,27 @@ class AllReduceModelTest {
         assertThat(hop.nanos(150)).isEqualTo(15);
         assertThat(hop.nanos(300)).isEqualTo(50);
         assertThat(hop.nanos(500)).isEqualTo(110);
-        assertThat(new AllReduceModel(hop).sharedBy(2).hop().nanos(300)).isEqualTo(100);
-        assertThat(new AllReduceModel(hop).sharedBy(0.5).hop().nanos(300)).isEqualTo(50);
+    }
+
+    @Test
+    void ranksThatShareProcessorsTakeTurnsAndWaitForThem() {
+        AllReduceModel apart = AllReduceModel.of(AllReduceModel.link(10, 1));
+        assertThat(apart.nanos(4, 100)).isEqualTo(110 + 210);
+        AllReduceModel two = apart.sharing(2, 4, 100, 2 * (110 + 210) + 14);
+        assertThat(two.waitNanos()).isEqualTo(7);
+        assertThat(two.nanos(4, 200)).isEqualTo(2 * (210 + 410) + 14);
+        // Two ranks have a processor each, and three take as long as four, of which two share each processor.
+        assertThat(two.nanos(2, 100)).isEqualTo(110);
+        assertThat(two.nanos(3, 100)).isEqualTo(2 * (110 + 110) + 14);
+        assertThat(two.nanos(4, 100 << 10)).isEqualTo(4 * 7 + 2 * apart.nanos(4, 100 << 10));
+        assertThat(two.nanos(4, 1 << 20)).isEqualTo(6 * 2 * 7 + 2 * apart.nanos(4, 1 << 20));
+        // Only the first two of three ranks exchange all elements, before and after the halves.
+        assertThat(two.nanos(3, 100 << 10)).isEqualTo(apart.nanos(3, 100 << 10));
+    }
+
+    @Test
+    void sharedProcessorsCostNothingWhereEachRankHasOne() {
+        AllReduceModel apart = AllReduceModel.of(AllReduceModel.link(10, 1));
+        assertThat(apart.sharing(8, 4, 100, 5_000)).isEqualTo(new AllReduceModel(apart.hop(), 8, 0));
     }
 }

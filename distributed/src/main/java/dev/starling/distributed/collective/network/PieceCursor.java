@@ -11,6 +11,8 @@ import dev.starling.distributed.collective.call.CollectiveCall;
  * between two steps.
  */
 final class PieceCursor {
+    /** Up to how many bytes are left at the end of a chunk that belong to the piece before them. */
+    private final long longestRemainder;
     private long pieceBytes;
     private long bytes;
     private int chunks;
@@ -27,8 +29,13 @@ final class PieceCursor {
     private long piece;
     private long chunkStart;
     private long chunkEnd;
+    private long chunkPieces;
     /** Number of pieces that are left. */
     private long left;
+
+    PieceCursor(long longestRemainder) {
+        this.longestRemainder = longestRemainder;
+    }
 
     /**
      * Begins an iteration.
@@ -38,7 +45,7 @@ final class PieceCursor {
      * @param chunk of step 0; step 1 has the chunk before it, and so on
      * @param from first step
      * @param to step after the last
-     * @param pieceLength maximum length of a piece in bytes
+     * @param pieceLength of a piece in bytes; the last of a chunk may have less, or a short remainder more
      * @param segmentLength in pieces
      * @param segmentsOverlap whether a segment starts before the previous one has passed through all steps
      */
@@ -58,7 +65,7 @@ final class PieceCursor {
         left = 0;
         for (int s = from; s < to; s++) {
             int its = Math.floorMod(base - s, chunks);
-            left += (start(its + 1) - start(its) + pieceBytes - 1) / pieceBytes;
+            left += pieces(start(its + 1) - start(its));
         }
         if (left > 0) {
             enter();
@@ -76,7 +83,12 @@ final class PieceCursor {
         int chunk = Math.floorMod(base - step, chunks);
         chunkStart = start(chunk);
         chunkEnd = start(chunk + 1);
+        chunkPieces = pieces(chunkEnd - chunkStart);
         piece = segment * segmentPieces;
+    }
+
+    private long pieces(long length) {
+        return length == 0 ? 0 : Math.max(1, Math.ceilDiv(length - longestRemainder, pieceBytes));
     }
 
     private long start(int chunk) {
@@ -85,7 +97,7 @@ final class PieceCursor {
 
     /** Advances to the next step that has a piece, if there is one. */
     private void settle() {
-        while (left > 0 && (segment < 0 || offset() >= chunkEnd || piece >= (segment + 1) * segmentPieces)) {
+        while (left > 0 && (segment < 0 || piece >= chunkPieces || piece >= (segment + 1) * segmentPieces)) {
             step++;
             if (step == steps) {
                 step = firstStep;
@@ -121,7 +133,7 @@ final class PieceCursor {
 
     /** Returns the length of the piece in bytes. */
     long length() {
-        return Math.min(pieceBytes, chunkEnd - offset());
+        return piece == chunkPieces - 1 ? chunkEnd - offset() : pieceBytes;
     }
 
     /** Returns whether this iteration has passed, one step earlier, the piece at which another iteration is. */

@@ -40,19 +40,29 @@ import java.util.Arrays;
  */
 final class Ring implements Algorithm {
     /**
-     * Bytes of a piece. Small enough to stay in a processor's cache until it is forwarded. With its headers, a piece
-     * just fits into six of the largest packets of a loopback device (65,483 bytes of data each); a remainder would
-     * cost another packet and its acknowledgement. A multiple of 128, so that half a piece ends on a cache line.
+     * Bytes of the largest packets with an MTU of 1500, which the kernel or the device cuts into 45 segments. Those of
+     * a loopback device have a few bytes more.
      */
-    static final int PIECE = 392_576;
-    private static final int MIN_PIECE = 64 << 10;
+    private static final int PACKET = 45 * 1448;
+    /** At most three headers of a piece. */
+    private static final int HEADERS = 384;
+    private static final int MAX_PACKETS = 6;
+    /**
+     * Bytes of a piece. Small enough to stay in a processor's cache until it is forwarded. With its headers, a piece
+     * just fits into whole packets; a remainder would cost another packet and its acknowledgement.
+     */
+    static final int PIECE = piece(MAX_PACKETS);
+    /** Bytes at the end of a chunk that belong to the piece before them: a message of their own would cost more. */
+    static final int REMAINDER = 8 << 10;
+    /** A slot holds a piece and its remainder, also where sums of 16-bit floats are twice as long as the elements. */
+    private static final int SLOT = PIECE + 2 * REMAINDER;
     private static final int PIECES_OF_CHUNK = 2;
-    private static final long ALIGNMENT = 128;
+    private static final int ALIGNMENT = 128;
     /** Few, so that pieces in flight stay in the processors' caches: four are faster than eight. */
     static final int SLOTS = 4;
     static final int OUTGOING = 4;
     static final int SEGMENT = 2;
-    static final long SCRATCH_BYTES = (long) (SLOTS + OUTGOING) * PIECE;
+    static final long SCRATCH_BYTES = (long) (SLOTS + OUTGOING) * SLOT;
 
     private static final int CREDIT_INTERVAL = SLOTS / 2;
     private static final int MAX_RECEIVES_PER_CALL = 4;
@@ -65,8 +75,8 @@ final class Ring implements Algorithm {
     private final long mark;
     private final int successor;
     private final int predecessor;
-    private final PieceCursor sending = new PieceCursor();
-    private final PieceCursor receiving = new PieceCursor();
+    private final PieceCursor sending = new PieceCursor(REMAINDER);
+    private final PieceCursor receiving = new PieceCursor(REMAINDER);
     private final ReduceKernels kernels;
     private final long[] sources = new long[2];
     private final long[] target = new long[1];
@@ -163,8 +173,13 @@ final class Ring implements Algorithm {
 
     /** Divides short chunks into several pieces, too, so that one is reduced while the next is in flight. */
     private static int longestPiece(long chunkBytes) {
-        long fraction = chunkBytes / PIECES_OF_CHUNK + ALIGNMENT - 1 & -ALIGNMENT;
-        return Math.clamp(fraction, MIN_PIECE, PIECE);
+        long packets = Math.ceilDiv(chunkBytes / PIECES_OF_CHUNK - REMAINDER / PIECES_OF_CHUNK, PACKET);
+        return piece(Math.clamp(packets, 1, MAX_PACKETS));
+    }
+
+    /** Returns the bytes of a piece that fills some packets: a multiple of 128, so that half of it ends on a line. */
+    private static int piece(int packets) {
+        return packets * PACKET - HEADERS & -ALIGNMENT;
     }
 
     /** A broadcast is a chain: one chunk, which the root sends in step 0 and others, but the last, in step 1. */
@@ -341,11 +356,11 @@ final class Ring implements Algorithm {
     }
 
     private long slot(long number) {
-        return scratchOffset + number % SLOTS * PIECE;
+        return scratchOffset + number % SLOTS * SLOT;
     }
 
     private long outgoing(long number) {
-        return scratchOffset + (SLOTS + number % OUTGOING) * PIECE;
+        return scratchOffset + (SLOTS + number % OUTGOING) * SLOT;
     }
 
     @Override

@@ -17,14 +17,15 @@ import org.junit.jupiter.params.provider.CsvSource;
  */
 class PieceCursorTest {
     private static final int PIECE = 128;
+    private static final int REMAINDER = 64;
 
     /** A piece in flight. */
     private record Piece(int step, long offset, long length) { }
 
     /** One rank: its cursors, and the pieces that have arrived. */
     private static final class Rank {
-        final PieceCursor sending = new PieceCursor();
-        final PieceCursor receiving = new PieceCursor();
+        final PieceCursor sending = new PieceCursor(REMAINDER);
+        final PieceCursor receiving = new PieceCursor(REMAINDER);
         final Queue<Piece> inbox = new ArrayDeque<>();
         final Set<Piece> seen = new HashSet<>();
     }
@@ -79,6 +80,23 @@ class PieceCursorTest {
                 assertThat(chunks).as("bytes of step %d", step).isEqualTo(length(bytes, world, equal, rank - 1 - step));
             }
         }
+    }
+
+    @ParameterizedTest
+    @CsvSource({"0, ''", "1, 1", "128, 128", "192, 192", "193, '128, 65'", "256, '128, 128'", "320, '128, 192'",
+        "321, '128, 128, 65'"})
+    void addsAShortRemainderToTheLastPiece(long bytes, String lengths) {
+        PieceCursor cursor = new PieceCursor(REMAINDER);
+        cursor.begin(bytes, 1, true, 0, 0, 1, PIECE, 1, false);
+        List<String> actual = new ArrayList<>();
+        long end = 0;
+        for (; !cursor.isAtEnd(); cursor.next()) {
+            assertThat(cursor.offset()).isEqualTo(end);
+            end += cursor.length();
+            actual.add(String.valueOf(cursor.length()));
+        }
+        assertThat(String.join(", ", actual)).isEqualTo(lengths);
+        assertThat(end).isEqualTo(bytes);
     }
 
     private static long length(long bytes, int world, boolean equal, int chunk) {

@@ -27,6 +27,8 @@ class WiresCollectivesTest {
     private static final Duration SOON = Duration.ofSeconds(20);
     /** Number of pieces of each rank's chunk: more than a rank has slots for, even in a ring of two. */
     private static final int PIECES = Ring.SLOTS + 1;
+    /** Elements of a last piece, just too many to belong to the piece before. */
+    private static final int SHORT = Ring.REMAINDER / 4 + 33;
 
     private static Cluster cluster(String provider, int world) {
         Availability there = Transport.providers().get(provider).availability();
@@ -36,19 +38,22 @@ class WiresCollectivesTest {
                 Coordinator.OnLoss.END);
     }
 
-    /** Sizes for the gather, for halving between three or more ranks, and for the ring, with a short last piece. */
+    /**
+     * Sizes for the gather, for halving between three or more ranks, and for the ring, whose only piece is followed by
+     * the longest remainder, and whose last piece is short.
+     */
     @ParameterizedTest
     @CsvSource({"aeron, 3", "aeron, 4", "tcp, 2", "tcp, 3", "ucx, 2", "ucx, 3", "ucx, 4"})
     void runsAllKinds(String provider, int world) {
         NetworkCollectivesTest.runAllKinds(cluster(provider, world), world, 7, HalvingDoubling.MAX_BYTES / 4 - 3,
-                (PIECES - 1) * world * (Ring.PIECE / 4) + 33 * world + 1);
+                world * (Ring.PIECE + Ring.REMAINDER) / 4, (PIECES - 1) * world * (Ring.PIECE / 4) + SHORT * world + 1);
     }
 
     @ParameterizedTest
     @CsvSource({"aeron, 3", "tcp, 3", "ucx, 3", "ucx, 4"})
     void roundsSumsOfShortFloatsOnce(String provider, int world) {
         NetworkCollectivesTest.roundOnce(cluster(provider, world), world,
-                ((PIECES - 1) * (Ring.PIECE / 4) + 33) * world);
+                ((PIECES - 1) * (Ring.PIECE / 4) + SHORT) * world);
     }
 
     /** Pieces arrive before a rank begins and while it works; some are written to slots, others reduced directly. */
