@@ -44,6 +44,8 @@ final class ConvolutionKernels {
             case Convolution.ConvWeightGradient c -> {
                 WinogradTiles tiles = Winograd.transforms(c, inputs[0].dtype(), outputs[0].shape(), inputs[1].shape());
                 yield tiles != null ? Winograd.weightGradient(tiles, c, inputs, outputs)
+                        : TapGradient.suits(c, inputs[0].dtype(), inputs[0].shape(), outputs[0].shape(),
+                                inputs[1].shape()) ? tapGradient(type, c, inputs, outputs)
                         : weightGradient(type, c, inputs, outputs);
             }
         };
@@ -101,6 +103,9 @@ final class ConvolutionKernels {
                 yield () -> request.backwardData(first, second, to);
             }
             case Convolution.ConvWeightGradient c -> {
+                if (TapGradient.suits(c, in[0].dtype(), in[0].shape(), result.shape(), in[1].shape())) {
+                    yield TapGradient.of(c, in[0], in[1], results);
+                }
                 ConvolutionShape shape = shape(c, in[0].shape(), result.shape(), in[1].shape());
                 if (!isImage(in[0]) || !isImage(in[1]) || ConvolutionCut.of(type, Pass.WEIGHTS, shape) != null) {
                     yield null;
@@ -146,6 +151,18 @@ final class ConvolutionKernels {
         Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         request(type, shape, x, weight, g).backwardData(g.address(), weight.address(), x.address());
         return new Tensor[] {x};
+    }
+
+    private static Tensor @Nullable [] tapGradient(ElementType type, Convolution.ConvWeightGradient op, Tensor[] in,
+            Spec[] outputs) {
+        Tensor[] results = new Tensor[outputs.length];
+        Arrays.setAll(results, i -> Storage.allocate(outputs[i]));
+        Runnable request = TapGradient.of(op, image(in[0]), CopyKernels.channelsLast(in[1]), results);
+        if (request == null) {
+            return weightGradient(type, op, in, outputs);
+        }
+        request.run();
+        return results;
     }
 
     private static Tensor @Nullable [] weightGradient(ElementType type, Convolution.ConvWeightGradient op, Tensor[] in,

@@ -1,0 +1,78 @@
+package dev.starling.tensor.cpu;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.Threads;
+import dev.starling.tensor.cpu.x86.MachineCode;
+import dev.starling.tensor.op.Convolution.Conv;
+import dev.starling.tensor.op.Convolution.ConvWeightGradient;
+import dev.starling.tensor.op.Convolution.Geometry;
+import dev.starling.tensor.op.Epilogue;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** The oracle is the reference device in double precision. */
+class TapGradientTest {
+    /** Relative to the root mean square of the result. */
+    private static final double TOLERANCE = 1e-5;
+
+    @BeforeAll
+    static void vectors() {
+        assumeTrue(MachineCode.VECTOR_BITS == 512, "the code is for AVX-512");
+    }
+
+    // All numbers of taps from 8 to 31 with and without bias; more images than groups; strides, paddings, dilations;
+    // pixels that the kernel never covers, and kernels that cover only padding in places; rows for several calls.
+    @ParameterizedTest
+    @CsvSource({"8, 3, 32, 32, 32, 3, 3, 1, 1, 1", "33, 1, 16, 28, 28, 5, 5, 1, 2, 1", "70, 3, 64, 7, 5, 3, 3, 2, 1, 1",
+        "8, 1, 16, 9, 11, 3, 3, 1, 0, 1", "9, 2, 48, 6, 6, 2, 2, 3, 0, 1", "8, 5, 16, 5, 7, 3, 2, 1, 2, 2",
+        "12, 31, 16, 4, 3, 1, 1, 1, 0, 1", "8, 30, 32, 4, 3, 1, 1, 2, 3, 1", "8, 7, 16, 1, 1, 2, 2, 1, 4, 3",
+        "10, 3, 16, 20, 20, 3, 3, 5, 1, 1", "8, 1, 16, 150, 200, 3, 4, 1, 1, 1", "8, 4, 16, 2, 9, 1, 7, 2, 3, 1"})
+    void agreesWithTheDirectSum(int n, int in, int out, int h, int w, int kernelH, int kernelW, int stride, int padding,
+            int dilation) {
+        try (Scope scope = Scope.open()) {
+            Generator random = Generator.seeded(n + h);
+            Tensor x = random.normal(n, in, h, w);
+            Geometry geometry = Geometry.of(2, stride, padding, dilation, 1);
+            Tensor weight = random.normal(out, in, kernelH, kernelW);
+            Tensor g = random.normal(Tensor.apply(new Conv(geometry, Epilogue.NONE), x, weight)[0].shape().dims());
+            Tensor lastChannels = CopyKernels.channelsLast(x);
+            check(geometry, weight.shape(), x, g, false);
+            check(geometry, weight.shape(), lastChannels, CopyKernels.channelsLast(g), false);
+            if (in * kernelH * kernelW < TapCode.MAX_SUMS) {
+                check(geometry, weight.shape(), x, CopyKernels.channelsLast(g), true);
+                check(geometry, weight.shape(), lastChannels, g, true);
+            }
+        }
+    }
+
+    private static void check(Geometry geometry, Shape weight, Tensor x, Tensor g, boolean bias) {
+        ConvWeightGradient op = new ConvWeightGradient(geometry, weight, bias);
+        assertThat(TapGradient.suits(op, DType.F32, x.shape(), weight, g.shape())).isTrue();
+        Tensor[] results = Threads.with(1, () -> Tensor.apply(op, x, g));
+        Tensor[] onTwoThreads = Threads.with(2, () -> Tensor.apply(op, x, g));
+        Tensor[] expected = Tensor.apply(op, exact(x), exact(g));
+        assertThat(results).hasSize(bias ? 2 : 1);
+        for (int i = 0; i < results.length; i++) {
+            assertThat(onTwoThreads[i].toFloats()).isEqualTo(results[i].toFloats());
+            double[] e = expected[i].toDoubles();
+            double[] r = results[i].toDoubles();
+            double scale = Math.sqrt(expected[i].square().mean().item());
+            for (int k = 0; k < e.length; k++) {
+                assertThat(Math.abs(r[k] - e[k])).as("[%d] of result %d", k, i).isLessThanOrEqualTo(TOLERANCE * scale);
+            }
+        }
+    }
+
+    private static Tensor exact(Tensor x) {
+        return x.to(DType.F64).to(Device.reference());
+    }
+}
