@@ -27,9 +27,13 @@ final class TapGradient implements Runnable {
     private static final int MIN_TAPS = 8;
     private static final int MIN_IMAGES = 8;
     private static final int MAX_GROUPS = 32;
+    /** Output channels for which the sums of all groups have a few MiB at most. */
+    private static final int MAX_OUTPUTS = 1024;
     /** Pixels for which the code is called at most: longer sums round more, and the JVM's collectors wait meanwhile. */
     private static final int MAX_PIXELS = 1 << 11;
     private static final long MAX_FRAME_BYTES = 1 << 20;
+    /** The columns of a frame are a multiple of this, so that images of many sizes need few pieces of code. */
+    private static final int COLUMNS = 16;
 
     private final Tensor x;
     private final long g;
@@ -56,12 +60,12 @@ final class TapGradient implements Runnable {
      * as runs of contiguous bytes: {@code planes * height} of them.
      */
     private record Frame(long bytes, int channelStep, int rowStep, int columnStep, int planes, int height, long run,
-            long target, long source, long sourcePlane, long sourceRow) {
+            long target, long sourcePlane, long sourceRow) {
         /** Copies the part of the image at an address that lies within the frame. */
         void fill(long image, long to) {
             for (int p = 0; p < planes; p++) {
                 for (int i = 0; i < height; i++) {
-                    MemorySegment.copy(ALL, image + source + p * sourcePlane + i * sourceRow, ALL,
+                    MemorySegment.copy(ALL, image + p * sourcePlane + i * sourceRow, ALL,
                             to + target + (long) p * channelStep + (long) i * rowStep, run);
                 }
             }
@@ -94,7 +98,8 @@ final class TapGradient implements Runnable {
     static boolean suits(Convolution.ConvWeightGradient op, DType dtype, Shape x, Shape weight, Shape y) {
         Geometry geometry = op.geometry();
         if (MachineCode.VECTOR_BITS != 512 || dtype != DType.F32 || geometry.rank() != 2 || geometry.groups() != 1
-                || y.dim(1) % TapCode.LANES != 0 || y.dim(0) < MIN_IMAGES || y.dim(0) > Integer.MAX_VALUE) {
+                || y.dim(1) % TapCode.LANES != 0 || y.dim(1) > MAX_OUTPUTS
+                || y.dim(0) < MIN_IMAGES || y.dim(0) > Integer.MAX_VALUE) {
             return false;
         }
         double count = 1.0 * weight.dim(1) * weight.dim(2) * weight.dim(3);
@@ -130,12 +135,14 @@ final class TapGradient implements Runnable {
         int width = (int) extent(geometry, 1, weight, y);
         int padH = geometry.padding()[0];
         int padW = geometry.padding()[1];
+        // Rows of all channels follow each other, so that the code does not depend on the height.
         int coveredH = (int) Math.clamp(height - padH, 0, x.size(2));
         int coveredW = (int) Math.clamp(width - padW, 0, x.size(3));
         int pixel = planar ? 4 : 4 * channels;
-        int row = width * pixel;
-        return new Frame(4L * channels * height * width, planar ? height * row : 4, row, pixel,
-                planar ? channels : 1, coveredH, (long) coveredW * pixel, (long) padH * row + (long) padW * pixel, 0,
+        int run = Math.ceilDiv(width, COLUMNS) * COLUMNS * pixel;
+        int row = planar ? channels * run : run;
+        return new Frame((long) height * row, planar ? run : 4, row, pixel, planar ? channels : 1, coveredH,
+                (long) coveredW * pixel, (long) padH * row + (long) padW * pixel,
                 planar ? 4 * x.size(2) * x.size(3) : 0, x.size(3) * pixel);
     }
 
