@@ -280,12 +280,13 @@ class ProtectedLinkTest {
         };
         try (Scene scene = new Scene(protection, change)) {
             int piece = FrameForge.pieceLength(scene.fromVictim);
+            int bytes = 4 * piece;
             MemoryRegion source = scene.victim.register(MARKED);
             fill(source);
             MemoryRegion target = scene.receiver.register(MARKED);
             RemoteRegion remote = scene.fromVictim.open(target.key());
             List<Boolean> outcome = new ArrayList<>();
-            assertThat(scene.fromVictim.put(source, 0, remote, 0, MARKED, outcome::add)).isEqualTo(Endpoint.OK);
+            assertThat(scene.fromVictim.put(source, 0, remote, 0, bytes, outcome::add)).isEqualTo(Endpoint.OK);
             scene.checkOnlyTheVictimIsLost("frames were lost");
             assertThat(outcome).containsExactly(false);
             byte[] written = target.memory().toArray(ValueLayout.JAVA_BYTE);
