@@ -15,8 +15,8 @@ import java.util.stream.Stream;
 final class Prediction {
     private static final int[] SIZES = {1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
     /**
-     * The sizes that calibrate the model, measured between two processes. The smallest, measured between more, calibrates
-     * how long these wait for processors that they share.
+     * The sizes that calibrate the model, measured between two processes. The smallest, measured between more,
+     * calibrates how long these wait for processors that they share.
      */
     private static final int[] CALIBRATION = {0, 2, 3, 4, 6, 7};
     private static final int MAX_GATHERED = 16 << 10;
