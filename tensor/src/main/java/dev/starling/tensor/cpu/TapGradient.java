@@ -27,18 +27,25 @@ final class TapGradient implements Runnable {
     private static final int MIN_TAPS = 8;
     private static final int MIN_IMAGES = 8;
     private static final int MAX_GROUPS = 32;
-    /** Output channels for which the sums of all groups have a few MiB at most. */
-    private static final int MAX_OUTPUTS = 1024;
-    /** Pixels for which the code is called at most: longer sums round more, and the JVM's collectors wait meanwhile. */
+    /** Output channels for which the sums of a few groups stay in the second-level cache. */
+    private static final int MAX_OUTPUTS = 256;
+    /** Fewer pixels are not worth the loading and storing of all sums for each image. */
+    private static final int MIN_PIXELS = 4;
+    /**
+     * Pixels for which the code is called at most, but at least for a row: longer sums round more, and the JVM's
+     * collectors wait meanwhile.
+     */
     private static final int MAX_PIXELS = 1 << 11;
     private static final long MAX_FRAME_BYTES = 1 << 20;
     /** The columns of a frame are a multiple of this, so that images of many sizes need few pieces of code. */
     private static final int COLUMNS = 16;
 
-    private final Tensor x;
+    private final long x;
     private final long g;
-    private final Tensor weight;
-    private final @Nullable Tensor bias;
+    private final long weight;
+    /** The address of the bias's gradient, or 0. */
+    private final long bias;
+    private final long imageBytes;
     private final MachineCode code;
     private final Frame frame;
     private final TapCode.Taps taps;
@@ -74,13 +81,14 @@ final class TapGradient implements Runnable {
 
     private TapGradient(Tensor x, Tensor g, Tensor[] results, Geometry geometry, Frame frame, TapCode.Taps taps,
             MachineCode code) {
-        this.x = x;
+        this.x = x.address();
         this.g = g.address();
+        imageBytes = 4 * x.size(1) * x.size(2) * x.size(3);
         this.frame = frame;
         this.taps = taps;
         this.code = code;
-        weight = results[0];
-        bias = results.length > 1 ? results[1] : null;
+        weight = results[0].address();
+        bias = results.length > 1 ? results[1].address() : 0;
         images = Math.toIntExact(g.size(0));
         outputs = Math.toIntExact(g.size(1));
         rows = Math.toIntExact(g.size(2));
@@ -89,9 +97,9 @@ final class TapGradient implements Runnable {
         columnStep = (long) geometry.stride()[1] * frame.columnStep;
         share = Math.ceilDiv(images, MAX_GROUPS);
         groups = Math.ceilDiv(images, share);
-        long kernel = weight.size(2) * weight.size(3);
-        copy = new StridedCopy(4, weight.shape(),
-                new long[] {1, kernel * outputs, weight.size(3) * outputs, outputs}, weight.strides());
+        Shape shape = results[0].shape();
+        copy = new StridedCopy(4, shape, new long[] {1, shape.dim(2) * shape.dim(3) * outputs, shape.dim(3) * outputs,
+            outputs}, results[0].strides());
     }
 
     /** Returns whether this algorithm is to be used, if the operands are images that lie dense. */
@@ -99,7 +107,7 @@ final class TapGradient implements Runnable {
         Geometry geometry = op.geometry();
         if (MachineCode.VECTOR_BITS != 512 || dtype != DType.F32 || geometry.rank() != 2 || geometry.groups() != 1
                 || y.dim(1) % TapCode.LANES != 0 || y.dim(1) > MAX_OUTPUTS
-                || y.dim(0) < MIN_IMAGES || y.dim(0) > Integer.MAX_VALUE) {
+                || y.dim(0) < MIN_IMAGES || y.dim(0) > Integer.MAX_VALUE || y.dim(2) * y.dim(3) < MIN_PIXELS) {
             return false;
         }
         double count = 1.0 * weight.dim(1) * weight.dim(2) * weight.dim(3);
@@ -157,9 +165,9 @@ final class TapGradient implements Runnable {
             ALL.asSlice(sums, groups * group).fill((byte) 0);
             Parallel.forRange(groups, 1, accumulation);
             RowLoops.FASTEST.matrix().columnSums(sums + group, group, groups - 1, (int) (group / 4), sums);
-            copy.copy(sums, weight.address());
-            if (bias != null) {
-                MemorySegment.copy(ALL, sums + group - row, ALL, bias.address(), row);
+            copy.copy(sums, weight);
+            if (bias != 0) {
+                MemorySegment.copy(ALL, sums + group - row, ALL, bias, row);
             }
         } finally {
             memory.free(block);
@@ -178,9 +186,8 @@ final class TapGradient implements Runnable {
             set(words, TapCode.X_COLUMN, columnStep);
             set(words, TapCode.G_COLUMN, 4L * outputs);
             set(words, TapCode.SUMS_ROW, 4L * outputs);
-            long imageBytes = 4 * x.size(1) * x.size(2) * x.size(3);
             for (long n = from * share; n < Math.min(images, to * share); n++) {
-                frame.fill(x.address() + n * imageBytes, image);
+                frame.fill(x + n * imageBytes, image);
                 add(words, image, n, sums + n / share * taps.sums() * 4L * outputs);
             }
         } finally {
