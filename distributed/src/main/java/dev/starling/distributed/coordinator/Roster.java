@@ -18,6 +18,10 @@ final class Roster {
     /** Returns why a process cannot join a group that has not ended, or {@code null} if it can. */
     static @Nullable String refusal(CoordinatorConfig config, boolean everStarted, List<Participant> participants,
             Control.Join join) {
+        if (join.protocol() != Control.PROTOCOL) {
+            return "the process at " + join.address() + " has another version of Starling, whose protocol is "
+                    + join.protocol() + " instead of " + Control.PROTOCOL + "; use the same version on all hosts";
+        }
         // A group that re-forms admits processes even when it is complete: a new process may replace a member whose
         // loss is not detected yet.
         if (config.onLoss() == OnLoss.REFORM) {

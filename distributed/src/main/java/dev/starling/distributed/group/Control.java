@@ -31,8 +31,24 @@ public sealed interface Control {
     /** Maximum number of members of a group. */
     int MAX_MEMBERS = 4096;
 
-    /** A process requests to join; {@code preferredRank} is -1 for any. */
-    record Join(String address, String host, int preferredRank, Role role) implements Control { }
+    /**
+     * Version of what members exchange: of all messages, and of the way in which collectives divide data. Increment it
+     * with each change that members of an earlier version would misunderstand.
+     */
+    int PROTOCOL = 3;
+
+    /**
+     * A process requests to join.
+     *
+     * @param protocol its {@link #PROTOCOL}
+     * @param preferredRank -1 for any
+     */
+    record Join(int protocol, String address, String host, int preferredRank, Role role) implements Control {
+        /** Creates the request of a process of this version. */
+        public Join(String address, String host, int preferredRank, Role role) {
+            this(PROTOCOL, address, host, preferredRank, role);
+        }
+    }
 
     /** The first epoch has not begun, because processes are missing. */
     record Waiting(String missing) implements Control { }

@@ -24,6 +24,7 @@ import java.util.stream.IntStream;
 import org.agrona.DirectBuffer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class CoordinatorTest {
@@ -119,6 +120,21 @@ class CoordinatorTest {
                         new Control.Join("192.0.2.1:0", "host0", -1, WORKER)))) {
             joins.receiveView(1, 2);
             follows.receiveView(1, 2);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(OnLoss.class)
+    void refusesAnotherVersion(OnLoss onLoss) {
+        try (Coordinator coordinator = open(2, onLoss); Client joins = new Client(coordinator);
+                Client old = new Client(coordinator,
+                        new Control.Join(Control.PROTOCOL - 1, "192.0.2.1:7", "host", -1, WORKER))) {
+            assertThat(old.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
+                    .contains("192.0.2.1:7", "another version", "same version on all hosts"));
+            try (Client replacement = new Client(coordinator)) {
+                joins.receiveView(1, 2);
+                replacement.receiveView(1, 2);
+            }
         }
     }
 
