@@ -19,7 +19,7 @@ final class Roster {
     static @Nullable String refusal(CoordinatorConfig config, boolean everStarted, List<Participant> participants,
             Control.Join join) {
         if (join.protocol() != Control.PROTOCOL) {
-            return "the process at " + join.address() + " has another version of Starling, whose protocol is "
+            return "the process at " + join.address() + " has another version of Starling, with protocol "
                     + join.protocol() + " instead of " + Control.PROTOCOL + "; use the same version on all hosts";
         }
         // A group that re-forms admits processes even when it is complete: a new process may replace a member whose
