@@ -29,6 +29,8 @@ import org.junit.jupiter.params.provider.EnumSource;
  * regardless.
  */
 class ConvFaultsTest {
+    private static final int MORE_PROBES = 5;
+
     @ParameterizedTest
     @EnumSource(OneDnnFault.class)
     @Timeout(120)
@@ -36,6 +38,22 @@ class ConvFaultsTest {
             throws Exception {
         assumeTrue(OneDnn.has(fault.isa()), () -> fault + " was observed on " + fault.isa()
             + ", which this processor lacks: " + OneDnn.description());
+        boolean required = !OneDnn.has(OneDnn.Isa.AVX512)
+            && OneDnn.description().contains("oneDNN " + OneDnnFault.VERSION);
+        String outcome = probe(fault);
+        // What an overrun overwrites depends on where memory lies: one in eight processes on a Zen showed nothing.
+        for (int more = 0; more < MORE_PROBES && required && outcome.contains("GONE"); more++) {
+            outcome = probe(fault);
+        }
+        reporter.publishEntry(fault.name(), outcome.strip());
+        assertThat(outcome).containsAnyOf("PRESENT", "GONE");
+        if (required) {
+            assertThat(outcome).as("observed on this instruction set").contains("PRESENT");
+        }
+    }
+
+    /** Returns what a process of its own found, in which a crash is one of the faults. */
+    private static String probe(OneDnnFault fault) throws Exception {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         ManagementFactory.getRuntimeMXBean().getInputArguments().stream().filter(a -> a.startsWith("--"))
@@ -47,13 +65,7 @@ class ConvFaultsTest {
         String output = new String(process.getInputStream().readAllBytes());
         assertThat(process.waitFor(60, TimeUnit.SECONDS)).isTrue();
         boolean crashed = process.exitValue() != 0 && !output.contains("Exception") && !output.contains("Error");
-        reporter.publishEntry(fault.name(), crashed ? "PRESENT: the process ended with " + process.exitValue()
-            : output.strip());
-        assertThat(crashed || output.contains("PRESENT") || output.contains("GONE")).as(output).isTrue();
-        if (!OneDnn.has(OneDnn.Isa.AVX512) && OneDnn.description().contains("oneDNN " + OneDnnFault.VERSION)) {
-            assertThat(crashed || output.contains("PRESENT")).as("observed on this instruction set: " + output)
-                .isTrue();
-        }
+        return crashed ? "PRESENT: the process ended with " + process.exitValue() : output;
     }
 
     @ParameterizedTest
