@@ -25,6 +25,8 @@ final class Chaos {
     /** A minority notices the loss after one liveness timeout, and waits two others for the majority. */
     private static final long MAX_MINORITY_MS = 3 * ChaosCluster.SILENCE_MS + 1_000;
     private static final long MAX_RETURN_MS = 5_000;
+    /** The operating system closes the connections of a killed process, so that others need not wait for a timeout. */
+    private static final long MAX_ERROR_MS = 250;
     private static final long MAX_LAUNCH_END_MS = ChaosCluster.GRACE.toMillis() + 1_000;
 
     private final double slack;
@@ -92,7 +94,12 @@ final class Chaos {
         Outcome outcome = fault.outcome(cluster.strategy, rank >= ChaosCluster.WORKERS);
         switch (outcome) {
             case ERROR -> {
-                note(cluster, fault, "error", errors(cluster, others, rank, beganNs));
+                long ns = errors(cluster, others, rank, beganNs);
+                if (fault.passes()) {
+                    note(cluster, fault, "error", ns);
+                } else {
+                    require(cluster, fault, "error", ns, MAX_ERROR_MS);
+                }
                 end(fault, cluster, rank);
                 restart(cluster, fault);
             }

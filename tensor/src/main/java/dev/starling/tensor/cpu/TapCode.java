@@ -12,20 +12,23 @@ import dev.starling.tensor.cpu.x86.Assembler.Condition;
 import dev.starling.tensor.cpu.x86.Assembler.General;
 import dev.starling.tensor.cpu.x86.MachineCode;
 import dev.starling.tensor.cpu.x86.Simd;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Machine code for AVX-512 that adds to the gradient of a kernel with few taps what some rows of pixels contribute: for
- * each pixel it loads a vector of the output's gradient, and multiplies it by each element of the input under the
- * kernel. The sums of all taps stay in registers.
+ * Machine code that adds to the gradient of a kernel with few taps what some rows of pixels contribute: for each pixel
+ * it loads a vector of the output's gradient, and multiplies it by each element of the input under the kernel. The sums
+ * stay in registers: with AVX-512 those of all taps, with AVX2 those of 14.
  */
 final class TapCode {
+    private static final int BITS = MachineCode.VECTOR_BITS == 512 ? 512 : 256;
     /** Elements of a vector, which are output channels. */
-    static final int LANES = 16;
-    /** Sums that fit into registers, beside the vector of the gradient. */
+    static final int LANES = BITS / 32;
+    /** Sums that fit into registers, beside the vector of the gradient and, with AVX2, an element of the input. */
+    private static final int SUMS_OF_PART = BITS == 512 ? 31 : 14;
     static final int MAX_SUMS = 31;
 
     /** Words of the frame that the code reads. Steps are in bytes. */
@@ -40,15 +43,15 @@ final class TapCode {
     static final int SUMS_ROW = 8;
     static final int WORDS = 9;
 
-    private static final int BITS = 512;
-    private static final int GRADIENT = 31;
+    private static final int GRADIENT = SUMS_OF_PART;
+    private static final int ELEMENT = 15;
     private static final int ROWS_LEFT = 8;
     private static final int COLUMNS_LEFT = RCX;
     private static final int COLUMN_STEP = 9;
     private static final int ROW_STEP = 10;
     private static final int GRADIENT_STEP = 11;
 
-    private static final Map<Taps, Optional<MachineCode>> KNOWN = new ConcurrentHashMap<>();
+    private static final Map<Taps, List<MachineCode>> KNOWN = new ConcurrentHashMap<>();
 
     /**
      * The taps of a kernel: {@code channels * height * width} elements of an image in this order, and with the bias one
@@ -62,16 +65,29 @@ final class TapCode {
 
     private TapCode() { }
 
-    /** Returns the function of a frame, or {@code null} if there is no more memory for code. */
-    static @Nullable MachineCode of(Taps taps) {
-        return KNOWN.computeIfAbsent(taps, key -> Optional.ofNullable(assemble(key))).orElse(null);
+    /** Returns the functions of a frame, each for some of the sums; empty if there is no more memory for code. */
+    static List<MachineCode> of(Taps taps) {
+        return KNOWN.computeIfAbsent(taps, TapCode::parts);
+    }
+
+    private static List<MachineCode> parts(Taps taps) {
+        int parts = Math.ceilDiv(taps.sums(), SUMS_OF_PART);
+        List<MachineCode> functions = new ArrayList<>();
+        for (int part = 0; part < parts; part++) {
+            MachineCode function = assemble(taps, taps.sums() * part / parts, taps.sums() * (part + 1) / parts);
+            if (function == null) {
+                return List.of();
+            }
+            functions.add(function);
+        }
+        return List.copyOf(functions);
     }
 
     private static Address word(int word) {
         return Address.of(RDI, 8 * word);
     }
 
-    private static @Nullable MachineCode assemble(Taps taps) {
+    private static @Nullable MachineCode assemble(Taps taps, int from, int to) {
         Assembler code = new Assembler();
         code.general(General.MOVE, RSI, word(X));
         code.general(General.MOVE, RDX, word(G));
@@ -79,8 +95,8 @@ final class TapCode {
         code.general(General.MOVE, COLUMN_STEP, word(X_COLUMN));
         code.general(General.MOVE, ROW_STEP, word(X_ROW));
         code.general(General.MOVE, GRADIENT_STEP, word(G_COLUMN));
-        for (int sum = 0; sum < taps.sums(); sum++) {
-            code.evex(Simd.PXORD, BITS, sum, sum, sum, 0, false);
+        for (int sum = 0; sum < to - from; sum++) {
+            code.vector(Simd.PXORD, BITS, sum, sum, sum);
         }
         int row = code.label();
         int column = code.label();
@@ -88,7 +104,7 @@ final class TapCode {
         code.general(General.MOVE, RAX, RSI);
         code.general(General.MOVE, COLUMNS_LEFT, word(COLUMNS));
         code.bind(column);
-        pixel(code, taps);
+        pixel(code, taps, from, to);
         code.general(General.ADD, RAX, COLUMN_STEP);
         code.general(General.ADD, RDX, GRADIENT_STEP);
         code.sub(COLUMNS_LEFT, 1);
@@ -98,28 +114,43 @@ final class TapCode {
         code.jump(Condition.NOT_ZERO, row);
         code.general(General.MOVE, RSI, word(SUMS));
         code.general(General.MOVE, RAX, word(SUMS_ROW));
-        for (int sum = 0; sum < taps.sums(); sum++) {
-            code.evex(Simd.ADDPS, BITS, sum, sum, Address.of(RSI, 0), false, 0, false, 0);
-            code.evex(Simd.STOREUPS, BITS, sum, 0, Address.of(RSI, 0), false, 0, false, 0);
+        for (int sum = 0; sum < from; sum++) {
+            code.general(General.ADD, RSI, RAX);
+        }
+        for (int sum = 0; sum < to - from; sum++) {
+            code.vector(Simd.ADDPS, BITS, sum, sum, Address.of(RSI, 0));
+            code.vector(Simd.STOREUPS, BITS, sum, 0, Address.of(RSI, 0));
             code.general(General.ADD, RSI, RAX);
         }
         code.bytes(0xC5, 0xF8, 0x77, 0xC3);
         return MachineCode.of(code);
     }
 
-    private static void pixel(Assembler code, Taps taps) {
-        code.evex(Simd.MOVUPS, BITS, GRADIENT, 0, Address.of(RDX, 0), false, 0, false, 0);
-        int sum = 0;
+    private static void pixel(Assembler code, Taps taps, int from, int to) {
+        code.vector(Simd.MOVUPS, BITS, GRADIENT, 0, Address.of(RDX, 0));
+        int sum = -from;
         for (int c = 0; c < taps.channels; c++) {
             for (int i = 0; i < taps.height; i++) {
                 for (int j = 0; j < taps.width; j++) {
-                    int at = c * taps.channelStep + i * taps.rowStep + j * taps.columnStep;
-                    code.evex(Simd.FMADD231PS, BITS, sum++, GRADIENT, Address.of(RAX, at), true, 0, false, 0);
+                    if (sum >= 0 && sum < to - from) {
+                        int at = c * taps.channelStep + i * taps.rowStep + j * taps.columnStep;
+                        add(code, sum, Address.of(RAX, at));
+                    }
+                    sum++;
                 }
             }
         }
-        if (taps.bias) {
-            code.evex(Simd.ADDPS, BITS, sum, sum, GRADIENT, 0, false);
+        if (taps.bias && sum < to - from) {
+            code.vector(Simd.ADDPS, BITS, sum, sum, GRADIENT);
+        }
+    }
+
+    private static void add(Assembler code, int sum, Address element) {
+        if (BITS == 512) {
+            code.evex(Simd.FMADD231PS, BITS, sum, GRADIENT, element, true, 0, false, 0);
+        } else {
+            code.vex(Simd.BROADCASTSS, BITS, ELEMENT, 0, element, 0);
+            code.vex(Simd.FMADD231PS, BITS, sum, GRADIENT, ELEMENT);
         }
     }
 }

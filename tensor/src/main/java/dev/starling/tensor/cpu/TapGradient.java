@@ -1,7 +1,6 @@
 package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
-import static java.lang.foreign.ValueLayout.JAVA_LONG_UNALIGNED;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
@@ -16,6 +15,7 @@ import dev.starling.tensor.op.Convolution.Geometry;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -46,7 +46,7 @@ final class TapGradient implements Runnable {
     /** The address of the bias's gradient, or 0. */
     private final long bias;
     private final long imageBytes;
-    private final MachineCode code;
+    private final List<MachineCode> code;
     private final Frame frame;
     private final TapCode.Taps taps;
     private final int images;
@@ -80,7 +80,7 @@ final class TapGradient implements Runnable {
     }
 
     private TapGradient(Tensor x, Tensor g, Tensor[] results, Geometry geometry, Frame frame, TapCode.Taps taps,
-            MachineCode code) {
+            List<MachineCode> code) {
         this.x = x.address();
         this.g = g.address();
         imageBytes = 4 * x.size(1) * x.size(2) * x.size(3);
@@ -105,7 +105,7 @@ final class TapGradient implements Runnable {
     /** Returns whether this algorithm is to be used, if the operands are images that lie dense. */
     static boolean suits(Convolution.ConvWeightGradient op, DType dtype, Shape x, Shape weight, Shape y) {
         Geometry geometry = op.geometry();
-        if (MachineCode.VECTOR_BITS != 512 || dtype != DType.F32 || geometry.rank() != 2 || geometry.groups() != 1
+        if (MachineCode.VECTOR_BITS == 0 || dtype != DType.F32 || geometry.rank() != 2 || geometry.groups() != 1
                 || y.dim(1) % TapCode.LANES != 0 || y.dim(1) > MAX_OUTPUTS
                 || y.dim(0) < MIN_IMAGES || y.dim(0) > Integer.MAX_VALUE || y.dim(2) * y.dim(3) < MIN_PIXELS) {
             return false;
@@ -132,8 +132,8 @@ final class TapGradient implements Runnable {
         TapCode.Taps taps = new TapCode.Taps((int) weight.dim(1), (int) weight.dim(2), (int) weight.dim(3),
                 frame.channelStep, frame.rowStep * geometry.dilation()[0], frame.columnStep * geometry.dilation()[1],
                 op.bias());
-        MachineCode code = TapCode.of(taps);
-        return code == null ? null : new TapGradient(x, g, results, geometry, frame, taps, code);
+        List<MachineCode> code = TapCode.of(taps);
+        return code.isEmpty() ? null : new TapGradient(x, g, results, geometry, frame, taps, code);
     }
 
     private static Frame frame(Geometry geometry, Tensor x, Shape weight, Shape y) {
@@ -176,16 +176,16 @@ final class TapGradient implements Runnable {
 
     private void accumulate(long from, long to) {
         HostAllocator memory = HostAllocator.shared();
-        Block block = memory.allocate(frame.bytes + 8 * TapCode.WORDS);
+        Block block = memory.allocate(frame.bytes);
         try {
-            long words = block.address();
-            long image = words + 8 * TapCode.WORDS;
+            long image = block.address();
+            long[] words = new long[TapCode.WORDS];
             ALL.asSlice(image, frame.bytes).fill((byte) 0);
-            set(words, TapCode.COLUMNS, columns);
-            set(words, TapCode.X_ROW, rowStep);
-            set(words, TapCode.X_COLUMN, columnStep);
-            set(words, TapCode.G_COLUMN, 4L * outputs);
-            set(words, TapCode.SUMS_ROW, 4L * outputs);
+            words[TapCode.COLUMNS] = columns;
+            words[TapCode.X_ROW] = rowStep;
+            words[TapCode.X_COLUMN] = columnStep;
+            words[TapCode.G_COLUMN] = 4L * outputs;
+            words[TapCode.SUMS_ROW] = 4L * outputs;
             for (long n = from * share; n < Math.min(images, to * share); n++) {
                 frame.fill(x + n * imageBytes, image);
                 add(words, image, n, sums + n / share * taps.sums() * 4L * outputs);
@@ -196,20 +196,19 @@ final class TapGradient implements Runnable {
     }
 
     /** Adds what an image contributes to the sums of its group. */
-    private void add(long words, long image, long n, long group) {
+    private void add(long[] words, long image, long n, long group) {
         int together = Math.clamp(MAX_PIXELS / columns, 1, rows);
+        MemorySegment frame = MemorySegment.ofArray(words);
         for (int row = 0; row < rows; row += together) {
-            set(words, TapCode.X, image + row * rowStep);
-            set(words, TapCode.ROWS, Math.min(together, rows - row));
+            words[TapCode.X] = image + row * rowStep;
+            words[TapCode.ROWS] = Math.min(together, rows - row);
             for (int channel = 0; channel < outputs; channel += TapCode.LANES) {
-                set(words, TapCode.G, g + 4 * (((n * rows + row) * columns) * outputs + channel));
-                set(words, TapCode.SUMS, group + 4L * channel);
-                code.call(words, 0, 0, 0, 0);
+                words[TapCode.G] = g + 4 * (((n * rows + row) * columns) * outputs + channel);
+                words[TapCode.SUMS] = group + 4L * channel;
+                for (MachineCode part : code) {
+                    part.call(frame, 0, 0, 0, 0);
+                }
             }
         }
-    }
-
-    private static void set(long words, int word, long value) {
-        ALL.set(JAVA_LONG_UNALIGNED, words + 8L * word, value);
     }
 }

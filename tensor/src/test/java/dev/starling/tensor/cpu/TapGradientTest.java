@@ -28,7 +28,7 @@ class TapGradientTest {
 
     @BeforeAll
     static void vectors() {
-        assumeTrue(MachineCode.VECTOR_BITS == 512, "the code is for AVX-512");
+        assumeTrue(MachineCode.VECTOR_BITS > 0, "there is no machine code");
     }
 
     // From 8 to 31 taps, with and without bias; more images than groups; strides, paddings, dilations;

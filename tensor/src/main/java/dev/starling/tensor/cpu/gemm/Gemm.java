@@ -2,16 +2,15 @@ package dev.starling.tensor.cpu.gemm;
 
 import dev.starling.tensor.cpu.x86.MachineCode;
 import dev.starling.tensor.host.HostAllocator;
-import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.host.IdlePool;
 import dev.starling.tensor.spi.Block;
-import java.lang.foreign.ValueLayout;
+import java.lang.foreign.MemorySegment;
 
 /**
- * Products of f32 matrices in machine code for AVX-512, {@code C = A B + bias [+ C]}, where B fits into the
- * second-level cache: its panels of 32 columns are read where they lie while the rows of A pass by, 12 at a time. Only
- * a B whose columns are contiguous is packed. An element's sum is made in an order that depends on K alone, so that
- * neither packing nor a division of rows or columns changes its bits.
+ * Products of f32 matrices in machine code, {@code C = A B + bias [+ C]}, where B fits into the second-level cache; its
+ * panels of 32 columns (AVX2: 16) are read where they lie while the rows of A pass by, 12 (6) at a time. Only a B whose
+ * columns are contiguous, or whose rows would displace each other from the cache, is packed. The order in which an
+ * element's sum is made depends on K alone, so that neither packing nor a division of rows or columns changes its bits.
  *
  * <p>An object has the memory for one product at a time. {@link #acquire} lends an idle one to a thread.
  */
@@ -31,19 +30,25 @@ public final class Gemm implements AutoCloseable {
     private static final int MAX_INNER = 384;
     /** Rows of A that are read again, from the second-level cache, for each panel of B. */
     private static final int BLOCK_ROWS = 16 * TileCode.ROWS;
+    /** Rows of B at such distances in elements share few sets of the first-level cache. */
+    private static final int CROWDED_STRIDE = 512;
+    /** Rows of A for which it pays to copy such a panel. */
+    private static final int MIN_ROWS = 2 * TileCode.ROWS;
     private static final int PANEL_STEP = 4 * TileCode.COLUMNS;
-    private static final int FRAME = 4096;
-    private static final int BYTES = FRAME + PANEL_STEP * MAX_INNER + PackCode.EXCESS;
+    private static final int BYTES = PANEL_STEP * MAX_INNER + PackCode.EXCESS;
 
     private static final IdlePool<Gemm> IDLE = new IdlePool<>();
 
     private static final CodeCache TILES = new CodeCache(8 * (TileCode.ROWS + 1), at -> TileCode.assemble(at >> 3,
             1 + (at >> 2 & 1), (at & 2) != 0, (at & 1) != 0));
+    private static final CodeCache ROW_PACKER = new CodeCache(1, _ -> PackCode.assembleRows());
     private static final CodeCache PACKERS = new CodeCache(PackCode.LANES + 1, PackCode::assemble);
 
     private final Block memory = HostAllocator.shared().allocate(BYTES);
-    private final long frame = memory.address();
-    private final long panel = frame + FRAME;
+    private final long panel = memory.address();
+    /** What {@link TileCode} reads. */
+    private final long[] words = new long[TileCode.WORDS];
+    private final MemorySegment frame = MemorySegment.ofArray(words);
 
     private long a;
     private long aRow;
@@ -63,7 +68,7 @@ public final class Gemm implements AutoCloseable {
      * count, so that a product has the same bits in parts.
      */
     public static boolean suits(long n, long k, boolean leftTransposed) {
-        return MachineCode.VECTOR_BITS == 512 && n >= MIN_COLUMNS && n <= MAX_RIGHT && k <= MAX_RIGHT
+        return MachineCode.VECTOR_BITS > 0 && n >= MIN_COLUMNS && n <= MAX_RIGHT && k <= MAX_RIGHT
                 && n * k <= MAX_RIGHT && (!leftTransposed || n <= MAX_COLUMNS);
     }
 
@@ -151,9 +156,9 @@ public final class Gemm implements AutoCloseable {
                 long rows = Math.min(BLOCK_ROWS, m - row);
                 for (long column = 0; column < n; column += TileCode.COLUMNS) {
                     int columns = (int) Math.min(TileCode.COLUMNS, n - column);
-                    panel(k, from, column, count, columns);
+                    panel(rows, k, from, column, count, columns);
                     set(TileCode.BIAS, bias == 0 || from > 0 ? 0 : bias + 4 * column);
-                    set(TileCode.MASKS, (1L << columns) - 1);
+                    mask(columns);
                     tiles(a + 4 * (row * aRow + from * aColumn), c + 4 * (row * cRow + column), rows, columns);
                 }
             }
@@ -161,16 +166,22 @@ public final class Gemm implements AutoCloseable {
     }
 
     /** Sets the panel of B that the next tiles read, and packs it if need be. */
-    private void panel(long k, long from, long column, long count, int columns) {
+    private void panel(long rows, long k, long from, long column, long count, int columns) {
         long address = b + 4 * (from * bRow + column * bColumn);
+        long step = PANEL_STEP;
         if (packed != 0) {
             address = packed + 4 * column * k + from * PANEL_STEP;
         } else if (bColumn != 1) {
             packPanel(address, count, columns, panel);
             address = panel;
+        } else if (bRow % CROWDED_STRIDE == 0 && rows >= MIN_ROWS && columns == COLUMNS) {
+            ROW_PACKER.get(0).call(address, panel, 4 * bRow, count, 0);
+            address = panel;
+        } else {
+            step = 4 * bRow;
         }
         set(TileCode.B, address);
-        set(TileCode.B_STRIDE, packed != 0 || bColumn != 1 ? PANEL_STEP : 4 * bRow);
+        set(TileCode.B_STRIDE, step);
     }
 
     private void tiles(long left, long result, long rows, int columns) {
@@ -201,7 +212,16 @@ public final class Gemm implements AutoCloseable {
         }
     }
 
+    /** Sets the masks of the columns that exist. */
+    private void mask(int columns) {
+        set(TileCode.MASKS, (1L << columns) - 1);
+        int last = columns % PackCode.LANES;
+        for (int lane = 0; TileCode.BITS != 512 && lane < PackCode.LANES; lane += 2) {
+            set(TileCode.LANE_MASK + lane / 2, (lane < last ? 0xFFFF_FFFFL : 0) | (lane + 1 < last ? -1L << 32 : 0));
+        }
+    }
+
     private void set(int word, long value) {
-        HostMemory.ALL.set(ValueLayout.JAVA_LONG, frame + 8L * word, value);
+        words[word] = value;
     }
 }

@@ -14,21 +14,24 @@ import dev.starling.tensor.cpu.x86.MachineCode;
 import dev.starling.tensor.cpu.x86.Simd;
 
 /**
- * Machine code for AVX-512 that packs columns of a right operand, whose elements are contiguous, row by row into a
- * panel as wide as a tile. Functions take the address of the source, the address of the target, the bytes from column
+ * Machine code that packs columns of a right operand, whose elements are contiguous, row by row into a panel as wide as
+ * a tile. Functions take the address of the source, the address of the target, the bytes from column
  * to column of the source, and the number of rows. Behind the last row, they write up to {@link #EXCESS} bytes.
  */
 final class PackCode {
     /** Elements of a vector. */
-    static final int LANES = 16;
+    static final int LANES = TileCode.VECTOR_BYTES / 4;
     /** Rows that are packed at a time. */
     private static final int GROUP = 4;
-    private static final int BITS = 512;
+    private static final int BITS = TileCode.BITS;
     private static final int TRIPLE_STRIDE = 8;
     private static final int LANE_MASKS = 9;
     /** Pointers to each fourth column. */
-    private static final int[] POINTERS = {RDI, RDX, 10, 11};
+    private static final int[] POINTERS = BITS == 512 ? new int[] {RDI, RDX, 10, 11} : new int[] {RDI, RDX};
     private static final int STRIDE = RAX;
+    /** Vector registers of AVX2: a mask of rows, and columns before they move to the upper half of a register. */
+    private static final int ROW_MASK = 9;
+    private static final int UPPER = 10;
 
     private static final int STEP = 4 * TileCode.COLUMNS;
     /** Bytes written behind the last row at most. */
@@ -47,15 +50,17 @@ final class PackCode {
         for (int lane = 1; lane < POINTERS.length; lane++) {
             code.general(General.LOAD_ADDRESS, POINTERS[lane], new Address(POINTERS[lane - 1], STRIDE, 4, 0));
         }
-        code.set(LANE_MASKS, (1 << GROUP) - 1);
         int next = code.label();
         int rest = code.label();
         int end = code.label();
-        masks(code);
+        if (BITS == 512) {
+            code.set(LANE_MASKS, (1 << GROUP) - 1);
+            masks(code);
+        }
         code.sub(RCX, GROUP);
         code.jump(Condition.BELOW, rest);
         code.bind(next);
-        group(code, columns);
+        group(code, columns, false);
         for (int pointer : POINTERS) {
             code.add(pointer, 4 * GROUP);
         }
@@ -65,12 +70,35 @@ final class PackCode {
         code.bind(rest);
         code.add(RCX, GROUP);
         code.jump(Condition.ZERO, end);
-        code.set(LANE_MASKS, 1);
-        code.shiftLeft(LANE_MASKS);
-        code.add(LANE_MASKS, -1);
-        masks(code);
-        group(code, columns);
+        if (BITS == 512) {
+            code.set(LANE_MASKS, 1);
+            code.shiftLeft(LANE_MASKS);
+            code.add(LANE_MASKS, -1);
+            masks(code);
+        } else {
+            code.vex(Simd.MOVD, 128, ROW_MASK, 0, RCX);
+            code.vex(Simd.PBROADCASTD, 128, ROW_MASK, 0, ROW_MASK);
+            code.vex(Simd.PCMPGTD, 128, ROW_MASK, ROW_MASK, code.constant(1L << 32, 3L << 32 | 2), 0);
+        }
+        group(code, columns, true);
         code.bind(end);
+        code.bytes(0xC5, 0xF8, 0x77, 0xC3);
+        return MachineCode.required(code);
+    }
+
+    /** Returns the function that copies rows of a full panel; it takes the bytes from row to row of the source. */
+    static MachineCode assembleRows() {
+        Assembler code = new Assembler();
+        int next = code.label();
+        code.bind(next);
+        for (int v = 0; v < TileCode.VECTORS; v++) {
+            code.vector(Simd.MOVUPS, BITS, v, 0, Address.of(RDI, v * TileCode.VECTOR_BYTES));
+            code.vector(Simd.STOREUPS, BITS, v, 0, Address.of(RSI, v * TileCode.VECTOR_BYTES));
+        }
+        code.general(General.ADD, RDI, RDX);
+        code.add(RSI, STEP);
+        code.sub(RCX, 1);
+        code.jump(Condition.NOT_ZERO, next);
         code.bytes(0xC5, 0xF8, 0x77, 0xC3);
         return MachineCode.required(code);
     }
@@ -85,28 +113,46 @@ final class PackCode {
         }
     }
 
-    private static void group(Assembler code, int columns) {
+    private static void group(Assembler code, int columns, boolean masked) {
         for (int j = 0; j < GROUP; j++) {
             if (j >= columns) {
-                code.evex(Simd.PXORD, BITS, j, j, j, 0, false);
+                code.vector(Simd.PXORD, BITS, j, j, j);
             }
             for (int column = j; column < columns; column += GROUP) {
                 int pointer = POINTERS[column / GROUP];
                 Address from = j == 0 ? Address.of(pointer, 0)
                         : new Address(pointer, j == 3 ? TRIPLE_STRIDE : STRIDE, j == 3 ? 1 : j, 0);
-                code.evex(Simd.BROADCASTF32X4, BITS, j, 0, from, false, 1 + column / GROUP, column == j, 0);
+                if (BITS == 512) {
+                    code.evex(Simd.BROADCASTF32X4, BITS, j, 0, from, false, 1 + column / GROUP, column == j, 0);
+                } else {
+                    loadHalf(code, j, column != j, from, masked);
+                }
             }
         }
-        code.evex(Simd.UNPCKLPS, BITS, 4, 0, 1, 0, false);
-        code.evex(Simd.UNPCKHPS, BITS, 5, 0, 1, 0, false);
-        code.evex(Simd.UNPCKLPS, BITS, 6, 2, 3, 0, false);
-        code.evex(Simd.UNPCKHPS, BITS, 7, 2, 3, 0, false);
-        code.evex(Simd.UNPCKLPD, BITS, 0, 4, 6, 0, false);
-        code.evex(Simd.UNPCKHPD, BITS, 1, 4, 6, 0, false);
-        code.evex(Simd.UNPCKLPD, BITS, 2, 5, 7, 0, false);
-        code.evex(Simd.UNPCKHPD, BITS, 3, 5, 7, 0, false);
+        code.vector(Simd.UNPCKLPS, BITS, 4, 0, 1);
+        code.vector(Simd.UNPCKHPS, BITS, 5, 0, 1);
+        code.vector(Simd.UNPCKLPS, BITS, 6, 2, 3);
+        code.vector(Simd.UNPCKHPS, BITS, 7, 2, 3);
+        code.vector(Simd.UNPCKLPD, BITS, 0, 4, 6);
+        code.vector(Simd.UNPCKHPD, BITS, 1, 4, 6);
+        code.vector(Simd.UNPCKLPD, BITS, 2, 5, 7);
+        code.vector(Simd.UNPCKHPD, BITS, 3, 5, 7);
         for (int k = 0; k < GROUP; k++) {
-            code.evex(Simd.STOREUPS, BITS, k, 0, Address.of(RSI, STEP * k), false, 0, false, 0);
+            code.vector(Simd.STOREUPS, BITS, k, 0, Address.of(RSI, STEP * k));
+        }
+    }
+
+    /** Loads 128 bits into the lower half of a register, and clears the other, or into the upper half. */
+    private static void loadHalf(Assembler code, int register, boolean upper, Address from, boolean masked) {
+        int target = upper ? UPPER : register;
+        if (masked) {
+            code.vex(Simd.MASKMOVPS, 128, target, ROW_MASK, from, 0);
+        } else {
+            code.vex(Simd.MOVUPS, 128, target, 0, from, 0);
+        }
+        if (upper) {
+            code.vex(Simd.INSERTF128, BITS, register, register, UPPER);
+            code.bytes(1);
         }
     }
 }

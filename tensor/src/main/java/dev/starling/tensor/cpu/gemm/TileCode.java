@@ -16,17 +16,18 @@ import dev.starling.tensor.cpu.x86.MachineCode;
 import dev.starling.tensor.cpu.x86.Simd;
 
 /**
- * Machine code for AVX-512 that computes a column of tiles of a product: {@code A B}, {@code A B + C} or with a bias.
- * The sums of a tile stay in registers; for each k the code loads a row of B's panel and repeats an element of each row
- * of A.
+ * Machine code that computes a column of tiles of a product: {@code A B}, {@code A B + C} or with a bias. The sums of a
+ * tile stay in registers; for each k the code loads a row of B's panel and repeats an element of each row of A.
  */
 final class TileCode {
+    /** Bits of a vector: 512 with AVX-512, or 256 with AVX2. */
+    static final int BITS = MachineCode.VECTOR_BITS == 512 ? 512 : 256;
     /** Rows of a full tile. */
-    static final int ROWS = 12;
+    static final int ROWS = BITS == 512 ? 12 : 6;
     /** Vectors in a row of a full tile. */
     static final int VECTORS = 2;
     /** Bytes of a vector. */
-    static final int VECTOR_BYTES = 64;
+    static final int VECTOR_BYTES = BITS / 8;
     /** Elements in a row of a full tile. */
     static final int COLUMNS = VECTORS * VECTOR_BYTES / 4;
 
@@ -42,7 +43,11 @@ final class TileCode {
     static final int A_TILE = 8;
     static final int BIAS = 9;
     static final int ADD = 10;
+    /** The columns that exist, as bits, for AVX-512. */
     static final int MASKS = 11;
+    /** The columns that exist of the last vector, as lanes of ones, for AVX2. */
+    static final int LANE_MASK = 12;
+    static final int WORDS = LANE_MASK + VECTOR_BYTES / 8;
 
     private static final int[] SAVED = {RBX, RBP, 12, 13, 14, 15};
     private static final int STRIDE = RAX;
@@ -52,10 +57,11 @@ final class TileCode {
     private static final int LEFT = 11;
     private static final int POINTER = 12;
     private static final int UNROLLED = 4;
-    private static final int BITS = 512;
-    /** Vector registers for the row of B; the rest repeat elements of A. */
+    /** Vector registers for the row of B; the rest repeat elements of A, but one that holds the mask with AVX2. */
     private static final int RIGHT = ROWS * VECTORS;
     private static final int REPEATED = RIGHT + VECTORS;
+    private static final int MASK = 15;
+    private static final int BIT_MASK = 1;
 
     private final Assembler code = new Assembler();
     private final int rows;
@@ -86,8 +92,28 @@ final class TileCode {
         return Address.of(RDI, 8 * word);
     }
 
-    private int mask(int vector) {
-        return masked ? 1 + vector : 0;
+    private boolean isPartial(int vector) {
+        return masked && vector == vectors - 1;
+    }
+
+    private void load(int register, Address from, int vector) {
+        if (!isPartial(vector)) {
+            code.vector(Simd.MOVUPS, BITS, register, 0, from);
+        } else if (BITS == 512) {
+            code.evex(Simd.MOVUPS, BITS, register, 0, from, false, BIT_MASK, true, 0);
+        } else {
+            code.vex(Simd.MASKMOVPS, BITS, register, MASK, from, 0);
+        }
+    }
+
+    private void store(int register, Address to, int vector) {
+        if (!isPartial(vector)) {
+            code.vector(Simd.STOREUPS, BITS, register, 0, to);
+        } else if (BITS == 512) {
+            code.evex(Simd.STOREUPS, BITS, register, 0, to, false, BIT_MASK, false, 0);
+        } else {
+            code.vex(Simd.STOREMASKPS, BITS, register, MASK, to, 0);
+        }
     }
 
     private void write() {
@@ -102,8 +128,10 @@ final class TileCode {
         code.general(General.MOVE, C_STEP, word(C_STRIDE));
         code.general(General.MOVE, COUNT, word(INNER));
         code.general(General.MOVE, LEFT, word(TILES));
-        for (int v = 0; masked && v < vectors; v++) {
-            code.vex(Simd.KMOVW, 128, mask(v), 0, word(MASKS).plus(2 * v), 0);
+        if (masked && BITS == 512) {
+            code.vex(Simd.KMOVW, 128, BIT_MASK, 0, word(MASKS).plus(2 * (vectors - 1)), 0);
+        } else if (masked) {
+            code.vex(Simd.MOVUPS, BITS, MASK, 0, word(LANE_MASK), 0);
         }
         int tile = code.label();
         code.bind(tile);
@@ -130,7 +158,7 @@ final class TileCode {
             code.general(General.ADD, POINTER + p, STRIDE);
         }
         for (int sum = 0; sum < rows * vectors; sum++) {
-            code.evex(Simd.PXORD, BITS, sum, sum, sum, 0, false);
+            code.vector(Simd.PXORD, BITS, sum, sum, sum);
         }
         code.general(General.MOVE, RBX, RCX);
         for (int row = 0; row < rows; row++) {
@@ -164,15 +192,13 @@ final class TileCode {
     private void steps(int count) {
         for (int k = 0; k < count; k++) {
             for (int v = 0; v < vectors; v++) {
-                code.evex(Simd.MOVUPS, BITS, RIGHT + v, 0, Address.of(RBX, VECTOR_BYTES * v), false, mask(v), masked,
-                        0);
+                load(RIGHT + v, Address.of(RBX, VECTOR_BYTES * v), v);
             }
             code.general(General.ADD, RBX, B_STEP);
             for (int row = 0; row < rows; row++) {
-                int repeated = REPEATED + row % (32 - REPEATED);
-                code.evex(Simd.BROADCASTSS, BITS, repeated, 0, left(row, k), false, 0, false, 0);
+                int repeated = repeat(row, left(row, k));
                 for (int v = 0; v < vectors; v++) {
-                    code.evex(Simd.FMADD231PS, BITS, row * vectors + v, RIGHT + v, repeated, 0, false);
+                    code.vector(Simd.FMADD231PS, BITS, row * vectors + v, RIGHT + v, repeated);
                 }
             }
             if (columnMajor) {
@@ -182,6 +208,18 @@ final class TileCode {
         for (int p = 0; !columnMajor && p < pointers(); p++) {
             code.add(POINTER + p, 4 * count);
         }
+    }
+
+    /** Repeats an element of A in a vector register, which it returns. */
+    private int repeat(int row, Address element) {
+        if (BITS == 512) {
+            int register = REPEATED + row % (32 - REPEATED);
+            code.evex(Simd.BROADCASTSS, BITS, register, 0, element, false, 0, false, 0);
+            return register;
+        }
+        int register = masked ? REPEATED : REPEATED + row % (16 - REPEATED);
+        code.vex(Simd.BROADCASTSS, BITS, register, 0, element, 0);
+        return register;
     }
 
     private Address left(int row, int k) {
@@ -199,10 +237,10 @@ final class TileCode {
         code.general(General.TEST, RBP, RBP);
         code.jump(Condition.ZERO, plain);
         for (int v = 0; v < vectors; v++) {
-            code.evex(Simd.MOVUPS, BITS, RIGHT + v, 0, Address.of(RBP, VECTOR_BYTES * v), false, mask(v), masked, 0);
+            load(RIGHT + v, Address.of(RBP, VECTOR_BYTES * v), v);
         }
         for (int sum = 0; sum < rows * vectors; sum++) {
-            code.evex(Simd.ADDPS, BITS, sum, sum, RIGHT + sum % vectors, 0, false);
+            code.vector(Simd.ADDPS, BITS, sum, sum, RIGHT + sum % vectors);
         }
         code.bind(plain);
         code.general(General.MOVE, RBP, word(ADD));
@@ -212,15 +250,15 @@ final class TileCode {
         for (int row = 0; row < rows; row++) {
             for (int v = 0; v < vectors; v++) {
                 int sum = row * vectors + v;
-                code.evex(Simd.ADDPS, BITS, sum, sum, Address.of(RBX, VECTOR_BYTES * v), false, mask(v), false, 0);
+                load(RIGHT + v, Address.of(RBX, VECTOR_BYTES * v), v);
+                code.vector(Simd.ADDPS, BITS, sum, sum, RIGHT + v);
             }
             code.general(General.ADD, RBX, C_STEP);
         }
         code.bind(store);
         for (int row = 0; row < rows; row++) {
             for (int v = 0; v < vectors; v++) {
-                code.evex(Simd.STOREUPS, BITS, row * vectors + v, 0, Address.of(RCX, VECTOR_BYTES * v), false, mask(v),
-                        false, 0);
+                store(row * vectors + v, Address.of(RCX, VECTOR_BYTES * v), v);
             }
             code.general(General.ADD, RCX, C_STEP);
         }

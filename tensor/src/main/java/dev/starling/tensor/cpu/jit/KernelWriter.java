@@ -21,8 +21,9 @@ import java.util.List;
  */
 final class KernelWriter {
     private static final ClassDesc KERNEL = Kernel.class.describeConstable().orElseThrow();
+    static final ClassDesc FRAME = Frame.class.describeConstable().orElseThrow();
     static final ClassDesc SELF = ClassDesc.of(KernelWriter.class.getPackageName(), "GeneratedKernel");
-    static final MethodTypeDesc RUN = MethodTypeDesc.of(CD_void, CD_long, CD_long, CD_long, CD_long,
+    static final MethodTypeDesc RUN = MethodTypeDesc.of(CD_void, FRAME, CD_long, CD_long, CD_long,
             CD_long);
     private static final int STATIC = ClassFile.ACC_PRIVATE | ClassFile.ACC_STATIC;
 
@@ -62,13 +63,13 @@ final class KernelWriter {
     private static void writeRun(CodeBuilder code, int width) {
         if (width > 0) {
             Label few = code.newLabel();
-            code.lload(9).lload(7).lsub().loadConstant((long) width).lcmp().iflt(few);
+            code.lload(8).lload(6).lsub().loadConstant((long) width).lcmp().iflt(few);
             pushArguments(code).invokestatic(SELF, "vector", RUN).return_().labelBinding(few);
         }
         pushArguments(code).invokestatic(SELF, "scalar", RUN).return_();
     }
 
     private static CodeBuilder pushArguments(CodeBuilder code) {
-        return code.lload(1).lload(3).lload(5).lload(7).lload(9);
+        return code.aload(1).lload(2).lload(4).lload(6).lload(8);
     }
 }

@@ -81,7 +81,7 @@ public final class Launch implements RangeTask {
     private void runFlat(long count, FusedLoop.Variant variant) {
         if (count <= TILE) {
             if (count > 0) {
-                variant.kernel().run(frame.address(), 0, 1, 0, count);
+                variant.kernel().run(frame, 0, 1, 0, count);
             }
             return;
         }
@@ -135,7 +135,7 @@ public final class Launch implements RangeTask {
         Kernel tiles = Objects.requireNonNull(kernel);
         if (flat) {
             for (long at = from; at < to; at += TILE) {
-                tiles.run(frame.address(), 0, 1, at, Math.min(to, at + TILE));
+                tiles.run(frame, 0, 1, at, Math.min(to, at + TILE));
             }
         } else if (strided.outerRank() == 0) {
             for (long tile = from; tile < to; tile++) {

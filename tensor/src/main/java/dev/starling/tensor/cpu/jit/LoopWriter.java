@@ -1,10 +1,11 @@
 package dev.starling.tensor.cpu.jit;
 
-import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.jit.LoopBody.Node;
 import java.lang.classfile.CodeBuilder;
 import java.lang.classfile.Label;
 import java.lang.classfile.TypeKind;
+import java.lang.constant.ConstantDescs;
+import java.lang.constant.MethodTypeDesc;
 import java.util.List;
 import java.util.function.Predicate;
 
@@ -13,11 +14,12 @@ import java.util.function.Predicate;
  * loops; operands that are equal for all columns are read once per row.
  */
 final class LoopWriter {
+    private static final MethodTypeDesc GET = MethodTypeDesc.of(ConstantDescs.CD_long, ConstantDescs.CD_int);
     private static final int FRAME = 0;
-    private static final int ROW = 2;
-    private static final int ROW_END = 4;
-    private static final int COLUMN_FROM = 6;
-    private static final int COLUMN_END = 8;
+    private static final int ROW = 1;
+    private static final int ROW_END = 3;
+    private static final int COLUMN_FROM = 5;
+    private static final int COLUMN_END = 7;
 
     private final CodeBuilder code;
     private final Expression expression;
@@ -98,7 +100,7 @@ final class LoopWriter {
     }
 
     private void pushLong(int index) {
-        new ScalarInstructions(code).load(DType.I64, () -> code.lload(FRAME).loadConstant(8L * index).ladd());
+        code.aload(FRAME).loadConstant(index).invokevirtual(KernelWriter.FRAME, "get", GET);
     }
 
     private int bytes(int operand) {
@@ -130,7 +132,7 @@ final class LoopWriter {
 
     /** Pushes the first four arguments of a call for the rest of the row, beginning at column {@code from}. */
     private void pushColumn(int from) {
-        code.lload(FRAME).lload(ROW).lload(ROW).lconst_1().ladd();
+        code.aload(FRAME).lload(ROW).lload(ROW).lconst_1().ladd();
         code.lload(COLUMN_FROM).iload(from).i2l().ladd();
     }
 

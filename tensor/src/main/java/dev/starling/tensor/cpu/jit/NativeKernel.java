@@ -55,8 +55,8 @@ final class NativeKernel implements Kernel {
     }
 
     @Override
-    public void run(long frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
-        long left = loop.call(frame, rowFrom, rowTo, columnFrom, columnTo);
+    public void run(Frame frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
+        long left = loop.call(frame.memory(), rowFrom, rowTo, columnFrom, columnTo);
         while (left != 0) {
             long row = rowTo - (left >>> 32);
             long column = columnFrom;
@@ -65,14 +65,14 @@ final class NativeKernel implements Kernel {
                 long end = Math.min(column + width, columnTo);
                 runElements(frame, row, row + 1, column, end);
                 column = end;
-                left = column < columnTo ? loop.call(frame, row, row + 1, column, columnTo) : 0;
+                left = column < columnTo ? loop.call(frame.memory(), row, row + 1, column, columnTo) : 0;
             } while (left != 0);
-            left = row + 1 < rowTo ? loop.call(frame, row + 1, rowTo, columnFrom, columnTo) : 0;
+            left = row + 1 < rowTo ? loop.call(frame.memory(), row + 1, rowTo, columnFrom, columnTo) : 0;
         }
     }
 
     @Override
-    public void runElements(long frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
+    public void runElements(Frame frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
         Kernel kernel = known;
         if (kernel == null) {
             kernel = elements.get();

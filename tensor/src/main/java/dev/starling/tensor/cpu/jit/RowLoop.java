@@ -11,18 +11,15 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Machine code for loops over the rows and columns of f32 matrices that join the elements of each row: sums, extremes.
- * Each has operands with an element for each column, or with one for each row. Stateless but for the operands that a
- * thread has set:
+ * Each has operands with an element for each column, or with one for each row:
  * {@snippet :
- * loop.operand(0, x, 4L * columns);
- * loop.operand(1, sums, 4);
- * loop.run(rows, columns);
+ * loop.call().operand(x, 4L * columns).operand(sums, 4).run(rows, columns);
  * }
  */
 public final class RowLoop {
-    /** Elements that one call computes, if there are several rows. */
-    private static final int CALL = 1 << 16;
-    private static final ThreadLocal<Frame> FRAME = ThreadLocal.withInitial(Frame::new);
+    /** Elements that machine code computes at a time, if there are several rows. */
+    private static final int PIECE = 1 << 16;
+    private static final ThreadLocal<Call> CURRENT = ThreadLocal.withInitial(Call::new);
 
     private final Consumer<Builder> definition;
     private final int bits;
@@ -72,22 +69,47 @@ public final class RowLoop {
         return known;
     }
 
-    /** Sets the address of an operand and the bytes from row to row, for this thread's next call. */
-    public void operand(int k, long address, long rowStride) {
-        int operands = assembled().operands;
-        Frame frame = FRAME.get();
-        frame.ensure(3 * operands);
-        frame.set(k, address);
-        frame.set(operands + k, rowStride);
+    /** Begins a call of this loop by this thread, which ends an earlier one. */
+    public Call call() {
+        Call call = CURRENT.get();
+        call.begin(assembled());
+        return call;
     }
 
-    /** Computes all rows, one after the other, in calls that are short. */
-    public void run(int rows, int columns) {
-        MachineCode code = assembled().code;
-        long frame = FRAME.get().address();
-        int step = Math.max(1, CALL / Math.max(1, columns));
-        for (int row = 0; row < rows; row += step) {
-            code.call(frame, row, Math.min(rows, row + step), 0, columns);
+    /** A call: receives the operands in the order in which the loop was built, then runs. */
+    public static final class Call {
+        private final Frame frame = new Frame();
+        private @Nullable Assembled loop;
+        private int operands;
+        private int next;
+
+        private Call() { }
+
+        private void begin(Assembled called) {
+            loop = called;
+            operands = called.operands;
+            next = 0;
+            frame.ensure(3 * operands);
+        }
+
+        /** Sets the address of the next operand and the bytes from row to row. */
+        public Call operand(long address, long rowStride) {
+            frame.set(next, address);
+            frame.set(operands + next, rowStride);
+            next++;
+            return this;
+        }
+
+        /** Computes all rows, one after the other, in pieces that are short. */
+        public void run(int rows, int columns) {
+            Assembled called = loop;
+            if (called == null || next != operands) {
+                throw new IllegalStateException("the loop has " + operands + " operands, got " + next);
+            }
+            int step = Math.max(1, PIECE / Math.max(1, columns));
+            for (int row = 0; row < rows; row += step) {
+                called.code.call(frame.memory(), row, Math.min(rows, row + step), 0, columns);
+            }
         }
     }
 

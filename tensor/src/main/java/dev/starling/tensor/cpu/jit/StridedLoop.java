@@ -189,7 +189,7 @@ final class StridedLoop {
         long inPlane = tile % tilesPerPlane();
         long row = inPlane / columnTiles * tileRows;
         long column = inPlane % columnTiles * tileColumns;
-        kernel.run(frame.address(), row, Math.min(rowCount, row + tileRows), column,
+        kernel.run(frame, row, Math.min(rowCount, row + tileRows), column,
                 Math.min(columnCount, column + tileColumns));
     }
 

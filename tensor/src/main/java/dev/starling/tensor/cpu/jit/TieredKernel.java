@@ -43,7 +43,7 @@ final class TieredKernel implements Kernel {
     }
 
     @Override
-    public void run(long frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
+    public void run(Frame frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
         if (warm || vectorsImmediately) {
             kernel.run(frame, rowFrom, rowTo, columnFrom, columnTo);
         } else {
@@ -52,11 +52,11 @@ final class TieredKernel implements Kernel {
     }
 
     @Override
-    public void runElements(long frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
+    public void runElements(Frame frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
         kernel.runElements(frame, rowFrom, rowTo, columnFrom, columnTo);
     }
 
-    private void warmUp(long frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
+    private void warmUp(Frame frame, long rowFrom, long rowTo, long columnFrom, long columnTo) {
         long rows;
         for (long row = rowFrom; row < rowTo; row += rows) {
             rows = 1;

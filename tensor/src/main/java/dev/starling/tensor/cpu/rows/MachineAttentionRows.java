@@ -43,78 +43,72 @@ final class MachineAttentionRows implements AttentionRows {
     }
 
     /** Sets the operands that all loops over seen scores have. */
-    private static void seen(RowLoop loop, ScoreBlock scores, float scale) {
-        loop.operand(0, scores.numbers(), 0);
-        loop.operand(1, scores.seen(), 4);
-        loop.operand(2, scores.address(), 4L * scores.pitch());
-        value(loop, 3, 0, scale);
+    private static RowLoop.Call seen(RowLoop loop, ScoreBlock scores, float scale) {
+        return loop.call().operand(scores.numbers(), 0)
+                .operand(scores.seen(), 4)
+                .operand(scores.address(), 4L * scores.pitch())
+                .operand(value(0, scale), 0);
     }
 
-    /** Sets one element for all columns and rows. */
-    private static void value(RowLoop loop, int operand, int k, float value) {
+    /** Returns the address of one element for all columns and rows. */
+    private static long value(int k, float value) {
         long values = RowValues.list(0);
         set(values, k, value);
-        loop.operand(operand, values + 4L * k, 0);
+        return values + 4L * k;
     }
 
     @Override
     public void mask(ScoreBlock scores, float scale, long masks, long maskStep) {
-        mask.operand(0, scores.address(), 4L * scores.pitch());
-        value(mask, 1, 0, scale);
-        mask.operand(2, masks, 4 * maskStep);
-        mask.operand(3, scores.address(), 4L * scores.pitch());
-        mask.run(scores.rows(), scores.keys());
+        mask.call().operand(scores.address(), 4L * scores.pitch())
+                .operand(value(0, scale), 0)
+                .operand(masks, 4 * maskStep)
+                .operand(scores.address(), 4L * scores.pitch())
+                .run(scores.rows(), scores.keys());
     }
 
     @Override
     public void max(ScoreBlock scores, float scale, long maxima) {
-        seen(greatest, scores, scale);
-        greatest.operand(4, maxima, 4);
-        greatest.run(scores.rows(), scores.keys());
+        seen(greatest, scores, scale).operand(maxima, 4).run(scores.rows(), scores.keys());
     }
 
     @Override
     public void exponentials(ScoreBlock scores, float scale, long shifts, long sums) {
-        seen(exponentials, scores, scale);
-        exponentials.operand(4, shifts, 4);
-        exponentials.operand(5, scores.address(), 4L * scores.pitch());
-        exponentials.operand(6, sums, 4);
-        exponentials.run(scores.rows(), scores.keys());
+        seen(exponentials, scores, scale).operand(shifts, 4)
+                .operand(scores.address(), 4L * scores.pitch())
+                .operand(sums, 4)
+                .run(scores.rows(), scores.keys());
     }
 
     @Override
     public void scale(long x, long step, int rows, int columns, long factors) {
-        product.operand(0, x, 4 * step);
-        product.operand(1, factors, 4);
-        product.operand(2, x, 4 * step);
-        product.run(rows, columns);
+        product.call().operand(x, 4 * step)
+                .operand(factors, 4)
+                .operand(x, 4 * step)
+                .run(rows, columns);
     }
 
     @Override
     public void dot(long a, long aStep, long b, long bStep, int rows, int columns, long dots) {
-        dot.operand(0, a, 4 * aStep);
-        dot.operand(1, b, 4 * bStep);
-        dot.operand(2, dots, 4);
-        dot.run(rows, columns);
+        dot.call().operand(a, 4 * aStep)
+                .operand(b, 4 * bStep)
+                .operand(dots, 4)
+                .run(rows, columns);
     }
 
     @Override
     public void gradients(ScoreBlock scores, long slopes, float scale, long shifts, long dots, float slopeScale) {
         long row = 4L * scores.pitch();
-        seen(gradients, scores, scale);
-        gradients.operand(4, shifts, 4);
-        gradients.operand(5, scores.address(), row);
-        gradients.operand(6, slopes, row);
-        gradients.operand(7, dots, 4);
-        value(gradients, 8, 1, slopeScale);
-        gradients.operand(9, slopes, row);
-        gradients.run(scores.rows(), scores.keys());
+        seen(gradients, scores, scale).operand(shifts, 4)
+                .operand(scores.address(), row)
+                .operand(slopes, row)
+                .operand(dots, 4)
+                .operand(value(1, slopeScale), 0)
+                .operand(slopes, row)
+                .run(scores.rows(), scores.keys());
     }
 
     @Override
     public void clear(long x, int n) {
-        value(fill, 0, 0, 0);
-        fill.operand(1, x, 0);
-        fill.run(1, n);
+        fill.call().operand(value(0, 0), 0).operand(x, 0).run(1, n);
     }
 }

@@ -37,9 +37,9 @@ final class MachineFiniteScan implements Carries {
         for (long from = 0; from < words;) {
             long rows = Math.clamp((words - from) / COLUMNS, 1, RowValues.ROWS);
             int columns = (int) Math.min(words - from, COLUMNS);
-            loop.operand(0, x + 4 * from, 4L * COLUMNS);
-            loop.operand(1, counts, 4);
-            loop.run((int) rows, columns);
+            loop.call().operand(x + 4 * from, 4L * COLUMNS)
+                    .operand(counts, 4)
+                    .run((int) rows, columns);
             for (int i = 0; i < rows; i++) {
                 count += get(counts, i);
             }

@@ -51,13 +51,13 @@ final class MachineLayerNormRows implements LayerNormRows {
             group = RowValues.group(rows - r, columns);
             long at = 4L * r * columns;
             statistics(x + at, group, columns, epsilon, mean + 4L * r, inverse + 4L * r);
-            affine.operand(0, x + at, 4L * columns);
-            affine.operand(1, mean + 4L * r, 4);
-            affine.operand(2, inverse + 4L * r, 4);
-            affine.operand(3, gamma, 0);
-            affine.operand(4, beta, 0);
-            affine.operand(5, y + at, 4L * columns);
-            affine.run(group, columns);
+            affine.call().operand(x + at, 4L * columns)
+                    .operand(mean + 4L * r, 4)
+                    .operand(inverse + 4L * r, 4)
+                    .operand(gamma, 0)
+                    .operand(beta, 0)
+                    .operand(y + at, 4L * columns)
+                    .run(group, columns);
         }
     }
 
@@ -65,24 +65,24 @@ final class MachineLayerNormRows implements LayerNormRows {
     private void statistics(long x, int rows, int columns, double epsilon, long mean, long inverse) {
         long near = RowValues.list(0);
         long sums = RowValues.list(1);
-        sum.operand(0, x, 4L * columns);
-        sum.operand(1, near, 4);
-        sum.run(rows, columns);
+        sum.call().operand(x, 4L * columns)
+                .operand(near, 4)
+                .run(rows, columns);
         for (int i = 0; i < rows; i++) {
             set(near, i, get(near, i) / columns);
         }
-        distance.operand(0, x, 4L * columns);
-        distance.operand(1, near, 4);
-        distance.operand(2, sums, 4);
-        distance.run(rows, columns);
+        distance.call().operand(x, 4L * columns)
+                .operand(near, 4)
+                .operand(sums, 4)
+                .run(rows, columns);
         for (int i = 0; i < rows; i++) {
             float m = get(near, i);
             set(mean, i, Float.isFinite(m) ? m + (double) get(sums, i) / columns : m);
         }
-        squares.operand(0, x, 4L * columns);
-        squares.operand(1, mean, 4);
-        squares.operand(2, sums, 4);
-        squares.run(rows, columns);
+        squares.call().operand(x, 4L * columns)
+                .operand(mean, 4)
+                .operand(sums, 4)
+                .run(rows, columns);
         for (int i = 0; i < rows; i++) {
             set(inverse, i, 1 / Math.sqrt((double) get(sums, i) / columns + epsilon));
         }
@@ -101,39 +101,39 @@ final class MachineLayerNormRows implements LayerNormRows {
     }
 
     private void accumulate(long g, long x, int rows, int columns, long mean, long inverse, long dgamma, long dbeta) {
-        accumulate.operand(0, g, 4L * columns);
-        accumulate.operand(1, x, 4L * columns);
-        accumulate.operand(2, mean, 4);
-        accumulate.operand(3, inverse, 4);
-        accumulate.operand(4, dgamma, 0);
-        accumulate.operand(5, dgamma, 0);
-        accumulate.operand(6, dbeta, 0);
-        accumulate.operand(7, dbeta, 0);
-        accumulate.run(rows, columns);
+        accumulate.call().operand(g, 4L * columns)
+                .operand(x, 4L * columns)
+                .operand(mean, 4)
+                .operand(inverse, 4)
+                .operand(dgamma, 0)
+                .operand(dgamma, 0)
+                .operand(dbeta, 0)
+                .operand(dbeta, 0)
+                .run(rows, columns);
     }
 
     private void gradient(long g, long x, long dx, int rows, int columns, long gamma, long mean, long inverse) {
         long sums = RowValues.list(0);
         long slopes = RowValues.list(1);
-        products.operand(0, g, 4L * columns);
-        products.operand(1, gamma, 0);
-        products.operand(2, x, 4L * columns);
-        products.operand(3, mean, 4);
-        products.operand(4, sums, 4);
-        products.operand(5, slopes, 4);
-        products.run(rows, columns);
+        products.call().operand(g, 4L * columns)
+                .operand(gamma, 0)
+                .operand(x, 4L * columns)
+                .operand(mean, 4)
+                .operand(sums, 4)
+                .operand(slopes, 4)
+                .run(rows, columns);
         for (int i = 0; i < rows; i++) {
             set(sums, i, get(sums, i) / columns);
             set(slopes, i, get(slopes, i) * get(inverse, i) / columns);
         }
-        gradient.operand(0, g, 4L * columns);
-        gradient.operand(1, x, 4L * columns);
-        gradient.operand(2, gamma, 0);
-        gradient.operand(3, mean, 4);
-        gradient.operand(4, inverse, 4);
-        gradient.operand(5, sums, 4);
-        gradient.operand(6, slopes, 4);
-        gradient.operand(7, dx, 4L * columns);
-        gradient.run(rows, columns);
+        gradient.call().operand(g, 4L * columns)
+                .operand(x, 4L * columns)
+                .operand(gamma, 0)
+                .operand(mean, 4)
+                .operand(inverse, 4)
+                .operand(sums, 4)
+                .operand(slopes, 4)
+                .operand(dx, 4L * columns)
+                .run(rows, columns);
     }
 }

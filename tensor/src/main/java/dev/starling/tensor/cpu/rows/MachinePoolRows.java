@@ -60,9 +60,9 @@ final class MachinePoolRows implements PoolRows {
     private void fill(float value, long y, long yStep, int pixels, int columns) {
         long values = RowValues.list(3);
         set(values, 0, value);
-        fill.operand(0, values, 0);
-        fill.operand(1, y, yStep);
-        fill.run(pixels, columns);
+        fill.call().operand(values, 0)
+                .operand(y, yStep)
+                .run(pixels, columns);
     }
 
     @Override
@@ -92,14 +92,11 @@ final class MachinePoolRows implements PoolRows {
     }
 
     private void maxOfFour(Taps taps, long from, long step, long y, long index, int pixels, int columns) {
-        four.operand(0, RowValues.list(0), 4);
+        RowLoop.Call call = four.call().operand(RowValues.list(0), 4);
         for (int j = 0; j < COMMON; j++) {
-            four.operand(1 + 2 * j, taps.address[j] + from, step);
-            four.operand(2 + 2 * j, RowValues.list(1) + 4L * j, 0);
+            call.operand(taps.address[j] + from, step).operand(RowValues.list(1) + 4L * j, 0);
         }
-        four.operand(9, y, 4L * columns);
-        four.operand(10, index, 4L * columns);
-        four.run(pixels, columns);
+        call.operand(y, 4L * columns).operand(index, 4L * columns).run(pixels, columns);
     }
 
     private void maxOfAny(Taps taps, long from, long step, long y, long index, int pixels, int columns) {
@@ -107,22 +104,22 @@ final class MachinePoolRows implements PoolRows {
         long place = RowValues.list(2);
         long row = 4L * columns;
         setInteger(place, 0, taps.place[0]);
-        first.operand(0, taps.address[0] + from, step);
-        first.operand(1, y, row);
-        first.operand(2, place, 0);
-        first.operand(3, bases, 4);
-        first.operand(4, index, row);
-        first.run(pixels, columns);
+        first.call().operand(taps.address[0] + from, step)
+                .operand(y, row)
+                .operand(place, 0)
+                .operand(bases, 4)
+                .operand(index, row)
+                .run(pixels, columns);
         for (int j = 1; j < taps.count; j++) {
             setInteger(place, 0, taps.place[j]);
-            next.operand(0, y, row);
-            next.operand(1, index, row);
-            next.operand(2, taps.address[j] + from, step);
-            next.operand(3, place, 0);
-            next.operand(4, bases, 4);
-            next.operand(5, y, row);
-            next.operand(6, index, row);
-            next.run(pixels, columns);
+            next.call().operand(y, row)
+                    .operand(index, row)
+                    .operand(taps.address[j] + from, step)
+                    .operand(place, 0)
+                    .operand(bases, 4)
+                    .operand(y, row)
+                    .operand(index, row)
+                    .run(pixels, columns);
         }
     }
 
@@ -132,11 +129,11 @@ final class MachinePoolRows implements PoolRows {
         fill(0, y, yStep, pixels, columns);
         for (int j = 0; j < taps.count; j++) {
             set(weight, 0, taps.weight[j]);
-            weighted.operand(0, taps.address[j], step);
-            weighted.operand(1, weight, 0);
-            weighted.operand(2, y, yStep);
-            weighted.operand(3, y, yStep);
-            weighted.run(pixels, columns);
+            weighted.call().operand(taps.address[j], step)
+                    .operand(weight, 0)
+                    .operand(y, yStep)
+                    .operand(y, yStep)
+                    .run(pixels, columns);
         }
     }
 
@@ -155,13 +152,13 @@ final class MachinePoolRows implements PoolRows {
             }
             for (int j = 0; j < taps.count; j++) {
                 long at = taps.address[j] + p * step;
-                routed.operand(0, y + p * yStep, yStep);
-                routed.operand(1, at, step);
-                routed.operand(2, at + toIndex, step);
-                routed.operand(3, own, 4);
-                routed.operand(4, y + p * yStep, yStep);
-                routed.operand(5, counts, 4);
-                routed.run(group, columns);
+                routed.call().operand(y + p * yStep, yStep)
+                        .operand(at, step)
+                        .operand(at + toIndex, step)
+                        .operand(own, 4)
+                        .operand(y + p * yStep, yStep)
+                        .operand(counts, 4)
+                        .run(group, columns);
                 for (int i = 0; i < group; i++) {
                     found += (long) get(counts, i);
                 }

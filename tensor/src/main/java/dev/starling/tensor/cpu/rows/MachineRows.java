@@ -36,38 +36,36 @@ final class MachineRows implements Rows {
 
     @Override
     public void moments(long x, long stride, int rows, int columns, long pivot, long sums, long squares) {
-        moments.operand(0, x, stride);
-        moments.operand(1, pivot, 0);
-        moments.operand(2, sums, 0);
-        moments.operand(3, sums, 0);
-        moments.operand(4, squares, 0);
-        moments.operand(5, squares, 0);
-        moments.run(rows, columns);
+        moments.call().operand(x, stride)
+                .operand(pivot, 0)
+                .operand(sums, 0)
+                .operand(sums, 0)
+                .operand(squares, 0)
+                .operand(squares, 0)
+                .run(rows, columns);
     }
 
     @Override
     public void gradientMoments(long g, long x, long y, long stride, int rows, int columns, long mean, long sums,
             long products) {
-        RowLoop loop = y == 0 ? gradientMoments : gatedMoments;
-        int k = 0;
-        loop.operand(k++, g, stride);
+        RowLoop.Call call = (y == 0 ? gradientMoments : gatedMoments).call().operand(g, stride);
         if (y != 0) {
-            loop.operand(k++, y, stride);
+            call.operand(y, stride);
         }
-        loop.operand(k++, x, stride);
-        loop.operand(k++, mean, 0);
-        loop.operand(k++, sums, 0);
-        loop.operand(k++, sums, 0);
-        loop.operand(k++, products, 0);
-        loop.operand(k, products, 0);
-        loop.run(rows, columns);
+        call.operand(x, stride)
+                .operand(mean, 0)
+                .operand(sums, 0)
+                .operand(sums, 0)
+                .operand(products, 0)
+                .operand(products, 0)
+                .run(rows, columns);
     }
 
     private static void join(RowLoop loop, long x, long stride, int rows, int columns, long result) {
-        loop.operand(0, x, stride);
-        loop.operand(1, result, 0);
-        loop.operand(2, result, 0);
-        loop.run(rows, columns);
+        loop.call().operand(x, stride)
+                .operand(result, 0)
+                .operand(result, 0)
+                .run(rows, columns);
     }
 
     @Override
@@ -83,9 +81,9 @@ final class MachineRows implements Rows {
     /** Writes the results of up to {@link RowValues#ROWS} blocks, and returns their number. */
     private static int blocks(RowLoop loop, long x, long n, long results) {
         int rows = (int) Math.min(n / BLOCK, RowValues.ROWS);
-        loop.operand(0, x, 4L * BLOCK);
-        loop.operand(1, results, 4);
-        loop.run(Math.max(rows, 1), rows == 0 ? (int) n : BLOCK);
+        loop.call().operand(x, 4L * BLOCK)
+                .operand(results, 4)
+                .run(Math.max(rows, 1), rows == 0 ? (int) n : BLOCK);
         return Math.max(rows, 1);
     }
 

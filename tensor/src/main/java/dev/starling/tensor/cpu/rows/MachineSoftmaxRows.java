@@ -38,32 +38,32 @@ final class MachineSoftmaxRows implements SoftmaxRows {
         for (int r = 0; r < rows; r += group, x += group * row, y += group * row) {
             group = RowValues.group(rows - r, columns);
             max(x, group, columns, max);
-            exponentials.operand(0, x, row);
-            exponentials.operand(1, max, 4);
-            exponentials.operand(2, y, row);
-            exponentials.operand(3, sums, 4);
-            exponentials.run(group, columns);
+            exponentials.call().operand(x, row)
+                    .operand(max, 4)
+                    .operand(y, row)
+                    .operand(sums, 4)
+                    .run(group, columns);
             for (int i = 0; i < group; i++) {
                 set(sums, i, 1 / get(sums, i));
             }
-            scale.operand(0, y, row);
-            scale.operand(1, sums, 4);
-            scale.operand(2, y, row);
-            scale.run(group, columns);
+            scale.call().operand(y, row)
+                    .operand(sums, 4)
+                    .operand(y, row)
+                    .run(group, columns);
         }
     }
 
     private void max(long x, int rows, int columns, long max) {
-        greatest.operand(0, x, 4L * columns);
-        greatest.operand(1, max, 4);
-        greatest.run(rows, columns);
+        greatest.call().operand(x, 4L * columns)
+                .operand(max, 4)
+                .run(rows, columns);
     }
 
     private void sums(long x, int rows, int columns, long max, long sums) {
-        sumOfExponentials.operand(0, x, 4L * columns);
-        sumOfExponentials.operand(1, max, 4);
-        sumOfExponentials.operand(2, sums, 4);
-        sumOfExponentials.run(rows, columns);
+        sumOfExponentials.call().operand(x, 4L * columns)
+                .operand(max, 4)
+                .operand(sums, 4)
+                .run(rows, columns);
     }
 
     @Override
@@ -79,11 +79,11 @@ final class MachineSoftmaxRows implements SoftmaxRows {
             for (int i = 0; i < group; i++) {
                 set(sums, i, StrictMath.log(get(sums, i)));
             }
-            shift.operand(0, x, row);
-            shift.operand(1, max, 4);
-            shift.operand(2, sums, 4);
-            shift.operand(3, y, row);
-            shift.run(group, columns);
+            shift.call().operand(x, row)
+                    .operand(max, 4)
+                    .operand(sums, 4)
+                    .operand(y, row)
+                    .run(group, columns);
         }
     }
 
@@ -94,15 +94,15 @@ final class MachineSoftmaxRows implements SoftmaxRows {
         int group;
         for (int r = 0; r < rows; r += group, y += group * row, g += group * row, dx += group * row) {
             group = RowValues.group(rows - r, columns);
-            dot.operand(0, y, row);
-            dot.operand(1, g, row);
-            dot.operand(2, dots, 4);
-            dot.run(group, columns);
-            gradient.operand(0, g, row);
-            gradient.operand(1, dots, 4);
-            gradient.operand(2, y, row);
-            gradient.operand(3, dx, row);
-            gradient.run(group, columns);
+            dot.call().operand(y, row)
+                    .operand(g, row)
+                    .operand(dots, 4)
+                    .run(group, columns);
+            gradient.call().operand(g, row)
+                    .operand(dots, 4)
+                    .operand(y, row)
+                    .operand(dx, row)
+                    .run(group, columns);
         }
     }
 
@@ -113,14 +113,14 @@ final class MachineSoftmaxRows implements SoftmaxRows {
         int group;
         for (int r = 0; r < rows; r += group, y += group * row, g += group * row, dx += group * row) {
             group = RowValues.group(rows - r, columns);
-            sum.operand(0, g, row);
-            sum.operand(1, sums, 4);
-            sum.run(group, columns);
-            logGradient.operand(0, y, row);
-            logGradient.operand(1, sums, 4);
-            logGradient.operand(2, g, row);
-            logGradient.operand(3, dx, row);
-            logGradient.run(group, columns);
+            sum.call().operand(g, row)
+                    .operand(sums, 4)
+                    .run(group, columns);
+            logGradient.call().operand(y, row)
+                    .operand(sums, 4)
+                    .operand(g, row)
+                    .operand(dx, row)
+                    .run(group, columns);
         }
     }
 
@@ -145,10 +145,10 @@ final class MachineSoftmaxRows implements SoftmaxRows {
     public double distances(long x, float max, int columns) {
         long values = RowValues.list(0);
         set(values, 0, max);
-        distance.operand(0, x, 0);
-        distance.operand(1, values, 0);
-        distance.operand(2, values + 4, 0);
-        distance.run(1, columns);
+        distance.call().operand(x, 0)
+                .operand(values, 0)
+                .operand(values + 4, 0)
+                .run(1, columns);
         return get(values, 1);
     }
 
@@ -157,12 +157,12 @@ final class MachineSoftmaxRows implements SoftmaxRows {
             int columns) {
         long shifts = RowValues.list(0);
         set(shifts, 0, shiftBy);
-        expGradient.operand(0, x, 4L * columns);
-        expGradient.operand(1, logSums, 8);
-        expGradient.operand(2, logSums + 4, 8);
-        expGradient.operand(3, shifts, 0);
-        expGradient.operand(4, scales, scaleStride);
-        expGradient.operand(5, dx, 4L * columns);
-        expGradient.run(rows, columns);
+        expGradient.call().operand(x, 4L * columns)
+                .operand(logSums, 8)
+                .operand(logSums + 4, 8)
+                .operand(shifts, 0)
+                .operand(scales, scaleStride)
+                .operand(dx, 4L * columns)
+                .run(rows, columns);
     }
 }

@@ -176,65 +176,59 @@ final class MachineWinogradTiles implements WinogradTiles {
         return 1;
     }
 
-    /** Sets a square of operands, column by column, and returns the number of the next operand. */
-    private static int columns(RowLoop loop, int side, Squares from) {
-        int k = 0;
+    /** Sets a square of operands, column by column. */
+    private static RowLoop.Call columns(RowLoop.Call call, int side, Squares from) {
         for (int j = 0; j < side; j++) {
             for (int i = 0; i < side; i++) {
-                loop.operand(k++, from.at[i * side + j], from.step[i * side + j]);
+                call.operand(from.at[i * side + j], from.step[i * side + j]);
             }
         }
-        return k;
+        return call;
     }
 
-    private static int columns(RowLoop loop, int side, long first, long plane, long step) {
-        int k = 0;
+    private static RowLoop.Call columns(RowLoop.Call call, int side, long first, long plane, long step) {
         for (int j = 0; j < side; j++) {
             for (int i = 0; i < side; i++) {
-                loop.operand(k++, first + (i * side + j) * plane, step);
+                call.operand(first + (i * side + j) * plane, step);
             }
         }
-        return k;
+        return call;
     }
 
-    private static void rows(RowLoop loop, int k, int count, long first, long plane, long step) {
+    private static RowLoop.Call rows(RowLoop.Call call, int count, long first, long plane, long step) {
         for (int p = 0; p < count; p++) {
-            loop.operand(k + p, first + p * plane, step);
+            call.operand(first + p * plane, step);
         }
+        return call;
     }
 
     @Override
     public void patches(Squares from, int count, int channels, long v, long plane) {
-        rows(patches, columns(patches, patchSide(), from), planes(), v, plane, 4L * channels);
-        patches.run(count, channels);
+        rows(columns(patches.call(), patchSide(), from), planes(), v, plane, 4L * channels).run(count, channels);
     }
 
     @Override
     public void pixels(long m, long plane, int count, int channels, long bias, boolean relu, Squares to) {
-        RowLoop loop = relu ? rectified : pixels;
-        int k = columns(loop, patchSide(), m, plane, 4L * channels);
-        loop.operand(k++, bias, 0);
+        RowLoop.Call call = (relu ? rectified : pixels).call();
+        columns(call, patchSide(), m, plane, 4L * channels).operand(bias, 0);
         for (int p = 0; p < side * side; p++) {
-            loop.operand(k + p, to.at[p], to.step[p]);
+            call.operand(to.at[p], to.step[p]);
         }
-        loop.run(count, channels);
+        call.run(count, channels);
     }
 
     @Override
     public void gradients(Squares from, int count, int channels, long z, long plane) {
-        rows(gradients, columns(gradients, side, from), planes(), z, plane, 4L * channels);
-        gradients.run(count, channels);
+        rows(columns(gradients.call(), side, from), planes(), z, plane, 4L * channels).run(count, channels);
     }
 
     @Override
     public void kernels(long g, long from, long u, long to, int count) {
-        rows(kernels, columns(kernels, 3, g, from, 0), planes(), u, to, 0);
-        kernels.run(1, count);
+        rows(columns(kernels.call(), 3, g, from, 0), planes(), u, to, 0).run(1, count);
     }
 
     @Override
     public void kernelGradients(long u, long from, long g, long to, int count) {
-        rows(kernelGradients, columns(kernelGradients, patchSide(), u, from, 0), 9, g, to, 0);
-        kernelGradients.run(1, count);
+        rows(columns(kernelGradients.call(), patchSide(), u, from, 0), 9, g, to, 0).run(1, count);
     }
 }

@@ -288,6 +288,24 @@ public final class Assembler {
                 (zeroes ? 0x80 : 0) | bits / 256 << 5 | (repeated ? 0x10 : 0) | (~second >> 4 & 1) << 3 | mask);
     }
 
+    /** An instruction of registers, by AVX-512 for vectors of 512 bits and by AVX2 for shorter ones. */
+    public void vector(Simd op, int bits, int register, int second, int third) {
+        if (bits == 512) {
+            evex(op, bits, register, second, third, 0, false);
+        } else {
+            vex(op, bits, register, second, third);
+        }
+    }
+
+    /** The same with the last operand in memory, or the only one. */
+    public void vector(Simd op, int bits, int register, int second, Address third) {
+        if (bits == 512) {
+            evex(op, bits, register, second, third, false, 0, false, 0);
+        } else {
+            vex(op, bits, register, second, third, 0);
+        }
+    }
+
     /** An AVX or mask instruction of registers. */
     public void vex(Simd op, int bits, int register, int second, int third) {
         vexPrefix(op, bits, register, second, 1, ~third >> 3 & 1);

@@ -5,6 +5,7 @@ import static dev.starling.tensor.cpu.x86.Assembler.RAX;
 import static dev.starling.tensor.cpu.x86.Assembler.RBX;
 import static dev.starling.tensor.cpu.x86.Assembler.RCX;
 import static dev.starling.tensor.cpu.x86.Assembler.RDX;
+import static java.lang.foreign.ValueLayout.ADDRESS;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.foreign.FunctionDescriptor;
@@ -83,6 +84,20 @@ public final class MachineCode {
         } catch (Throwable t) {
             throw new AssertionError(t);
         }
+    }
+
+    /** Calls the function with the address of an array's elements in RDI. */
+    public long call(MemorySegment array, long b, long c, long d, long e) {
+        try {
+            return (long) CallWithArray.HANDLE.invokeExact(entry, array, b, c, d, e);
+        } catch (Throwable t) {
+            throw new AssertionError(t);
+        }
+    }
+
+    private static final class CallWithArray {
+        static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(FunctionDescriptor.of(JAVA_LONG,
+                ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG), Linker.Option.critical(true));
     }
 
     private static final class Call {

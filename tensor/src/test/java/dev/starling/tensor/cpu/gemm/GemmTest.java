@@ -21,8 +21,8 @@ class GemmTest {
     private static final int BEHIND = 600;
 
     @BeforeEach
-    void needsAvx512() {
-        assumeTrue(Gemm.suits(Gemm.COLUMNS, 1, false), "the processor has no AVX-512");
+    void needsMachineCode() {
+        assumeTrue(Gemm.suits(Gemm.COLUMNS, 1, false), "the processor has no AVX2");
     }
 
     /** A product of random sizes, strides and contents. */

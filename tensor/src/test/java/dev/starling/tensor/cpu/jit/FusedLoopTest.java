@@ -8,7 +8,6 @@ import dev.starling.tensor.cpu.x86.MachineCode;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.scalar.Opcode;
 import java.lang.foreign.Arena;
-import java.lang.ref.Reference;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -75,10 +74,9 @@ class FusedLoopTest {
             for (int k = 0; k < operands.addresses.length; k++) {
                 frame.set(k, operands.addresses[k]);
             }
-            loop.flat().kernel().run(frame.address(), 0, 1, 0, count);
+            loop.flat().kernel().run(frame, 0, 1, 0, count);
             long[] first = operands.bits(operands.addresses.length - 1, count);
-            loop.flat().kernel().runElements(frame.address(), 0, 1, 0, count);
-            Reference.reachabilityFence(frame);
+            loop.flat().kernel().runElements(frame, 0, 1, 0, count);
             assertThat(operands.bits(operands.addresses.length - 1, count)).isEqualTo(first);
         }
     }

@@ -8,7 +8,6 @@ import dev.starling.tensor.op.scalar.Opcode;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.ref.Reference;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -127,10 +126,9 @@ final class RandomLoop {
             }
             int from = random.nextInt(columns);
             for (int[] part : new int[][] {{0, from}, {from, columns}}) {
-                kernel.run(frames[0].address(), 0, rows, part[0], part[1]);
-                elements.runElements(frames[1].address(), 0, rows, part[0], part[1]);
+                kernel.run(frames[0], 0, rows, part[0], part[1]);
+                elements.runElements(frames[1], 0, rows, part[0], part[1]);
             }
-            Reference.reachabilityFence(frames);
             for (int o = 0; o < outputs; o++) {
                 String difference = difference(expression.outputs().get(o).type(),
                         memory[expression.inputs().size() + o], memory[operands + o]);
