@@ -73,7 +73,7 @@ class TapGradientTest {
             long[] image = {random.nextInt(8, 40), channels, random.nextInt(1, 14), random.nextInt(1, 20)};
             long rows = image[2] + 2L * padding - (kernelH - 1L) * dilation;
             long columns = image[3] + 2L * padding - (kernelW - 1L) * dilation;
-            Shape weight = Shape.of(16L * random.nextInt(1, 4), channels, kernelH, kernelW);
+            Shape weight = Shape.of((long) TapCode.LANES * random.nextInt(1, 6), channels, kernelH, kernelW);
             if (rows < 1 || columns < 1) {
                 continue;
             }
