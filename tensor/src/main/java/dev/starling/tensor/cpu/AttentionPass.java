@@ -5,8 +5,6 @@ import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.cpu.onednn.ElementType;
-import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.cpu.rows.AttentionRows;
 import dev.starling.tensor.cpu.rows.ScoreBlock;
 import dev.starling.tensor.host.HostAllocator;
@@ -68,7 +66,7 @@ final class AttentionPass {
     private static final class Space {
         private static final IdlePool<Space> IDLE = new IdlePool<>();
 
-        private final Matmul product = new Matmul(ElementType.F32, ElementType.F32, 1, 1, 1);
+        private final HeadProduct product = new HeadProduct();
         private final ScoreBlock block = new ScoreBlock();
         private final ScoreBlock part = new ScoreBlock();
         private long numbers;
@@ -100,7 +98,7 @@ final class AttentionPass {
     }
 
     /** Gives a thread's part its memory and its request; {@code matrices} is the number of matrices of scores. */
-    private void blocks(long from, long to, int matrices, Step step) {
+    private void blocks(long from, long to, int matrices, Tensor[] operands, Step step) {
         long list = 4L * grid.heads() * grid.queries();
         long matrix = 4 * grid.heads() * grid.scores();
         int keys = Math.toIntExact(k.size(-2));
@@ -111,6 +109,7 @@ final class AttentionPass {
             for (int i = 0; i < keys; i++) {
                 putInt(space.numbers, i, i);
             }
+            space.product.operands(grid, operands);
             for (long i = from; i < to; i++) {
                 step.run(space, i / grid.blocks(), (int) (i % grid.blocks()));
             }
@@ -126,17 +125,20 @@ final class AttentionPass {
 
     /** Returns the forward pass. */
     Runnable forward(Tensor y, Tensor logs) {
-        Step step = (space, group, b) -> forward(space, group, b, y, logs);
-        RangeTask task = (from, to) -> blocks(from, to, 1, step);
+        Tensor[] operands = {q, k, v, y};
+        Step step = (space, group, b) -> forward(space, group, b, operands, logs);
+        RangeTask task = (from, to) -> blocks(from, to, 1, operands, step);
         return () -> Parallel.forRange(grid.groups() * grid.blocks(), 1, task);
     }
 
-    private void forward(Space space, long group, int b, Tensor y, Tensor logs) {
+    private void forward(Space space, long group, int b, Tensor[] operands, Tensor logs) {
         long head = grid.head(group);
         int heads = grid.heads(group);
         int n = grid.queries(b);
         int keys = grid.keys(b);
         int first = grid.first(b);
+        HeadProduct product = space.product;
+        product.move(grid, operands, head, first);
         ScoreBlock scores = scores(space, group, b);
         for (int h = 0; h < heads; h++) {
             for (int r = 0; r < n; r++) {
@@ -144,12 +146,11 @@ final class AttentionPass {
             }
         }
         softmax(space, scores, n, logs.address() + 4 * (head * queries + first));
-        space.product.sizes(n, depth, keys).left(scores.address(), scores.pitch(), 1)
-                .right(grid.at(v, head, 0), AttentionGrid.row(v), 1)
-                .result(grid.at(y, head, first), AttentionGrid.row(y))
-                .batch(heads, (long) n * scores.pitch(), grid.step(v), grid.step(y)).run();
+        product.left(HeadProduct.SCORES, false).right(HeadProduct.V, false)
+                .into(HeadProduct.Y, false, heads, n, depth, keys);
         for (int h = 0; h < heads; h++) {
-            rows.scale(grid.at(y, head + h, first), AttentionGrid.row(y), n, depth, space.sums + 4L * h * n);
+            rows.scale(product.address(HeadProduct.Y, h), product.row(HeadProduct.Y), n, depth,
+                    space.sums + 4L * h * n);
         }
     }
 
@@ -178,74 +179,63 @@ final class AttentionPass {
      * writes all of them.
      */
     Runnable backward(Tensor g, Tensor y, Tensor logs, Tensor[] gradients) {
-        Tensor[] given = {g, y, logs};
+        Tensor[] operands = {q, k, v, y, g, gradients[0], gradients[1], gradients[2]};
         int blocks = grid.blocks();
-        Step step = (space, group, i) -> backward(space, group, blocks - 1 - i, given, gradients);
-        RangeTask task = (from, to) -> blocks(from * blocks, to * blocks, 2, step);
+        Step step = (space, group, i) -> backward(space, group, blocks - 1 - i, operands, logs);
+        RangeTask task = (from, to) -> blocks(from * blocks, to * blocks, 2, operands, step);
         return () -> Parallel.forRange(grid.groups(), 1, task);
     }
 
-    private void backward(Space space, long group, int b, Tensor[] given, Tensor[] gradients) {
+    private void backward(Space space, long group, int b, Tensor[] operands, Tensor logs) {
         long head = grid.head(group);
         int heads = grid.heads(group);
-        int first = grid.first(b);
         int n = grid.queries(b);
         int keys = grid.keys(b);
+        HeadProduct product = space.product;
+        product.move(grid, operands, head, grid.first(b));
         ScoreBlock weights = scores(space, group, b);
-        int pitch = weights.pitch();
-        long distance = (long) n * pitch;
-        long slopes = space.slopes;
-        Matmul product = space.product;
-        Tensor g = given[0];
-        long gRows = grid.at(g, head, first);
-        product.sizes(n, keys, depth).left(gRows, AttentionGrid.row(g), 1)
-                .right(grid.at(v, head, 0), 1, AttentionGrid.row(v)).result(slopes, pitch)
-                .batch(heads, grid.step(g), grid.step(v), distance).run();
-        scoreGradients(space, weights, group, b, given);
-        Tensor dq = gradients[0];
-        product.sizes(n, width, keys).left(slopes, pitch, 1).right(grid.at(k, head, 0), AttentionGrid.row(k), 1)
-                .result(grid.at(dq, head, first), AttentionGrid.row(dq))
-                .batch(heads, distance, grid.step(k), grid.step(dq)).run();
+        product.left(HeadProduct.G, false).right(HeadProduct.V, true)
+                .into(HeadProduct.SLOPES, false, heads, n, keys, depth);
+        scoreGradients(space, weights, group, b, logs);
+        product.left(HeadProduct.SLOPES, false).right(HeadProduct.K, false)
+                .into(HeadProduct.DQ, false, heads, n, width, keys);
         boolean add = b + 1 < grid.blocks();
         if (!add) {
-            clearUnseen(gradients, head, heads, keys);
+            clearUnseen(operands, head, heads, keys);
         }
-        Tensor dk = gradients[1];
-        product.sizes(keys, width, n).left(slopes, 1, pitch).right(grid.at(q, head, first), AttentionGrid.row(q), 1)
-                .result(grid.at(dk, head, 0), AttentionGrid.row(dk)).accumulate(add)
-                .batch(heads, distance, grid.step(q), grid.step(dk)).run();
-        Tensor dv = gradients[2];
-        product.sizes(keys, depth, n).left(weights.address(), 1, pitch).right(gRows, AttentionGrid.row(g), 1)
-                .result(grid.at(dv, head, 0), AttentionGrid.row(dv)).accumulate(add)
-                .batch(heads, distance, grid.step(g), grid.step(dv)).run();
+        product.left(HeadProduct.SLOPES, true).right(HeadProduct.Q, false)
+                .into(HeadProduct.DK, add, heads, keys, width, n);
+        product.left(HeadProduct.SCORES, true).right(HeadProduct.G, false)
+                .into(HeadProduct.DV, add, heads, keys, depth, n);
     }
 
     /** Clears gradients of keys that no query sees. */
-    private void clearUnseen(Tensor[] gradients, long head, int heads, int seen) {
-        for (int i = 1; i < 3; i++) {
+    private void clearUnseen(Tensor[] operands, long head, int heads, int seen) {
+        for (int i = HeadProduct.DK; i <= HeadProduct.DV; i++) {
             for (int h = 0; h < heads; h++) {
                 for (int key = seen; key < k.size(-2); key++) {
-                    rows.clear(grid.at(gradients[i], head + h, key), (int) gradients[i].size(-1));
+                    rows.clear(grid.at(operands[i], head + h, key), (int) operands[i].size(-1));
                 }
             }
         }
     }
 
     /** Replaces scores by the attention weights, and their gradients by those of the scores. */
-    private void scoreGradients(Space space, ScoreBlock scores, long group, int b, Tensor[] given) {
+    private void scoreGradients(Space space, ScoreBlock scores, long group, int b, Tensor logs) {
         long head = grid.head(group);
         int n = grid.queries(b);
         int first = grid.first(b);
+        HeadProduct product = space.product;
         for (int h = 0; h < grid.heads(group); h++) {
-            long logs = given[2].address() + 4 * ((head + h) * queries + first);
+            long log = logs.address() + 4 * ((head + h) * queries + first);
             for (int r = 0; r < n; r++) {
-                float log = getFloat(logs + 4L * r);
-                boolean blind = log == Float.NEGATIVE_INFINITY;
+                float of = getFloat(log + 4L * r);
+                boolean blind = of == Float.NEGATIVE_INFINITY;
                 putInt(space.seen, h * n + r, blind ? 0 : grid.visible(first + r, scores.keys()));
-                putFloat(space.shifts + 4L * (h * n + r), -log);
+                putFloat(space.shifts + 4L * (h * n + r), -of);
             }
-            rows.dot(grid.at(given[0], head + h, first), AttentionGrid.row(given[0]),
-                    grid.at(given[1], head + h, first), AttentionGrid.row(given[1]), n, depth,
+            rows.dot(product.address(HeadProduct.G, h), product.row(HeadProduct.G),
+                    product.address(HeadProduct.Y, h), product.row(HeadProduct.Y), n, depth,
                     space.sums + 4L * h * n);
         }
         rows.gradients(scores, space.slopes, seenScale, space.shifts, space.sums, scale);
@@ -253,27 +243,33 @@ final class AttentionPass {
 
     /** Computes the scores of all heads of a group, with their masks. */
     private ScoreBlock scores(Space space, long group, int b) {
-        long head = grid.head(group);
         int heads = grid.heads(group);
-        int first = grid.first(b);
         int n = grid.queries(b);
         int keys = grid.keys(b);
         int pitch = AttentionGrid.pitch(keys);
-        space.product.sizes(n, keys, width).left(grid.at(q, head, first), AttentionGrid.row(q), 1)
-                .right(grid.at(k, head, 0), 1, AttentionGrid.row(k)).result(space.scores, pitch)
-                .batch(heads, grid.step(q), grid.step(k), (long) n * pitch).run();
+        HeadProduct product = space.product;
+        product.scores(space.scores, space.slopes, n, pitch);
+        product.left(HeadProduct.Q, false).right(HeadProduct.K, true)
+                .into(HeadProduct.SCORES, false, heads, n, keys, width);
         ScoreBlock scores = space.block.scores(space.scores, pitch, heads * n, keys).keys(space.seen, space.numbers);
-        for (int h = 0; mask != null && h < heads; h++) {
-            long bias = mask.rank() == 1 ? mask.address() : grid.at(mask, head + h, first);
-            long step = mask.rank() == 1 || mask.size(-2) == 1 ? 0 : mask.strides()[mask.rank() - 2];
-            rows.mask(space.part.part(scores, h * n, n), scale, bias, step);
-        }
-        if (mask == null && scale == 0) {
+        if (mask != null) {
+            mask(space, scores, grid.head(group), heads, grid.first(b), n);
+        } else if (scale == 0) {
             for (int i = 0; i < scores.rows(); i++) {
                 putFloat(space.sums + 4L * i, scale);
             }
             rows.scale(scores.address(), pitch, scores.rows(), keys, space.sums);
         }
         return scores;
+    }
+
+    /** Scales the scores of a group's heads and adds the mask. */
+    private void mask(Space space, ScoreBlock scores, long head, int heads, int first, int n) {
+        Tensor added = Objects.requireNonNull(mask);
+        for (int h = 0; h < heads; h++) {
+            long bias = added.rank() == 1 ? added.address() : grid.at(added, head + h, first);
+            long step = added.rank() == 1 || added.size(-2) == 1 ? 0 : added.strides()[added.rank() - 2];
+            rows.mask(space.part.part(scores, h * n, n), scale, bias, step);
+        }
     }
 }
