@@ -7,9 +7,11 @@ package dev.starling.jmh.cluster;
  *
  * @param hop time of a step in which neighbours send each other a message, each on a processor of its own
  * @param processors of all ranks together
- * @param waitNanos for how long a rank that needs a message waits for its turn, in addition to the turns before it
+ * @param waitNanos for how long a rank that needs a message waits for its turn, in addition to the turns before it:
+ *     ranks with nothing to do poll, too
+ * @param slowdown how many times as long a byte takes where ranks take turns, as they share caches
  */
-record AllReduceModel(Hop hop, int processors, double waitNanos) {
+record AllReduceModel(Hop hop, int processors, double waitNanos, double slowdown) {
     /** The sizes up to which small all-reduces are gathered, and larger ones exchange halves. */
     private static final int MAX_GATHERED = 16 << 10;
     private static final int MAX_PAYLOAD = 24 << 10;
@@ -18,6 +20,13 @@ record AllReduceModel(Hop hop, int processors, double waitNanos) {
     private static final int MIN_PIECE = 64_768;
     private static final int MAX_PIECE = 390_528;
     private static final int REMAINDER = 8 << 10;
+
+    /** As many corrections of the wait and of the slowdown, which depend on each other a little. */
+    private static final int CALIBRATIONS = 50;
+
+    /** A measured all-reduce. */
+    record Sum(double bytes, double nanos) {
+    }
 
     /** The cost of a message. */
     interface Hop {
@@ -44,17 +53,30 @@ record AllReduceModel(Hop hop, int processors, double waitNanos) {
 
     /** Returns the model of ranks that have a processor each. */
     static AllReduceModel of(Hop hop) {
-        return new AllReduceModel(hop, Integer.MAX_VALUE, 0);
+        return new AllReduceModel(hop, Integer.MAX_VALUE, 0, 1);
     }
 
     /**
-     * Returns the model of ranks that share processors and take a measured time for a sum: what the turns do not
-     * explain is the wait for them.
+     * Returns the model of ranks that share processors and take a measured time for a small sum and for a large one:
+     * what the turns do not explain of the small one is the wait for them, and of the large one the slowdown.
      */
-    AllReduceModel sharing(int sharedProcessors, int ranks, double bytes, double measuredNanos) {
-        double turns = new AllReduceModel(hop, sharedProcessors, 0).nanos(ranks, bytes);
-        double waits = new AllReduceModel(hop, sharedProcessors, 1).nanos(ranks, bytes) - turns;
-        return new AllReduceModel(hop, sharedProcessors, waits > 0 ? Math.max(0, (measuredNanos - turns) / waits) : 0);
+    AllReduceModel sharing(int sharedProcessors, int ranks, Sum small, Sum large) {
+        AllReduceModel model = new AllReduceModel(hop, sharedProcessors, 0, 1);
+        if (model.turns(ranks) == 1) {
+            return model;
+        }
+        for (int i = 0; i < CALIBRATIONS; i++) {
+            double turns = model.waiting(0).nanos(ranks, small.bytes);
+            double waits = model.waiting(1).nanos(ranks, small.bytes) - turns;
+            model = model.waiting(Math.max(0, (small.nanos - turns) / waits));
+            model = new AllReduceModel(hop, sharedProcessors, model.waitNanos,
+                    model.slowdown * large.nanos / model.nanos(ranks, large.bytes));
+        }
+        return model;
+    }
+
+    private AllReduceModel waiting(double nanos) {
+        return new AllReduceModel(hop, processors, nanos, slowdown);
     }
 
     /** Returns the nanoseconds of an all-reduce of f32 among ranks that share nothing but their processors. */
@@ -73,7 +95,7 @@ record AllReduceModel(Hop hop, int processors, double waitNanos) {
     private double gather(int ranks, double bytes) {
         double sum = 0;
         for (int blocks = 1; blocks < ranks; blocks *= 2) {
-            sum += step(ranks, Math.min(blocks, ranks - blocks) * bytes);
+            sum += step(ranks, ranks, Math.min(blocks, ranks - blocks) * bytes);
         }
         return sum;
     }
@@ -82,11 +104,11 @@ record AllReduceModel(Hop hop, int processors, double waitNanos) {
     private double halving(int ranks, double bytes) {
         // The ranks agree on the call while the first message is on its way.
         int power = Integer.highestOneBit(ranks);
-        double sum = ranks == power ? 0 : 2 * step(2 * (ranks - power), bytes);
+        double sum = ranks == power ? 0 : 2 * step(ranks, 2 * (ranks - power), bytes);
         double part = bytes;
         for (int others = power; others > 1; others /= 2) {
             part /= 2;
-            sum += 2 * step(power, part);
+            sum += 2 * step(ranks, power, part);
         }
         return sum;
     }
@@ -99,18 +121,25 @@ record AllReduceModel(Hop hop, int processors, double waitNanos) {
     double ring(int ranks, double bytes) {
         double segment = bytes / ranks;
         if (!overlaps(segment)) {
-            return 2 * (ranks - 1) * step(ranks, segment);
+            return 2 * (ranks - 1) * step(ranks, ranks, segment);
         }
-        double busy = hop.nanos(segment) - hop.nanos(0);
+        double busy = cost(ranks, segment) - hop.nanos(0);
         double piece = Math.clamp(segment / 2, MIN_PIECE, MAX_PIECE);
         double waits = turns(ranks) > 1 ? Math.ceil((segment - REMAINDER) / piece) * waitNanos : 0;
-        return 2 * (ranks - 1) * (turns(ranks) * Math.max(busy, hop.nanos(piece)) + waits)
-                + turns(ranks) * hop.nanos(0);
+        // No step ends with a turn: the processors are shared equally.
+        double share = Math.max(1, (double) ranks / processors);
+        return 2 * (ranks - 1) * (share * Math.max(busy, cost(ranks, piece)) + waits) + share * hop.nanos(0);
     }
 
-    /** Returns the nanoseconds of a step in which some ranks send and receive a message. */
-    private double step(int busyRanks, double bytes) {
-        return turns(busyRanks) * hop.nanos(bytes) + (turns(busyRanks) > 1 ? waitNanos : 0);
+    /** Returns the nanoseconds of a step in which some of the ranks send and receive a message. */
+    private double step(int ranks, int busyRanks, double bytes) {
+        return turns(busyRanks) * cost(busyRanks, bytes) + (turns(ranks) > 1 ? waitNanos : 0);
+    }
+
+    /** Returns the nanoseconds of a rank's turn. */
+    private double cost(int busyRanks, double bytes) {
+        double first = hop.nanos(0);
+        return first + (turns(busyRanks) > 1 ? slowdown : 1) * (hop.nanos(bytes) - first);
     }
 
     /** Returns how many ranks the busiest processor serves. */

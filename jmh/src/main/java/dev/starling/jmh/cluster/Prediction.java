@@ -14,14 +14,13 @@ import java.util.stream.Stream;
  */
 final class Prediction {
     private static final int[] SIZES = {1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
-    /**
-     * The sizes that calibrate the model, measured between two processes. The smallest, measured between more,
-     * calibrates how long these wait for processors that they share.
-     */
-    private static final int[] CALIBRATION = {0, 2, 3, 4, 6, 7};
+    /** The size that, measured between more than two, calibrates how long these wait for processors they share. */
+    private static final int SMALL = 0;
+    /** The size that calibrates how much longer a byte takes on processors they share. */
+    private static final int LARGE = 6;
     private static final int MAX_GATHERED = 16 << 10;
-    private static final int LARGE = 4 << 20;
-    private static final int ROUNDS = 9;
+    private static final int SETTLING = 4 << 20;
+    private static final int ROUNDS = 15;
     private static final int RANKS_OF_A_HOST = 8;
     /** At which the processes of a host reduce in shared memory, for the table of large clusters. */
     private static final double HOST_BYTES_PER_NANO = 8;
@@ -42,33 +41,39 @@ final class Prediction {
     void run(List<Integer> worlds) {
         SortedMap<Integer, double[]> measured = measure(worlds);
         double[] two = measured.get(2);
-        double[] sizes = new double[CALIBRATION.length];
-        double[] nanos = new double[CALIBRATION.length];
+        double[] sizes = new double[SIZES.length];
+        double[] nanos = new double[SIZES.length];
         for (int i = 0; i < sizes.length; i++) {
             // A small sum is one step, a ring of two ranks two with half of the elements; pieces that overlap cost
             // another step without elements, and of the steps only one latency each.
-            int bytes = SIZES[CALIBRATION[i]];
-            boolean small = bytes <= MAX_GATHERED;
-            sizes[i] = bytes / (small ? 1.0 : 2);
-            nanos[i] = small ? two[CALIBRATION[i]]
-                    : (two[CALIBRATION[i]] + (AllReduceModel.overlaps(sizes[i]) ? two[0] : 0)) / 2;
+            boolean small = SIZES[i] <= MAX_GATHERED;
+            sizes[i] = SIZES[i] / (small ? 1.0 : 2);
+            nanos[i] = small ? two[i] : (two[i] + (AllReduceModel.overlaps(sizes[i]) ? two[SMALL] : 0)) / 2;
         }
         AllReduceModel apart = AllReduceModel.of(AllReduceModel.measured(sizes, nanos));
         table.printf("%5s %10s %12s %12s %9s%n", "procs", "KiB", "measured", "predicted", "error");
+        table.println("(× marks what calibrates the model)");
         int processors = Math.max(2, Runtime.getRuntime().availableProcessors());
         measured.forEach((world, times) -> compare(world, times,
-                apart.sharing(processors, world, SIZES[0], times[0])));
+                apart.sharing(processors, world, sum(times, SMALL), sum(times, LARGE))));
         large(nanos[0], sizes[sizes.length - 1] / nanos[sizes.length - 1]);
     }
 
+    private static AllReduceModel.Sum sum(double[] nanos, int size) {
+        return new AllReduceModel.Sum(SIZES[size], nanos[size]);
+    }
+
     private void compare(int world, double[] measured, AllReduceModel model) {
+        boolean shares = model.slowdown() != 1;
         for (int i = 0; i < SIZES.length; i++) {
             double predicted = model.nanos(world, SIZES[i]);
-            table.printf("%5d %10d %9.1f µs %9.1f µs %8.0f%%%n", world, SIZES[i] >> 10, measured[i] / 1e3,
-                    predicted / 1e3, 100 * (predicted / measured[i] - 1));
+            boolean calibrates = world == 2 || shares && (i == SMALL || i == LARGE);
+            table.printf("%5d %10d %9.1f µs %9.1f µs %9s%n", world, SIZES[i] >> 10, measured[i] / 1e3,
+                    predicted / 1e3, calibrates ? "×" : "%+.0f%%".formatted(100 * (predicted / measured[i] - 1)));
         }
-        if (model.waitNanos() > 0) {
-            table.printf("For each message, a process waits %.1f µs for a processor.%n", model.waitNanos() / 1e3);
+        if (shares) {
+            table.printf("A process waits %.1f µs for a processor for each message, and a byte takes %.2f times"
+                    + " as long.%n", model.waitNanos() / 1e3, model.slowdown());
         }
     }
 
@@ -84,7 +89,7 @@ final class Prediction {
                         directory.resolve("model" + world), directory.resolve("openmpi"), Hosts.loopback());
                 groups.put(world, group);
                 group.warmUpJit(Measure.ALL_REDUCE, SIZES[0]);
-                group.settle(Measure.ALL_REDUCE, LARGE);
+                group.settle(Measure.ALL_REDUCE, SETTLING);
             }
             SortedMap<Integer, double[]> medians = new TreeMap<>();
             groups.keySet().forEach(world -> medians.put(world, new double[SIZES.length]));

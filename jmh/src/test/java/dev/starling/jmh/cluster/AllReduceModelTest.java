@@ -85,21 +85,42 @@ class AllReduceModelTest {
     void ranksThatShareProcessorsTakeTurnsAndWaitForThem() {
         AllReduceModel apart = AllReduceModel.of(AllReduceModel.link(10, 1));
         assertThat(apart.nanos(4, 100)).isEqualTo(110 + 210);
-        AllReduceModel two = apart.sharing(2, 4, 100, 2 * (110 + 210) + 14);
-        assertThat(two.waitNanos()).isEqualTo(7);
+        AllReduceModel two = new AllReduceModel(apart.hop(), 2, 7, 1);
         assertThat(two.nanos(4, 200)).isEqualTo(2 * (210 + 410) + 14);
         // Two ranks have a processor each, and three take as long as four, of which two share each processor.
         assertThat(two.nanos(2, 100)).isEqualTo(110);
         assertThat(two.nanos(3, 100)).isEqualTo(2 * (110 + 110) + 14);
         assertThat(two.nanos(4, 100 << 10)).isEqualTo(4 * 7 + 2 * apart.nanos(4, 100 << 10));
         assertThat(two.nanos(4, 1 << 20)).isEqualTo(6 * 2 * 7 + 2 * apart.nanos(4, 1 << 20));
-        // Only the first two of three ranks exchange all elements, before and after the halves.
-        assertThat(two.nanos(3, 100 << 10)).isEqualTo(apart.nanos(3, 100 << 10));
+        // Only the first two of three ranks exchange all elements, before and after the halves; the third polls.
+        assertThat(two.nanos(3, 100 << 10)).isEqualTo(4 * 7 + apart.nanos(3, 100 << 10));
+    }
+
+    @Test
+    void bytesTakeLongerWhereRanksTakeTurns() {
+        AllReduceModel.Hop hop = AllReduceModel.link(10, 1);
+        AllReduceModel slow = new AllReduceModel(hop, 2, 0, 3);
+        assertThat(slow.nanos(4, 100)).isEqualTo(2 * (310 + 610));
+        assertThat(slow.nanos(2, 100)).isEqualTo(110);
+        assertThat(slow.nanos(4, 4 << 20)).isEqualTo(6 * 2 * (3 << 20) + 2 * 10);
+        // Pieces of a ring overlap, so three ranks take one and a half times as long, not twice.
+        assertThat(slow.nanos(3, 3 << 20)).isEqualTo(4 * 1.5 * (3 << 20) + 1.5 * 10);
+    }
+
+    @Test
+    void measurementsCalibrateWaitAndSlowdown() {
+        AllReduceModel apart = AllReduceModel.of(AllReduceModel.link(10, 1));
+        AllReduceModel given = new AllReduceModel(apart.hop(), 2, 7, 1.25);
+        AllReduceModel found = apart.sharing(2, 4, new AllReduceModel.Sum(100, given.nanos(4, 100)),
+                new AllReduceModel.Sum(1 << 20, given.nanos(4, 1 << 20)));
+        assertThat(found.waitNanos()).isCloseTo(7, within(1e-6));
+        assertThat(found.slowdown()).isCloseTo(1.25, within(1e-6));
     }
 
     @Test
     void sharedProcessorsCostNothingWhereEachRankHasOne() {
         AllReduceModel apart = AllReduceModel.of(AllReduceModel.link(10, 1));
-        assertThat(apart.sharing(8, 4, 100, 5_000)).isEqualTo(new AllReduceModel(apart.hop(), 8, 0));
+        AllReduceModel.Sum slow = new AllReduceModel.Sum(100, 5_000);
+        assertThat(apart.sharing(8, 4, slow, slow)).isEqualTo(new AllReduceModel(apart.hop(), 8, 0, 1));
     }
 }
