@@ -24,7 +24,7 @@ public final class Scope implements AutoCloseable {
     private final String name;
     private final @Nullable Scope parent;
     private final ThreadState thread;
-    private Storage[] owned = new Storage[32];
+    private Storage[] owned = new Storage[8];
     private int count;
     private boolean closed;
 

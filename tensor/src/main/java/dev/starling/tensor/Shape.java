@@ -13,6 +13,9 @@ public final class Shape {
      */
     private static final long MAX_COUNT = Long.MAX_VALUE >> 4;
     private static final Shape SCALAR = new Shape(new long[0]);
+    private static final int HASH_BITS = 10;
+    /** The last shape of each hash: the operations of a training step make few different shapes. */
+    private static final @Nullable Shape[] KNOWN = new Shape[1 << HASH_BITS];
 
     private final long[] dims;
     private final long count;
@@ -47,6 +50,11 @@ public final class Shape {
         if (dims.length == 0) {
             return SCALAR;
         }
+        int slot = slot(dims);
+        Shape known = KNOWN[slot];
+        if (known != null && Arrays.equals(known.dims, dims)) {
+            return known;
+        }
         for (long d : dims) {
             if (d < 0) {
                 throw TensorException.argument("shape", "sizes must be >= 0, got " + Arrays.toString(dims),
@@ -57,7 +65,18 @@ public final class Shape {
             throw TensorException.argument("shape", "rank must be <= " + MAX_RANK + ", got " + dims.length,
                     "merge dimensions with reshape");
         }
-        return new Shape(dims.clone());
+        Shape made = new Shape(dims.clone());
+        KNOWN[slot] = made;
+        return made;
+    }
+
+    /** Returns the upper bits of a multiplicative hash. */
+    private static int slot(long[] dims) {
+        long hash = dims.length;
+        for (long d : dims) {
+            hash = (hash ^ d) * 0x9E37_79B9_7F4A_7C15L;
+        }
+        return (int) (hash >>> Long.SIZE - HASH_BITS);
     }
 
     /** Returns the shape of a scalar. */

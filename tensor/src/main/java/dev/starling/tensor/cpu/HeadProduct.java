@@ -9,6 +9,7 @@ import dev.starling.tensor.cpu.onednn.Matmul;
  * block to block, and two matrices of scores. A reusable request of one thread.
  */
 final class HeadProduct {
+    // Queries, keys, values, the result and its gradient, and the gradients of the first three.
     static final int Q = 0;
     static final int K = 1;
     static final int V = 2;

@@ -5,6 +5,7 @@ import dev.starling.tensor.cpu.gemm.Gemm;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.spi.Form;
+import java.util.Arrays;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -35,7 +36,7 @@ public final class Matmul implements RangeTask {
 
     private final ElementType type;
     private final ElementType resultType;
-    private final long[] batch = new long[4 * MAX_BATCH_DIMS];
+    private long[] batch = {};
     private int batchDims;
     private boolean accumulate;
 
@@ -142,7 +143,8 @@ public final class Matmul implements RangeTask {
         keeper = k * n < MIN_KEPT ? null : storage;
         keptOffset = offset;
         lastKey = null;
-        use = new Form.Key(offset, new long[] {bRow, bColumn}, new long[] {PACKED_RIGHT, k, n});
+        use = keeper == null ? null
+                : new Form.Key(offset, new long[] {bRow, bColumn}, new long[] {PACKED_RIGHT, k, n});
         return this;
     }
 
@@ -172,6 +174,9 @@ public final class Matmul implements RangeTask {
             throw new IllegalArgumentException("matmul supports at most " + MAX_BATCH_DIMS + " batch dimensions");
         }
         int at = 4 * batchDims++;
+        if (at == batch.length) {
+            batch = Arrays.copyOf(batch, Math.max(4, 2 * at));
+        }
         batch[at] = count;
         batch[at + 1] = leftStride;
         batch[at + 2] = rightStride;
