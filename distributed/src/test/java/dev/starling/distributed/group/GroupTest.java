@@ -44,7 +44,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
@@ -72,7 +72,7 @@ class GroupTest {
     /** As where there is no memory for the next epoch. */
     @Test
     void closesTheTransportIfAnEpochCannotBegin() throws Exception {
-        AtomicBoolean fails = new AtomicBoolean();
+        AtomicInteger ready = new AtomicInteger();
         Set<Wire> failing = ConcurrentHashMap.newKeySet();
         Set<Wire> closed = ConcurrentHashMap.newKeySet();
         CountDownLatch open = new CountDownLatch(3);
@@ -80,7 +80,7 @@ class GroupTest {
                 new Class<?>[] {Wire.class}, (_, method, arguments) -> {
                     if (method.getName().equals("close") && closed.add(wire)) {
                         open.countDown();
-                    } else if (method.getName().equals("remoteWrites") && fails.get()) {
+                    } else if (method.getName().equals("remoteWrites") && ready.get() == 2) {
                         failing.add(wire);
                         throw new IllegalStateException("no memory to register");
                     }
@@ -92,10 +92,10 @@ class GroupTest {
         assertThatThrownBy(() -> cluster.run(group -> {
             group.collectives().barrier().await(SOON);
             if (group.rank() == 2) {
-                group.await(fails::get, SOON);
+                group.await(() -> ready.get() == 2, SOON);
                 return null;
             }
-            fails.set(true);
+            ready.incrementAndGet();
             try {
                 beginNextEpoch(group);
             } catch (RuntimeException e) {

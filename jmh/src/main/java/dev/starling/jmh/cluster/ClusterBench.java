@@ -65,8 +65,8 @@ public final class ClusterBench implements Callable<Integer> {
     private long warmupMillis;
 
     @Option(names = "--model",
-            description = "Instead of a comparison, calibrate a model of the all-reduce with two processes over TCP,"
-                + " compare it with measurements, and print what it predicts for large clusters.")
+            description = "Instead of a comparison, calibrate a model of the all-reduce over TCP, compare its"
+                + " predictions with measurements, and print what it predicts for large clusters.")
     private boolean model;
 
     @Option(names = "--json",
