@@ -5,6 +5,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Movement;
 import dev.starling.tensor.op.View;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Objects;
@@ -41,7 +42,9 @@ final class SliceGradients {
     }
 
     Tensor[] all() {
-        return parts.stream().map(Part::gradient).toArray(Tensor[]::new);
+        Tensor[] all = new Tensor[parts.size()];
+        Arrays.setAll(all, i -> parts.get(i).gradient);
+        return all;
     }
 
     /** Orders the slices along a dimension, and returns whether they divide it without gap or overlap. */

@@ -34,8 +34,6 @@ import org.jspecify.annotations.Nullable;
  * {@code backward} runs while a tape records (this one or another), the gradients can be differentiated again.
  */
 public final class Tape implements Recorder {
-    private static final boolean[] NONE_NEEDED = {};
-
     private final VariableMap variables = new VariableMap();
     private Object[] steps = new Object[64];
     private Tensor[][] inputs = new Tensor[64][];
@@ -56,6 +54,8 @@ public final class Tape implements Recorder {
     private int[] uses = new int[64];
     private int[] slicings = new int[64];
     private final Map<Integer, SliceGradients> slices = new HashMap<>();
+    /** The gradient of the only result of an operation. */
+    private final Tensor[] single = new Tensor[1];
     /** Whether the gradient of a variable is that before the epilogue of the operation that computed the variable. */
     private boolean[] beforeEpilogue = new boolean[64];
 
@@ -316,6 +316,7 @@ public final class Tape implements Recorder {
             }
         } finally {
             Arrays.fill(gradients, null);
+            single[0] = null;
             slices.clear();
         }
     }
@@ -362,7 +363,7 @@ public final class Tape implements Recorder {
 
     private void step(int i, Delivery delivery) {
         Tensor[] out = outputs[i];
-        Tensor[] incoming = new Tensor[out.length];
+        Tensor[] incoming = out.length == 1 && steps[i] instanceof Op ? single : new Tensor[out.length];
         boolean flows = false;
         for (int k = 0; k < out.length; k++) {
             int v = variables.get(out[k].id());
@@ -402,15 +403,12 @@ public final class Tape implements Recorder {
 
     private Tensor[] product(int i, Tensor[] incoming) {
         Tensor[] in = inputs[i];
-        boolean[] needs = in.length == 0 ? NONE_NEEDED : new boolean[in.length];
-        for (int k = 0; k < in.length; k++) {
-            needs[k] = variables.get(in[k].id()) >= 0;
-        }
         Epilogue.Applied fused = steps[i] instanceof Contraction.Linear ? fusedProducer(in[0]) : null;
         if (fused != null) {
             beforeEpilogue[variables.get(in[0].id())] = true;
         }
         int result = variables.get(outputs[i][0].id());
+        boolean[] needs = steps[i] instanceof Op ? Needs.shared(in, variables) : Needs.of(in, variables);
         Backward b = new Backward(in, outputs[i], incoming, needs, fused, result >= 0 && beforeEpilogue[result]);
         Tensor[] products = steps[i] instanceof Op op ? op.vjp(b) : ((CustomVjp) steps[i]).vjp(b);
         if (anomalies) {

@@ -115,7 +115,7 @@ final class KeptForms {
                 int first = entries.length == MAX_KEYS ? 1 : 0;
                 dropped = first == 1 ? entries[0].remove(dropped) : dropped;
                 Entry[] next = Arrays.copyOfRange(entries, first, entries.length + 1);
-                found = new Entry(key);
+                found = new Entry(key.copy());
                 next[next.length - 1] = found;
                 entries = next;
             }

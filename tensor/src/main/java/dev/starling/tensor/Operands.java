@@ -12,7 +12,7 @@ final class Operands {
 
     /** Checks the operands of an operation and returns the specs that it infers. */
     static Spec[] check(Op op, Tensor[] inputs) {
-        Spec[] specs = new Spec[inputs.length];
+        Spec[] specs = ThreadState.current().specs(inputs.length);
         for (int i = 0; i < inputs.length; i++) {
             specs[i] = inputs[i].open(op).spec();
             requireDevice(op, specs[0], specs[i]);

@@ -24,7 +24,7 @@ public final class Scope implements AutoCloseable {
     private final String name;
     private final @Nullable Scope parent;
     private final ThreadState thread;
-    private Storage[] owned = new Storage[8];
+    private Storage[] owned;
     private int count;
     private boolean closed;
 
@@ -32,6 +32,9 @@ public final class Scope implements AutoCloseable {
         this.name = name;
         this.thread = thread;
         this.parent = thread.scope;
+        Storage[] spare = thread.spareList;
+        owned = spare == null ? new Storage[8] : spare;
+        thread.spareList = null;
     }
 
     /** Opens a scope inside the current scope. */
@@ -159,6 +162,7 @@ public final class Scope implements AutoCloseable {
                 });
             }
         }
+        thread.spareList = owned;
     }
 
     /** Frees the memory of the last storage. */

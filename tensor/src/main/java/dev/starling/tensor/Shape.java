@@ -20,8 +20,17 @@ public final class Shape {
     private final long[] dims;
     private final long count;
     private final long[] strides;
+    /** The spec that was made last. */
+    private @Nullable Spec spec;
 
     private Shape(long[] dims) {
+        for (long d : dims) {
+            if (d < 0) {
+                throw TensorException.argument("shape", "sizes must be >= 0, got " + Arrays.toString(dims),
+                        "give sizes of 0 or more");
+            }
+        }
+        requireRank(dims.length);
         this.dims = dims;
         strides = new long[dims.length];
         long n = 1;
@@ -47,36 +56,44 @@ public final class Shape {
      *     {@link #MAX_RANK}
      */
     public static Shape of(long... dims) {
-        if (dims.length == 0) {
+        return of(dims, dims.length);
+    }
+
+    /** Makes a shape of the first {@code rank} of these sizes. The array may be changed afterwards. */
+    private static Shape of(long[] dims, int rank) {
+        if (rank == 0) {
             return SCALAR;
         }
-        int slot = slot(dims);
+        int slot = slot(dims, rank);
         Shape known = KNOWN[slot];
-        if (known != null && Arrays.equals(known.dims, dims)) {
+        if (known != null && known.dims.length == rank && Arrays.equals(known.dims, 0, rank, dims, 0, rank)) {
             return known;
         }
-        for (long d : dims) {
-            if (d < 0) {
-                throw TensorException.argument("shape", "sizes must be >= 0, got " + Arrays.toString(dims),
-                        "give sizes of 0 or more");
-            }
-        }
-        if (dims.length > MAX_RANK) {
-            throw TensorException.argument("shape", "rank must be <= " + MAX_RANK + ", got " + dims.length,
-                    "merge dimensions with reshape");
-        }
-        Shape made = new Shape(dims.clone());
+        Shape made = new Shape(Arrays.copyOf(dims, rank));
         KNOWN[slot] = made;
         return made;
     }
 
     /** Returns the upper bits of a multiplicative hash. */
-    private static int slot(long[] dims) {
-        long hash = dims.length;
-        for (long d : dims) {
-            hash = (hash ^ d) * 0x9E37_79B9_7F4A_7C15L;
+    private static int slot(long[] dims, int rank) {
+        long hash = rank;
+        for (int i = 0; i < rank; i++) {
+            hash = (hash ^ dims[i]) * 0x9E37_79B9_7F4A_7C15L;
         }
         return (int) (hash >>> Long.SIZE - HASH_BITS);
+    }
+
+    /** Returns an array of the thread for the sizes of a shape, valid until the next call. */
+    private static long[] scratch(int rank) {
+        requireRank(rank);
+        return ThreadState.current().dims;
+    }
+
+    private static void requireRank(int rank) {
+        if (rank > MAX_RANK) {
+            throw TensorException.argument("shape", "rank must be <= " + MAX_RANK + ", got " + rank,
+                    "merge dimensions with reshape");
+        }
     }
 
     /** Returns the shape of a scalar. */
@@ -121,23 +138,32 @@ public final class Shape {
         return strides;
     }
 
+    /** Returns the spec of a tensor of this shape, without making one if it is the same as the last. */
+    Spec spec(DType dtype, Device device) {
+        Spec last = spec;
+        if (last == null || last.dtype() != dtype || last.device() != device) {
+            last = new Spec(dtype, this, device);
+            spec = last;
+        }
+        return last;
+    }
+
     /** Returns this shape with dimension {@code axis} replaced by {@code size}. */
     public Shape with(int axis, long size) {
-        long[] d = dims.clone();
-        d[axis(axis)] = size;
-        return of(d);
+        int a = axis(axis);
+        long[] d = scratch(dims.length);
+        System.arraycopy(dims, 0, d, 0, dims.length);
+        d[a] = size;
+        return of(d, dims.length);
     }
 
     /** Returns this shape without dimension {@code axis}. */
     public Shape without(int axis) {
         int a = axis(axis);
-        long[] d = new long[dims.length - 1];
-        for (int i = 0, j = 0; i < dims.length; i++) {
-            if (i != a) {
-                d[j++] = dims[i];
-            }
-        }
-        return of(d);
+        long[] d = scratch(dims.length - 1);
+        System.arraycopy(dims, 0, d, 0, a);
+        System.arraycopy(dims, a + 1, d, a, dims.length - 1 - a);
+        return of(d, dims.length - 1);
     }
 
     /** Returns this shape with a dimension of {@code size} inserted before {@code axis}. */
@@ -147,11 +173,11 @@ public final class Shape {
             throw TensorException.argument("shape", "axis " + axis + " must be from " + (-dims.length - 1) + " to "
                     + dims.length + " to insert a dimension into " + this, "change the axis");
         }
-        long[] d = new long[dims.length + 1];
-        for (int i = 0, j = 0; i < d.length; i++) {
-            d[i] = i == a ? size : dims[j++];
-        }
-        return of(d);
+        long[] d = scratch(dims.length + 1);
+        System.arraycopy(dims, 0, d, 0, a);
+        d[a] = size;
+        System.arraycopy(dims, a, d, a + 1, dims.length - a);
+        return of(d, dims.length + 1);
     }
 
     /** Returns the dimensions from {@code from} (inclusive) to {@code to} (exclusive). */
@@ -160,14 +186,32 @@ public final class Shape {
             throw TensorException.argument("shape", "0 <= from <= to <= rank must hold, got " + from + " to " + to
                     + " of " + this, "change the bounds");
         }
-        return of(Arrays.copyOfRange(dims, from, to));
+        long[] d = scratch(to - from);
+        System.arraycopy(dims, from, d, 0, to - from);
+        return of(d, to - from);
     }
 
     /** Returns this shape followed by {@code other}. */
     public Shape concat(Shape other) {
-        long[] d = Arrays.copyOf(dims, dims.length + other.dims.length);
+        int rank = dims.length + other.dims.length;
+        long[] d = scratch(rank);
+        System.arraycopy(dims, 0, d, 0, dims.length);
         System.arraycopy(other.dims, 0, d, dims.length, other.dims.length);
-        return of(d);
+        return of(d, rank);
+    }
+
+    /**
+     * Returns this shape with its dimensions in another order: dimension {@code i} of the result is dimension
+     * {@code order[i]} of this shape.
+     *
+     * @param order a permutation of the dimensions
+     */
+    public Shape permute(int... order) {
+        long[] d = scratch(order.length);
+        for (int i = 0; i < order.length; i++) {
+            d[i] = dim(order[i]);
+        }
+        return of(d, order.length);
     }
 
     /** Returns the shape to which both broadcast by NumPy's rules, or {@code null} if there is none. */
@@ -176,7 +220,7 @@ public final class Shape {
             return a;
         }
         int rank = Math.max(a.rank(), b.rank());
-        long[] d = new long[rank];
+        long[] d = scratch(rank);
         for (int i = 0; i < rank; i++) {
             int ia = i - rank + a.rank();
             int ib = i - rank + b.rank();
@@ -187,7 +231,7 @@ public final class Shape {
             }
             d[i] = da == 1 ? db : da;
         }
-        return of(d);
+        return of(d, rank);
     }
 
     @Override

@@ -10,12 +10,12 @@ package dev.starling.tensor;
 public record Spec(DType dtype, Shape shape, Device device) {
     /** Returns this spec with another shape. */
     public Spec with(Shape other) {
-        return other.equals(shape) ? this : new Spec(dtype, other, device);
+        return other.equals(shape) ? this : other.spec(dtype, device);
     }
 
     /** Returns this spec with another element type. */
     public Spec with(DType other) {
-        return other == dtype ? this : new Spec(other, shape, device);
+        return other == dtype ? this : shape.spec(other, device);
     }
 
     /** Returns the size of the elements in bytes. */

@@ -176,7 +176,7 @@ public final class Storage {
      * training, is not copied for nothing. False for memory that can change without a new {@link #version}: memory that
      * was wrapped or lent, or whose segment was handed out. Any number of threads may call this.
      *
-     * @param use identifies the elements and what is done with them; kept, so its arrays must not change
+     * @param use identifies the elements and what is done with them
      */
     public boolean isReused(Form.Key use, int times) {
         KeptForms kept = forms();
@@ -187,7 +187,7 @@ public final class Storage {
      * Returns a copy of elements in the order in which a kernel reads them, for the caller to close after use. It is
      * kept until the elements change in place or the memory is freed. Any number of threads may call this.
      *
-     * @param key identifies the form; kept, so its arrays must not change
+     * @param key identifies the form
      * @param bytes size of the form
      * @param writer writes the form from the elements
      * @return the form, or {@code null} while another thread makes it and for memory that can change without a new

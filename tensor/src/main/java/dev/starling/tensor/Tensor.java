@@ -244,7 +244,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         Spec[] inferred = Operands.check(op, inputs);
         OperationEvent event = Profiling.isOn() ? OperationEvent.started() : null;
         Tensor[] outputs = switch (op) {
-            case View view -> view.views(inputs[0]);
+            case View view -> view.views(inputs[0], inferred);
             case Transfer transfer -> new Tensor[] {inputs[0].transfer(inferred[0])};
             case Update update -> update(update, inputs, inferred);
             default -> (inferred.length == 0 ? inputs[0].spec : inferred[0]).device().backend()

@@ -40,7 +40,7 @@ public final class ContractionKernels implements Kernels<Contraction> {
             case Contraction.LinearInputGradient(Epilogue epilogue) -> fused(Multiplication.of(in[0], in[1], y),
                     epilogue == Epilogue.RELU ? ProductEpilogue.RELU_GRADIENT : ProductEpilogue.GELU_GRADIENT, in[2], y,
                     () -> apply(epilogue.gradient(), y, in[2], y));
-            case Contraction.LinearWeightGradient _ -> weightGradient(in[0], in[1], y, out[1]);
+            case Contraction.LinearWeightGradient _ -> weightGradient(rows(in[0]), rows(in[1]), y, out[1]);
         };
     }
 
@@ -57,6 +57,16 @@ public final class ContractionKernels implements Kernels<Contraction> {
             case GELU -> fused(product, kept == null ? ProductEpilogue.GELU : ProductEpilogue.GELU_KEPT, kept, before,
                     () -> apply(epilogue.activation(), y, before));
         };
+    }
+
+    /** Returns {@code x} with its leading dimensions merged, copied if its strides do not allow it. */
+    private Tensor rows(Tensor x) {
+        if (x.rank() == 2) {
+            return x;
+        }
+        Shape matrix = Shape.of(x.shape().slice(0, x.rank() - 1).count(), x.size(-1));
+        Tensor dense = launcher.dense(x);
+        return Relabelled.view(dense, matrix, matrix.contiguousStrides(), dense.offset());
     }
 
     private Answer weightGradient(Tensor g, Tensor x, Tensor w, Tensor bias) {

@@ -51,6 +51,6 @@ public final class MovementKernels {
     }
 
     private static Tensor grid(Tensor y, long[] starts, long[] steps, Tensor like) {
-        return new View.Slice(starts, steps, like.shape().dims()).view(y);
+        return new View.Slice(starts, steps, like.shape().dims()).view(y, y.spec().with(like.shape()));
     }
 }

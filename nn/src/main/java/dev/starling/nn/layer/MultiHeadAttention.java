@@ -154,10 +154,9 @@ public final class MultiHeadAttention implements Layer, Container {
     /** Returns queries, keys and values {@code [N, heads, L, E]} of positions that begin with {@code first}. */
     private Tensor[] parts(Tensor x, long first) {
         requireSequence(x);
-        long keyWidth = width / heads * keyHeads;
-        Tensor all = project.apply(x);
-        Tensor[] parts = {split(all.narrow(2, 0, width), heads), split(all.narrow(2, width, keyWidth), keyHeads),
-            split(all.narrow(2, width + keyWidth, keyWidth), keyHeads)};
+        Tensor all = split(project.apply(x), heads + 2 * keyHeads);
+        Tensor[] parts = {all.narrow(1, 0, heads), all.narrow(1, heads, keyHeads),
+            all.narrow(1, heads + keyHeads, keyHeads)};
         for (int i = 0; rotary != null && i < 2; i++) {
             parts[i] = rotary.forward(parts[i], first);
         }

@@ -1,5 +1,6 @@
 package dev.starling.tensor.cpu;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
@@ -11,6 +12,7 @@ import dev.starling.tensor.op.Axes;
 import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.FormulaOp;
 import dev.starling.tensor.op.Reduction;
+import java.util.Arrays;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
@@ -19,7 +21,12 @@ import org.jspecify.annotations.Nullable;
  * read by their strides; an operand without a stride of 1 in its last two dimensions is copied.
  */
 final class ContractionKernels {
-    private static final Reduction.Sum SUM_OF_ROWS = new Reduction.Sum(new Axes(1), false);
+    /** By rank: the sum over all dimensions but the last. */
+    private static final Reduction.Sum[] SUM_OF_ROWS = new Reduction.Sum[Shape.MAX_RANK + 1];
+
+    static {
+        Arrays.setAll(SUM_OF_ROWS, rank -> new Reduction.Sum(new Axes((1 << Math.max(rank - 1, 0)) - 1), false));
+    }
 
     private ContractionKernels() {
     }
@@ -38,7 +45,7 @@ final class ContractionKernels {
                 yield new Tensor[] {y};
             }
             case Contraction.LinearWeightGradient _ -> new Tensor[] {
-                matmul(transposed(in[0]), in[1], outputs[0]), sumOfRows(in[0], outputs[1])};
+                weightGradient(in[0], in[1], outputs[0]), sumOfRows(in[0], outputs[1])};
         };
     }
 
@@ -50,26 +57,28 @@ final class ContractionKernels {
         if (!isSupported(op, in, y[0].shape())) {
             return null;
         }
-        Tensor left = op instanceof Contraction.LinearWeightGradient ? transposed(in[0]) : in[0];
+        boolean byRows = op instanceof Contraction.LinearWeightGradient;
+        boolean reads = byRows ? isMatrix(in[0]) && isMatrix(in[1]) : isMultipliable(in[0]) && isMultipliable(in[1]);
         boolean dense = in.length < 3 || in[2].isContiguous();
-        if (!isMultipliable(left) || !isMultipliable(in[1]) || !dense) {
+        if (!reads || !dense) {
             return null;
         }
+        Matmul request = new Matmul(type(in[0]), type(in[0]), 1, 1, 1);
         return switch (op) {
-            case Contraction.MatMul _ -> request(left, in[1], y[0])::run;
+            case Contraction.MatMul _ -> product(request, in[0], in[1], y[0])::run;
             case Contraction.Linear l -> {
                 Tensor sums = y[y.length - 1];
-                Matmul request = request(in[0], in[1], in.length == 2 ? null : in[2], sums);
+                layer(request, in[0], in[1], in.length == 2 ? null : in[2], sums);
                 FormulaOp activation = l.epilogue().activation();
                 yield activation == null ? request::run
                         : both(request::run, ElementwiseKernels.prepareInto(y[0], activation, sums));
             }
-            case Contraction.LinearInputGradient g -> both(request(left, in[1], y[0])::run,
+            case Contraction.LinearInputGradient g -> both(product(request, in[0], in[1], y[0])::run,
                     ElementwiseKernels.prepareInto(y[0], gradient(g), in[2], y[0]));
             case Contraction.LinearWeightGradient _ -> {
-                Runnable sums = y[1].device().backend().prepare(SUM_OF_ROWS, new Tensor[] {in[0]},
+                Runnable sums = y[1].device().backend().prepare(SUM_OF_ROWS[in[0].rank()], new Tensor[] {in[0]},
                         new Tensor[] {y[1]});
-                yield sums == null ? null : both(request(left, in[1], y[0])::run, sums);
+                yield sums == null ? null : both(transposed(request, in[0], in[1], y[0])::run, sums);
             }
         };
     }
@@ -83,7 +92,7 @@ final class ContractionKernels {
 
     private static boolean isSupported(Contraction op, Tensor[] in, Shape output) {
         ElementType type = ElementType.of(in[0].dtype());
-        long summands = op instanceof Contraction.LinearWeightGradient ? in[0].size(0) : in[0].size(-1);
+        long summands = op instanceof Contraction.LinearWeightGradient ? in[0].count() : in[0].size(-1);
         return type != null && OneDnn.supports(type) && output.count() > 0 && summands > 0;
     }
 
@@ -95,30 +104,32 @@ final class ContractionKernels {
         return Objects.requireNonNull(op.epilogue().gradient());
     }
 
-    private static Tensor transposed(Tensor x) {
-        long[] strides = {x.strides()[1], x.strides()[0]};
-        return x.storage().view(x.spec().with(Shape.of(x.size(1), x.size(0))), strides, x.offset());
-    }
-
     private static Tensor sumOfRows(Tensor x, Spec output) {
-        return output.device().backend().run(SUM_OF_ROWS, new Tensor[] {x}, new Spec[] {output})[0];
+        if (x.dtype() == DType.F32 && x.isContiguous()) {
+            Tensor y = Storage.allocate(output);
+            long columns = x.size(-1);
+            ReductionKernels.sumRows(ReducedLayout.ofRows(x.count() / columns, columns), x.address(), y.address());
+            return y;
+        }
+        return output.device().backend().run(SUM_OF_ROWS[x.rank()], new Tensor[] {x}, new Spec[] {output})[0];
     }
 
     private static Tensor matmul(Tensor a, Tensor b, Spec output) {
         Tensor left = multipliable(a);
         Tensor right = multipliable(b);
         Tensor y = Storage.allocate(output);
-        request(left, right, y).run();
+        try (Matmul request = Matmul.acquire(type(a), type(a), 1, 1, 1)) {
+            product(request, left, right, y).run();
+        }
         return y;
     }
 
-    /** Returns the product of two operands that can be multiplied as they are. */
-    private static Matmul request(Tensor left, Tensor right, Tensor y) {
+    /** Requests the product of two operands that can be multiplied as they are. */
+    private static Matmul product(Matmul request, Tensor left, Tensor right, Tensor y) {
         int rank = y.rank();
         int m = left.rank() - 2;
         int n = right.rank() - 2;
-        ElementType type = type(left);
-        Matmul request = new Matmul(type, type, left.size(m), right.size(n + 1), right.size(n))
+        request.sizes(left.size(m), right.size(n + 1), right.size(n))
                 .left(left.address(), left.strides()[m], left.strides()[m + 1])
                 .right(right.address(), right.strides()[n], right.strides()[n + 1])
                 .result(y.address(), y.size(-1));
@@ -132,11 +143,32 @@ final class ContractionKernels {
         return request;
     }
 
+    private static Tensor weightGradient(Tensor g, Tensor x, Spec output) {
+        Tensor left = isMatrix(g) ? g : CopyKernels.copy(g);
+        Tensor right = isMatrix(x) ? x : CopyKernels.copy(x);
+        Tensor y = Storage.allocate(output);
+        try (Matmul request = Matmul.acquire(type(g), type(g), 1, 1, 1)) {
+            transposed(request, left, right, y).run();
+        }
+        return y;
+    }
+
+    /** Requests the product {@code gᵀ·x} of two operands that are matrices once their leading dimensions are merged. */
+    private static Matmul transposed(Matmul request, Tensor g, Tensor x, Tensor y) {
+        int last = g.rank() - 1;
+        return request.sizes(g.size(last), x.size(last), g.count() / g.size(last))
+                .left(g.address(), g.strides()[last], rowStride(g))
+                .right(x.address(), rowStride(x), x.strides()[last])
+                .result(y.address(), x.size(last));
+    }
+
     private static Tensor[] linear(Contraction.Linear op, Tensor[] in, Spec output) {
         Tensor x = multipliable(in[0]);
         Tensor weight = multipliable(in[1]);
         Tensor sums = Storage.allocate(output);
-        request(x, weight, in.length == 2 ? null : CopyKernels.dense(in[2]), sums).run();
+        try (Matmul request = Matmul.acquire(type(x), type(x), 1, 1, 1)) {
+            layer(request, x, weight, in.length == 2 ? null : CopyKernels.dense(in[2]), sums).run();
+        }
         FormulaOp activation = op.epilogue().activation();
         if (activation == null) {
             return new Tensor[] {sums};
@@ -146,12 +178,11 @@ final class ContractionKernels {
         return op.keeps() ? new Tensor[] {y, sums} : new Tensor[] {y};
     }
 
-    /** Returns the product of a linear layer, of operands that can be multiplied as they are. */
-    private static Matmul request(Tensor x, Tensor weight, @Nullable Tensor bias, Tensor sums) {
+    /** Requests the product of a linear layer, of operands that can be multiplied as they are. */
+    private static Matmul layer(Matmul request, Tensor x, Tensor weight, @Nullable Tensor bias, Tensor sums) {
         int last = x.rank() - 1;
         long outputs = weight.size(0);
-        ElementType type = type(x);
-        Matmul request = new Matmul(type, type, last == 0 ? 1 : x.size(last - 1), outputs, x.size(last))
+        request.sizes(last == 0 ? 1 : x.size(last - 1), outputs, x.size(last))
                 .left(x.address(), last == 0 ? x.size(0) : x.strides()[last - 1], x.strides()[last])
                 .right(weight.address(), weight.strides()[1], weight.strides()[0])
                 .keepRight(weight.storage(), weight.offset())
@@ -177,5 +208,33 @@ final class ContractionKernels {
         int row = x.rank() - 2;
         return row < 0 ? x.size(0) == 1 || x.strides()[0] >= 1
                 : Matmul.accepts(x.size(row), x.size(row + 1), x.strides()[row], x.strides()[row + 1]);
+    }
+
+    /** Returns whether oneDNN can read the operand, with its leading dimensions merged, as a matrix. */
+    private static boolean isMatrix(Tensor x) {
+        int last = x.rank() - 1;
+        long rows = x.size(last) == 0 ? 0 : x.count() / x.size(last);
+        long step = rowStride(x);
+        return step >= 0 && Matmul.accepts(rows, x.size(last), step, x.strides()[last]);
+    }
+
+    /**
+     * Returns the distance of consecutive rows of an operand whose leading dimensions are merged, or -1 if it is not
+     * the same for all.
+     */
+    private static long rowStride(Tensor x) {
+        long step = x.size(-1);
+        long rows = 1;
+        for (int i = x.rank() - 2; i >= 0; i--) {
+            if (x.size(i) == 1) {
+                continue;
+            }
+            step = rows == 1 ? x.strides()[i] : step;
+            if (x.strides()[i] != step * rows) {
+                return -1;
+            }
+            rows *= x.size(i);
+        }
+        return step;
     }
 }

@@ -141,11 +141,11 @@ final class LayerNormKernels {
 
         @Override
         public void run(long from, long to) {
+            ALL.asSlice(sums + 8 * from * columns, 8 * (to - from) * columns).fill((byte) 0);
             for (long b = from; b < to; b++) {
                 long first = b * ROWS;
                 long at = 4 * first * columns;
                 long own = sums + 8 * b * columns;
-                ALL.asSlice(own, 8L * columns).fill((byte) 0);
                 rows.gradient(g + at, x + at, dx + at, (int) Math.min(ROWS, n - first), columns, gamma,
                         mean + 4 * first, inverse + 4 * first, own, own + 4L * columns);
             }

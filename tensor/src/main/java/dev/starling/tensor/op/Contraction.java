@@ -24,7 +24,8 @@ public sealed interface Contraction extends Op {
                     () -> "inner sizes must agree: " + a.dim(-1) + " ≠ " + b.dim(-2),
                     "transpose or reshape an operand", in);
             Shape lead = Check.lead(this, a.slice(0, a.rank() - 2), b.slice(0, b.rank() - 2), in);
-            return new Spec[] {in[0].with(lead.concat(Shape.of(a.dim(-2), b.dim(-1))))};
+            Shape rows = lead.concat(a.slice(a.rank() - 2, a.rank()));
+            return new Spec[] {in[0].with(rows.with(-1, b.dim(-1)))};
         }
 
         @Override
@@ -59,7 +60,7 @@ public sealed interface Contraction extends Op {
             Check.shape(in[0].shape().rank() >= 1 && in[0].shape().dim(-1) == in[1].shape().dim(1), this,
                     () -> "the last size of x must be the weight's inputs, " + in[1].shape().dim(1),
                     "flatten or reshape x", in);
-            Check.shape(in.length == 2 || in[2].shape().equals(Shape.of(in[1].shape().dim(0))), this,
+            Check.shape(in.length == 2 || in[2].shape().equals(in[1].shape().slice(0, 1)), this,
                     () -> "the bias must be [" + in[1].shape().dim(0) + "]", "give one value for each output", in);
             Spec y = in[0].with(in[0].shape().with(-1, in[1].shape().dim(0)));
             return keeps ? new Spec[] {y, y} : new Spec[] {y};
@@ -76,24 +77,24 @@ public sealed interface Contraction extends Op {
 
         @Override
         public Tensor[] vjp(Backward b) {
-            Tensor x = b.in(0);
+            Tensor x = rows(b.in(0));
             Tensor w = b.in(1);
-            Tensor g = rows(beforeEpilogue(b), w.size(0));
+            Tensor g = rows(beforeEpilogue(b));
             Tensor[] result = new Tensor[b.inputs().length];
             if (b.needs(0)) {
                 Epilogue.Applied through = b.through();
                 result[0] = (through == null ? g.matmul(w) : Tensor.compute(
-                        new LinearInputGradient(through.epilogue()), g, w, rows(through.kept(), w.size(1))))
-                        .reshape(x.shape());
+                        new LinearInputGradient(through.epilogue()), g, w, rows(through.kept())))
+                        .reshape(b.in(0).shape());
             }
             boolean bias = result.length == 3 && b.needs(2);
             if (b.needs(1) && bias) {
-                Tensor[] both = Tensor.apply(new LinearWeightGradient(), g, rows(x, w.size(1)));
+                Tensor[] both = Tensor.apply(new LinearWeightGradient(), g, x);
                 System.arraycopy(both, 0, result, 1, 2);
             } else if (b.needs(1)) {
-                result[1] = g.transpose(0, 1).matmul(rows(x, w.size(1)));
+                result[1] = matrix(g).transpose(0, 1).matmul(matrix(x));
             } else if (bias) {
-                result[2] = g.sum(0);
+                result[2] = matrix(g).sum(0);
             }
             return result;
         }
@@ -108,16 +109,21 @@ public sealed interface Contraction extends Op {
             return keeps && b.gradients()[1] != null ? g.add(b.grad(1)) : g;
         }
 
+        /** Returns {@code x}, a single row as a matrix. */
+        private static Tensor rows(Tensor x) {
+            return x.rank() == 1 ? x.unsqueeze(0) : x;
+        }
+
         /** Returns {@code x} with its leading dimensions merged. */
-        private static Tensor rows(Tensor x, long width) {
-            return x.rank() == 2 ? x : x.reshape(Shape.of(x.shape().slice(0, x.rank() - 1).count(), width));
+        private static Tensor matrix(Tensor x) {
+            return x.flatten(0, x.rank() - 2);
         }
     }
 
     /**
      * The gradient of {@link Linear} before the epilogue that made its operand {@code x}: operands
-     * {@code (g [rows, out], weight [out, in], kept [rows, in])} give {@code g·weight} times the epilogue's slope at
-     * {@code kept}, {@code [rows, in]}.
+     * {@code (g [.., rows, out], weight [out, in], kept [.., rows, in])} give {@code g·weight} times the epilogue's
+     * slope at {@code kept}, {@code [.., rows, in]}.
      *
      * @param epilogue the epilogue that made {@code x}, with {@code kept} as in {@link Epilogue#gradient()}
      */
@@ -128,12 +134,12 @@ public sealed interface Contraction extends Op {
             Check.argument(epilogue != Epilogue.NONE, this, "needs an epilogue", "use matMul", in);
             Check.floating(this, in);
             Check.sameType(this, in);
-            Check.rank(this, in[0], 2, in);
+            requireRows(this, in[0], in);
             Check.rank(this, in[1], 2, in);
-            Check.shape(in[0].shape().dim(1) == in[1].shape().dim(0), this,
+            Check.shape(in[0].shape().dim(-1) == in[1].shape().dim(0), this,
                     () -> "g must have the weight's outputs, " + in[1].shape().dim(0),
                     "pass the gradient of the result", in);
-            Shape x = Shape.of(in[0].shape().dim(0), in[1].shape().dim(1));
+            Shape x = in[0].shape().with(-1, in[1].shape().dim(1));
             Check.shape(in[2].shape().equals(x), this, () -> "the kept operand must be " + x,
                     "pass the operand of the epilogue", in);
             return new Spec[] {in[2]};
@@ -141,8 +147,8 @@ public sealed interface Contraction extends Op {
     }
 
     /**
-     * The gradients of {@link Linear} with respect to weight and bias: operands {@code (g [rows, out], x [rows, in])}
-     * give {@code (gᵀ·x [out, in], Σ g [out])}, the sum over rows.
+     * The gradients of {@link Linear} with respect to weight and bias: operands {@code (g [.., rows, out],
+     * x [.., rows, in])} give {@code (gᵀ·x [out, in], Σ g [out])}, the sums over all rows.
      */
     record LinearWeightGradient() implements Contraction {
         @Override
@@ -150,12 +156,13 @@ public sealed interface Contraction extends Op {
             Check.operands(this, in, 2, 2);
             Check.floating(this, in);
             Check.sameType(this, in);
-            Check.rank(this, in[0], 2, in);
-            Check.rank(this, in[1], 2, in);
-            Check.shape(in[0].shape().dim(0) == in[1].shape().dim(0), this, "g and x must have the same number of rows",
-                    "pass the gradient of the result", in);
-            long out = in[0].shape().dim(1);
-            return new Spec[] {in[0].with(Shape.of(out, in[1].shape().dim(1))), in[0].with(Shape.of(out))};
+            Shape g = in[0].shape();
+            Shape x = in[1].shape();
+            requireRows(this, in[0], in);
+            Check.shape(x.rank() == g.rank() && x.equals(g.with(-1, x.dim(-1))), this,
+                    "g and x must have the same rows", "pass the gradient of the result", in);
+            Shape bias = g.slice(g.rank() - 1, g.rank());
+            return new Spec[] {in[0].with(bias.concat(x.slice(x.rank() - 1, x.rank()))), in[0].with(bias)};
         }
 
         @Override
@@ -164,5 +171,10 @@ public sealed interface Contraction extends Op {
                 b.needs(0) ? Tensor.compute(new Linear(Epilogue.NONE), b.in(1), b.grad(0), b.grad(1)) : null,
                 b.needs(1) ? b.in(0).matmul(b.grad(0)) : null};
         }
+    }
+
+    private static void requireRows(Op op, Spec x, Spec... operands) {
+        Check.shape(x.shape().rank() >= 2, op, "needs rows in the last two dimensions", "unsqueeze a single row",
+                operands);
     }
 }

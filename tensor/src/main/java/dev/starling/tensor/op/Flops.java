@@ -26,8 +26,8 @@ public final class Flops {
             case View _, Movement _, Fill _, Transfer _, Update _ -> 0;
             case Contraction.MatMul _ -> 2 * count(out[0]) * in[0].shape().dim(-1);
             case Contraction.Linear _ -> 2 * count(out[0]) * in[1].shape().dim(1) + bias(in, out[0]);
-            case Contraction.LinearInputGradient _ -> 2 * count(out[0]) * in[0].shape().dim(1) + count(out[0]);
-            case Contraction.LinearWeightGradient _ -> 2 * count(out[0]) * in[0].shape().dim(0) + count(in[0]);
+            case Contraction.LinearInputGradient _ -> 2 * count(out[0]) * in[0].shape().dim(-1) + count(out[0]);
+            case Contraction.LinearWeightGradient _ -> 2 * count(in[0]) * in[1].shape().dim(-1) + count(in[0]);
             case Convolution.Conv _ -> 2 * count(out[0]) * perPosition(in[1].shape()) + bias(in, out[0]);
             case Convolution.ConvInputGradient _ -> 2 * count(in[0]) * perPosition(in[1].shape());
             case Convolution.ConvWeightGradient g ->

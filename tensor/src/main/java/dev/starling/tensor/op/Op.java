@@ -11,7 +11,11 @@ import dev.starling.tensor.Tensor;
 public sealed interface Op permits Elementwise, Reduction, Scan, View, Movement, Selection, Sorting, Contraction,
         Convolution, Pooling, Normalization, Softmax, Attention, Recurrence, CrossEntropy, Random, Fill, Transfer,
         Update {
-    /** Checks the operands' specs and returns the outputs' specs. The only place where shapes and types are checked. */
+    /**
+     * Checks the operands' specs and returns the outputs' specs. The only place where shapes and types are checked.
+     *
+     * @param inputs in an array that the caller uses again
+     */
     Spec[] infer(Spec... inputs);
 
     /**

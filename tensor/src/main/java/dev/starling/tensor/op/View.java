@@ -9,12 +9,20 @@ import org.jspecify.annotations.Nullable;
 
 /** Operations that view the operand's memory with other sizes and strides; no element moves. */
 public sealed interface View extends Op {
-    /** Makes the view, or the first of several. */
-    Tensor view(Tensor operand);
+    /**
+     * Makes the view, or the first of several.
+     *
+     * @param result the view's spec, as {@link #infer} returns it
+     */
+    Tensor view(Tensor operand, Spec result);
 
-    /** Makes all views: a single one, except for {@link Unstack}. */
-    default Tensor[] views(Tensor operand) {
-        return new Tensor[] {view(operand)};
+    /**
+     * Makes all views: a single one, except for {@link Unstack}.
+     *
+     * @param results as {@link #infer} returns them
+     */
+    default Tensor[] views(Tensor operand, Spec[] results) {
+        return new Tensor[] {view(operand, results[0])};
     }
 
     /**
@@ -39,23 +47,22 @@ public sealed interface View extends Op {
         }
 
         @Override
-        public Tensor view(Tensor x) {
-            return part(x, 0);
+        public Tensor view(Tensor x, Spec result) {
+            return part(x, result, 0);
         }
 
         @Override
-        public Tensor[] views(Tensor x) {
-            Tensor[] parts = new Tensor[Math.toIntExact(x.size(axis))];
-            Arrays.setAll(parts, i -> part(x, i));
+        public Tensor[] views(Tensor x, Spec[] results) {
+            Tensor[] parts = new Tensor[results.length];
+            Arrays.setAll(parts, i -> part(x, results[i], i));
             return parts;
         }
 
-        private Tensor part(Tensor x, int i) {
+        private Tensor part(Tensor x, Spec result, int i) {
             long[] strides = new long[x.rank() - 1];
             System.arraycopy(x.strides(), 0, strides, 0, axis);
             System.arraycopy(x.strides(), axis + 1, strides, axis, strides.length - axis);
-            return x.storage().view(x.spec().with(x.shape().without(axis)), strides,
-                    x.offset() + i * x.strides()[axis]);
+            return x.storage().view(result, strides, x.offset() + i * x.strides()[axis]);
         }
 
         @Override
@@ -84,8 +91,8 @@ public sealed interface View extends Op {
         }
 
         @Override
-        public Tensor view(Tensor x) {
-            return x.storage().view(x.spec().with(shape), Objects.requireNonNull(strides(x, shape)), x.offset());
+        public Tensor view(Tensor x, Spec result) {
+            return x.storage().view(result, Objects.requireNonNull(strides(x, shape)), x.offset());
         }
 
         /**
@@ -148,20 +155,16 @@ public sealed interface View extends Op {
             Check.argument(order.length == rank && Integer.bitCount(seen) == rank, this,
                     () -> Arrays.toString(order) + " must name each dimension once",
                     "give a permutation of the dimensions", in);
-            long[] dims = new long[rank];
-            Arrays.setAll(dims, i -> in[0].shape().dim(order[i]));
-            return new Spec[] {in[0].with(Shape.of(dims))};
+            return new Spec[] {in[0].with(in[0].shape().permute(order))};
         }
 
         @Override
-        public Tensor view(Tensor x) {
-            long[] dims = new long[order.length];
+        public Tensor view(Tensor x, Spec result) {
             long[] strides = new long[order.length];
             for (int i = 0; i < order.length; i++) {
-                dims[i] = x.size(order[i]);
                 strides[i] = x.strides()[order[i]];
             }
-            return x.storage().view(x.spec().with(Shape.of(dims)), strides, x.offset());
+            return x.storage().view(result, strides, x.offset());
         }
 
         @Override
@@ -189,13 +192,13 @@ public sealed interface View extends Op {
         }
 
         @Override
-        public Tensor view(Tensor x) {
+        public Tensor view(Tensor x, Spec result) {
             long[] strides = new long[shape.rank()];
             int lead = shape.rank() - x.rank();
             for (int i = 0; i < x.rank(); i++) {
                 strides[lead + i] = x.size(i) == shape.dim(lead + i) ? x.strides()[i] : 0;
             }
-            return x.storage().view(x.spec().with(shape), strides, x.offset());
+            return x.storage().view(result, strides, x.offset());
         }
 
         @Override
@@ -225,25 +228,26 @@ public sealed interface View extends Op {
             Check.argument(starts.length == rank && steps.length == rank && sizes.length == rank, op,
                     "needs a start, step and size for each dimension", "give one of each per dimension", in);
             for (int i = 0; i < rank; i++) {
-                int axis = i;
                 long max = steps[i] == 0 ? 0
                         : (steps[i] > 0 ? shape.dim(i) - 1 - starts[i] : -starts[i]) / steps[i];
-                Check.shape(sizes[i] == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && sizes[i] > 0
-                        && sizes[i] - 1 <= max, op, () -> "dimension " + axis + ": " + sizes[axis] + " from "
-                        + starts[axis] + " on, " + steps[axis] + " apart, must lie within " + shape.dim(axis)
-                        + " and differ", remedy, in);
+                boolean within = sizes[i] == 0 || starts[i] >= 0 && starts[i] < shape.dim(i) && sizes[i] > 0
+                        && sizes[i] - 1 <= max;
+                if (!within) {
+                    Check.shape(false, op, "dimension " + i + ": " + sizes[i] + " from " + starts[i] + " on, "
+                            + steps[i] + " apart, must lie within " + shape.dim(i) + " and differ", remedy, in);
+                }
             }
         }
 
         @Override
-        public Tensor view(Tensor x) {
+        public Tensor view(Tensor x, Spec result) {
             long[] strides = new long[starts.length];
             long offset = x.offset();
             for (int i = 0; i < starts.length; i++) {
                 strides[i] = sizes[i] <= 1 ? x.strides()[i] : x.strides()[i] * steps[i];
                 offset += sizes[i] == 0 ? 0 : starts[i] * x.strides()[i];
             }
-            return x.storage().view(x.spec().with(Shape.of(sizes)), strides, offset);
+            return x.storage().view(result, strides, offset);
         }
 
         @Override

@@ -91,7 +91,7 @@ final class ReferenceContraction {
         Elements x = Elements.of(operand);
         Elements w = Elements.of(weight);
         Elements b = Elements.of(bias);
-        long rows = gradient.size(0);
+        long rows = gradient.shape().slice(0, gradient.rank() - 1).count();
         long outputs = weight.size(0);
         long inputs = weight.size(1);
         for (long o = 0; o < outputs; o++) {

@@ -43,7 +43,7 @@ public final class ReferenceKernels {
      */
     public static Tensor[] run(Op op, Tensor[] inputs, Spec[] outputs) {
         if (op instanceof View view) {
-            return view.views(inputs[0]);
+            return view.views(inputs[0], outputs);
         }
         Tensor[] results = new Tensor[outputs.length];
         for (int i = 0; i < results.length; i++) {

@@ -40,7 +40,7 @@ final class ReferenceMovement {
     }
 
     private static Tensor grid(Tensor tensor, long[] starts, long[] steps, Tensor like) {
-        return new View.Slice(starts, steps, like.shape().dims()).view(tensor);
+        return new View.Slice(starts, steps, like.shape().dims()).view(tensor, tensor.spec().with(like.shape()));
     }
 
     private static long[] ones(int n) {

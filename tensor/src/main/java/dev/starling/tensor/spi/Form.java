@@ -62,12 +62,12 @@ public final class Form implements AutoCloseable {
 
     /** Identifies a form: which elements of the storage, and the order in which they are copied. */
     public static final class Key {
-        private final long offset;
+        private long offset;
         private final long[] layout;
         private final long[] order;
 
         /**
-         * Makes a key; the arrays are not copied and must not change.
+         * Makes a key; the arrays are not copied, but a storage that keeps a key copies them.
          *
          * @param offset position of the first element in the storage
          * @param layout what else selects the elements, such as sizes and strides
@@ -77,6 +77,17 @@ public final class Form implements AutoCloseable {
             this.offset = offset;
             this.layout = layout;
             this.order = order;
+        }
+
+        /** Makes this the key of elements from {@code first} on. */
+        public Key at(long first) {
+            offset = first;
+            return this;
+        }
+
+        /** Returns a key of its own arrays. */
+        public Key copy() {
+            return new Key(offset, layout.clone(), order.clone());
         }
 
         /** Returns whether two keys identify the same form. */

@@ -8,6 +8,7 @@ import dev.starling.tensor.op.Contraction;
 import dev.starling.tensor.op.Epilogue;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.LongStream;
 import java.util.stream.Stream;
 
 /** Cases of {@link Contraction}: sizes, batches that broadcast, transposed operands. */
@@ -48,8 +49,11 @@ final class ContractionCases {
         }
         for (long[] s : new long[][] {{5, 17, 8}, {1, 1, 1}, {33, 6, 16}, {0, 3, 4}, {7, 0, 5}, {4, 3, 0}, {17, 1, 130},
             {3, 40, 264}}) {
-            gradients(cases, s[0], s[1], s[2]);
+            gradients(cases, new long[] {s[0]}, s[1], s[2]);
         }
+        gradients(cases, new long[] {2, 5}, 17, 8);
+        gradients(cases, new long[] {3, 1, 1}, 2, 3);
+        gradients(cases, new long[] {2, 0, 2}, 2, 3);
         return cases.stream().flatMap(c -> inAllTypes(c));
     }
 
@@ -58,10 +62,13 @@ final class ContractionCases {
                 Operand.of(DType.F32, Values.NORMAL, a), Operand.of(DType.F32, Values.NORMAL, b));
     }
 
-    private static void gradients(List<Case> cases, long rows, long out, long in) {
-        Layout[] layouts = rows == 5 ? LAYOUTS : new Layout[0];
-        Operand g = Operand.of(DType.F32, Values.NORMAL, rows, out);
-        Operand x = Operand.of(DType.F32, Values.NORMAL, rows, in);
+    private static void gradients(List<Case> cases, long[] lead, long out, long in) {
+        Layout[] layouts = lead[lead.length - 1] == 5 ? LAYOUTS : new Layout[0];
+        long rows = LongStream.of(lead).reduce(1, (a, b) -> a * b);
+        Operand g = Operand.of(DType.F32, Values.NORMAL, LongStream.concat(LongStream.of(lead), LongStream.of(out))
+                .toArray());
+        Operand x = Operand.of(DType.F32, Values.NORMAL, LongStream.concat(LongStream.of(lead), LongStream.of(in))
+                .toArray());
         for (Epilogue epilogue : List.of(Epilogue.RELU, Epilogue.GELU)) {
             inLayouts(Case.of(new Contraction.LinearInputGradient(epilogue), Tolerance.sum(out), g,
                     Operand.of(DType.F32, Values.NORMAL, out, in), x), layouts).forEach(cases::add);

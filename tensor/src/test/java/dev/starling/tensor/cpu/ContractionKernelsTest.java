@@ -82,8 +82,10 @@ class ContractionKernelsTest {
                 Tensor x = tangled(random, lead == 0 ? new long[] {sizes[1]} : with(batch, sizes[1]));
                 check(new Contraction.Linear(Epilogue.NONE), 1e-5, x, tangled(random, sizes[2], sizes[1]),
                         tangled(random, sizes[2]));
-                check(new Contraction.LinearWeightGradient(), 1e-5, tangled(random, sizes[0], sizes[2]),
-                        tangled(random, sizes[0], sizes[1]));
+                Tensor g = tangled(random, with(batch, sizes[0], sizes[2]));
+                check(new Contraction.LinearWeightGradient(), 1e-4, g, tangled(random, with(batch, sizes[0], sizes[1])));
+                check(new Contraction.LinearInputGradient(Epilogue.RELU), 1e-5, g, tangled(random, sizes[2], sizes[1]),
+                        tangled(random, with(batch, sizes[0], sizes[1])));
             }
         }
     }

@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu.onednn;
 
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.cpu.gemm.Gemm;
+import dev.starling.tensor.host.IdlePool;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
 import dev.starling.tensor.spi.Form;
@@ -14,9 +15,9 @@ import org.jspecify.annotations.Nullable;
  * {@code C [batch…, M, N]}, with an optional bias {@code [N]} of C's type. Operands may be transposed or have gaps
  * between their rows without being copied. Strides are in elements. A request is set up once and run any number of
  * times, also with other addresses, by one thread at a time; a run makes no object, except to pack a right operand, and
- * to find its parts where threads divide columns.
+ * to find its parts where threads divide columns. {@link #acquire} lends an idle request to a thread.
  */
-public final class Matmul implements RangeTask {
+public final class Matmul implements RangeTask, AutoCloseable {
     private static final int KIND = 1;
     private static final int KIND_PACKED = 5;
     /** As many as a tensor of the largest rank has. */
@@ -34,8 +35,10 @@ public final class Matmul implements RangeTask {
     /** A smaller right operand stays in the cache, where oneDNN packs it in no time. */
     private static final long MIN_KEPT = 16 << 10;
 
-    private final ElementType type;
-    private final ElementType resultType;
+    private static final IdlePool<Matmul> IDLE = new IdlePool<>();
+
+    private ElementType type;
+    private ElementType resultType;
     private long[] batch = {};
     private int batchDims;
     private boolean accumulate;
@@ -55,7 +58,9 @@ public final class Matmul implements RangeTask {
     /** The memory that keeps the packed right operand, or {@code null}, and the position of the operand in it. */
     private @Nullable Storage keeper;
     private long keptOffset;
-    private Form.@Nullable Key use;
+    private final long[] useLayout = new long[2];
+    private final long[] useOrder = {PACKED_RIGHT, 0, 0};
+    private final Form.Key use = new Form.Key(0, useLayout, useOrder);
     /** The key of the packed right operand that a part of a run used last, or {@code null}. */
     private Form.@Nullable Key lastKey;
     /** Whether the current run should use the packed operand. */
@@ -74,6 +79,24 @@ public final class Matmul implements RangeTask {
         this.type = type;
         this.resultType = resultType;
         sizes(m, n, k);
+    }
+
+    /** Lends an idle request, preferably the one that this thread used last, or a new one. */
+    public static Matmul acquire(ElementType type, ElementType resultType, long m, long n, long k) {
+        Matmul idle = IDLE.take();
+        if (idle == null) {
+            return new Matmul(type, resultType, m, n, k);
+        }
+        idle.type = type;
+        idle.resultType = resultType;
+        return idle.sizes(m, n, k);
+    }
+
+    /** Ends the loan. */
+    @Override
+    public void close() {
+        keeper = null;
+        IDLE.give(this);
     }
 
     /** Makes this the request of a product of other sizes, without batch, bias and accumulation. */
@@ -104,26 +127,26 @@ public final class Matmul implements RangeTask {
 
     /** Sets the address of the left operand, and the strides of its rows and columns. */
     public Matmul left(long address, long rowStride, long columnStride) {
-        require(accepts(m, k, rowStride, columnStride), "left", m, k, rowStride, columnStride);
+        MatrixStrides.require(accepts(m, k, rowStride, columnStride), "left", m, k, rowStride, columnStride);
         a = address;
-        aRow = rowStride(m, k, rowStride, columnStride);
-        aColumn = columnStride(m, k, columnStride);
+        aRow = MatrixStrides.row(m, k, rowStride, columnStride);
+        aColumn = MatrixStrides.column(k, columnStride);
         return this;
     }
 
     /** Sets the address of the right operand, and the strides of its rows and columns. */
     public Matmul right(long address, long rowStride, long columnStride) {
-        require(accepts(k, n, rowStride, columnStride), "right", k, n, rowStride, columnStride);
+        MatrixStrides.require(accepts(k, n, rowStride, columnStride), "right", k, n, rowStride, columnStride);
         b = address;
-        bRow = rowStride(k, n, rowStride, columnStride);
-        bColumn = columnStride(k, n, columnStride);
+        bRow = MatrixStrides.row(k, n, rowStride, columnStride);
+        bColumn = MatrixStrides.column(n, columnStride);
         keeper = null;
         return this;
     }
 
     /** Sets the address and row stride of the result, whose columns have stride 1. */
     public Matmul result(long address, long rowStride) {
-        require(rowStride >= n || m == 1, "result", m, n, rowStride, 1);
+        MatrixStrides.require(rowStride >= n || m == 1, "result", m, n, rowStride, 1);
         c = address;
         cRow = m == 1 ? n : rowStride;
         return this;
@@ -143,8 +166,11 @@ public final class Matmul implements RangeTask {
         keeper = k * n < MIN_KEPT ? null : storage;
         keptOffset = offset;
         lastKey = null;
-        use = keeper == null ? null
-                : new Form.Key(offset, new long[] {bRow, bColumn}, new long[] {PACKED_RIGHT, k, n});
+        useLayout[0] = bRow;
+        useLayout[1] = bColumn;
+        useOrder[1] = k;
+        useOrder[2] = n;
+        use.at(offset);
         return this;
     }
 
@@ -193,7 +219,7 @@ public final class Matmul implements RangeTask {
         innerDims = assembled ? 0 : fittingDims();
         long matrices = outerBatch() * innerBatch();
         boolean keeps = !assembled || Gemm.packs(n, bColumn);
-        packed = keeps && keeper != null && use != null && batchDims == 0 && keeper.isReused(use, PLAIN_USES);
+        packed = keeps && keeper != null && batchDims == 0 && keeper.isReused(use, PLAIN_USES);
         double flops = 2.0 * matrices * m * n * k;
         plan(flops < 2 * FLOPS_PER_SLICE ? 1 : (long) Math.min(Parallel.threads(), flops / FLOPS_PER_SLICE));
         long parts = (cutSize + cutStep - 1) / cutStep;
@@ -480,29 +506,6 @@ public final class Matmul implements RangeTask {
     private Layout biasLayout(long columns) {
         return innerDims == 0 ? new Layout(resultType, new long[] {1, columns}, new long[] {columns, 1})
             : new Layout(resultType, new long[] {1, 1, columns}, new long[] {columns, columns, 1});
-    }
-
-    /**
-     * Returns the row stride for oneDNN; that of a single row, or of rows with a single column, may be chosen freely.
-     */
-    private static long rowStride(long rows, long columns, long rowStride, long columnStride) {
-        if (rows > 1) {
-            return rowStride;
-        }
-        return columns == 1 || columnStride == 1 ? columns : 1;
-    }
-
-    private static long columnStride(long rows, long columns, long columnStride) {
-        return columns > 1 ? columnStride : 1;
-    }
-
-    private static void require(boolean holds, String operand, long rows, long columns, long rowStride,
-                                long columnStride) {
-        if (!holds) {
-            throw new IllegalArgumentException("matmul needs a stride of 1 in rows or columns and no overlap; "
-                + operand + " [" + rows + ", " + columns + "] has strides [" + rowStride + ", " + columnStride
-                + "]: copy it first");
-        }
     }
 
     /** The dimension along which a run is divided. */
