@@ -318,8 +318,8 @@ class BadInputTest {
                 shape(() -> view(Shape.of(3), new long[] {Long.MIN_VALUE}, 0), "view", "strides"),
                 shape(() -> view(Shape.of(2), new long[] {1}, -1), "view", "element -1"),
                 shape(() -> view(Shape.of(2), new long[0], 0), "view", "strides"),
-                shape(() -> new View.Slice(new long[] {9}, new long[] {1}, new long[] {2}).view(ones(4), ones(2).spec()),
-                        "view", "4 elements"),
+                shape(() -> new View.Slice(new long[] {9}, new long[] {1}, new long[] {2})
+                        .view(ones(4), ones(2).spec()), "view", "4 elements"),
                 shape(() -> Storage.allocate(square, new long[] {5, 1}), "allocate", "4 elements"),
                 argument(() -> Tensor.wrap(MemorySegment.ofArray(new float[4]), DType.F32, 4), "wrap", "native"),
                 argument(() -> Tensor.wrap(Arena.ofAuto().allocate(16).asReadOnly(), DType.F32, 4), "wrap", "writable"),

@@ -83,9 +83,10 @@ class ContractionKernelsTest {
                 check(new Contraction.Linear(Epilogue.NONE), 1e-5, x, tangled(random, sizes[2], sizes[1]),
                         tangled(random, sizes[2]));
                 Tensor g = tangled(random, with(batch, sizes[0], sizes[2]));
-                check(new Contraction.LinearWeightGradient(), 1e-4, g, tangled(random, with(batch, sizes[0], sizes[1])));
+                Tensor rows = tangled(random, with(batch, sizes[0], sizes[1]));
+                check(new Contraction.LinearWeightGradient(), 1e-4, g, rows);
                 check(new Contraction.LinearInputGradient(Epilogue.RELU), 1e-5, g, tangled(random, sizes[2], sizes[1]),
-                        tangled(random, with(batch, sizes[0], sizes[1])));
+                        rows);
             }
         }
     }
