@@ -119,9 +119,9 @@ public final class Bench implements Callable<Integer> {
         return whole ? workload.name().equals(name) : workload.name().startsWith(name);
     }
 
-    private static String row(Comparison c) {
+    static String row(Comparison c) {
         return ROW.formatted(c.workload().name(), number(c.ours()), number(c.theirs()), c.workload().unit().label(),
-            "%.2f".formatted(c.ratio()), name(c.peer()), c.peerVariant());
+            Double.isFinite(c.ratio()) ? "%.2f".formatted(c.ratio()) : "-", name(c.peer()), c.peerVariant());
     }
 
     private String json(List<Comparison> comparisons) {
@@ -129,10 +129,11 @@ public final class Bench implements Callable<Integer> {
             "{\"threads\":" + threads + ",\"clock\":\"" + clock + "\",\"cases\":[", "]}"));
     }
 
-    private static String json(Comparison c) {
-        return ("{\"case\":\"%s\",\"unit\":\"%s\",\"ours\":%s,\"peer\":\"%s\",\"theirs\":%s,\"ratio\":%.3f,"
+    static String json(Comparison c) {
+        return ("{\"case\":\"%s\",\"unit\":\"%s\",\"ours\":%s,\"peer\":\"%s\",\"theirs\":%s,\"ratio\":%s,"
             + "\"how\":\"%s\"}").formatted(c.workload().name(), c.workload().unit().label(), number(c.ours()),
-                name(c.peer()), number(c.theirs()), c.ratio(), c.peerVariant());
+                name(c.peer()), number(c.theirs()),
+                Double.isFinite(c.ratio()) ? "%.3f".formatted(c.ratio()) : "null", c.peerVariant());
     }
 
     private static String number(double value) {

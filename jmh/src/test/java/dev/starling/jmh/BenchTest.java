@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import picocli.CommandLine;
@@ -18,5 +19,15 @@ class BenchTest {
         assertThat(code).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(errors.toString()).contains("--threads and --pairs must be 1 or more")
                 .contains(option.substring(option.indexOf('=') + 1));
+    }
+
+    @Test
+    void printsNoRatioOfTimesOfZero() {
+        Comparison fast = new Comparison(Workload.ALL.getFirst(), Contender.PYTORCH, "plain", 0, 0, 0.0 / 0);
+        assertThat(Bench.row(fast)).contains(" - ").doesNotContain("NaN");
+        assertThat(Bench.json(fast)).contains("\"ratio\":null");
+        Comparison usual = new Comparison(Workload.ALL.getFirst(), Contender.PYTORCH, "plain", 3, 2, 1.5);
+        assertThat(Bench.row(usual)).contains(" 1.50 ");
+        assertThat(Bench.json(usual)).contains("\"ratio\":1.500");
     }
 }

@@ -313,8 +313,15 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         Reference.reachabilityFence(inputs);
     }
 
-    /** Carries out an operation with one output; see {@link #apply}. */
+    /**
+     * Carries out an operation with one output; see {@link #apply}.
+     *
+     * @throws TensorException also for an {@link Update}, which has none
+     */
     public static Tensor compute(Op op, Tensor... inputs) {
+        if (op instanceof Update) {
+            throw TensorException.argument(op.name(), "changes its operand and has no result", "call Tensor.apply");
+        }
         return apply(op, inputs)[0];
     }
 

@@ -25,6 +25,7 @@ import dev.starling.tensor.op.Selection;
 import dev.starling.tensor.op.Softmax;
 import dev.starling.tensor.op.Sorting;
 import dev.starling.tensor.op.Unary;
+import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -147,6 +148,7 @@ class BadInputTest {
                 argument(() -> ones(2, 3).unsqueeze(Integer.MIN_VALUE), "shape", "axis -2147483648"),
                 argument(() -> Tensor.stack(5, ones(2), ones(2)), "shape", "axis 5"),
                 argument(() -> Tensor.stack(0), "stack", "none"),
+                argument(() -> Tensor.compute(new Update.Assign(), ones(2), ones(2)), "assign", "no result"),
                 argument(() -> Tensor.stack(-1), "stack", "none"),
                 argument(() -> Tensor.concat(0), "concat", "none"),
                 argument(() -> MATRIX.slice(1, 0), "shape", "1 to 0"),
@@ -237,9 +239,9 @@ class BadInputTest {
                 rule(() -> new Rule.Sgd(-0.1, 0, 0, false), "momentum"),
                 rule(() -> new Rule.Sgd(0.9, nan, 0, false), "dampening"),
                 rule(() -> new Rule.Adagrad(0, 0, -1), "initial"),
-                argument(() -> compute(new Rule.Adam(0, 0, 0, 0, false).step(1, 0), ones(2), ones(2), ones(2), ones(2)),
-                        "adam", "from 1"),
-                argument(() -> compute(new Rule.Sgd(0.9, 0, 0, false).step(1, 1), ones(2), ones(2)), "sgd",
+                argument(() -> Tensor.apply(new Rule.Adam(0, 0, 0, 0, false).step(1, 0), ones(2), ones(2), ones(2),
+                        ones(2)), "adam", "from 1"),
+                argument(() -> Tensor.apply(new Rule.Sgd(0.9, 0, 0, false).step(1, 1), ones(2), ones(2)), "sgd",
                         "velocity"));
     }
 
