@@ -37,9 +37,8 @@ public final class ContractionKernels implements Kernels<Contraction> {
             case Contraction.MatMul _ -> y.count() == 0 ? Answer.HANDLED
                     : products.multiply(Multiplication.of(in[0], in[1], y));
             case Contraction.Linear(Epilogue epilogue, boolean keeps) -> layer(epilogue, in, y, keeps ? out[1] : null);
-            case Contraction.LinearInputGradient(Epilogue epilogue) -> fused(Multiplication.of(in[0], in[1], y),
-                    epilogue == Epilogue.RELU ? ProductEpilogue.RELU_GRADIENT : ProductEpilogue.GELU_GRADIENT, in[2], y,
-                    () -> apply(epilogue.gradient(), y, in[2], y));
+            case Contraction.LinearInputGradient(Epilogue epilogue) -> inputGradient(epilogue, rows(in[0]), in[1],
+                    rows(in[2]), rows(y));
             case Contraction.LinearWeightGradient _ -> weightGradient(rows(in[0]), rows(in[1]), y, out[1]);
         };
     }
@@ -57,6 +56,11 @@ public final class ContractionKernels implements Kernels<Contraction> {
             case GELU -> fused(product, kept == null ? ProductEpilogue.GELU : ProductEpilogue.GELU_KEPT, kept, before,
                     () -> apply(epilogue.activation(), y, before));
         };
+    }
+
+    private Answer inputGradient(Epilogue epilogue, Tensor g, Tensor weight, Tensor kept, Tensor y) {
+        return fused(Multiplication.of(g, weight, y), epilogue == Epilogue.RELU ? ProductEpilogue.RELU_GRADIENT
+                : ProductEpilogue.GELU_GRADIENT, kept, y, () -> apply(epilogue.gradient(), y, kept, y));
     }
 
     /** Returns {@code x} with its leading dimensions merged, copied if its strides do not allow it. */
