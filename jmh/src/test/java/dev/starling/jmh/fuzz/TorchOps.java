@@ -55,8 +55,10 @@ final class TorchOps {
     }
 
     /**
-     * Perturbs a normalisation as its roundings perturb gradients. Such gradients are differences of numbers as large
-     * as the result's gradient over the deviation; what is left may be too small to be perturbed in proportion.
+     * Perturbs a normalisation as its roundings perturb result and gradient. Of two different numbers, the result is 1
+     * and -1 but for some ppm, whatever they are, and a second normalisation may be left with the ppm. Gradients are
+     * differences of numbers as large as the result's gradient over the deviation; what is left may be too small to be
+     * perturbed in proportion.
      *
      * @param y {@code x} normalised
      * @param groups {@code x} in a shape whose listed dimensions are normalised together
@@ -69,7 +71,11 @@ final class TorchOps {
         Tensor centred = detached.sub(mean(detached, together));
         Tensor scale = torch.rsqrt(mean(centred.mul(centred), together).add(new Scalar(epsilon)))
                 .expand_as(groups).reshape(x.sizes());
-        return y.add(x.sub(x.detach()).mul(scale).mul(noise(y, s)));
+        return rounded(y, s).add(x.sub(x.detach()).mul(scale).mul(noise(y, s)));
+    }
+
+    private static Tensor rounded(Tensor y, TorchState s) {
+        return y.add(y.detach().mul(noise(y, s)));
     }
 
     private static Tensor mean(Tensor x, long... axes) {
@@ -99,7 +105,8 @@ final class TorchOps {
     static Tensor rmsNorm(Tensor x, TorchState s, Map<String, Parameter> p) {
         Tensor scale = torch.rsqrt(mean(x.mul(x), -1).add(new Scalar(1e-6)));
         Tensor y = x.mul(scale).mul(s.of(p.get("weight")));
-        return s.perturbation() == 0 ? y : y.add(x.sub(x.detach()).mul(scale.detach()).mul(noise(y, s)));
+        return s.perturbation() == 0 ? y
+                : rounded(y, s).add(x.sub(x.detach()).mul(scale.detach()).mul(noise(y, s)));
     }
 
     /** Returns random factors of the shape of {@code y}, within the perturbation on either side of 0. */
