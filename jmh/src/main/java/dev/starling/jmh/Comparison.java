@@ -8,8 +8,8 @@ package dev.starling.jmh;
  * @param peerVariant the peer's fastest variant and environment
  * @param ours Starling's speed, in the workload's unit: median of all runs
  * @param theirs the peer's speed
- * @param ratio Starling's speed over the peer's: median over pairs of successive runs; not finite if a time was 0, as
- *     the time to the steady speed is when the first runs have it
+ * @param ratio Starling's speed over the peer's: median over pairs of successive runs; not finite if Starling's time
+ *     was 0, as the time to the steady speed is if the first runs have it
  */
 record Comparison(Workload workload, Contender peer, String peerVariant, double ours, double theirs, double ratio) {
 }

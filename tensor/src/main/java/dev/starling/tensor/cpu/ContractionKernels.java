@@ -118,7 +118,7 @@ final class ContractionKernels {
         Tensor left = multipliable(a);
         Tensor right = multipliable(b);
         Tensor y = Storage.allocate(output);
-        try (Matmul request = Matmul.acquire(type(a), type(a), 1, 1, 1)) {
+        try (Matmul request = Matmul.acquire(type(a))) {
             product(request, left, right, y).run();
         }
         return y;
@@ -147,7 +147,7 @@ final class ContractionKernels {
         Tensor left = isMatrix(g) ? g : CopyKernels.copy(g);
         Tensor right = isMatrix(x) ? x : CopyKernels.copy(x);
         Tensor y = Storage.allocate(output);
-        try (Matmul request = Matmul.acquire(type(g), type(g), 1, 1, 1)) {
+        try (Matmul request = Matmul.acquire(type(g))) {
             transposed(request, left, right, y).run();
         }
         return y;
@@ -166,7 +166,7 @@ final class ContractionKernels {
         Tensor x = multipliable(in[0]);
         Tensor weight = multipliable(in[1]);
         Tensor sums = Storage.allocate(output);
-        try (Matmul request = Matmul.acquire(type(x), type(x), 1, 1, 1)) {
+        try (Matmul request = Matmul.acquire(type(x))) {
             layer(request, x, weight, in.length == 2 ? null : CopyKernels.dense(in[2]), sums).run();
         }
         FormulaOp activation = op.epilogue().activation();

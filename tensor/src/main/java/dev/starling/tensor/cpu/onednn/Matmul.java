@@ -81,15 +81,16 @@ public final class Matmul implements RangeTask, AutoCloseable {
         sizes(m, n, k);
     }
 
-    /** Lends an idle request, preferably the one that this thread used last, or a new one. */
-    public static Matmul acquire(ElementType type, ElementType resultType, long m, long n, long k) {
+    /**
+     * Lends an idle request, preferably the one that this thread used last, or a new one, for elements of one type.
+     * {@link #sizes} comes next.
+     */
+    public static Matmul acquire(ElementType type) {
         Matmul idle = IDLE.take();
-        if (idle == null) {
-            return new Matmul(type, resultType, m, n, k);
-        }
-        idle.type = type;
-        idle.resultType = resultType;
-        return idle.sizes(m, n, k);
+        Matmul request = idle == null ? new Matmul(type, type, 1, 1, 1) : idle;
+        request.type = type;
+        request.resultType = type;
+        return request;
     }
 
     /** Ends the loan. */
