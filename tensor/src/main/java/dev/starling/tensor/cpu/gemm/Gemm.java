@@ -7,9 +7,10 @@ import dev.starling.tensor.spi.Block;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Products of f32 matrices in machine code, {@code C = A B + bias [+ C]}, where B fits into the second-level cache; its
- * panels of 32 columns (AVX2: 16) are read where they lie while the rows of A pass by, 12 (6) at a time. Only a B whose
- * columns are contiguous, or whose rows would displace each other from the cache, is packed. The order in which an
+ * Products of f32 matrices in machine code, {@code C = A B + bias [+ C]}, panel by panel of 32 columns of B (AVX2: 16),
+ * by which the rows of A pass, 12 (6) at a time. Panels are packed if B's columns are not contiguous, if its rows would
+ * displace each other from the cache, or if it is too large for the cache; so is a block of rows of A whose rows would
+ * displace each other. While tiles are computed, AVX-512's code fetches what will be packed next. The order in which an
  * element's sum is made depends on K alone, so that neither packing nor a division of rows or columns changes its bits.
  *
  * <p>An object has the memory for one product at a time. {@link #acquire} lends an idle one to a thread.
@@ -20,11 +21,11 @@ public final class Gemm implements AutoCloseable {
     /** Rows of results that are computed together. */
     public static final int ROWS = TileCode.ROWS;
 
-    /** Elements of the largest B: one MiB. Beyond, oneDNN, which packs both operands, is as fast or faster. */
+    /** Elements of the largest B: one MiB. Beyond, oneDNN is as fast or faster, except for a transposed A. */
     private static final long MAX_RIGHT = 1 << 18;
     /** Fewer columns leave most of a vector unused. */
     private static final long MIN_COLUMNS = 4;
-    /** Columns of B up to which a transposed A is read as it lies. */
+    /** Columns of B up to which AVX2's tiles multiply a transposed A as fast as oneDNN. */
     private static final long MAX_COLUMNS = 256;
     /** Columns of A whose products are summed up in registers. */
     private static final int MAX_INNER = 384;
@@ -32,20 +33,33 @@ public final class Gemm implements AutoCloseable {
     private static final int BLOCK_ROWS = 16 * TileCode.ROWS;
     /** Rows of B at such distances in elements share few sets of the first-level cache. */
     private static final int CROWDED_STRIDE = 512;
-    /** Rows of A for which it pays to copy such a panel. */
+    /** With AVX-512, more elements of B do not stay in the second-level cache beside those of A and C. */
+    private static final long MAX_IN_PLACE = TileCode.BITS == 512 ? MAX_RIGHT / 2 : Long.MAX_VALUE;
+    /** Rows of A for which it pays to copy rows of B. */
     private static final int MIN_ROWS = 2 * TileCode.ROWS;
     private static final int PANEL_STEP = 4 * TileCode.COLUMNS;
-    private static final int BYTES = PANEL_STEP * MAX_INNER + PackCode.EXCESS;
+    private static final int PANEL_BYTES = PANEL_STEP * MAX_INNER;
+    /** Panels of B that are packed together where one block of rows reads them, and where several do. */
+    private static final int FEW_PANELS = 4;
+    private static final int MANY_PANELS = 16;
+    /** Columns of B for which it pays to pack A. */
+    private static final long MIN_COLUMNS_PACKING = 4 * TileCode.COLUMNS;
+    /** Bytes of a cache line. */
+    private static final int LINE = 64;
+    private static final long PANELS_BYTES = MANY_PANELS * (long) PANEL_BYTES + PackCode.EXCESS;
+    private static final long LEFT_BYTES = BLOCK_ROWS * PackCode.spread(MAX_INNER);
 
     private static final IdlePool<Gemm> IDLE = new IdlePool<>();
 
     private static final CodeCache TILES = new CodeCache(8 * (TileCode.ROWS + 1), at -> TileCode.assemble(at >> 3,
             1 + (at >> 2 & 1), (at & 2) != 0, (at & 1) != 0));
     private static final CodeCache ROW_PACKER = new CodeCache(1, _ -> PackCode.assembleRows());
+    private static final CodeCache SPREADER = new CodeCache(1, _ -> PackCode.assembleSpread());
     private static final CodeCache PACKERS = new CodeCache(PackCode.LANES + 1, PackCode::assemble);
 
-    private final Block memory = HostAllocator.shared().allocate(BYTES);
-    private final long panel = memory.address();
+    private final Block memory = HostAllocator.shared().allocate(PANELS_BYTES + LEFT_BYTES);
+    private final long panels = memory.address();
+    private final long leftBlock = panels + PANELS_BYTES;
     /** What {@link TileCode} reads. */
     private final long[] words = new long[TileCode.WORDS];
     private final MemorySegment frame = MemorySegment.ofArray(words);
@@ -60,6 +74,12 @@ public final class Gemm implements AutoCloseable {
     private long c;
     private long cRow;
     private long bias;
+    private boolean packsLeft;
+    private boolean packsRight;
+    /** The columns of A that are multiplied at a time: the first one, and their number. */
+    private long from;
+    private long count;
+    private long linesToFetch;
 
     private Gemm() { }
 
@@ -68,8 +88,11 @@ public final class Gemm implements AutoCloseable {
      * count, so that a product has the same bits in parts.
      */
     public static boolean suits(long n, long k, boolean leftTransposed) {
-        return MachineCode.VECTOR_BITS > 0 && n >= MIN_COLUMNS && n <= MAX_RIGHT && k <= MAX_RIGHT
-                && n * k <= MAX_RIGHT && (!leftTransposed || n <= MAX_COLUMNS);
+        if (MachineCode.VECTOR_BITS == 0 || n < MIN_COLUMNS) {
+            return false;
+        }
+        return leftTransposed && TileCode.BITS == 512
+                || n <= MAX_RIGHT && k <= MAX_RIGHT && n * k <= MAX_RIGHT && (!leftTransposed || n <= MAX_COLUMNS);
     }
 
     /** Returns whether a packed B makes products faster, and has at most twice its size. */
@@ -145,43 +168,111 @@ public final class Gemm implements AutoCloseable {
     /** Computes a product of {@code [m, k]} and {@code [k, n]}, and adds it to C or replaces C. */
     public void multiply(long m, long n, long k, boolean add) {
         long inner = Math.ceilDiv(k, Math.ceilDiv(k, (long) MAX_INNER));
-        set(TileCode.A_STRIDE, 4 * (aColumn == 1 ? aRow : aColumn));
-        set(TileCode.A_TILE, 4 * TileCode.ROWS * aRow);
+        boolean scattered = bRow % CROWDED_STRIDE == 0 || n * inner > MAX_IN_PLACE;
+        packsRight = packed == 0 && (bColumn != 1 || scattered && m >= MIN_ROWS);
+        long width = !packsRight ? n : COLUMNS * (m <= BLOCK_ROWS ? FEW_PANELS : MANY_PANELS);
         set(TileCode.C_STRIDE, 4 * cRow);
-        for (long from = 0; from < k; from += inner) {
-            long count = Math.min(inner, k - from);
+        for (from = 0; from < k; from += inner) {
+            count = Math.min(inner, k - from);
+            packsLeft = TileCode.BITS == 512 && aColumn == 1 && aRow % (2 * CROWDED_STRIDE) == 0
+                    && n >= MIN_COLUMNS_PACKING && count >= PackCode.LANES;
+            long stride = packsLeft ? PackCode.spread(count) : 4 * aRow;
+            set(TileCode.A_STRIDE, aColumn == 1 ? stride : 4 * aColumn);
+            set(TileCode.A_TILE, TileCode.ROWS * stride);
             set(TileCode.INNER, count);
             set(TileCode.ADD, from > 0 || add ? 1 : 0);
-            for (long row = 0; row < m; row += BLOCK_ROWS) {
-                long rows = Math.min(BLOCK_ROWS, m - row);
-                for (long column = 0; column < n; column += TileCode.COLUMNS) {
-                    int columns = (int) Math.min(TileCode.COLUMNS, n - column);
-                    panel(rows, k, from, column, count, columns);
-                    set(TileCode.BIAS, bias == 0 || from > 0 ? 0 : bias + 4 * column);
-                    mask(columns);
-                    tiles(a + 4 * (row * aRow + from * aColumn), c + 4 * (row * cRow + column), rows, columns);
+            for (long start = 0; start < n; start += width) {
+                long end = Math.min(n, start + width);
+                if (packsRight) {
+                    packRight(start, end);
+                }
+                for (long row = 0; row < m; row += BLOCK_ROWS) {
+                    long rows = Math.min(BLOCK_ROWS, m - row);
+                    if (packsLeft && (start == 0 || m > BLOCK_ROWS)) {
+                        SPREADER.get(0).call(left(row), leftBlock, 4 * aRow, rows, count);
+                    }
+                    if (row + rows < m) {
+                        fetch(packsLeft, left(row + rows), Math.min(BLOCK_ROWS, m - row - rows), count, aRow);
+                    } else {
+                        fetchRight(end, Math.min(width, n - end));
+                    }
+                    multiplyBlock(row, rows, start, end, k);
                 }
             }
         }
     }
 
-    /** Sets the panel of B that the next tiles read, and packs it if need be. */
-    private void panel(long rows, long k, long from, long column, long count, int columns) {
-        long address = b + 4 * (from * bRow + column * bColumn);
-        long step = PANEL_STEP;
-        if (packed != 0) {
-            address = packed + 4 * column * k + from * PANEL_STEP;
-        } else if (bColumn != 1) {
-            packPanel(address, count, columns, panel);
-            address = panel;
-        } else if (bRow % CROWDED_STRIDE == 0 && rows >= MIN_ROWS && columns == COLUMNS) {
-            ROW_PACKER.get(0).call(address, panel, 4 * bRow, count, 0);
-            address = panel;
-        } else {
-            step = 4 * bRow;
+    private long left(long row) {
+        return a + 4 * (row * aRow + from * aColumn);
+    }
+
+    private long right(long column) {
+        return b + 4 * (from * bRow + column * bColumn);
+    }
+
+    /** Packs panels of B, the last one only if it is full or its columns are not contiguous. */
+    private void packRight(long start, long end) {
+        if (bColumn == 1) {
+            long whole = (end - start) / COLUMNS;
+            if (whole > 0) {
+                ROW_PACKER.get(0).call(right(start), panels, 4 * bRow, count, whole);
+            }
+            return;
         }
-        set(TileCode.B, address);
-        set(TileCode.B_STRIDE, step);
+        for (long column = start; column < end; column += COLUMNS) {
+            packPanel(right(column), count, (int) Math.min(COLUMNS, end - column),
+                    panels + 4 * (column - start) * count);
+        }
+    }
+
+    private void packPanel(long source, long rows, int columns, long to) {
+        for (int column = 0; column < columns; column += PackCode.LANES) {
+            PACKERS.get(Math.min(PackCode.LANES, columns - column))
+                    .call(source + 4 * column * bColumn, to + 4 * column, 4 * bColumn, rows, 0);
+        }
+    }
+
+    /** Multiplies a block of rows and the panels of some columns. */
+    private void multiplyBlock(long row, long rows, long start, long end, long k) {
+        for (long column = start; column < end; column += COLUMNS) {
+            int columns = (int) Math.min(COLUMNS, end - column);
+            boolean isPacked = packed != 0 || packsRight && (bColumn != 1 || columns == COLUMNS);
+            set(TileCode.B, packed != 0 ? packed + 4 * column * k + from * PANEL_STEP
+                    : isPacked ? panels + 4 * (column - start) * count : right(column));
+            set(TileCode.B_STRIDE, isPacked ? PANEL_STEP : 4 * bRow);
+            set(TileCode.BIAS, bias == 0 || from > 0 ? 0 : bias + 4 * column);
+            mask(columns);
+            tiles(packsLeft ? leftBlock : left(row), c + 4 * (row * cRow + column), rows, columns);
+        }
+    }
+
+    private void fetchRight(long column, long columns) {
+        boolean needed = packsRight && columns > 0;
+        if (bColumn == 1) {
+            fetch(needed, right(column), count, columns, bRow);
+        } else {
+            fetch(needed, right(column), columns, count, bColumn);
+        }
+    }
+
+    /** Lets the next tiles fetch a matrix that will be packed, if one will be, into the second-level cache. */
+    private void fetch(boolean needed, long address, long rows, long columns, long stride) {
+        long lines = needed ? (4 * columns + 2 * LINE - 2) / LINE : 1;
+        linesToFetch = needed ? lines * rows : 0;
+        set(TileCode.FETCH, needed ? address : panels);
+        set(TileCode.FETCH_LEFT, lines);
+        set(TileCode.FETCH_LINES, lines);
+        set(TileCode.FETCH_GAP, needed ? 4 * stride - LINE * lines : -LINE);
+    }
+
+    /** Ends the fetching when so many more tiles have fetched the rest of the matrix. */
+    private void fetched(long tiles) {
+        if (linesToFetch > 0) {
+            linesToFetch -= tiles * (count / TileCode.UNROLLED);
+            if (linesToFetch <= 0) {
+                fetch(false, 0, 0, 0, 0);
+            }
+        }
     }
 
     private void tiles(long left, long result, long rows, int columns) {
@@ -191,25 +282,18 @@ public final class Gemm implements AutoCloseable {
             tiles(left, result, whole, TileCode.ROWS, columns);
         }
         if (rest > 0) {
-            long done = rows - rest;
-            tiles(left + 4 * done * aRow, result + 4 * done * cRow, 1, rest, columns);
+            tiles(left + whole * words[TileCode.A_TILE], result + 4 * whole * TileCode.ROWS * cRow, 1, rest, columns);
         }
     }
 
-    private void tiles(long left, long result, long count, int rows, int columns) {
+    private void tiles(long left, long result, long tiles, int rows, int columns) {
         set(TileCode.A, left);
         set(TileCode.C, result);
-        set(TileCode.TILES, count);
+        set(TileCode.TILES, tiles);
         int code = rows << 3 | (columns > PackCode.LANES ? 4 : 0) | (columns % PackCode.LANES != 0 ? 2 : 0)
                 | (aColumn != 1 ? 1 : 0);
         TILES.get(code).call(frame, 0, 0, 0, 0);
-    }
-
-    private void packPanel(long from, long count, int columns, long to) {
-        for (int column = 0; column < columns; column += PackCode.LANES) {
-            PACKERS.get(Math.min(PackCode.LANES, columns - column))
-                    .call(from + 4 * column * bColumn, to + 4 * column, 4 * bColumn, count, 0);
-        }
+        fetched(tiles);
     }
 
     /** Sets the masks of the columns that exist. */

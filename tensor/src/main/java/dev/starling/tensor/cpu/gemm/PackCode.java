@@ -24,6 +24,11 @@ final class PackCode {
     /** Rows that are packed at a time. */
     private static final int GROUP = 4;
     private static final int BITS = TileCode.BITS;
+    private static final int R8 = 8;
+    private static final int DISTANCE = RAX;
+    private static final int SOURCE = 9;
+    private static final int TARGET = 10;
+    private static final int LEFT = 11;
     private static final int TRIPLE_STRIDE = 8;
     private static final int LANE_MASKS = 9;
     /** Pointers to each fourth column. */
@@ -86,21 +91,71 @@ final class PackCode {
         return MachineCode.required(code);
     }
 
-    /** Returns the function that copies rows of a full panel; it takes the bytes from row to row of the source. */
+    /**
+     * Returns the function that copies rows into full panels, one behind the other. It takes the bytes from row to row
+     * of the source, the number of rows, and that of panels.
+     */
     static MachineCode assembleRows() {
         Assembler code = new Assembler();
-        int next = code.label();
-        code.bind(next);
+        code.set(DISTANCE, STEP);
+        code.general(General.MULTIPLY, DISTANCE, RCX);
+        int row = code.label();
+        int panel = code.label();
+        code.bind(row);
+        code.general(General.MOVE, SOURCE, RDI);
+        code.general(General.MOVE, TARGET, RSI);
+        code.general(General.MOVE, LEFT, R8);
+        code.bind(panel);
         for (int v = 0; v < TileCode.VECTORS; v++) {
-            code.vector(Simd.MOVUPS, BITS, v, 0, Address.of(RDI, v * TileCode.VECTOR_BYTES));
-            code.vector(Simd.STOREUPS, BITS, v, 0, Address.of(RSI, v * TileCode.VECTOR_BYTES));
+            code.vector(Simd.MOVUPS, BITS, v, 0, Address.of(SOURCE, v * TileCode.VECTOR_BYTES));
+            code.vector(Simd.STOREUPS, BITS, v, 0, Address.of(TARGET, v * TileCode.VECTOR_BYTES));
         }
+        code.add(SOURCE, STEP);
+        code.general(General.ADD, TARGET, DISTANCE);
+        code.sub(LEFT, 1);
+        code.jump(Condition.NOT_ZERO, panel);
         code.general(General.ADD, RDI, RDX);
         code.add(RSI, STEP);
         code.sub(RCX, 1);
-        code.jump(Condition.NOT_ZERO, next);
+        code.jump(Condition.NOT_ZERO, row);
         code.bytes(0xC5, 0xF8, 0x77, 0xC3);
         return MachineCode.required(code);
+    }
+
+    /**
+     * Returns the function that copies rows of at least one vector to places at {@link #spread} bytes. It takes the
+     * bytes from row to row of the source, the number of rows, and that of their elements.
+     */
+    static MachineCode assembleSpread() {
+        Assembler code = new Assembler();
+        code.general(General.ADD, R8, R8);
+        code.general(General.ADD, R8, R8);
+        code.general(General.LOAD_ADDRESS, DISTANCE, Address.of(R8, 2 * TileCode.VECTOR_BYTES - 1));
+        code.and(DISTANCE, -TileCode.VECTOR_BYTES);
+        code.sub(R8, TileCode.VECTOR_BYTES);
+        int row = code.label();
+        int next = code.label();
+        code.bind(row);
+        code.general(General.XOR, LEFT, LEFT);
+        code.bind(next);
+        code.vector(Simd.MOVUPS, BITS, 0, 0, new Address(RDI, LEFT, 1, 0));
+        code.vector(Simd.STOREUPS, BITS, 0, 0, new Address(RSI, LEFT, 1, 0));
+        code.add(LEFT, TileCode.VECTOR_BYTES);
+        code.general(General.COMPARE, LEFT, R8);
+        code.jump(Condition.BELOW, next);
+        code.vector(Simd.MOVUPS, BITS, 0, 0, new Address(RDI, R8, 1, 0));
+        code.vector(Simd.STOREUPS, BITS, 0, 0, new Address(RSI, R8, 1, 0));
+        code.general(General.ADD, RDI, RDX);
+        code.general(General.ADD, RSI, DISTANCE);
+        code.sub(RCX, 1);
+        code.jump(Condition.NOT_ZERO, row);
+        code.bytes(0xC5, 0xF8, 0x77, 0xC3);
+        return MachineCode.required(code);
+    }
+
+    /** Returns the bytes between rows of so many elements that do not share sets of the first-level cache. */
+    static long spread(long elements) {
+        return 4 * elements + 2 * TileCode.VECTOR_BYTES - 1 & -TileCode.VECTOR_BYTES;
     }
 
     /** Makes a mask register for each 128 bits, of as many elements as the low bits of a register have. */

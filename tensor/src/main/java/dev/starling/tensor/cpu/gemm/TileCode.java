@@ -45,18 +45,29 @@ final class TileCode {
     static final int ADD = 10;
     /** The columns that exist, as bits, for AVX-512. */
     static final int MASKS = 11;
+    /**
+     * With AVX-512, the next cache line of a matrix that is fetched meanwhile, the lines left in its row, the lines of
+     * a row, and the distance from the end of a row to the next one.
+     */
+    static final int FETCH = 12;
+    static final int FETCH_LEFT = 13;
+    static final int FETCH_LINES = 14;
+    static final int FETCH_GAP = 15;
     /** The columns that exist of the last vector, as lanes of ones, for AVX2. */
-    static final int LANE_MASK = 12;
+    static final int LANE_MASK = 16;
     static final int WORDS = LANE_MASK + VECTOR_BYTES / 8;
 
     private static final int[] SAVED = {RBX, RBP, 12, 13, 14, 15};
     private static final int STRIDE = RAX;
     private static final int B_STEP = 8;
     private static final int C_STEP = 9;
-    private static final int COUNT = 10;
+    private static final int FETCHED = 10;
+    private static final int FETCHED_LEFT = RDX;
     private static final int LEFT = 11;
     private static final int POINTER = 12;
-    private static final int UNROLLED = 4;
+    /** Columns of A for which a line is fetched. */
+    static final int UNROLLED = 4;
+    private static final int LINE = 64;
     /** Vector registers for the row of B; the rest repeat elements of A, but one that holds the mask with AVX2. */
     private static final int RIGHT = ROWS * VECTORS;
     private static final int REPEATED = RIGHT + VECTORS;
@@ -121,12 +132,12 @@ final class TileCode {
             code.push(saved);
         }
         code.general(General.MOVE, RSI, word(A));
-        code.general(General.MOVE, RDX, word(B));
         code.general(General.MOVE, RCX, word(C));
         code.general(General.MOVE, STRIDE, word(A_STRIDE));
         code.general(General.MOVE, B_STEP, word(B_STRIDE));
         code.general(General.MOVE, C_STEP, word(C_STRIDE));
-        code.general(General.MOVE, COUNT, word(INNER));
+        code.general(General.MOVE, FETCHED, word(FETCH));
+        code.general(General.MOVE, FETCHED_LEFT, word(FETCH_LEFT));
         code.general(General.MOVE, LEFT, word(TILES));
         if (masked && BITS == 512) {
             code.vex(Simd.KMOVW, 128, BIT_MASK, 0, word(MASKS).plus(2 * (vectors - 1)), 0);
@@ -140,6 +151,8 @@ final class TileCode {
         code.general(General.ADD, RSI, word(A_TILE));
         code.sub(LEFT, 1);
         code.jump(Condition.NOT_ZERO, tile);
+        code.store(8, word(FETCH), FETCHED);
+        code.store(8, word(FETCH_LEFT), FETCHED_LEFT);
         code.bytes(0xC5, 0xF8, 0x77);
         for (int i = SAVED.length - 1; i >= 0; i--) {
             code.pop(SAVED[i]);
@@ -167,8 +180,8 @@ final class TileCode {
             }
             code.general(General.ADD, RBX, C_STEP);
         }
-        code.general(General.MOVE, RBX, RDX);
-        code.general(General.MOVE, RBP, COUNT);
+        code.general(General.MOVE, RBX, word(B));
+        code.general(General.MOVE, RBP, word(INNER));
         int several = code.label();
         int rest = code.label();
         int single = code.label();
@@ -176,6 +189,9 @@ final class TileCode {
         code.sub(RBP, UNROLLED);
         code.jump(Condition.BELOW, rest);
         code.bind(several);
+        if (BITS == 512) {
+            fetch();
+        }
         steps(UNROLLED);
         code.sub(RBP, UNROLLED);
         code.jump(Condition.ABOVE_OR_EQUAL, several);
@@ -187,6 +203,17 @@ final class TileCode {
         code.sub(RBP, 1);
         code.jump(Condition.NOT_ZERO, single);
         code.bind(end);
+    }
+
+    private void fetch() {
+        int inRow = code.label();
+        code.prefetch(Address.of(FETCHED, 0));
+        code.add(FETCHED, LINE);
+        code.sub(FETCHED_LEFT, 1);
+        code.jump(Condition.NOT_ZERO, inRow);
+        code.general(General.ADD, FETCHED, word(FETCH_GAP));
+        code.general(General.MOVE, FETCHED_LEFT, word(FETCH_LINES));
+        code.bind(inRow);
     }
 
     private void steps(int count) {

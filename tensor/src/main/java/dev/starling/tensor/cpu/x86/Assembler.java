@@ -146,6 +146,11 @@ public final class Assembler {
         general(false, General.MOVE.opcode, target, source);
     }
 
+    /** Fetches a cache line into the second-level cache. */
+    public void prefetch(Address address) {
+        general(false, 0xF18, 2, address);
+    }
+
     /** Fetches a cache line that will be written. */
     public void prefetchWritten(Address address) {
         general(false, 0xF0D, 1, address);

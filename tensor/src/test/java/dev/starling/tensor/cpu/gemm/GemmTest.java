@@ -40,9 +40,13 @@ class GemmTest {
         final MemorySegment bias;
 
         Product(Arena arena, Random random, int most, int mostInner) {
-            m = 1 + random.nextInt(most);
-            n = 1 + random.nextInt(most);
-            k = 1 + random.nextInt(mostInner);
+            this(arena, random, 1 + random.nextInt(most), 1 + random.nextInt(most), 1 + random.nextInt(mostInner));
+        }
+
+        Product(Arena arena, Random random, long m, long n, long k) {
+            this.m = m;
+            this.n = n;
+            this.k = k;
             left = strides(random, m, k);
             right = strides(random, k, n);
             pitch = n + random.nextInt(4);
@@ -57,8 +61,13 @@ class GemmTest {
         private static long[] strides(Random random, long rows, long columns) {
             boolean rowMajor = random.nextBoolean();
             long length = rowMajor ? columns : rows;
-            long stride = random.nextInt(4) == 0 ? Math.ceilDiv(length, 512L) * 512 : length + random.nextInt(4);
+            long stride = random.nextInt(4) == 0 ? crowded(random, length) : length + random.nextInt(4);
             return rowMajor ? new long[] {stride, 1} : new long[] {1, stride};
+        }
+
+        private static long crowded(Random random, long length) {
+            long step = random.nextBoolean() ? 512 : 1024;
+            return Math.ceilDiv(length, step) * step;
         }
 
         /** Returns a matrix with a value between its rows or columns, and behind the last one. */
@@ -127,13 +136,45 @@ class GemmTest {
                 Product product = new Product(arena, random, i % 3 == 0 ? 130 : 36, i % 4 == 0 ? 900 : 40);
                 float[] c = product.result(arena, product.m, product.n, false);
                 for (int at = 0; at < c.length; at++) {
-                    long row = at / product.pitch;
-                    long column = at % product.pitch;
-                    boolean inside = row < product.m && column < product.n;
-                    double expected = inside ? product.exact(row, column) : GAP;
-                    assertThat((double) c[at]).as("case %d, %s, at %d, %d", i, product, row, column)
-                            .isCloseTo(expected, within(4e-5));
+                    assertExact(product, c, at, 4e-5);
                 }
+            }
+        }
+    }
+
+    private static void assertExact(Product product, float[] c, int at, double tolerance) {
+        long row = at / product.pitch;
+        long column = at % product.pitch;
+        boolean inside = row < product.m && column < product.n;
+        double expected = inside ? product.exact(row, column) : GAP;
+        assertThat((double) c[at]).as("%s, at %d, %d", product, row, column).isCloseTo(expected, within(tolerance));
+    }
+
+    @Test
+    void multipliesSeveralBlocksOfRowsAndGroupsOfPanels() {
+        Random random = new Random(14);
+        for (int i = 0; i < CASES / 20; i++) {
+            try (Arena arena = Arena.ofConfined()) {
+                Product product = new Product(arena, random, 1 + random.nextInt(500), 1 + random.nextInt(1300),
+                        1 + random.nextInt(i % 2 == 0 ? 900 : 20));
+                float[] c = product.result(arena, product.m, product.n, false);
+                for (int sample = 0; sample < CASES; sample++) {
+                    assertExact(product, c, random.nextInt(c.length), 4e-5);
+                }
+                assertThat(product.result(arena, 100, 96, false)).as(product.toString()).isEqualTo(c);
+            }
+        }
+    }
+
+    /** The last part of such an inner size is a single column. */
+    @Test
+    void multipliesALongInnerSizeWithAShortRest() {
+        Random random = new Random(15);
+        try (Arena arena = Arena.ofConfined()) {
+            Product product = new Product(arena, random, 5, 150, 384 * 384 + 1);
+            float[] c = product.result(arena, product.m, product.n, false);
+            for (int at = 0; at < c.length; at++) {
+                assertExact(product, c, at, 0.01);
             }
         }
     }
