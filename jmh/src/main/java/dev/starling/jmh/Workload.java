@@ -6,6 +6,14 @@ import java.util.stream.Stream;
 
 /** A workload, described so that each engine can prepare its own {@link Case} of it. */
 public sealed interface Workload {
+    /** The training steps that {@code bench} runs. */
+    List<TrainingStep> TRAINING_STEPS = List.of(
+        new TrainingStep(Model.MLP, 128, Update.ADAM),
+        new TrainingStep(Model.CNN, 128, Update.ADAM),
+        new TrainingStep(Model.RESNET18, 32, Update.SGD),
+        new TrainingStep(Model.LSTM, 32, Update.ADAM),
+        new TrainingStep(Model.GPT, 16, Update.ADAMW));
+
     /** All workloads that {@code bench} runs, in order. */
     List<Workload> ALL = Stream.<List<? extends Workload>>of(List.of(
         new Matmul(1024, Format.F32),
@@ -24,29 +32,12 @@ public sealed interface Workload {
         new Reduction(4096, 4096, 1),
         new Softmax(4096, 1024),
         new LayerNorm(4096, 1024),
-        new AddChain(1000, 16),
-        TrainingStep.MLP,
-        TrainingStep.CNN,
-        TrainingStep.RESNET18,
-        TrainingStep.LSTM,
-        TrainingStep.GPT,
+        new AddChain(1000, 16)), TRAINING_STEPS, List.of(
         new Prediction(Model.RESNET18, 1),
-        new Prediction(Model.RESNET18, 32),
-        new WithoutFlag(TrainingStep.MLP),
-        new WithoutFlag(TrainingStep.CNN),
-        new WithoutFlag(TrainingStep.RESNET18),
-        new WithoutFlag(TrainingStep.LSTM),
-        new WithoutFlag(TrainingStep.GPT),
-        new FirstStep(TrainingStep.MLP),
-        new FirstStep(TrainingStep.CNN),
-        new FirstStep(TrainingStep.RESNET18),
-        new FirstStep(TrainingStep.LSTM),
-        new FirstStep(TrainingStep.GPT),
-        new TimeToSpeed(TrainingStep.MLP),
-        new TimeToSpeed(TrainingStep.CNN),
-        new TimeToSpeed(TrainingStep.RESNET18),
-        new TimeToSpeed(TrainingStep.LSTM),
-        new TimeToSpeed(TrainingStep.GPT))).<Workload>flatMap(List::stream).toList();
+        new Prediction(Model.RESNET18, 32)),
+        TRAINING_STEPS.stream().map(WithoutFlag::new).toList(),
+        TRAINING_STEPS.stream().map(FirstStep::new).toList(),
+        TRAINING_STEPS.stream().map(TimeToSpeed::new).toList()).<Workload>flatMap(List::stream).toList();
 
     /** The type of all elements. */
     enum Format {
@@ -267,12 +258,6 @@ public sealed interface Workload {
 
     /** Forward, mean cross-entropy, backward, update. */
     record TrainingStep(Model model, int batch, Update update) implements Workload {
-        private static final TrainingStep MLP = new TrainingStep(Model.MLP, 128, Update.ADAM);
-        private static final TrainingStep CNN = new TrainingStep(Model.CNN, 128, Update.ADAM);
-        private static final TrainingStep RESNET18 = new TrainingStep(Model.RESNET18, 32, Update.SGD);
-        private static final TrainingStep LSTM = new TrainingStep(Model.LSTM, 32, Update.ADAM);
-        private static final TrainingStep GPT = new TrainingStep(Model.GPT, 16, Update.ADAMW);
-
         @Override
         public String name() {
             return model.name().toLowerCase(java.util.Locale.ROOT) + "-" + batch;

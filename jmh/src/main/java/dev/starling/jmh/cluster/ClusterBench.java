@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -25,6 +26,7 @@ import picocli.CommandLine.Option;
         mixinStandardHelpOptions = true)
 public final class ClusterBench implements Callable<Integer> {
     private static final int MAX_MESSAGE = 64 << 10;
+    private static final int ROUNDS = 9;
     private static final String LOOPBACK = "loopback";
     private static final String UNLIMITED = "veth";
     private static final String ROW = "%-18s %5s  %-22s %9s  %-13s %9s %-5s %6s  %s";
@@ -53,8 +55,10 @@ public final class ClusterBench implements Callable<Integer> {
                 + " Namespaces need root, and the commands ip and tc (default: ${DEFAULT-VALUE}).")
     private String link;
 
-    @Option(names = "--rounds", description = "Rounds; the result is their median (default: 9).", defaultValue = "9")
-    private int rounds;
+    @Option(names = "--rounds",
+            description = "Rounds; the result is their median (default: " + ROUNDS + ", with --model "
+                + Prediction.ROUNDS + ").")
+    private Optional<Integer> chosenRounds = Optional.empty();
 
     @Option(names = "--sample", description = "Milliseconds of one sample; of training, ten times "
         + "as long (default: 200).", defaultValue = "200")
@@ -91,6 +95,7 @@ public final class ClusterBench implements Callable<Integer> {
             System.err.println("--message must be 1 to " + MAX_MESSAGE + " bytes, got " + message);
             return CommandLine.ExitCode.USAGE;
         }
+        int rounds = rounds();
         if (rounds < 1 || sampleMillis < 1 || warmupMillis < 0 || worlds.stream().anyMatch(world -> world < 2)) {
             System.err.println("--processes must be 2 or more, --rounds and --sample 1 or more, and --warmup 0 or "
                 + "more, got " + worlds + ", " + rounds + ", " + sampleMillis + " and " + warmupMillis);
@@ -102,7 +107,7 @@ public final class ClusterBench implements Callable<Integer> {
         List<String> lines = new ArrayList<>();
         try {
             if (model) {
-                new Prediction(directory, table, sampleMillis, warmupMillis).run(worlds);
+                new Prediction(directory, table, rounds, sampleMillis, warmupMillis).run(worlds);
                 return CommandLine.ExitCode.OK;
             }
             String missing = OpenMpi.missing(directory.resolve("openmpi"));
@@ -159,6 +164,10 @@ public final class ClusterBench implements Callable<Integer> {
             + "namespaces, MTU " + Hosts.MTU + (link.equals(UNLIMITED) ? "" : ", each sends at most " + link);
     }
 
+    private int rounds() {
+        return chosenRounds.orElse(model ? Prediction.ROUNDS : ROUNDS);
+    }
+
     private boolean isSelected(Measure measure) {
         return only.isEmpty() || only.contains(measure);
     }
@@ -178,7 +187,7 @@ public final class ClusterBench implements Callable<Integer> {
                 }
             }
             for (int size : bytes) {
-                for (Finding finding : comparison.run(measure, size, rounds, sampleMillis, warmupMillis)) {
+                for (Finding finding : comparison.run(measure, size, rounds(), sampleMillis, warmupMillis)) {
                     findings.add(finding);
                     table.println(row(finding));
                 }

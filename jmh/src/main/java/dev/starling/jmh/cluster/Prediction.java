@@ -20,19 +20,22 @@ final class Prediction {
     private static final int LARGE = 6;
     private static final int MAX_GATHERED = 16 << 10;
     private static final int SETTLING = 4 << 20;
-    private static final int ROUNDS = 15;
+    /** The default number of rounds, whose median counts. */
+    static final int ROUNDS = 15;
     private static final int RANKS_OF_A_HOST = 8;
     /** At which the processes of a host reduce in shared memory, for the table of large clusters. */
     private static final double HOST_BYTES_PER_NANO = 8;
 
     private final Path directory;
     private final PrintStream table;
+    private final int rounds;
     private final long sampleMillis;
     private final long warmupMillis;
 
-    Prediction(Path directory, PrintStream table, long sampleMillis, long warmupMillis) {
+    Prediction(Path directory, PrintStream table, int rounds, long sampleMillis, long warmupMillis) {
         this.directory = directory;
         this.table = table;
+        this.rounds = rounds;
         this.sampleMillis = sampleMillis;
         this.warmupMillis = warmupMillis;
     }
@@ -109,15 +112,15 @@ final class Prediction {
         groups.forEach((world, group) -> {
             double expected = group.warm(Measure.ALL_REDUCE, bytes, warmupMillis);
             runs.put(world, (int) Math.clamp(sampleMillis * 1e6 / expected, 2, 1_000_000));
-            samples.put(world, new double[ROUNDS]);
+            samples.put(world, new double[rounds]);
         });
-        for (int round = 0; round < ROUNDS; round++) {
+        for (int round = 0; round < rounds; round++) {
             int sample = round;
             groups.forEach((world, group) -> samples.get(world)[sample] =
                     group.time(Measure.ALL_REDUCE, bytes, runs.get(world)));
         }
         SortedMap<Integer, Double> medians = new TreeMap<>();
-        samples.forEach((world, nanos) -> medians.put(world, Arrays.stream(nanos).sorted().toArray()[ROUNDS / 2]));
+        samples.forEach((world, nanos) -> medians.put(world, Arrays.stream(nanos).sorted().toArray()[rounds / 2]));
         return medians;
     }
 
