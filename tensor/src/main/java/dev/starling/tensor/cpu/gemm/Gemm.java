@@ -21,7 +21,7 @@ public final class Gemm implements AutoCloseable {
     /** Rows of results that are computed together. */
     public static final int ROWS = TileCode.ROWS;
 
-    /** Elements of the largest B: one MiB. Beyond, oneDNN is as fast or faster, except for a transposed A. */
+    /** Elements of the largest B: one MiB. Beyond, oneDNN is as fast or faster, except where only A is transposed. */
     private static final long MAX_RIGHT = 1 << 18;
     /** Fewer columns leave most of a vector unused. */
     private static final long MIN_COLUMNS = 4;
@@ -87,11 +87,11 @@ public final class Gemm implements AutoCloseable {
      * Returns whether this process has the code, and it is as fast as oneDNN's for B of {@code [k, n]}. Rows do not
      * count, so that a product has the same bits in parts.
      */
-    public static boolean suits(long n, long k, boolean leftTransposed) {
+    public static boolean suits(long n, long k, boolean leftTransposed, boolean rightTransposed) {
         if (MachineCode.VECTOR_BITS == 0 || n < MIN_COLUMNS) {
             return false;
         }
-        return leftTransposed && TileCode.BITS == 512
+        return leftTransposed && !rightTransposed && TileCode.BITS == 512
                 || n <= MAX_RIGHT && k <= MAX_RIGHT && n * k <= MAX_RIGHT && (!leftTransposed || n <= MAX_COLUMNS);
     }
 

@@ -214,7 +214,8 @@ public final class Matmul implements RangeTask, AutoCloseable {
     /** Computes the product, on as many threads as the work justifies. */
     public void run() {
         foldBatchIntoRows();
-        boolean assembles = type == ElementType.F32 && resultType == ElementType.F32 && Gemm.suits(n, k, aColumn != 1);
+        boolean assembles = type == ElementType.F32 && resultType == ElementType.F32
+            && Gemm.suits(n, k, aColumn != 1, bColumn != 1);
         lastKey = assembles == assembled ? lastKey : null;
         assembled = assembles;
         innerDims = assembled ? 0 : fittingDims();

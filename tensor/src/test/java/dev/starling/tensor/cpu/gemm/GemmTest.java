@@ -22,7 +22,7 @@ class GemmTest {
 
     @BeforeEach
     void needsMachineCode() {
-        assumeTrue(Gemm.suits(Gemm.COLUMNS, 1, false), "the processor has no AVX2");
+        assumeTrue(Gemm.suits(Gemm.COLUMNS, 1, false, false), "the processor has no AVX2");
     }
 
     /** A product of random sizes, strides and contents. */
