@@ -8,8 +8,8 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * Products of f32 matrices in machine code, {@code C = A B + bias [+ C]}, panel by panel of 32 columns of B (AVX2: 16),
- * by which the rows of A pass, 12 (6) at a time. Panels are packed if B's columns are not contiguous, if its rows would
- * displace each other from the cache, or if it is too large for the cache; so is a block of rows of A whose rows would
+ * by which the rows of A pass, 12 (6) at a time. Panels are packed if B's columns are contiguous, if its rows would
+ * displace each other from the cache, or if it is too large for the cache. A block of rows of A is copied if these would
  * displace each other. While tiles are computed, AVX-512's code fetches what will be packed next. The order in which an
  * element's sum is made depends on K alone, so that neither packing nor a division of rows or columns changes its bits.
  *
@@ -210,7 +210,7 @@ public final class Gemm implements AutoCloseable {
         return b + 4 * (from * bRow + column * bColumn);
     }
 
-    /** Packs panels of B, the last one only if it is full or its columns are not contiguous. */
+    /** Packs panels of B, the last one only if it is full or its columns are contiguous. */
     private void packRight(long start, long end) {
         if (bColumn == 1) {
             long whole = (end - start) / COLUMNS;
