@@ -55,7 +55,7 @@ public final class ClusterBench implements Callable<Integer> {
                 + " Namespaces need root, and the commands ip and tc (default: ${DEFAULT-VALUE}).")
     private String link;
 
-    @Option(names = "--rounds",
+    @Option(names = "--rounds", paramLabel = "<rounds>",
             description = "Rounds; the result is their median (default: " + ROUNDS + ", with --model "
                 + Prediction.ROUNDS + ").")
     private Optional<Integer> chosenRounds = Optional.empty();

@@ -45,8 +45,6 @@ public final class Gemm implements AutoCloseable {
     private static final int MANY_PANELS = 16;
     /** Columns of B for which it pays to pack A. */
     private static final long MIN_COLUMNS_PACKING = 4 * TileCode.COLUMNS;
-    /** Bytes of a cache line. */
-    private static final int LINE = 64;
     private static final long PANELS_BYTES = MANY_PANELS * (long) PANEL_BYTES + PackCode.EXCESS;
     private static final long LEFT_BYTES = BLOCK_ROWS * PackCode.spread(MAX_INNER);
 
@@ -258,12 +256,12 @@ public final class Gemm implements AutoCloseable {
 
     /** Lets the next tiles fetch a matrix that will be packed, if one will be, into the second-level cache. */
     private void fetch(boolean needed, long address, long rows, long columns, long stride) {
-        long lines = needed ? (4 * columns + 2 * LINE - 2) / LINE : 1;
+        long lines = needed ? (4 * columns + 2 * TileCode.LINE - 2) / TileCode.LINE : 1;
         linesToFetch = needed ? lines * rows : 0;
         set(TileCode.FETCH, needed ? address : panels);
         set(TileCode.FETCH_LEFT, lines);
         set(TileCode.FETCH_LINES, lines);
-        set(TileCode.FETCH_GAP, needed ? 4 * stride - LINE * lines : -LINE);
+        set(TileCode.FETCH_GAP, needed ? 4 * stride - TileCode.LINE * lines : -TileCode.LINE);
     }
 
     /** Ends the fetching when so many more tiles have fetched the rest of the matrix. */

@@ -67,7 +67,8 @@ final class TileCode {
     private static final int POINTER = 12;
     /** Columns of A for which a line is fetched. */
     static final int UNROLLED = 4;
-    private static final int LINE = 64;
+    /** Bytes of a cache line. */
+    static final int LINE = 64;
     /** Vector registers for the row of B; the rest repeat elements of A, but one that holds the mask with AVX2. */
     private static final int RIGHT = ROWS * VECTORS;
     private static final int REPEATED = RIGHT + VECTORS;

@@ -44,10 +44,14 @@ class GemmTest {
         }
 
         Product(Arena arena, Random random, long m, long n, long k) {
+            this(arena, random, m, n, k, strides(random, m, k));
+        }
+
+        Product(Arena arena, Random random, long m, long n, long k, long[] left) {
             this.m = m;
             this.n = n;
             this.k = k;
-            left = strides(random, m, k);
+            this.left = left;
             right = strides(random, k, n);
             pitch = n + random.nextInt(4);
             add = random.nextBoolean();
@@ -155,8 +159,11 @@ class GemmTest {
         Random random = new Random(14);
         for (int i = 0; i < CASES / 20; i++) {
             try (Arena arena = Arena.ofConfined()) {
-                Product product = new Product(arena, random, 1 + random.nextInt(500), 1 + random.nextInt(1300),
-                        1 + random.nextInt(i % 2 == 0 ? 900 : 20));
+                long m = 1 + random.nextInt(500);
+                long n = 1 + random.nextInt(1300);
+                long k = 1 + random.nextInt(i % 2 == 0 ? 900 : 20);
+                Product product = i % 3 == 0 ? new Product(arena, random, m, n, k, new long[] {1024, 1})
+                        : new Product(arena, random, m, n, k);
                 float[] c = product.result(arena, product.m, product.n, false);
                 for (int sample = 0; sample < CASES; sample++) {
                     assertExact(product, c, random.nextInt(c.length), 4e-5);
@@ -166,12 +173,13 @@ class GemmTest {
         }
     }
 
-    /** The last part of such an inner size is a single column. */
+    /** The last part of such an inner size is a single column, too short to be copied as rows of A that are crowded. */
     @Test
     void multipliesALongInnerSizeWithAShortRest() {
         Random random = new Random(15);
         try (Arena arena = Arena.ofConfined()) {
-            Product product = new Product(arena, random, 5, 150, 384 * 384 + 1);
+            long k = 384 * 384 + 1;
+            Product product = new Product(arena, random, 5, 150, k, new long[] {Math.ceilDiv(k, 1024L) * 1024, 1});
             float[] c = product.result(arena, product.m, product.n, false);
             for (int at = 0; at < c.length; at++) {
                 assertExact(product, c, at, 0.01);
