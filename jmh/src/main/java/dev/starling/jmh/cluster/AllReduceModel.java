@@ -30,8 +30,16 @@ record AllReduceModel(Hop hop, int processors, double waitNanos, double slowdown
 
     /** The cost of a message. */
     interface Hop {
-        /** Returns the nanoseconds from the beginning of a step until a message of this size was received and added. */
+        /**
+         * Returns the nanoseconds of a step in which two neighbours send each other this many bytes, until both have
+         * received and added them.
+         */
         double nanos(double bytes);
+
+        /** Returns the nanoseconds until bytes that only one of two neighbours sends were received and added. */
+        default double oneWayNanos(double bytes) {
+            return nanos(bytes);
+        }
     }
 
     /** Returns the costs on a link of a latency and a bandwidth. */
@@ -39,16 +47,31 @@ record AllReduceModel(Hop hop, int processors, double waitNanos, double slowdown
         return bytes -> latencyNanos + bytes / bytesPerNano;
     }
 
-    /** Returns costs that were measured at some sizes, in ascending order, with straight lines between them. */
-    static Hop measured(double[] sizes, double[] nanos) {
-        return bytes -> {
+    /**
+     * Costs over the loopback device that were measured at some sizes, in ascending order, with straight lines between
+     * them. Processors that copy are what costs, not the link: of two neighbours that send each other something, each
+     * first copies a packet to the kernel and then another from it; if only one sends, it copies a packet while the
+     * other receives the one before.
+     */
+    record Measured(double[] sizes, double[] nanos) implements Hop {
+        /** The largest packet of the loopback device. */
+        private static final int PACKET = 64 << 10;
+
+        @Override
+        public double nanos(double bytes) {
             int i = 1;
             while (i < sizes.length - 1 && bytes > sizes[i]) {
                 i++;
             }
             double slope = (nanos[i] - nanos[i - 1]) / (sizes[i] - sizes[i - 1]);
             return bytes <= sizes[0] ? nanos[0] : nanos[i - 1] + (bytes - sizes[i - 1]) * slope;
-        };
+        }
+
+        @Override
+        public double oneWayNanos(double bytes) {
+            double packets = Math.max(1, bytes / PACKET);
+            return nanos[0] + (nanos(bytes) - nanos[0]) * (packets + 1) / (2 * packets);
+        }
     }
 
     /** Returns the model of ranks that have a processor each. */
@@ -95,7 +118,7 @@ record AllReduceModel(Hop hop, int processors, double waitNanos, double slowdown
     private double gather(int ranks, double bytes) {
         double sum = 0;
         for (int blocks = 1; blocks < ranks; blocks *= 2) {
-            sum += step(ranks, ranks, Math.min(blocks, ranks - blocks) * bytes);
+            sum += step(ranks, ranks, hop.nanos(Math.min(blocks, ranks - blocks) * bytes));
         }
         return sum;
     }
@@ -104,11 +127,11 @@ record AllReduceModel(Hop hop, int processors, double waitNanos, double slowdown
     private double halving(int ranks, double bytes) {
         // The ranks agree on the call while the first message is on its way.
         int power = Integer.highestOneBit(ranks);
-        double sum = ranks == power ? 0 : 2 * step(ranks, 2 * (ranks - power), bytes);
+        double sum = ranks == power ? 0 : 2 * step(ranks, 2 * (ranks - power), hop.oneWayNanos(bytes));
         double part = bytes;
         for (int others = power; others > 1; others /= 2) {
             part /= 2;
-            sum += 2 * step(ranks, power, part);
+            sum += 2 * step(ranks, power, hop.nanos(part));
         }
         return sum;
     }
@@ -121,25 +144,25 @@ record AllReduceModel(Hop hop, int processors, double waitNanos, double slowdown
     double ring(int ranks, double bytes) {
         double segment = bytes / ranks;
         if (!overlaps(segment)) {
-            return 2 * (ranks - 1) * step(ranks, ranks, segment);
+            return 2 * (ranks - 1) * step(ranks, ranks, hop.nanos(segment));
         }
-        double busy = cost(ranks, segment) - hop.nanos(0);
+        double busy = turn(ranks, hop.nanos(segment)) - hop.nanos(0);
         double piece = Math.clamp(segment / 2, MIN_PIECE, MAX_PIECE);
         double waits = turns(ranks) > 1 ? Math.ceil((segment - REMAINDER) / piece) * waitNanos : 0;
         // No step ends with a turn: the processors are shared equally.
         double share = Math.max(1, (double) ranks / processors);
-        return 2 * (ranks - 1) * (share * Math.max(busy, cost(ranks, piece)) + waits) + share * hop.nanos(0);
+        return 2 * (ranks - 1) * (share * Math.max(busy, turn(ranks, hop.nanos(piece))) + waits) + share * hop.nanos(0);
     }
 
-    /** Returns the nanoseconds of a step in which some of the ranks send and receive a message. */
-    private double step(int ranks, int busyRanks, double bytes) {
-        return turns(busyRanks) * cost(busyRanks, bytes) + (turns(ranks) > 1 ? waitNanos : 0);
+    /** Returns the nanoseconds of a step in which some of the ranks are busy, given those of two neighbours alone. */
+    private double step(int ranks, int busyRanks, double nanos) {
+        return turns(busyRanks) * turn(busyRanks, nanos) + (turns(ranks) > 1 ? waitNanos : 0);
     }
 
-    /** Returns the nanoseconds of a rank's turn. */
-    private double cost(int busyRanks, double bytes) {
+    /** Returns the nanoseconds of a rank's turn, given those of two neighbours alone. */
+    private double turn(int busyRanks, double nanos) {
         double first = hop.nanos(0);
-        return first + (turns(busyRanks) > 1 ? slowdown : 1) * (hop.nanos(bytes) - first);
+        return first + (turns(busyRanks) > 1 ? slowdown : 1) * (nanos - first);
     }
 
     /** Returns how many ranks the busiest processor serves. */

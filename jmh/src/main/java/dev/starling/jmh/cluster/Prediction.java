@@ -53,7 +53,7 @@ final class Prediction {
             sizes[i] = SIZES[i] / (small ? 1.0 : 2);
             nanos[i] = small ? two[i] : (two[i] + (AllReduceModel.overlaps(sizes[i]) ? two[SMALL] : 0)) / 2;
         }
-        AllReduceModel apart = AllReduceModel.of(AllReduceModel.measured(sizes, nanos));
+        AllReduceModel apart = AllReduceModel.of(new AllReduceModel.Measured(sizes, nanos));
         table.printf("%5s %10s %12s %12s %9s%n", "procs", "KiB", "measured", "predicted", "error");
         table.println("(× marks what calibrates the model)");
         int processors = Math.max(2, Runtime.getRuntime().availableProcessors());

@@ -74,11 +74,26 @@ class AllReduceModelTest {
 
     @Test
     void interpolatesMeasurements() {
-        AllReduceModel.Hop hop = AllReduceModel.measured(new double[] {100, 200, 400}, new double[] {10, 20, 80});
+        AllReduceModel.Hop hop = new AllReduceModel.Measured(new double[] {100, 200, 400}, new double[] {10, 20, 80});
         assertThat(hop.nanos(1)).isEqualTo(10);
         assertThat(hop.nanos(150)).isEqualTo(15);
         assertThat(hop.nanos(300)).isEqualTo(50);
         assertThat(hop.nanos(500)).isEqualTo(110);
+    }
+
+    @Test
+    void aProcessorReceivesAPacketWhileAnotherSendsTheNext() {
+        double first = 1_000;
+        double packet = 64 << 10;
+        AllReduceModel.Hop hop = new AllReduceModel.Measured(new double[] {0, 4 * packet},
+                new double[] {first, first + 4 * packet});
+        assertThat(hop.oneWayNanos(packet / 2)).isEqualTo(first + packet / 2);
+        assertThat(hop.oneWayNanos(packet)).isEqualTo(first + packet);
+        // Sending takes half of a packet's time: four are sent in two, and the last is received half a packet later.
+        assertThat(hop.oneWayNanos(4 * packet)).isEqualTo(first + 2.5 * packet);
+        // The third rank sends all elements to the second, which returns the sum of all.
+        assertThat(AllReduceModel.of(hop).nanos(3, 4 * packet))
+                .isEqualTo(2 * hop.oneWayNanos(4 * packet) + 2 * hop.nanos(2 * packet));
     }
 
     @Test
