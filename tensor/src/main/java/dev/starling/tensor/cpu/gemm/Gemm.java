@@ -46,7 +46,8 @@ public final class Gemm implements AutoCloseable {
     /** Columns of B for which it pays to pack A. */
     private static final long MIN_COLUMNS_PACKING = 4 * TileCode.COLUMNS;
     private static final long PANELS_BYTES = MANY_PANELS * (long) PANEL_BYTES + PackCode.EXCESS;
-    private static final long LEFT_BYTES = BLOCK_ROWS * PackCode.spread(MAX_INNER);
+    private static final long LEFT_BYTES = Math.max(BLOCK_ROWS * PackCode.spread(MAX_INNER),
+            MAX_INNER * PackCode.spread(BLOCK_ROWS));
 
     private static final IdlePool<Gemm> IDLE = new IdlePool<>();
 
@@ -173,11 +174,7 @@ public final class Gemm implements AutoCloseable {
         set(TileCode.C_STRIDE, 4 * cRow);
         for (from = 0; from < k; from += inner) {
             count = Math.min(inner, k - from);
-            packsLeft = TileCode.BITS == 512 && aColumn == 1 && aRow % (2 * CROWDED_STRIDE) == 0
-                    && n >= MIN_COLUMNS_PACKING && count >= PackCode.LANES;
-            long stride = packsLeft ? PackCode.spread(count) : 4 * aRow;
-            set(TileCode.A_STRIDE, aColumn == 1 ? stride : 4 * aColumn);
-            set(TileCode.A_TILE, TileCode.ROWS * stride);
+            packsLeft = packsLeft(m, n);
             set(TileCode.INNER, count);
             set(TileCode.ADD, from > 0 || add ? 1 : 0);
             for (long start = 0; start < n; start += width) {
@@ -187,17 +184,37 @@ public final class Gemm implements AutoCloseable {
                 }
                 for (long row = 0; row < m; row += BLOCK_ROWS) {
                     long rows = Math.min(BLOCK_ROWS, m - row);
-                    if (packsLeft && (start == 0 || m > BLOCK_ROWS)) {
-                        SPREADER.get(0).call(left(row), leftBlock, 4 * aRow, rows, count);
-                    }
+                    prepareLeft(row, rows, start == 0 || m > BLOCK_ROWS);
                     if (row + rows < m) {
-                        fetch(packsLeft, left(row + rows), Math.min(BLOCK_ROWS, m - row - rows), count, aRow);
+                        fetchLeft(row + rows, Math.min(BLOCK_ROWS, m - row - rows));
                     } else {
                         fetchRight(end, Math.min(width, n - end));
                     }
                     multiplyBlock(row, rows, start, end, k);
                 }
             }
+        }
+    }
+
+    /** Returns whether blocks of A are copied, each of whose rows, or columns if A is transposed, fills a vector. */
+    private boolean packsLeft(long m, long n) {
+        long last = m % BLOCK_ROWS;
+        boolean vectors = aColumn == 1 ? count >= PackCode.LANES : last == 0 || last >= PackCode.LANES;
+        return TileCode.BITS == 512 && vectors && n >= MIN_COLUMNS_PACKING
+                && Math.max(aRow, aColumn) % (2 * CROWDED_STRIDE) == 0;
+    }
+
+    /** Sets the strides of a block of A, and copies it if that is {@code due}. */
+    private void prepareLeft(long row, long rows, boolean due) {
+        boolean contiguous = aColumn == 1;
+        long lines = contiguous ? rows : count;
+        long elements = contiguous ? count : rows;
+        long distance = 4 * (contiguous ? aRow : aColumn);
+        long stride = packsLeft ? PackCode.spread(elements) : distance;
+        set(TileCode.A_STRIDE, stride);
+        set(TileCode.A_TILE, TileCode.ROWS * (contiguous ? stride : 4));
+        if (packsLeft && due) {
+            SPREADER.get(0).call(left(row), leftBlock, distance, lines, elements);
         }
     }
 
@@ -242,6 +259,14 @@ public final class Gemm implements AutoCloseable {
             set(TileCode.BIAS, bias == 0 || from > 0 ? 0 : bias + 4 * column);
             mask(columns);
             tiles(packsLeft ? leftBlock : left(row), c + 4 * (row * cRow + column), rows, columns);
+        }
+    }
+
+    private void fetchLeft(long row, long rows) {
+        if (aColumn == 1) {
+            fetch(packsLeft, left(row), rows, count, aRow);
+        } else {
+            fetch(packsLeft, left(row), count, rows, aColumn);
         }
     }
 

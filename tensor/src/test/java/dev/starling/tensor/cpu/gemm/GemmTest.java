@@ -162,8 +162,11 @@ class GemmTest {
                 long m = 1 + random.nextInt(500);
                 long n = 1 + random.nextInt(1300);
                 long k = 1 + random.nextInt(i % 2 == 0 ? 900 : 20);
-                Product product = i % 3 == 0 ? new Product(arena, random, m, n, k, new long[] {1024, 1})
-                        : new Product(arena, random, m, n, k);
+                Product product = switch (i % 3) {
+                    case 0 -> new Product(arena, random, m, n, k, new long[] {1024, 1});
+                    case 1 -> new Product(arena, random, m, n, k, new long[] {1, 1024});
+                    default -> new Product(arena, random, m, n, k);
+                };
                 float[] c = product.result(arena, product.m, product.n, false);
                 for (int sample = 0; sample < CASES; sample++) {
                     assertExact(product, c, random.nextInt(c.length), 4e-5);
@@ -183,6 +186,22 @@ class GemmTest {
             float[] c = product.result(arena, product.m, product.n, false);
             for (int at = 0; at < c.length; at++) {
                 assertExact(product, c, at, 0.01);
+            }
+        }
+    }
+
+    /** Columns of a crowded, transposed A are copied, unless the last block of rows fills no vector. */
+    @Test
+    void multipliesATransposedLeftOperandWithEveryLengthOfTheLastBlock() {
+        Random random = new Random(16);
+        for (int rest = 0; rest < 20; rest++) {
+            try (Arena arena = Arena.ofConfined()) {
+                Product product = new Product(arena, random, 192 + rest, 130, 40, new long[] {1, 1024});
+                float[] c = product.result(arena, product.m, product.n, false);
+                for (int at = 0; at < c.length; at++) {
+                    assertExact(product, c, at, 4e-5);
+                }
+                assertThat(product.result(arena, 12, 130, false)).as(product.toString()).isEqualTo(c);
             }
         }
     }
