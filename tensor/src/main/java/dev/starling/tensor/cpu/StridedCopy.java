@@ -4,6 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.gemm.Transposition;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
@@ -17,6 +18,7 @@ import java.util.Arrays;
  * target differ in their innermost dimension, tiles pass through a buffer that stays in the first-level cache: it is
  * filled with runs of adjacent source elements, and read across them into runs of adjacent target elements. So every
  * cache line is fetched once and used completely, also if rows are a power of two apart and share places of a cache.
+ * Machine code, which exists for elements of 4 bytes, exchanges rows and columns in registers instead.
  * An object of this class copies any number of times, for one thread at a time, and makes no objects.
  */
 final class StridedCopy implements RangeTask {
@@ -182,6 +184,12 @@ final class StridedCopy implements RangeTask {
 
     /** Copies between the innermost dimension of the target and the dimensions {@link #run} of the source. */
     private void transpose(long firstJob, long endJob) {
+        if (bytes == 4 && Transposition.isAvailable()) {
+            try (Transposition matrices = Transposition.acquire()) {
+                transpose(firstJob, endJob, matrices);
+            }
+            return;
+        }
         int inner = rank - 1;
         Block buffer = HostAllocator.shared().allocate(ROWS * PITCH);
         try {
@@ -196,6 +204,33 @@ final class StridedCopy implements RangeTask {
             }
         } finally {
             HostAllocator.shared().free(buffer);
+        }
+    }
+
+    /** Copies between the innermost dimension of the target and the dimensions {@link #run} of the source. */
+    private void transpose(long firstJob, long endJob, Transposition matrices) {
+        int inner = rank - 1;
+        boolean single = tiles == 1 && step == columns && outer.length > 0;
+        int next = single ? outer[outer.length - 1] : inner;
+        for (long job = firstJob, count; job < endJob; job += count) {
+            count = single ? Math.min(endJob - job, size[next] - job % size[next]) : 1;
+            long first = job % tiles * ROWS;
+            long rows = Math.min(ROWS, size[inner] - first);
+            long s = source + offset(job / tiles, from, outer) + first * from[inner];
+            long t = target + offset(job / tiles, to, outer) + first * bytes;
+            for (long c = 0; c < columns; c += step) {
+                matrices(matrices, s, t, c, Math.min(step, columns - c), rows, count, next);
+            }
+        }
+    }
+
+    /** Copies columns from {@code first} on of one matrix, or of several along dimension {@code next}. */
+    private void matrices(Transposition matrices, long s, long t, long first, long n, long rows, long count, int next) {
+        int innermost = run[run.length - 1];
+        for (long c = first, length; c < first + n; c += length) {
+            length = Math.min(first + n - c, size[innermost] - c % size[innermost]);
+            matrices.from(s + c * bytes, from[rank - 1], from[next])
+                    .to(t + offset(c, to, run), to[innermost], to[next]).copy(count, length, rows);
         }
     }
 

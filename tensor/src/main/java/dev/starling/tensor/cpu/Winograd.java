@@ -7,6 +7,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.gemm.Gemm;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
 import dev.starling.tensor.cpu.rows.RowLoops;
@@ -47,7 +48,7 @@ final class Winograd {
     /** Tiles of 4×4 pixels from which on F(4×4, 3×3) pays for its larger kernels. */
     private static final int MIN_LARGE_TILES = 128;
     private static final int MIN_BLOCK = 16;
-    private static final int FEW_CHANNELS = 256;
+    private static final int MAX_BLOCK = 128;
     /** Channels whose kernels, with all channels of the other side, are transformed in the second-level cache. */
     private static final int MAX_TOGETHER = 32;
 
@@ -121,8 +122,7 @@ final class Winograd {
         tilesW = Math.ceilDiv(out.w, (long) side);
         tilesPerImage = Math.ceilDiv(out.h, (long) side) * tilesW;
         tiles = out.n * tilesPerImage;
-        int most = (in.channels + out.channels <= FEW_CHANNELS ? 64 : 128) * 2 / side;
-        block = Math.clamp(Math.ceilDiv(tiles, (long) threads), MIN_BLOCK, most);
+        block = Math.clamp(Math.ceilDiv(tiles, (long) threads), MIN_BLOCK, MAX_BLOCK);
     }
 
     /** Returns the transforms that may be used: all, none, or those with tiles of a side. */
@@ -224,7 +224,7 @@ final class Winograd {
         @Override
         public void run() {
             HostAllocator memory = HostAllocator.shared();
-            long bytes = planes * kernelPlane();
+            long bytes = planes * kernels.plane();
             Form kept = storage.isReused(key, 1) ? storage.form(key, bytes, kernels) : null;
             Block own = kept == null ? memory.allocate(bytes) : null;
             try {
@@ -260,13 +260,29 @@ final class Winograd {
                 for (long b = from; b < to; b++) {
                     int n = (int) Math.min(block, tiles - b * block);
                     patches(part, b * block, n, none, v, plane);
-                    multiply(part, n, v, plane / 4, transformed, m, resultPlane / 4);
+                    multiply(part, n, v, plane, m, resultPlane);
                     results(part, b * block, n, m, resultPlane, bias == 0 ? shift : bias, relu,
                             shift + out.rowBytes());
                 }
             } finally {
                 memory.free(scratch);
                 Part.IDLE.give(part);
+            }
+        }
+
+        private void multiply(Part part, int n, long v, long plane, long m, long resultPlane) {
+            int c = in.channels;
+            int o = out.channels;
+            if (!kernels.arePacked()) {
+                part.product.sizes(n, o, c).left(v, c, 1).right(transformed, o, 1).result(m, o)
+                        .batch(planes, plane / 4, kernels.plane() / 4, resultPlane / 4).run();
+                return;
+            }
+            try (Gemm gemm = Gemm.acquire()) {
+                for (int p = 0; p < planes; p++) {
+                    gemm.left(v + p * plane, c, 1).packedRight(transformed + p * kernels.plane())
+                            .result(m + p * resultPlane, o).multiply(n, o, c, false);
+                }
             }
         }
     }
@@ -308,13 +324,6 @@ final class Winograd {
         long place = t % tilesPerImage;
         return out.squares(t / tilesPerImage, place / tilesW * side, place % tilesW * side, side,
                 (int) Math.min(most, tilesW - place % tilesW), elsewhere, side, squares);
-    }
-
-    private void multiply(Part part, int n, long v, long plane, long u, long m, long resultPlane) {
-        int c = in.channels;
-        int o = out.channels;
-        part.product.sizes(n, o, c).left(v, c, 1).right(u, o, 1).result(m, o)
-                .batch(planes, plane, kernelPlane() / 4, resultPlane).run();
     }
 
     private void results(Part part, long first, int n, long m, long plane, long bias, boolean relu, long nowhere) {

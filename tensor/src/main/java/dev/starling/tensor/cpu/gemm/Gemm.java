@@ -45,7 +45,7 @@ public final class Gemm implements AutoCloseable {
     private static final int MANY_PANELS = 16;
     /** Columns of B for which it pays to pack A. */
     private static final long MIN_COLUMNS_PACKING = 4 * TileCode.COLUMNS;
-    private static final long PANELS_BYTES = MANY_PANELS * (long) PANEL_BYTES + PackCode.EXCESS;
+    private static final long PANELS_BYTES = MANY_PANELS * (long) PANEL_BYTES;
     private static final long LEFT_BYTES = Math.max(BLOCK_ROWS * PackCode.spread(MAX_INNER),
             MAX_INNER * PackCode.spread(BLOCK_ROWS));
 
@@ -55,7 +55,6 @@ public final class Gemm implements AutoCloseable {
             1 + (at >> 2 & 1), (at & 2) != 0, (at & 1) != 0));
     private static final CodeCache ROW_PACKER = new CodeCache(1, _ -> PackCode.assembleRows());
     private static final CodeCache SPREADER = new CodeCache(1, _ -> PackCode.assembleSpread());
-    private static final CodeCache PACKERS = new CodeCache(PackCode.LANES + 1, PackCode::assemble);
 
     private final Block memory = HostAllocator.shared().allocate(PANELS_BYTES + LEFT_BYTES);
     private final long panels = memory.address();
@@ -63,6 +62,7 @@ public final class Gemm implements AutoCloseable {
     /** What {@link TileCode} reads. */
     private final long[] words = new long[TileCode.WORDS];
     private final MemorySegment frame = MemorySegment.ofArray(words);
+    private final Transposition packer = new Transposition();
 
     private long a;
     private long aRow;
@@ -83,12 +83,17 @@ public final class Gemm implements AutoCloseable {
 
     private Gemm() { }
 
+    /** Returns whether this process has the code. */
+    public static boolean isAvailable() {
+        return MachineCode.VECTOR_BITS > 0;
+    }
+
     /**
      * Returns whether this process has the code, and it is as fast as oneDNN's for B of {@code [k, n]}. Rows do not
      * count, so that a product has the same bits in parts.
      */
     public static boolean suits(long n, long k, boolean leftTransposed, boolean rightTransposed) {
-        if (MachineCode.VECTOR_BITS == 0 || n < MIN_COLUMNS) {
+        if (!isAvailable() || n < MIN_COLUMNS) {
             return false;
         }
         return leftTransposed && !rightTransposed && TileCode.BITS == 512
@@ -155,7 +160,7 @@ public final class Gemm implements AutoCloseable {
 
     /** Returns the bytes of a packed B. */
     public static long packedBytes(long n, long k) {
-        return Math.ceilDiv(n, (long) TileCode.COLUMNS) * PANEL_STEP * k + PackCode.EXCESS;
+        return Math.ceilDiv(n, (long) TileCode.COLUMNS) * PANEL_STEP * k;
     }
 
     /** Packs the whole of B, {@code [k, n]}, whose columns are contiguous. */
@@ -170,7 +175,7 @@ public final class Gemm implements AutoCloseable {
         long inner = Math.ceilDiv(k, Math.ceilDiv(k, (long) MAX_INNER));
         boolean scattered = bRow % CROWDED_STRIDE == 0 || n * inner > MAX_IN_PLACE;
         packsRight = packed == 0 && (bColumn != 1 || scattered && m >= MIN_ROWS);
-        long width = !packsRight ? n : COLUMNS * (m <= BLOCK_ROWS ? FEW_PANELS : MANY_PANELS);
+        long width = width(m, n);
         set(TileCode.C_STRIDE, 4 * cRow);
         for (from = 0; from < k; from += inner) {
             count = Math.min(inner, k - from);
@@ -188,7 +193,7 @@ public final class Gemm implements AutoCloseable {
                     if (row + rows < m) {
                         fetchLeft(row + rows, Math.min(BLOCK_ROWS, m - row - rows));
                     } else {
-                        fetchRight(end, Math.min(width, n - end));
+                        fetchRight(end, Math.min(width, n - end), k);
                     }
                     multiplyBlock(row, rows, start, end, k);
                 }
@@ -222,6 +227,18 @@ public final class Gemm implements AutoCloseable {
         return a + 4 * (row * aRow + from * aColumn);
     }
 
+    /** Returns the columns of B that all rows of A pass before the next ones. */
+    private long width(long m, long n) {
+        if (packed != 0) {
+            return m <= BLOCK_ROWS ? COLUMNS : n;
+        }
+        return !packsRight ? n : COLUMNS * (m <= BLOCK_ROWS ? FEW_PANELS : MANY_PANELS);
+    }
+
+    private long packed(long column, long k) {
+        return packed + 4 * column * k + from * PANEL_STEP;
+    }
+
     private long right(long column) {
         return b + 4 * (from * bRow + column * bColumn);
     }
@@ -242,10 +259,7 @@ public final class Gemm implements AutoCloseable {
     }
 
     private void packPanel(long source, long rows, int columns, long to) {
-        for (int column = 0; column < columns; column += PackCode.LANES) {
-            PACKERS.get(Math.min(PackCode.LANES, columns - column))
-                    .call(source + 4 * column * bColumn, to + 4 * column, 4 * bColumn, rows, 0);
-        }
+        packer.from(source, 4 * bColumn, 0).to(to, PANEL_STEP, 0).pack(rows, columns);
     }
 
     /** Multiplies a block of rows and the panels of some columns. */
@@ -253,7 +267,7 @@ public final class Gemm implements AutoCloseable {
         for (long column = start; column < end; column += COLUMNS) {
             int columns = (int) Math.min(COLUMNS, end - column);
             boolean isPacked = packed != 0 || packsRight && (bColumn != 1 || columns == COLUMNS);
-            set(TileCode.B, packed != 0 ? packed + 4 * column * k + from * PANEL_STEP
+            set(TileCode.B, packed != 0 ? packed(column, k)
                     : isPacked ? panels + 4 * (column - start) * count : right(column));
             set(TileCode.B_STRIDE, isPacked ? PANEL_STEP : 4 * bRow);
             set(TileCode.BIAS, bias == 0 || from > 0 ? 0 : bias + 4 * column);
@@ -270,9 +284,11 @@ public final class Gemm implements AutoCloseable {
         }
     }
 
-    private void fetchRight(long column, long columns) {
-        boolean needed = packsRight && columns > 0;
-        if (bColumn == 1) {
+    private void fetchRight(long column, long columns, long k) {
+        boolean needed = (packsRight || packed != 0) && columns > 0;
+        if (packed != 0) {
+            fetch(needed, packed(column, k), 1, COLUMNS * count, 0);
+        } else if (bColumn == 1) {
             fetch(needed, right(column), count, columns, bRow);
         } else {
             fetch(needed, right(column), columns, count, bColumn);

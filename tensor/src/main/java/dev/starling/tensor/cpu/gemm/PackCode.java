@@ -1,6 +1,8 @@
 package dev.starling.tensor.cpu.gemm;
 
 import static dev.starling.tensor.cpu.x86.Assembler.RAX;
+import static dev.starling.tensor.cpu.x86.Assembler.RBP;
+import static dev.starling.tensor.cpu.x86.Assembler.RBX;
 import static dev.starling.tensor.cpu.x86.Assembler.RCX;
 import static dev.starling.tensor.cpu.x86.Assembler.RDI;
 import static dev.starling.tensor.cpu.x86.Assembler.RDX;
@@ -14,9 +16,8 @@ import dev.starling.tensor.cpu.x86.MachineCode;
 import dev.starling.tensor.cpu.x86.Simd;
 
 /**
- * Machine code that packs columns of a right operand, whose elements are contiguous, row by row into a panel as wide as
- * a tile. Functions take the address of the source, the address of the target, the bytes from column
- * to column of the source, and the number of rows. Behind the last row, they write up to {@link #EXCESS} bytes.
+ * Machine code that copies columns whose elements are contiguous to rows whose elements are: to those of a panel as
+ * wide as a tile, or of any matrix.
  */
 final class PackCode {
     /** Elements of a vector. */
@@ -25,11 +26,12 @@ final class PackCode {
     private static final int GROUP = 4;
     private static final int BITS = TileCode.BITS;
     private static final int R8 = 8;
+    private static final int TARGET_STEP = R8;
     private static final int DISTANCE = RAX;
     private static final int SOURCE = 9;
     private static final int TARGET = 10;
     private static final int LEFT = 11;
-    private static final int TRIPLE_STRIDE = 8;
+    private static final int TRIPLE_STRIDE = RBX;
     private static final int LANE_MASKS = 9;
     /** Pointers to each fourth column. */
     private static final int[] POINTERS = BITS == 512 ? new int[] {RDI, RDX, 10, 11} : new int[] {RDI, RDX};
@@ -37,27 +39,83 @@ final class PackCode {
     /** Vector registers of AVX2: a mask of rows, and columns before they move to the upper half of a register. */
     private static final int ROW_MASK = 9;
     private static final int UPPER = 10;
+    /** What selects the columns that exist: a mask register, or with AVX2 a vector. */
+    private static final int COLUMN_MASK = BITS == 512 ? 5 : 11;
 
     private static final int STEP = 4 * TileCode.COLUMNS;
-    /** Bytes written behind the last row at most. */
-    static final int EXCESS = GROUP * STEP;
+
+    /**
+     * Words of the frame that {@link #assemble}'s code reads: where a matrix begins in source and target, the bytes
+     * from column to column of the source, from row to row of the target, and from matrix to matrix of both, the number
+     * of rows, and that of matrices. Those at which it begins, and the number of matrices, change.
+     */
+    static final int FROM = 0;
+    static final int TO = 1;
+    static final int COLUMN_STRIDE = 2;
+    static final int ROW_STRIDE = 3;
+    static final int FROM_STEP = 4;
+    static final int TO_STEP = 5;
+    static final int ROWS = 6;
+    static final int MATRICES = 7;
+    static final int WORDS = 8;
+    private static final int FRAME = RBP;
 
     private PackCode() { }
 
     /**
-     * Returns the function for so many columns, at most one vector full. Each 128 bits of a register receive four
-     * elements of one column, which are exchanged with those of the next three.
+     * Returns the function of a frame for so many columns, at most one vector full. Each 128 bits of a register receive
+     * four elements of one column, which are exchanged with those of the next three.
+     *
+     * @param exact whether nothing is written behind the last column; otherwise every row becomes a full vector
      */
-    static MachineCode assemble(int columns) {
+    static MachineCode assemble(int columns, boolean exact) {
         Assembler code = new Assembler();
-        code.general(General.MOVE, STRIDE, RDX);
+        code.push(RBX);
+        code.push(RBP);
+        code.general(General.MOVE, FRAME, RDI);
+        code.general(General.MOVE, STRIDE, word(COLUMN_STRIDE));
         code.general(General.LOAD_ADDRESS, TRIPLE_STRIDE, new Address(STRIDE, STRIDE, 2, 0));
-        for (int lane = 1; lane < POINTERS.length; lane++) {
-            code.general(General.LOAD_ADDRESS, POINTERS[lane], new Address(POINTERS[lane - 1], STRIDE, 4, 0));
+        code.general(General.MOVE, TARGET_STEP, word(ROW_STRIDE));
+        boolean partial = exact && columns < LANES;
+        if (partial && BITS == 512) {
+            code.set(LANE_MASKS, (1 << columns) - 1);
+            code.vex(Simd.KMOVD, 128, COLUMN_MASK, 0, LANE_MASKS);
+        } else if (partial) {
+            code.vex(Simd.MOVUPS, BITS, COLUMN_MASK, 0, code.constant(lanes(columns)), 0);
         }
+        int matrix = code.label();
+        code.bind(matrix);
+        matrix(code, columns, partial);
+        for (int at : new int[] {FROM, TO}) {
+            code.general(General.MOVE, LANE_MASKS, word(at));
+            code.general(General.ADD, LANE_MASKS, word(at == FROM ? FROM_STEP : TO_STEP));
+            code.store(8, word(at), LANE_MASKS);
+        }
+        code.general(General.MOVE, RCX, word(MATRICES));
+        code.sub(RCX, 1);
+        code.store(8, word(MATRICES), RCX);
+        code.jump(Condition.NOT_ZERO, matrix);
+        code.bytes(0xC5, 0xF8, 0x77);
+        code.pop(RBP);
+        code.pop(RBX);
+        code.bytes(0xC3);
+        return MachineCode.required(code);
+    }
+
+    private static Address word(int word) {
+        return Address.of(FRAME, 8 * word);
+    }
+
+    private static void matrix(Assembler code, int columns, boolean partial) {
         int next = code.label();
         int rest = code.label();
         int end = code.label();
+        code.general(General.MOVE, POINTERS[0], word(FROM));
+        for (int lane = 1; lane < POINTERS.length; lane++) {
+            code.general(General.LOAD_ADDRESS, POINTERS[lane], new Address(POINTERS[lane - 1], STRIDE, 4, 0));
+        }
+        code.general(General.MOVE, RSI, word(TO));
+        code.general(General.MOVE, RCX, word(ROWS));
         if (BITS == 512) {
             code.set(LANE_MASKS, (1 << GROUP) - 1);
             masks(code);
@@ -66,10 +124,12 @@ final class PackCode {
         code.jump(Condition.BELOW, rest);
         code.bind(next);
         group(code, columns, false);
+        for (int row = 0; row < GROUP; row++) {
+            store(code, row, partial);
+        }
         for (int pointer : POINTERS) {
             code.add(pointer, 4 * GROUP);
         }
-        code.add(RSI, GROUP * STEP);
         code.sub(RCX, GROUP);
         code.jump(Condition.ABOVE_OR_EQUAL, next);
         code.bind(rest);
@@ -86,9 +146,34 @@ final class PackCode {
             code.vex(Simd.PCMPGTD, 128, ROW_MASK, ROW_MASK, code.constant(1L << 32, 3L << 32 | 2), 0);
         }
         group(code, columns, true);
+        for (int row = 0; row < GROUP - 1; row++) {
+            store(code, row, partial);
+            code.sub(RCX, 1);
+            code.jump(Condition.ZERO, end);
+        }
         code.bind(end);
-        code.bytes(0xC5, 0xF8, 0x77, 0xC3);
-        return MachineCode.required(code);
+    }
+
+    /** Stores a row, and moves on to the next one. */
+    private static void store(Assembler code, int row, boolean partial) {
+        Address to = Address.of(RSI, 0);
+        if (!partial) {
+            code.vector(Simd.STOREUPS, BITS, row, 0, to);
+        } else if (BITS == 512) {
+            code.evex(Simd.STOREUPS, BITS, row, 0, to, false, COLUMN_MASK, false, 0);
+        } else {
+            code.vex(Simd.STOREMASKPS, BITS, row, COLUMN_MASK, to, 0);
+        }
+        code.general(General.ADD, RSI, TARGET_STEP);
+    }
+
+    /** Returns a vector of AVX2 whose first lanes are ones. */
+    private static long[] lanes(int count) {
+        long[] words = new long[LANES / 2];
+        for (int lane = 0; lane < count; lane++) {
+            words[lane / 2] |= 0xFFFF_FFFFL << 32 * (lane % 2);
+        }
+        return words;
     }
 
     /**
@@ -192,9 +277,6 @@ final class PackCode {
         code.vector(Simd.UNPCKHPD, BITS, 1, 4, 6);
         code.vector(Simd.UNPCKLPD, BITS, 2, 5, 7);
         code.vector(Simd.UNPCKHPD, BITS, 3, 5, 7);
-        for (int k = 0; k < GROUP; k++) {
-            code.vector(Simd.STOREUPS, BITS, k, 0, Address.of(RSI, STEP * k));
-        }
     }
 
     /** Loads 128 bits into the lower half of a register, and clears the other, or into the upper half. */

@@ -223,8 +223,8 @@ final class MachineWinogradTiles implements WinogradTiles {
     }
 
     @Override
-    public void kernels(long g, long from, long u, long to, int count) {
-        rows(columns(kernels.call(), 3, g, from, 0), planes(), u, to, 0).run(1, count);
+    public void kernels(long g, long from, long u, long to, int rows, int columns) {
+        rows(columns(kernels.call(), 3, g, from, 9 * from), planes(), u, to, 4L * columns).run(rows, columns);
     }
 
     @Override

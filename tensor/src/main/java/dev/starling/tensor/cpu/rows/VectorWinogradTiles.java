@@ -73,8 +73,11 @@ final class VectorWinogradTiles implements WinogradTiles {
     }
 
     @Override
-    public void kernels(long g, long from, long u, long to, int count) {
-        kernels(g, from, SCRATCH.get().address(), u, to, 4L * count);
+    public void kernels(long g, long from, long u, long to, int rows, int columns) {
+        long scratch = SCRATCH.get().address();
+        for (int row = 0; row < rows; row++) {
+            kernels(g + 9 * row * from, from, scratch, u + 4L * row * columns, to, 4L * columns);
+        }
     }
 
     @Override

@@ -42,8 +42,11 @@ public interface WinogradTiles {
     /** Transforms the gradients of tiles of pixels to rows of the planes: A g Aᵀ. */
     void gradients(Squares from, int count, int channels, long z, long plane);
 
-    /** Transforms kernels, in 9 planes {@code from} bytes apart, to planes {@code to} bytes apart: G g Gᵀ. */
-    void kernels(long g, long from, long u, long to, int count);
+    /**
+     * Transforms rows of kernels, whose 9 elements are {@code from} bytes apart, and rows 9 times that, to contiguous
+     * rows of planes {@code to} bytes apart: G g Gᵀ.
+     */
+    void kernels(long g, long from, long u, long to, int rows, int columns);
 
     /** Transforms gradients of planes back to gradients of kernels: Gᵀ u G. */
     void kernelGradients(long u, long from, long g, long to, int count);

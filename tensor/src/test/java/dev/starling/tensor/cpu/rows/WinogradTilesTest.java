@@ -57,15 +57,16 @@ class WinogradTilesTest {
         long plane = 4L * CHANNELS * TILES;
         try (Arena arena = Arena.ofConfined()) {
             long x = random(arena, (m + 2) * width);
-            long g = random(arena, KERNEL * KERNEL);
+            long rows = random(arena, 2 * KERNEL * KERNEL);
+            long g = rows + 4L * CHANNELS * KERNEL * KERNEL;
             long bias = random(arena, 1);
-            long u = random(arena, tiles.planes());
+            long u = random(arena, 2 * tiles.planes());
             long v = random(arena, tiles.planes() * TILES);
-            tiles.kernels(g, 4L * CHANNELS, u, 4L * CHANNELS, CHANNELS);
+            tiles.kernels(rows, 4L * CHANNELS, u, 8L * CHANNELS, 2, CHANNELS);
             tiles.patches(squares(x, width, m + 2, m), TILES, CHANNELS, v, plane);
             for (int k = 0; k < tiles.planes() * TILES; k++) {
                 for (int c = 0; c < CHANNELS; c++) {
-                    set(v, k, c, (float) (get(v, k, c) * get(u, k / TILES, c)));
+                    set(v, k, c, (float) (get(v, k, c) * get(u, 2 * (k / TILES) + 1, c)));
                 }
             }
             for (boolean relu : new boolean[] {false, true}) {

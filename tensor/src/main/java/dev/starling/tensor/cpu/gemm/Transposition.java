@@ -1,0 +1,79 @@
+package dev.starling.tensor.cpu.gemm;
+
+import dev.starling.tensor.cpu.x86.MachineCode;
+import dev.starling.tensor.host.IdlePool;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Copies matrices of 4-byte elements whose columns are contiguous to matrices whose rows are, in machine code. An
+ * object serves one thread at a time. {@link #acquire} lends an idle one. Strides are in bytes. Source and target must
+ * not overlap.
+ */
+public final class Transposition implements AutoCloseable {
+    private static final IdlePool<Transposition> IDLE = new IdlePool<>();
+    private static final CodeCache EXACT = new CodeCache(PackCode.LANES + 1,
+            columns -> PackCode.assemble(columns, true));
+    private static final CodeCache FULL = new CodeCache(PackCode.LANES + 1,
+            columns -> PackCode.assemble(columns, false));
+
+    /** What {@link PackCode} reads. */
+    private final long[] words = new long[PackCode.WORDS];
+    private final MemorySegment frame = MemorySegment.ofArray(words);
+    private long source;
+    private long target;
+
+    Transposition() { }
+
+    /** Returns whether this process has the code. */
+    public static boolean isAvailable() {
+        return MachineCode.VECTOR_BITS > 0;
+    }
+
+    /** Lends an idle object, preferably the one that this thread used last, or a new one. */
+    public static Transposition acquire() {
+        Transposition idle = IDLE.take();
+        return idle == null ? new Transposition() : idle;
+    }
+
+    /** Ends the loan. */
+    @Override
+    public void close() {
+        IDLE.give(this);
+    }
+
+    /** Sets the address of the first source, and the strides of its columns and from matrix to matrix. */
+    public Transposition from(long address, long columnStride, long matrixStride) {
+        source = address;
+        words[PackCode.COLUMN_STRIDE] = columnStride;
+        words[PackCode.FROM_STEP] = matrixStride;
+        return this;
+    }
+
+    /** Sets the address of the first target, and the strides of its rows and from matrix to matrix. */
+    public Transposition to(long address, long rowStride, long matrixStride) {
+        target = address;
+        words[PackCode.ROW_STRIDE] = rowStride;
+        words[PackCode.TO_STEP] = matrixStride;
+        return this;
+    }
+
+    /** Copies at least one matrix of {@code [rows, columns]}. */
+    public void copy(long matrices, long rows, long columns) {
+        run(EXACT, matrices, rows, columns);
+    }
+
+    /** Copies a matrix, behind whose rows in the target any elements may be written, up to a whole vector. */
+    void pack(long rows, long columns) {
+        run(FULL, 1, rows, columns);
+    }
+
+    private void run(CodeCache codes, long matrices, long rows, long columns) {
+        words[PackCode.ROWS] = rows;
+        for (long column = 0; column < columns; column += PackCode.LANES) {
+            words[PackCode.FROM] = source + column * words[PackCode.COLUMN_STRIDE];
+            words[PackCode.TO] = target + 4 * column;
+            words[PackCode.MATRICES] = matrices;
+            codes.get((int) Math.min(PackCode.LANES, columns - column)).call(frame, 0, 0, 0, 0);
+        }
+    }
+}
