@@ -48,8 +48,9 @@ final class Winograd {
     /** Tiles of 4×4 pixels from which on F(4×4, 3×3) pays for its larger kernels. */
     private static final int MIN_LARGE_TILES = 128;
     private static final int MIN_BLOCK = 16;
+    /** Tiles of a block: more rows of a product share what it reads of the kernels, and fewer stay in the cache. */
     private static final int MAX_BLOCK = 128;
-    /** Channels whose kernels, with all channels of the other side, are transformed in the second-level cache. */
+    /** Channels whose kernels are transformed together, while they are in the cache. */
     private static final int MAX_TOGETHER = 32;
 
     /** Images {@code [N, H, W, C]}, read in tiles: patches of 4×4 at distance 2, the first at -padding. */

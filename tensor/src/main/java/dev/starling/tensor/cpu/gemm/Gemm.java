@@ -10,9 +10,9 @@ import java.lang.foreign.MemorySegment;
  * Products of f32 matrices in machine code, {@code C = A B + bias [+ C]}, panel by panel of 32 columns of B (AVX2:
  * 16), by which the rows of A pass, 12 (6) at a time. Panels are packed if B's columns are contiguous, if its rows
  * would displace each other from the cache, or if it is too large for the cache. A block of rows of A is copied if
- * these would displace each other. While tiles are computed, AVX-512's code fetches what will be packed next. The
- * order in which an element's sum is made depends on K alone, so that neither packing nor a division of rows or
- * columns changes its bits.
+ * these, or its columns if A is transposed, would displace each other. While tiles are computed, AVX-512's code
+ * fetches what will be packed or read next. The order in which an element's sum is made depends on K alone, so that
+ * neither packing nor a division of rows or columns changes its bits.
  *
  * <p>An object has the memory for one product at a time. {@link #acquire} lends an idle one to a thread.
  */

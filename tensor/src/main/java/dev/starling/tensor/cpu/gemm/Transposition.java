@@ -16,7 +16,10 @@ public final class Transposition implements AutoCloseable {
     private static final CodeCache FULL = new CodeCache(PackCode.LANES + 1,
             columns -> PackCode.assemble(columns, false));
 
-    /** What {@link PackCode} reads. */
+    /** Rows that machine code copies at a time, if there are several matrices. */
+    private static final int PIECE = 1 << 12;
+
+    /** What {@link PackCode} reads, and where it goes on. */
     private final long[] words = new long[PackCode.WORDS];
     private final MemorySegment frame = MemorySegment.ofArray(words);
     private long source;
@@ -72,8 +75,12 @@ public final class Transposition implements AutoCloseable {
         for (long column = 0; column < columns; column += PackCode.LANES) {
             words[PackCode.FROM] = source + column * words[PackCode.COLUMN_STRIDE];
             words[PackCode.TO] = target + 4 * column;
-            words[PackCode.MATRICES] = matrices;
-            codes.get((int) Math.min(PackCode.LANES, columns - column)).call(frame, 0, 0, 0, 0);
+            MachineCode code = codes.get((int) Math.min(PackCode.LANES, columns - column));
+            for (long left = matrices, count; left > 0; left -= count) {
+                count = Math.min(left, Math.max(1, PIECE / rows));
+                words[PackCode.MATRICES] = count;
+                code.call(frame, 0, 0, 0, 0);
+            }
         }
     }
 }

@@ -23,10 +23,11 @@ class TranspositionTest {
             }
         }
         copy(200, 300, 1024, 512);
+        copy(5000, 17, 5000, 17);
     }
 
     private static void copy(int rows, int columns, int columnStride, int rowStride) {
-        int matrices = 1 + (rows + columns) % 3;
+        int matrices = 1 + (rows + columns) % 4;
         int sourceStep = columns * columnStride + 2;
         int targetStep = rows * rowStride + 7;
         try (Arena arena = Arena.ofConfined(); Transposition transposition = Transposition.acquire()) {
