@@ -4,6 +4,7 @@ import static dev.starling.tensor.host.HostMemory.ALL;
 
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.cpu.gemm.Gemm;
 import dev.starling.tensor.cpu.gemm.Transposition;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
@@ -184,7 +185,7 @@ final class StridedCopy implements RangeTask {
 
     /** Copies between the innermost dimension of the target and the dimensions {@link #run} of the source. */
     private void transpose(long firstJob, long endJob) {
-        if (bytes == 4 && Transposition.isAvailable()) {
+        if (bytes == 4 && Gemm.isAvailable()) {
             try (Transposition matrices = Transposition.acquire()) {
                 transpose(firstJob, endJob, matrices);
             }

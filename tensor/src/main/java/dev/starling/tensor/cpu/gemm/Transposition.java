@@ -7,7 +7,7 @@ import java.lang.foreign.MemorySegment;
 /**
  * Copies matrices of 4-byte elements whose columns are contiguous to matrices whose rows are, in machine code. An
  * object serves one thread at a time. {@link #acquire} lends an idle one. Strides are in bytes. Source and target must
- * not overlap.
+ * not overlap. This process has the code where {@link Gemm#isAvailable}.
  */
 public final class Transposition implements AutoCloseable {
     private static final IdlePool<Transposition> IDLE = new IdlePool<>();
@@ -26,11 +26,6 @@ public final class Transposition implements AutoCloseable {
     private long target;
 
     Transposition() { }
-
-    /** Returns whether this process has the code. */
-    public static boolean isAvailable() {
-        return MachineCode.VECTOR_BITS > 0;
-    }
 
     /** Lends an idle object, preferably the one that this thread used last, or a new one. */
     public static Transposition acquire() {

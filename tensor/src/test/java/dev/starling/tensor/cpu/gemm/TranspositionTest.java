@@ -15,7 +15,7 @@ class TranspositionTest {
 
     @Test
     void copiesEveryElementAndWritesNothingElse() {
-        assumeTrue(Transposition.isAvailable(), "the processor has no AVX2");
+        assumeTrue(Gemm.isAvailable(), "the processor has no AVX2");
         for (int rows = 1; rows < 20; rows++) {
             for (int columns = 1; columns < 40; columns++) {
                 copy(rows, columns, rows, columns);
