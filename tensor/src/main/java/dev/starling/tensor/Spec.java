@@ -1,5 +1,7 @@
 package dev.starling.tensor;
 
+import org.jspecify.annotations.Nullable;
+
 /**
  * The metadata of a tensor: type, shape and device.
  *
@@ -21,6 +23,17 @@ public record Spec(DType dtype, Shape shape, Device device) {
     /** Returns the size of the elements in bytes. */
     public long bytes() {
         return shape.count() * dtype.bytes();
+    }
+
+    @Override
+    public boolean equals(@Nullable Object other) {
+        return this == other || other instanceof Spec s && dtype == s.dtype && shape.equals(s.shape)
+                && device.equals(s.device);
+    }
+
+    @Override
+    public int hashCode() {
+        return 31 * (31 * dtype.hashCode() + shape.hashCode()) + device.hashCode();
     }
 
     /** Returns a text such as {@code f32[2, 3]@cpu}. */

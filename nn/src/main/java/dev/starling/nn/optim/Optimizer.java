@@ -5,6 +5,7 @@ import dev.starling.nn.Parameter;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Rule;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -96,7 +97,13 @@ public interface Optimizer extends AutoCloseable {
      * step, because parameters may be replaced, frozen or unfrozen between two steps.
      */
     default Tensor[] watched() {
-        return parameters().stream().filter(Parameter::requiresGradient).map(Parameter::value).toArray(Tensor[]::new);
+        List<Tensor> values = new ArrayList<>();
+        for (Parameter parameter : parameters()) {
+            if (parameter.requiresGradient()) {
+                values.add(parameter.value());
+            }
+        }
+        return values.toArray(new Tensor[0]);
     }
 
     /** Returns the number of steps so far. */

@@ -10,8 +10,7 @@ import dev.starling.tensor.cpu.rows.ScoreBlock;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.host.IdlePool;
-import dev.starling.tensor.host.Parallel;
-import dev.starling.tensor.host.RangeTask;
+import dev.starling.tensor.host.RangeWork;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.ValueLayout;
@@ -127,8 +126,12 @@ final class AttentionPass {
     Runnable forward(Tensor y, Tensor logs) {
         Tensor[] operands = {q, k, v, y};
         Step step = (space, group, b) -> forward(space, group, b, operands, logs);
-        RangeTask task = (from, to) -> blocks(from, to, 1, operands, step);
-        return () -> Parallel.forRange(grid.groups() * grid.blocks(), 1, task);
+        return new RangeWork(grid.groups() * grid.blocks(), 1) {
+            @Override
+            public void run(long from, long to) {
+                blocks(from, to, 1, operands, step);
+            }
+        };
     }
 
     private void forward(Space space, long group, int b, Tensor[] operands, Tensor logs) {
@@ -182,8 +185,12 @@ final class AttentionPass {
         Tensor[] operands = {q, k, v, y, g, gradients[0], gradients[1], gradients[2]};
         int blocks = grid.blocks();
         Step step = (space, group, i) -> backward(space, group, blocks - 1 - i, operands, logs);
-        RangeTask task = (from, to) -> blocks(from * blocks, to * blocks, 2, operands, step);
-        return () -> Parallel.forRange(grid.groups(), 1, task);
+        return new RangeWork(grid.groups(), 1) {
+            @Override
+            public void run(long from, long to) {
+                blocks(from * blocks, to * blocks, 2, operands, step);
+            }
+        };
     }
 
     private void backward(Space space, long group, int b, Tensor[] operands, Tensor logs) {

@@ -12,8 +12,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.host.HostMemory;
-import dev.starling.tensor.host.Parallel;
-import dev.starling.tensor.host.RangeTask;
+import dev.starling.tensor.host.RangeWork;
 import dev.starling.tensor.op.CrossEntropy;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -75,22 +74,24 @@ final class CrossEntropyKernels {
         long row = results[1].address();
         double even = op.smoothing() / classes;
         double sharp = 1 - op.smoothing();
-        RangeTask task = (first, end) -> {
-            rows.logSums(from + 4 * first * classes, row + 8 * first, (int) (end - first), classes);
-            for (long r = first; r < end; r++) {
-                long wanted = wanted(target, r);
-                long at = from + 4 * r * classes;
-                float max = getFloat(row + 8 * r);
-                float log = getFloat(row + 8 * r + 4);
-                double l = 0;
-                if (wanted != op.ignored()) {
-                    l -= sharp == 0 ? 0 : sharp * (getFloat(at + 4 * wanted) - max - log);
-                    l -= even == 0 ? 0 : even * (rows.distances(at, max, classes) - (double) classes * log);
+        return new RangeWork(target.count(), SoftmaxKernels.grain(classes)) {
+            @Override
+            public void run(long first, long end) {
+                rows.logSums(from + 4 * first * classes, row + 8 * first, (int) (end - first), classes);
+                for (long r = first; r < end; r++) {
+                    long wanted = wanted(target, r);
+                    long at = from + 4 * r * classes;
+                    float max = getFloat(row + 8 * r);
+                    float log = getFloat(row + 8 * r + 4);
+                    double l = 0;
+                    if (wanted != op.ignored()) {
+                        l -= sharp == 0 ? 0 : sharp * (getFloat(at + 4 * wanted) - max - log);
+                        l -= even == 0 ? 0 : even * (rows.distances(at, max, classes) - (double) classes * log);
+                    }
+                    putFloat(loss + 4 * r, (float) l);
                 }
-                putFloat(loss + 4 * r, (float) l);
             }
         };
-        return () -> Parallel.forRange(target.count(), SoftmaxKernels.grain(classes), task);
     }
 
     private static Tensor[] gradient(CrossEntropy.Gradient op, Tensor[] in, Spec output, SoftmaxRows rows) {
@@ -115,21 +116,25 @@ final class CrossEntropyKernels {
         long scale = g.address();
         long scaleStride = 4 * g.strides()[0];
         double even = op.smoothing() / classes;
-        RangeTask task = (first, end) -> {
-            rows.expGradient(from + 4 * first * classes, row + 8 * first, (float) even, scale + first * scaleStride,
-                    scaleStride, dx + 4 * first * classes, (int) (end - first), classes);
-            for (long r = first; r < end; r++) {
-                long wanted = wanted(target, r);
-                if (wanted == op.ignored()) {
-                    ALL.asSlice(dx + 4 * r * classes, 4L * classes).fill((byte) 0);
-                } else {
-                    long at = 4 * (r * classes + wanted);
-                    double p = StrictMath.exp(getFloat(from + at) - getFloat(row + 8 * r) - getFloat(row + 8 * r + 4));
-                    putFloat(dx + at, (float) ((p - even - (1 - op.smoothing())) * getFloat(scale + r * scaleStride)));
+        return new RangeWork(target.count(), SoftmaxKernels.grain(classes)) {
+            @Override
+            public void run(long first, long end) {
+                rows.expGradient(from + 4 * first * classes, row + 8 * first, (float) even, scale + first * scaleStride,
+                        scaleStride, dx + 4 * first * classes, (int) (end - first), classes);
+                for (long r = first; r < end; r++) {
+                    long wanted = wanted(target, r);
+                    if (wanted == op.ignored()) {
+                        ALL.asSlice(dx + 4 * r * classes, 4L * classes).fill((byte) 0);
+                    } else {
+                        long at = 4 * (r * classes + wanted);
+                        double p = StrictMath.exp(
+                                getFloat(from + at) - getFloat(row + 8 * r) - getFloat(row + 8 * r + 4));
+                        putFloat(dx + at,
+                                (float) ((p - even - (1 - op.smoothing())) * getFloat(scale + r * scaleStride)));
+                    }
                 }
             }
         };
-        return () -> Parallel.forRange(target.count(), SoftmaxKernels.grain(classes), task);
     }
 
     private static void check(CrossEntropy op, Tensor target, long ignored, Tensor matrix) {

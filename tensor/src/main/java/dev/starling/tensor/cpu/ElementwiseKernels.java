@@ -13,7 +13,6 @@ import dev.starling.tensor.op.Elementwise;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.spi.Chain;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
@@ -200,7 +199,10 @@ final class ElementwiseKernels {
 
     /** Two threads may compile a formula at the same time; they get the same loop. */
     private static @Nullable FusedLoop compile(Formula formula, DType type, DType result, Tensor... inputs) {
-        List<DType> types = Arrays.stream(inputs).map(Tensor::dtype).toList();
+        List<DType> types = new ArrayList<>();
+        for (Tensor input : inputs) {
+            types.add(input.dtype());
+        }
         Expression expression = FormulaExpression.of(formula, types, result);
         FusedLoop loop = expression == null ? null : FusedLoop.of(expression);
         FusedLoop[] loops = LOOPS.computeIfAbsent(formula, f -> new FusedLoop[TYPES * TYPES]);

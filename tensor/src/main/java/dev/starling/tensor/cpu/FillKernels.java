@@ -6,7 +6,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.host.HostMemory;
-import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeWork;
 import dev.starling.tensor.op.Fill;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
@@ -37,7 +37,12 @@ final class FillKernels {
         }
         HostMemory.putDouble(spec.dtype(), address, value);
         if (value == 0 && 1 / value > 0) {
-            Parallel.forRange(bytes, GRAIN, (from, to) -> ALL.asSlice(address + from, to - from).fill((byte) 0));
+            new RangeWork(bytes, GRAIN) {
+                @Override
+                public void run(long from, long to) {
+                    ALL.asSlice(address + from, to - from).fill((byte) 0);
+                }
+            }.run();
             return;
         }
         long done = spec.dtype().bytes();

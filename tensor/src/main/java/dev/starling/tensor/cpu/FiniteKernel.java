@@ -2,7 +2,7 @@ package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.FiniteScan;
-import dev.starling.tensor.host.Parallel;
+import dev.starling.tensor.host.RangeWork;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /** Tests whether all elements of a tensor are finite; see {@link FiniteScan}. */
@@ -22,12 +22,15 @@ final class FiniteKernel {
                 return FiniteScan.isFinite(address, bytes, x.dtype());
             }
             AtomicBoolean isFinite = new AtomicBoolean(true);
-            Parallel.forRange(Math.ceilDiv(bytes, LINE), GRAIN / LINE, (from, to) -> {
-                long begin = from * LINE;
-                if (!FiniteScan.isFinite(address + begin, Math.min(bytes, to * LINE) - begin, x.dtype())) {
-                    isFinite.set(false);
+            new RangeWork(Math.ceilDiv(bytes, LINE), GRAIN / LINE) {
+                @Override
+                public void run(long from, long to) {
+                    long begin = from * LINE;
+                    if (!FiniteScan.isFinite(address + begin, Math.min(bytes, to * LINE) - begin, x.dtype())) {
+                        isFinite.set(false);
+                    }
                 }
-            });
+            }.run();
             return isFinite.get();
         } finally {
             Layout.release(x, operand);

@@ -13,6 +13,7 @@ import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
+import dev.starling.tensor.host.RangeWork;
 import dev.starling.tensor.op.Normalization;
 import dev.starling.tensor.spi.Block;
 import org.jspecify.annotations.Nullable;
@@ -86,12 +87,14 @@ final class LayerNormKernels {
         long y = results[0].address();
         long mean = results[1].address();
         long inverse = results[2].address();
-        RangeTask task = (from, to) -> {
-            long at = 4 * from * columns;
-            rows.normalize(x + at, y + at, (int) (to - from), columns, gamma, beta, op.epsilon(), mean + 4 * from,
-                    inverse + 4 * from);
+        return new RangeWork(n, Math.max(1, GRAIN / columns)) {
+            @Override
+            public void run(long from, long to) {
+                long at = 4 * from * columns;
+                rows.normalize(x + at, y + at, (int) (to - from), columns, gamma, beta, op.epsilon(), mean + 4 * from,
+                        inverse + 4 * from);
+            }
         };
-        return () -> Parallel.forRange(n, Math.max(1, GRAIN / columns), task);
     }
 
     /** The backward pass. */

@@ -3,8 +3,7 @@ package dev.starling.tensor.cpu;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.cpu.rows.Taps;
 import dev.starling.tensor.host.IdlePool;
-import dev.starling.tensor.host.Parallel;
-import dev.starling.tensor.host.RangeTask;
+import dev.starling.tensor.host.RangeWork;
 import dev.starling.tensor.op.Pooling.Window;
 
 /** The windows over channels-last images, processed in runs of pixels with the same pattern of taps. */
@@ -72,17 +71,17 @@ final class PoolingWindows {
     }
 
     private Runnable overRows(long rowsPerImage, int pixels, Row one) {
-        RangeTask task = (from, to) -> {
-            Taps idle = TAPS.take();
-            Taps taps = idle != null && idle.capacity() >= elements ? idle : new Taps(elements);
-            for (long row = from; row < to; row++) {
-                one.process(row, taps);
+        return new RangeWork(images * rowsPerImage, Math.max(1, GRAIN / ((long) pixels * elements * channels))) {
+            @Override
+            public void run(long from, long to) {
+                Taps idle = TAPS.take();
+                Taps taps = idle != null && idle.capacity() >= elements ? idle : new Taps(elements);
+                for (long row = from; row < to; row++) {
+                    one.process(row, taps);
+                }
+                TAPS.give(taps);
             }
-            TAPS.give(taps);
         };
-        long rows = images * rowsPerImage;
-        long grain = Math.max(1, GRAIN / ((long) pixels * elements * channels));
-        return () -> Parallel.forRange(rows, grain, task);
     }
 
     private void windows(long x, long row, Taps taps, Run run) {

@@ -1,11 +1,12 @@
 package dev.starling.tensor.cpu;
 
 import dev.starling.tensor.DType;
-import dev.starling.tensor.cpu.jit.Expression;
 import dev.starling.tensor.cpu.jit.Expression.Value;
+import dev.starling.tensor.cpu.jit.Expression;
 import dev.starling.tensor.cpu.jit.FusedLoop;
 import dev.starling.tensor.op.Recurrence.Cell;
 import dev.starling.tensor.op.scalar.Opcode;
+import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 import org.jspecify.annotations.Nullable;
@@ -13,15 +14,12 @@ import org.jspecify.annotations.Nullable;
 /** The elementwise part of a recurrent step, between its products, in f32: one generated loop for each cell. */
 final class RecurrentCells {
     private static final DType F = DType.F32;
-    private static final ConcurrentHashMap<Form, FusedLoop> LOOPS = new ConcurrentHashMap<>();
+    private static final ConcurrentHashMap<List<Object>, FusedLoop> LOOPS = new ConcurrentHashMap<>();
 
     private final Expression.Builder b = new Expression.Builder();
 
     private RecurrentCells() {
     }
-
-    /** The key of a loop. */
-    private record Form(Cell cell, boolean forward, boolean keeps, boolean masked) { }
 
     /**
      * Returns the loop of a forward step. Inputs: the gates' summed products by x and h, for a GRU those by x and then
@@ -30,7 +28,14 @@ final class RecurrentCells {
      * kept; and y. (The JVM's compiler gives up on a loop that computes much more.)
      */
     static FusedLoop forward(Cell cell, boolean keeps, boolean masked) {
-        return LOOPS.computeIfAbsent(new Form(cell, true, keeps, masked), RecurrentCells::step);
+        List<Object> key = List.of(cell, keeps, masked);
+        FusedLoop known = LOOPS.get(key);
+        if (known != null) {
+            return known;
+        }
+        RecurrentCells cells = new RecurrentCells();
+        cells.step(cell, keeps, masked);
+        return cells.loop(key);
     }
 
     /**
@@ -41,19 +46,20 @@ final class RecurrentCells {
      * or if masked, that of h before the step, without the contribution through the weights.
      */
     static FusedLoop backward(Cell cell, boolean masked) {
-        return LOOPS.computeIfAbsent(new Form(cell, false, true, masked), RecurrentCells::gradient);
+        List<Object> key = List.of(cell, masked);
+        FusedLoop known = LOOPS.get(key);
+        if (known != null) {
+            return known;
+        }
+        RecurrentCells cells = new RecurrentCells();
+        cells.gradient(cell, masked);
+        return cells.loop(key);
     }
 
-    private static FusedLoop step(Form form) {
-        RecurrentCells cells = new RecurrentCells();
-        cells.step(form.cell, form.keeps, form.masked);
-        return FusedLoop.of(cells.b.build());
-    }
-
-    private static FusedLoop gradient(Form form) {
-        RecurrentCells cells = new RecurrentCells();
-        cells.gradient(form.cell, form.masked);
-        return FusedLoop.of(cells.b.build());
+    private FusedLoop loop(List<Object> key) {
+        FusedLoop loop = FusedLoop.of(b.build());
+        LOOPS.put(key, loop);
+        return loop;
     }
 
     private Value[] inputs(int n) {

@@ -12,6 +12,7 @@ import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
+import dev.starling.tensor.host.RangeWork;
 import dev.starling.tensor.op.Reduction;
 import dev.starling.tensor.spi.Block;
 import java.lang.foreign.MemorySegment;
@@ -101,17 +102,19 @@ final class ReductionKernels {
         if (kept == 1 && folded == 1 && n > CHUNK) {
             return whole(x, n, y, kind, factor);
         }
-        RangeTask task = (from, to) -> {
-            for (long k = from; k < to; k++) {
-                long at = x + 4 * f.offset(k, false, 1, false);
-                double total = kind == Kind.SUM ? 0 : reduceRun(kind, at, n);
-                for (long r = kind == Kind.SUM ? 0 : 1; r < folded; r++) {
-                    total = combine(kind, total, reduceRun(kind, at + 4 * f.offset(r, true, 1, false), n));
+        return new RangeWork(kept, Math.max(1, CHUNK / (n * folded))) {
+            @Override
+            public void run(long from, long to) {
+                for (long k = from; k < to; k++) {
+                    long at = x + 4 * f.offset(k, false, 1, false);
+                    double total = kind == Kind.SUM ? 0 : reduceRun(kind, at, n);
+                    for (long r = kind == Kind.SUM ? 0 : 1; r < folded; r++) {
+                        total = combine(kind, total, reduceRun(kind, at + 4 * f.offset(r, true, 1, false), n));
+                    }
+                    putFloat(y + 4 * f.offset(k, false, 1, true), (float) (total * factor));
                 }
-                putFloat(y + 4 * f.offset(k, false, 1, true), (float) (total * factor));
             }
         };
-        return () -> Parallel.forRange(kept, Math.max(1, CHUNK / (n * folded)), task);
     }
 
     private static Runnable whole(long x, long n, long y, Kind kind, double factor) {

@@ -6,8 +6,7 @@ import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
-import dev.starling.tensor.host.Parallel;
-import dev.starling.tensor.host.RangeTask;
+import dev.starling.tensor.host.RangeWork;
 import dev.starling.tensor.op.Softmax;
 import org.jspecify.annotations.Nullable;
 
@@ -62,17 +61,19 @@ final class SoftmaxKernels {
         long a = left.address();
         long b = right.address();
         long y = result.address();
-        RangeTask task = (from, to) -> {
-            int n = Math.toIntExact(to - from);
-            long at = 4 * from * columns;
-            switch (op) {
-                case Softmax.Exponentials _ -> rows.softmax(a + at, y + at, n, columns);
-                case Softmax.Logarithms _ -> rows.logSoftmax(a + at, y + at, n, columns);
-                case Softmax.ExponentialsGradient _ -> rows.softmaxGradient(a + at, b + at, y + at, n, columns);
-                case Softmax.LogarithmsGradient _ -> rows.logSoftmaxGradient(a + at, b + at, y + at, n, columns);
+        return new RangeWork(count, grain(columns)) {
+            @Override
+            public void run(long from, long to) {
+                int n = Math.toIntExact(to - from);
+                long at = 4 * from * columns;
+                switch (op) {
+                    case Softmax.Exponentials _ -> rows.softmax(a + at, y + at, n, columns);
+                    case Softmax.Logarithms _ -> rows.logSoftmax(a + at, y + at, n, columns);
+                    case Softmax.ExponentialsGradient _ -> rows.softmaxGradient(a + at, b + at, y + at, n, columns);
+                    case Softmax.LogarithmsGradient _ -> rows.logSoftmaxGradient(a + at, b + at, y + at, n, columns);
+                }
             }
         };
-        return () -> Parallel.forRange(count, grain(columns), task);
     }
 
     static long grain(int columns) {

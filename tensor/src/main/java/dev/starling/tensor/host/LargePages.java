@@ -1,11 +1,7 @@
 package dev.starling.tensor.host;
 
 import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
@@ -30,18 +26,9 @@ final class LargePages {
     }
 
     private static final class Calls {
-        static final MethodHandle MAP = handle("mmap", FunctionDescriptor.of(ValueLayout.JAVA_LONG,
-                ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT,
-                ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG));
-        static final MethodHandle ADVISE = handle("madvise", FunctionDescriptor.of(ValueLayout.JAVA_INT,
-                ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT));
-        static final MethodHandle UNMAP = handle("munmap", FunctionDescriptor.of(ValueLayout.JAVA_INT,
-                ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG));
-
-        private static MethodHandle handle(String name, FunctionDescriptor type) {
-            Linker linker = Linker.nativeLinker();
-            return linker.downcallHandle(linker.defaultLookup().findOrThrow(name), type);
-        }
+        static final MemorySegment MAP = NativeCall.systemFunction("mmap");
+        static final MemorySegment ADVISE = NativeCall.systemFunction("madvise");
+        static final MemorySegment UNMAP = NativeCall.systemFunction("munmap");
     }
 
     /** Returns whether a block of this size should come from large pages. */
@@ -56,28 +43,14 @@ final class LargePages {
      */
     static long allocate(Arena arena, long bytes) {
         long mapped = bytes + BYTES + COLOURS;
-        try {
-            long base = (long) Calls.MAP.invokeExact(0L, mapped, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0L);
-            if (base == -1) {
-                throw new OutOfMemoryError("cannot map " + mapped + " bytes");
-            }
-            MemorySegment.ofAddress(base).reinterpret(mapped, arena, s -> unmap(base, mapped));
-            long start = (base + BYTES - 1) & -BYTES;
-            // If the advice is refused, pages are small and the memory is usable all the same.
-            int refused = (int) Calls.ADVISE.invokeExact(start, mapped - (start - base), HUGEPAGE);
-            return start + COUNT.getAndIncrement() * COLOUR % COLOURS;
-        } catch (RuntimeException | Error e) {
-            throw e;
-        } catch (Throwable e) {
-            throw new AssertionError(e);
+        long base = NativeCall.call(Calls.MAP, 0, mapped, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0);
+        if (base == -1) {
+            throw new OutOfMemoryError("cannot map " + mapped + " bytes");
         }
-    }
-
-    private static void unmap(long base, long bytes) {
-        try {
-            int ignored = (int) Calls.UNMAP.invokeExact(base, bytes);
-        } catch (Throwable e) {
-            throw new AssertionError(e);
-        }
+        MemorySegment.ofAddress(base).reinterpret(mapped, arena, s -> NativeCall.call(Calls.UNMAP, base, mapped));
+        long start = (base + BYTES - 1) & -BYTES;
+        // If the advice is refused, pages are small and the memory is usable all the same.
+        NativeCall.call(Calls.ADVISE, start, mapped - (start - base), HUGEPAGE);
+        return start + COUNT.getAndIncrement() * COLOUR % COLOURS;
     }
 }

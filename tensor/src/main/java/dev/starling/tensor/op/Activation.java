@@ -34,7 +34,7 @@ public final class Activation {
     public static final FormulaOp GELU_TANH = of("geluTanh", Opcode.GELU_TANH,
             b -> gradient(b, Activation.GELU_TANH_GRADIENT, b.in(0), () -> geluTanhSlope(b.in(0))));
     /** x/(1 + |x|). (Bergstra et al., 2009) */
-    public static final FormulaOp SOFTSIGN = Unary.of("softsign", FormulaOp.Types.FLOATING,
+    public static final FormulaOp SOFTSIGN = FormulaOp.of("softsign", FormulaOp.Types.FLOATING,
             Formula.of(Scalar.operand(0).div(Scalar.operand(0).abs().add(1))),
             b -> b.grad().div(b.in(0).abs().add(1).square()));
     /** Operands (y, g): g where y &gt; 0, else 0. */
@@ -56,7 +56,7 @@ public final class Activation {
     private Activation() { }
 
     private static FormulaOp of(String name, Opcode opcode, Function<Backward, Tensor> gradient) {
-        return Unary.of(name, FormulaOp.Types.FLOATING, Formula.of(opcode), gradient);
+        return FormulaOp.of(name, FormulaOp.Types.FLOATING, Formula.of(opcode), gradient);
     }
 
     private static FormulaOp kernel(String name, Opcode opcode) {

@@ -41,6 +41,12 @@ public final class FormulaOp implements Elementwise {
         this.gradient = gradient;
     }
 
+    /** Defines an operation by the gradient of its operand; {@code null} if none flows through the operation. */
+    static FormulaOp of(String name, Types types, Formula formula, @Nullable Function<Backward, Tensor> gradient) {
+        return new FormulaOp(name, types, formula,
+                gradient == null ? null : b -> new Tensor[] {gradient.apply(b)});
+    }
+
     @Override
     public String name() {
         return name;

@@ -81,18 +81,11 @@ public final class Unary {
     private Unary() { }
 
     private static FormulaOp numeric(String name, Opcode opcode, @Nullable Function<Backward, Tensor> gradient) {
-        return of(name, FormulaOp.Types.ALL, Formula.of(opcode), gradient);
+        return FormulaOp.of(name, FormulaOp.Types.ALL, Formula.of(opcode), gradient);
     }
 
     private static FormulaOp analytic(String name, Opcode opcode, @Nullable Function<Backward, Tensor> gradient) {
-        return of(name, FormulaOp.Types.FLOATING, Formula.of(opcode), gradient);
-    }
-
-    /** Defines an operation by the gradient of its operand; {@code null} if none flows through the operation. */
-    static FormulaOp of(String name, FormulaOp.Types types, Formula formula,
-            @Nullable Function<Backward, Tensor> gradient) {
-        return new FormulaOp(name, types, formula,
-                gradient == null ? null : b -> new Tensor[] {gradient.apply(b)});
+        return FormulaOp.of(name, FormulaOp.Types.FLOATING, Formula.of(opcode), gradient);
     }
 
     /**

@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.op.scalar.Opcode;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -17,6 +18,8 @@ public final class Expression {
     private final List<DType> parameters;
     private final List<Instruction> instructions;
     private final List<Value> outputs;
+    /** What the builder was told: equal for equal expressions. */
+    private final List<Object> code;
     private final int hash;
 
     private Expression(Builder builder) {
@@ -24,7 +27,8 @@ public final class Expression {
         parameters = List.copyOf(builder.parameters);
         instructions = List.copyOf(builder.instructions);
         outputs = List.copyOf(builder.outputs);
-        hash = Arrays.hashCode(new Object[] {inputs, parameters, instructions, outputs});
+        code = List.copyOf(builder.code);
+        hash = code.hashCode();
     }
 
     /** Returns the expression that converts from one type to another. */
@@ -60,8 +64,7 @@ public final class Expression {
 
     @Override
     public boolean equals(@Nullable Object other) {
-        return this == other || other instanceof Expression e && hash == e.hash && inputs.equals(e.inputs)
-                && parameters.equals(e.parameters) && instructions.equals(e.instructions) && outputs.equals(e.outputs);
+        return this == other || other instanceof Expression e && hash == e.hash && code.equals(e.code);
     }
 
     @Override
@@ -90,28 +93,36 @@ public final class Expression {
         private final List<DType> parameters = new ArrayList<>();
         private final List<Instruction> instructions = new ArrayList<>();
         private final List<Value> outputs = new ArrayList<>();
+        private final List<Object> code = new ArrayList<>();
 
         /** Adds an input: elements of {@code type} in memory. */
         public Value input(DType type) {
             inputs.add(type);
+            note("input", type);
             return define(new Instruction.Input(inputs.size() - 1), type);
         }
 
         /** Adds a parameter: a scalar passed with each call. */
         public Value parameter(DType type) {
             parameters.add(type);
+            note("parameter", type);
             return define(new Instruction.Parameter(parameters.size() - 1), type);
         }
 
         /** Adds a constant, rounded to {@code type}. */
         public Value constant(DType type, double value) {
             long bits = type.isFloating() ? Double.doubleToRawLongBits(value) : (long) value;
+            note("constant", type, bits);
             return define(new Instruction.Constant(bits), type);
         }
 
         /** Converts a value; returns the value itself if it already has the type. */
         public Value cast(Value value, DType type) {
-            return value.type() == type ? value : define(new Instruction.Apply(Opcode.CAST, List.of(value)), type);
+            if (value.type() == type) {
+                return value;
+            }
+            note(Opcode.CAST, type, value.index(), value.type());
+            return define(new Instruction.Apply(Opcode.CAST, List.of(value)), type);
         }
 
         /**
@@ -130,17 +141,26 @@ public final class Expression {
                         + Arrays.toString(operands));
             }
             DType type = opcode.isPredicate() ? DType.BOOL : operands[first].type();
+            note(opcode);
+            for (Value operand : operands) {
+                note(operand.index(), operand.type());
+            }
             return define(new Instruction.Apply(opcode, List.of(operands)), type);
         }
 
         /** Adds an output. */
         public Builder output(Value value) {
             outputs.add(value);
+            note("output", value.index(), value.type());
             return this;
         }
 
         public Expression build() {
             return new Expression(this);
+        }
+
+        private void note(Object... parts) {
+            Collections.addAll(code, parts);
         }
 
         private Value define(Instruction instruction, DType type) {

@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.jit.Expression.Value;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
+import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -28,7 +29,11 @@ public final class FormulaExpression implements Formula.Interpretation<Value> {
      */
     public static @Nullable Expression of(Formula formula, List<DType> inputs, DType... outputs) {
         Expression.Builder builder = new Expression.Builder();
-        List<Value> values = append(formula, builder, inputs.stream().map(builder::input).toList());
+        List<Value> operands = new ArrayList<>();
+        for (DType type : inputs) {
+            operands.add(builder.input(type));
+        }
+        List<Value> values = append(formula, builder, operands);
         for (int i = 0; values != null && i < outputs.length; i++) {
             builder.output(builder.cast(values.get(i), outputs[i]));
         }
@@ -60,6 +65,6 @@ public final class FormulaExpression implements Formula.Interpretation<Value> {
     @Override
     public Value apply(Opcode opcode, List<Value> of) {
         computable &= opcode.computes(of.getLast().type());
-        return computable ? builder.apply(opcode, of.toArray(Value[]::new)) : of.getLast();
+        return computable ? builder.apply(opcode, of.toArray(new Value[0])) : of.getLast();
     }
 }

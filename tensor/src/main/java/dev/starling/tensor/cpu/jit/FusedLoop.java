@@ -56,8 +56,12 @@ public final class FusedLoop {
     /** Returns the loop of an expression; equal expressions share one for the life of the process. */
     public static FusedLoop of(Expression expression) {
         FusedLoop loop = LOOPS.get(expression);
-        return loop != null ? loop : LOOPS.computeIfAbsent(expression,
-                e -> new FusedLoop(e, Vectors::bits, MachineCode.VECTOR_BITS));
+        if (loop != null) {
+            return loop;
+        }
+        FusedLoop made = new FusedLoop(expression, Vectors::bits, MachineCode.VECTOR_BITS);
+        FusedLoop other = LOOPS.putIfAbsent(expression, made);
+        return other != null ? other : made;
     }
 
     public Expression expression() {

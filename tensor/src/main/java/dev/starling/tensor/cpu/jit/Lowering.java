@@ -24,10 +24,14 @@ final class Lowering {
 
     private LoopBody run() {
         DType[] types = new DType[values.length];
-        expression.outputs().forEach(output -> types[output.index()] = output.type());
+        for (Value output : expression.outputs()) {
+            types[output.index()] = output.type();
+        }
         for (Instruction instruction : expression.instructions()) {
             if (instruction instanceof Instruction.Apply apply) {
-                apply.operands().forEach(operand -> types[operand.index()] = operand.type());
+                for (Value operand : apply.operands()) {
+                    types[operand.index()] = operand.type();
+                }
             }
         }
         for (int i = 0; i < values.length; i++) {

@@ -1,10 +1,11 @@
 package dev.starling.tensor.cpu.jit;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.cpu.jit.LoopBody.Node;
 import dev.starling.tensor.cpu.x86.Assembler;
 import dev.starling.tensor.cpu.x86.MachineCode;
+import java.util.ArrayList;
 import java.util.List;
-import java.util.stream.IntStream;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -37,7 +38,10 @@ final class NativeKernel implements Kernel {
         if (!supports(body, bits) || accesses.subList(inputs, accesses.size()).contains(Access.BROADCAST)) {
             return null;
         }
-        List<DType> types = IntStream.range(0, expression.operands()).mapToObj(expression::operand).toList();
+        List<DType> types = new ArrayList<>();
+        for (int k = 0; k < expression.operands(); k++) {
+            types.add(expression.operand(k));
+        }
         new NativeWriter(code, types, body, accesses, set).write();
         MachineCode loop = MachineCode.of(code);
         return loop == null ? null : new NativeKernel(loop, set.width(), elements);
@@ -45,13 +49,22 @@ final class NativeKernel implements Kernel {
 
     /** Returns whether there is machine code for a body, with vectors of 512 or 256 bits; 0 for none. */
     static boolean supports(LoopBody body, int bits) {
-        return bits > 0 && body.nodes().stream().allMatch(node -> node.primitive() != Primitive.CALL
-                && (bits == 512 || Avx2Code.supports(node, node.a() < 0 ? node.lane() : body.lane(node.a()))));
+        for (Node node : body.nodes()) {
+            if (node.primitive() == Primitive.CALL
+                    || bits != 512 && !Avx2Code.supports(node, node.a() < 0 ? node.lane() : body.lane(node.a()))) {
+                return false;
+            }
+        }
+        return bits > 0;
     }
 
     /** Returns the number of elements of a vector: its widest lane fills it. */
     static int width(LoopBody body, int bits) {
-        return bits / 8 / body.nodes().stream().mapToInt(node -> node.lane().bytes).max().orElse(4);
+        int widest = body.nodes().isEmpty() ? 4 : 0;
+        for (Node node : body.nodes()) {
+            widest = Math.max(widest, node.lane().bytes);
+        }
+        return bits / 8 / widest;
     }
 
     @Override

@@ -7,14 +7,12 @@ import static dev.starling.tensor.cpu.x86.Assembler.RDX;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.cpu.jit.LoopBody.Node;
 import dev.starling.tensor.cpu.x86.Address;
-import dev.starling.tensor.cpu.x86.Assembler;
 import dev.starling.tensor.cpu.x86.Assembler.Condition;
 import dev.starling.tensor.cpu.x86.Assembler.General;
+import dev.starling.tensor.cpu.x86.Assembler;
 import dev.starling.tensor.cpu.x86.Simd;
 import java.util.Arrays;
-import java.util.Comparator;
 import java.util.List;
-import java.util.stream.IntStream;
 
 /**
  * Assembles the loops of a kernel. Values live in registers from their instruction to their last use; where there are
@@ -370,15 +368,24 @@ final class NativeWriter {
     /** Loads the values that the columns' instructions read from memory most often into registers that they spare. */
     private void pinInvariants() {
         int spare = vectors.count() - pressure();
-        List<Integer> values = IntStream.range(0, registers.length)
-                .filter(v -> liveness.levelOf(v) < Liveness.COLUMN && liveness.root(v) == v && isVector(v)
-                        && liveness.uses(v) > 0 && !liveness.isAccumulator(v))
-                .boxed().sorted(Comparator.comparingInt(v -> -liveness.uses(v))).toList();
-        for (int v : values.subList(0, Math.clamp(spare, 0, values.size()))) {
+        for (int v = mostUsed(); v >= 0 && spare > 0; v = mostUsed(), spare--) {
             registers[v] = vectors.free();
             vectors.pin(registers[v]);
             set.move(body.lane(v), registers[v], Operand.memory(places[v], repeated[v]));
         }
+    }
+
+    /** Returns the first of the invariants in memory that are used most often, or -1. */
+    private int mostUsed() {
+        int most = -1;
+        for (int v = 0; v < registers.length; v++) {
+            boolean inMemory = liveness.levelOf(v) < Liveness.COLUMN && liveness.root(v) == v && isVector(v)
+                    && liveness.uses(v) > 0 && !liveness.isAccumulator(v) && registers[v] < 0;
+            if (inMemory && (most < 0 || liveness.uses(v) > liveness.uses(most))) {
+                most = v;
+            }
+        }
+        return most;
     }
 
     private void startAccumulators() {

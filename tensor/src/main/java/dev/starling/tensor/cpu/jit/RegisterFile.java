@@ -21,7 +21,11 @@ final class RegisterFile {
 
     /** Returns how many registers are free. */
     int count() {
-        return (int) Arrays.stream(owners).filter(owner -> owner == FREE).count();
+        int count = 0;
+        for (int owner : owners) {
+            count += owner == FREE ? 1 : 0;
+        }
+        return count;
     }
 
     /** Returns a register that is free, or -1. */

@@ -5,22 +5,18 @@ import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
+import dev.starling.tensor.host.NativeCall;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
-import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
-import java.util.Arrays;
-import java.util.Objects;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 
 /**
- * The functions of oneDNN's C interface that this package calls. Handles and data are plain addresses: pointers are
- * declared as {@code long}, so that a call makes no object. So are integers, of which functions read the lower half:
- * the JDK generates code for each combination of types, which takes milliseconds, and thus functions share it. Not
- * loaded unless {@link OneDnn#available()}.
+ * The functions of oneDNN's C interface that this package calls. Handles and data are plain addresses. Not loaded
+ * unless {@link OneDnn#available()}.
  */
 final class Dnnl {
     static final int FORWARD_TRAINING = 64;
@@ -48,122 +44,48 @@ final class Dnnl {
     private static final long SCRATCHPAD_USER = 1;
     private static final long FORMAT_ANY = 1;
 
-    private static final Linker LINKER = Linker.nativeLinker();
-    private static final Linker.Option[] SHORT = {Linker.Option.critical(false)};
-    private static final Linker.Option[] LONG = {};
-
-    private static final MethodHandle EXECUTE = bind("dnnl_primitive_execute", LONG, 4);
-    private static final MethodHandle SET_DATA = bind("dnnl_memory_set_data_handle", SHORT, 2);
-    private static final MethodHandle OMP_GET = bind("omp_get_max_threads", SHORT, 0);
-    private static final MethodHandle OMP_SET = bind("omp_set_num_threads", SHORT, 1);
-
-    private static final MethodHandle ENGINE_CREATE = bind("dnnl_engine_create", LONG, 3);
-    private static final MethodHandle STREAM_CREATE = bind("dnnl_stream_create", LONG, 3);
-    private static final MethodHandle DESC_STRIDED = bind("dnnl_memory_desc_create_with_strides", LONG, 5);
-    private static final MethodHandle DESC_TAGGED = bind("dnnl_memory_desc_create_with_tag", LONG, 5);
-    private static final MethodHandle DESC_BLOB = bind("dnnl_memory_desc_get_blob", LONG, 3);
-    private static final MethodHandle DESC_SIZE = bind("dnnl_memory_desc_get_size", LONG, 1);
-    private static final MethodHandle EQUAL = bind("dnnl_memory_desc_equal", LONG, 2);
-    private static final MethodHandle MEMORY_CREATE = bind("dnnl_memory_create", LONG, 4);
-    private static final MethodHandle PRIMITIVE_CREATE = bind("dnnl_primitive_create", LONG, 2);
-    private static final MethodHandle QUERY_DESC = bind("dnnl_primitive_desc_query_md", LONG, 3);
-    private static final MethodHandle QUERY = bind("dnnl_primitive_desc_query", LONG, 4);
-
-    private static final MethodHandle ATTR_CREATE = bind("dnnl_primitive_attr_create", LONG, 1);
-    private static final MethodHandle ATTR_SCRATCHPAD = bind("dnnl_primitive_attr_set_scratchpad_mode", LONG, 2);
-
-    private static final MethodHandle MATMUL = bind("dnnl_matmul_primitive_desc_create", LONG, 7);
-    private static final MethodHandle REORDER = bind("dnnl_reorder_primitive_desc_create", LONG, 6);
-
-    private static final MethodHandle VERSION = bind("dnnl_version", LONG, 0);
-    private static final MethodHandle EFFECTIVE_ISA = bind("dnnl_get_effective_cpu_isa", LONG, 0);
-
-    /** Bound at their first use. */
-    private static final class Sums {
-        static final MethodHandle CREATE = bind("dnnl_post_ops_create", LONG, 1);
-        static final MethodHandle SET = bind("dnnl_primitive_attr_set_post_ops", LONG, 2);
-        static final MethodHandle APPEND = LINKER.downcallHandle(OneDnn.symbols().findOrThrow(
-            "dnnl_post_ops_append_sum"), FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_FLOAT, JAVA_LONG, JAVA_LONG));
-    }
-
-    /** Bound at their first use. */
-    private static final class Convolutions {
-        static final MethodHandle FORWARD = bind("dnnl_convolution_forward_primitive_desc_create", LONG, 13);
-        static final MethodHandle DATA = bind("dnnl_convolution_backward_data_primitive_desc_create", LONG, 12);
-        static final MethodHandle WEIGHTS = bind("dnnl_convolution_backward_weights_primitive_desc_create", LONG, 13);
-    }
+    private static final MemorySegment EXECUTE = function("dnnl_primitive_execute");
+    private static final MemorySegment SET_DATA = function("dnnl_memory_set_data_handle");
+    private static final MemorySegment OMP_GET = function("omp_get_max_threads");
+    private static final MemorySegment OMP_SET = function("omp_set_num_threads");
+    private static final MemorySegment PRIMITIVE_CREATE = function("dnnl_primitive_create");
 
     /** The single engine of the process, never destroyed. */
-    static final long ENGINE = engine();
+    static final long ENGINE = created("creating an engine", "dnnl_engine_create", CPU, 0);
 
     /** The instruction set that oneDNN uses: bits of {@code dnnl_cpu_isa_t}. */
-    static final int ISA = cpuIsa();
+    static final int ISA = (int) NativeCall.call(function("dnnl_get_effective_cpu_isa"));
 
     private Dnnl() { }
 
     static String version() {
-        try {
-            MemorySegment v = MemorySegment.ofAddress((long) VERSION.invokeExact()).reinterpret(12);
-            return v.get(JAVA_INT, 0) + "." + v.get(JAVA_INT, 4) + "." + v.get(JAVA_INT, 8);
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
-    }
-
-    private static int cpuIsa() {
-        try {
-            return (int) (long) EFFECTIVE_ISA.invokeExact();
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        MemorySegment v = MemorySegment.ofAddress(NativeCall.call(function("dnnl_version"))).reinterpret(12);
+        return v.get(JAVA_INT, 0) + "." + v.get(JAVA_INT, 4) + "." + v.get(JAVA_INT, 8);
     }
 
     static void execute(long primitive, long stream, int count, long arguments) {
-        int status;
-        try {
-            status = (int) (long) EXECUTE.invokeExact(primitive, stream, (long) count, arguments);
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
-        check(status, "executing a primitive");
+        check(NativeCall.call(EXECUTE, primitive, stream, count, arguments), "executing a primitive");
     }
 
     static void setData(long memory, long address) {
-        try {
-            int status = (int) (long) SET_DATA.invokeExact(memory, address);
-            check(status, "binding an address");
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        check(NativeCall.callBriefly(SET_DATA, memory, address, 0, 0, 0), "binding an address");
     }
 
     /** Returns the number of OpenMP threads that the calling thread would use. */
     static int ompThreads() {
-        try {
-            return (int) (long) OMP_GET.invokeExact();
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        return (int) NativeCall.callBriefly(OMP_GET, 0, 0, 0, 0, 0);
     }
 
     static void ompThreads(int threads) {
-        try {
-            long ignored = (long) OMP_SET.invokeExact((long) threads);
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        NativeCall.callBriefly(OMP_SET, threads, 0, 0, 0, 0);
     }
 
     static boolean equal(long desc, long other) {
-        try {
-            return (int) (long) EQUAL.invokeExact(desc, other) != 0;
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        return (int) NativeCall.call(Descs.EQUAL, desc, other) != 0;
     }
 
     static long stream() {
-        return created("creating a stream", out -> (int) (long) STREAM_CREATE.invokeExact(out, ENGINE, 1L));
+        return created("creating a stream", "dnnl_stream_create", ENGINE, 1);
     }
 
     /** Makes a memory descriptor with these dimensions and strides, both in elements. */
@@ -171,8 +93,7 @@ final class Dnnl {
         try (Arena arena = Arena.ofConfined()) {
             long d = arena.allocateFrom(JAVA_LONG, dims).address();
             long s = arena.allocateFrom(JAVA_LONG, strides).address();
-            return created("describing strided memory",
-                out -> (int) (long) DESC_STRIDED.invokeExact(out, (long) dims.length, d, (long) type.code, s));
+            return created("describing strided memory", Descs.STRIDED, dims.length, d, type.code, s);
         }
     }
 
@@ -180,35 +101,27 @@ final class Dnnl {
     static long anyLayout(ElementType type, long[] dims) {
         try (Arena arena = Arena.ofConfined()) {
             long d = arena.allocateFrom(JAVA_LONG, dims).address();
-            return created("describing memory",
-                out -> (int) (long) DESC_TAGGED.invokeExact(out, (long) dims.length, d, (long) type.code, FORMAT_ANY));
+            return created("describing memory", Descs.TAGGED, dims.length, d, type.code, FORMAT_ANY);
         }
     }
 
     static long size(long desc) {
-        try {
-            return (long) DESC_SIZE.invokeExact(desc);
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        return NativeCall.call(Descs.SIZE, desc);
     }
 
     /** Returns a description of a layout, equal for equal layouts. */
     static long[] description(long desc) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment size = arena.allocate(JAVA_LONG);
-            check((int) (long) DESC_BLOB.invokeExact(0L, size.address(), desc), "describing memory");
+            check(NativeCall.call(Descs.BLOB, 0, size.address(), desc), "describing memory");
             MemorySegment blob = arena.allocate(size.get(JAVA_LONG, 0) + 7 & -8, 8);
-            check((int) (long) DESC_BLOB.invokeExact(blob.address(), size.address(), desc), "describing memory");
+            check(NativeCall.call(Descs.BLOB, blob.address(), size.address(), desc), "describing memory");
             return blob.toArray(JAVA_LONG);
-        } catch (Throwable t) {
-            throw unexpected(t);
         }
     }
 
     static long memory(long desc) {
-        return created("creating a memory object",
-            out -> (int) (long) MEMORY_CREATE.invokeExact(out, desc, ENGINE, 0L));
+        return created("creating a memory object", Descs.MEMORY, desc, ENGINE, 0);
     }
 
     /**
@@ -228,7 +141,7 @@ final class Dnnl {
     }
 
     static long newPrimitive(long primitiveDesc) {
-        return created("creating a primitive", out -> (int) (long) PRIMITIVE_CREATE.invokeExact(out, primitiveDesc));
+        return created("creating a primitive", PRIMITIVE_CREATE, primitiveDesc);
     }
 
     private static long primitiveOfNewThread(long primitiveDesc) {
@@ -245,7 +158,10 @@ final class Dnnl {
                 } catch (InterruptedException e) {
                     interrupted = true;
                 } catch (ExecutionException e) {
-                    throw unexpected(Objects.requireNonNull(e.getCause()));
+                    if (e.getCause() instanceof OneDnnException cause) {
+                        throw cause;
+                    }
+                    throw new IllegalStateException(e.getCause());
                 }
             }
         } finally {
@@ -257,118 +173,125 @@ final class Dnnl {
 
     /** Returns the memory descriptor that belongs to {@code primitiveDesc}, or 0 if it has none. */
     static long query(long primitiveDesc, int what) {
-        try {
-            return (long) QUERY_DESC.invokeExact(primitiveDesc, (long) what, 0L);
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        return NativeCall.call(Descs.OF_PRIMITIVE, primitiveDesc, what, 0);
     }
 
     /** Returns oneDNN's name of the kernel that it chose. */
     static String implementation(long primitiveDesc) {
-        long name = created("querying the implementation",
-            out -> (int) (long) QUERY.invokeExact(primitiveDesc, QUERY_IMPLEMENTATION, 0L, out));
-        return MemorySegment.ofAddress(name).reinterpret(Integer.MAX_VALUE).getString(0);
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment out = arena.allocate(ADDRESS);
+            check(NativeCall.call(function("dnnl_primitive_desc_query"), primitiveDesc, QUERY_IMPLEMENTATION, 0,
+                    out.address()), "querying the implementation");
+            return MemorySegment.ofAddress(out.get(JAVA_LONG, 0)).reinterpret(Integer.MAX_VALUE).getString(0);
+        }
     }
 
     /** Makes attributes with scratch memory from the caller and, on request, accumulation. */
     static long attributes(boolean accumulate) {
-        long attributes = created("creating attributes", out -> (int) (long) ATTR_CREATE.invokeExact(out));
-        try {
-            check((int) (long) ATTR_SCRATCHPAD.invokeExact(attributes, SCRATCHPAD_USER), "setting the scratchpad mode");
-            if (accumulate) {
-                long post = created("creating post-operations", out -> (int) (long) Sums.CREATE.invokeExact(out));
-                check((int) (long) Sums.APPEND.invokeExact(post, 1f, 0L, 0L), "appending a sum");
-                check((int) (long) Sums.SET.invokeExact(attributes, post), "setting post-operations");
-                destroy(Kind.POST_OPS, post);
-            }
-        } catch (Throwable t) {
-            throw unexpected(t);
+        long attributes = created("creating attributes", "dnnl_primitive_attr_create");
+        check(NativeCall.call(function("dnnl_primitive_attr_set_scratchpad_mode"), attributes, SCRATCHPAD_USER),
+                "setting the scratchpad mode");
+        if (accumulate) {
+            long post = created("creating post-operations", "dnnl_post_ops_create");
+            Sums.append(post);
+            check(NativeCall.call(function("dnnl_primitive_attr_set_post_ops"), attributes, post),
+                    "setting post-operations");
+            destroy(Kind.POST_OPS, post);
         }
         return attributes;
     }
 
     static long matmul(long src, long weights, long bias, long dst, long attributes) {
-        return created("matrix product",
-            out -> (int) (long) MATMUL.invokeExact(out, ENGINE, src, weights, bias, dst, attributes));
+        return created("matrix product", "dnnl_matmul_primitive_desc_create", ENGINE, src, weights, bias, dst,
+                attributes);
     }
 
     static long reorder(long from, long to, long attributes) {
-        return created("reordering memory",
-            out -> (int) (long) REORDER.invokeExact(out, from, ENGINE, to, ENGINE, attributes));
+        return created("reordering memory", "dnnl_reorder_primitive_desc_create", from, ENGINE, to, ENGINE, attributes);
     }
 
     /** {@code geometry} points to strides, dilations, low and high padding, each as 8 {@code long}s. */
     static long convolution(int direction, long src, long weights, long bias, long dst, long geometry,
             long attributes) {
-        return created("convolution forward", out -> (int) (long) Convolutions.FORWARD.invokeExact(out, ENGINE,
-            (long) direction, CONVOLUTION_DIRECT, src, weights, bias, dst, geometry, geometry + 64, geometry + 128,
-            geometry + 192, attributes));
+        return created("convolution forward", "dnnl_convolution_forward_primitive_desc_create", ENGINE, direction,
+                CONVOLUTION_DIRECT, src, weights, bias, dst, geometry, geometry + 64, geometry + 128, geometry + 192,
+                attributes);
     }
 
     static long convolutionData(long src, long weights, long dst, long geometry, long hint, long attributes) {
-        return created("convolution backward by data", out -> (int) (long) Convolutions.DATA.invokeExact(out, ENGINE,
-            CONVOLUTION_DIRECT, src, weights, dst, geometry, geometry + 64, geometry + 128, geometry + 192, hint,
-            attributes));
+        return created("convolution backward by data", "dnnl_convolution_backward_data_primitive_desc_create", ENGINE,
+                CONVOLUTION_DIRECT, src, weights, dst, geometry, geometry + 64, geometry + 128, geometry + 192, hint,
+                attributes);
     }
 
     static long convolutionWeights(long src, long weights, long bias, long dst, long geometry, long hint,
                                    long attributes) {
-        return created("convolution backward by weights", out -> (int) (long) Convolutions.WEIGHTS.invokeExact(out,
-            ENGINE, CONVOLUTION_DIRECT, src, weights, bias, dst, geometry, geometry + 64, geometry + 128,
-            geometry + 192, hint, attributes));
+        return created("convolution backward by weights", "dnnl_convolution_backward_weights_primitive_desc_create",
+                ENGINE, CONVOLUTION_DIRECT, src, weights, bias, dst, geometry, geometry + 64, geometry + 128,
+                geometry + 192, hint, attributes);
     }
 
     static void destroy(Kind kind, long handle) {
         if (handle != 0) {
-            try {
-                check((int) (long) kind.destroy.invokeExact(handle), "destroying");
-            } catch (Throwable t) {
-                throw unexpected(t);
-            }
+            check(NativeCall.call(kind.destroy, handle), "destroying");
         }
     }
 
-    private static long engine() {
-        return created("creating an engine", out -> (int) (long) ENGINE_CREATE.invokeExact(out, CPU, 0L));
-    }
-
-    private static void check(int status, String what) {
-        if (status != 0) {
-            throw new OneDnnException(what, status);
+    private static void check(long status, String what) {
+        if ((int) status != 0) {
+            throw new OneDnnException(what, (int) status);
         }
     }
 
-    /** Calls a function that stores the handle of the new object at its first argument; returns that handle. */
-    private static long created(String what, Creation creation) {
-        try (Arena arena = Arena.ofConfined()) {
-            MemorySegment out = arena.allocate(ADDRESS);
-            check(creation.call(out.address()), what);
-            return out.get(JAVA_LONG, 0);
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
-    }
-
-    /** Returns the function, with this many parameters and a result that are all {@code long}. */
-    private static MethodHandle bind(String name, Linker.Option[] options, int parameters) {
-        MemoryLayout[] arguments = new MemoryLayout[parameters];
-        Arrays.fill(arguments, JAVA_LONG);
-        return LINKER.downcallHandle(OneDnn.symbols().findOrThrow(name), FunctionDescriptor.of(JAVA_LONG, arguments),
-            options);
+    private static long created(String what, String function, long... others) {
+        return created(what, function(function), others);
     }
 
     /**
-     * Converts a throwable that a method handle declares but cannot throw; runtime exceptions and errors pass through.
+     * Calls a function that stores the handle of the new object at its first argument, before the others; returns that
+     * handle.
      */
-    private static RuntimeException unexpected(Throwable t) {
-        if (t instanceof RuntimeException e) {
-            return e;
+    private static long created(String what, MemorySegment function, long... others) {
+        long[] arguments = new long[others.length + 1];
+        System.arraycopy(others, 0, arguments, 1, others.length);
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment out = arena.allocate(ADDRESS);
+            arguments[0] = out.address();
+            check(NativeCall.call(function, arguments), what);
+            return out.get(JAVA_LONG, 0);
         }
-        if (t instanceof Error e) {
-            throw e;
+    }
+
+    private static MemorySegment function(String name) {
+        return OneDnn.symbols().findOrThrow(name);
+    }
+
+    /** Functions that make and describe memory. */
+    private static final class Descs {
+        static final MemorySegment STRIDED = function("dnnl_memory_desc_create_with_strides");
+        static final MemorySegment TAGGED = function("dnnl_memory_desc_create_with_tag");
+        static final MemorySegment BLOB = function("dnnl_memory_desc_get_blob");
+        static final MemorySegment SIZE = function("dnnl_memory_desc_get_size");
+        static final MemorySegment EQUAL = function("dnnl_memory_desc_equal");
+        static final MemorySegment MEMORY = function("dnnl_memory_create");
+        static final MemorySegment OF_PRIMITIVE = function("dnnl_primitive_desc_query_md");
+    }
+
+    /** Bound at its first use. */
+    private static final class Sums {
+        private static final MethodHandle APPEND = Linker.nativeLinker().downcallHandle(
+                function("dnnl_post_ops_append_sum"),
+                FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_FLOAT, JAVA_LONG, JAVA_LONG));
+
+        static void append(long post) {
+            long status;
+            try {
+                status = (long) APPEND.invokeExact(post, 1f, 0L, 0L);
+            } catch (Throwable t) {
+                throw new IllegalStateException(t);
+            }
+            check(status, "appending a sum");
         }
-        return new IllegalStateException(t);
     }
 
     /** The kinds of native objects, each with the function that destroys it. */
@@ -381,14 +304,10 @@ final class Dnnl {
         ATTRIBUTES("dnnl_primitive_attr_destroy"),
         POST_OPS("dnnl_post_ops_destroy");
 
-        private final MethodHandle destroy;
+        private final MemorySegment destroy;
 
         Kind(String function) {
-            destroy = bind(function, LONG, 1);
+            destroy = function(function);
         }
-    }
-
-    private interface Creation {
-        int call(long out) throws Throwable;
     }
 }

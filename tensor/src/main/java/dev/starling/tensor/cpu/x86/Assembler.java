@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu.x86;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.LongBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -48,7 +49,7 @@ public final class Assembler {
 
     private ByteBuffer code = ByteBuffer.allocate(1024).order(ByteOrder.LITTLE_ENDIAN);
     private ByteBuffer constants = ByteBuffer.allocate(256).order(ByteOrder.LITTLE_ENDIAN);
-    private final Map<List<Long>, Integer> places = new HashMap<>();
+    private final Map<LongBuffer, Integer> places = new HashMap<>();
     /** Places in the code that hold a distance from their own end: to a label, or into the constants. */
     private final List<Reference> references = new ArrayList<>();
     private int[] labels = new int[8];
@@ -71,13 +72,18 @@ public final class Assembler {
 
     /** Returns the place of 8-byte words among the constants; equal words share it. */
     public Address constant(long... words) {
-        int at = places.computeIfAbsent(Arrays.stream(words).boxed().toList(), key -> {
-            int aligned = (constants.position() + 8 * words.length - 1) & -8 * Integer.highestOneBit(words.length);
-            constants = room(constants, aligned - constants.position() + 8 * words.length);
-            constants.position(aligned);
-            Arrays.stream(words).forEach(constants::putLong);
-            return aligned;
-        });
+        LongBuffer key = LongBuffer.wrap(words.clone());
+        Integer known = places.get(key);
+        if (known != null) {
+            return Address.of(Address.CONSTANTS, known);
+        }
+        int at = (constants.position() + 8 * words.length - 1) & -8 * Integer.highestOneBit(words.length);
+        constants = room(constants, at - constants.position() + 8 * words.length);
+        constants.position(at);
+        for (long word : words) {
+            constants.putLong(word);
+        }
+        places.put(key, at);
         return Address.of(Address.CONSTANTS, at);
     }
 

@@ -1,10 +1,8 @@
 package dev.starling.tensor.cpu.x86;
 
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
+import dev.starling.tensor.host.NativeCall;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 
 /**
  * Executable memory: one bounded region for the life of the process. A page is first written and then made executable;
@@ -23,22 +21,13 @@ final class CodeMemory {
     /** {@code MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE}. */
     private static final int RESERVED = 0x4022;
 
-    private static final MethodHandle MAP = handle("mmap", FunctionDescriptor.of(ValueLayout.JAVA_LONG,
-            ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT,
-            ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG));
-    private static final MethodHandle PROTECT = handle("mprotect", FunctionDescriptor.of(ValueLayout.JAVA_INT,
-            ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT));
+    private static final MemorySegment PROTECT = NativeCall.systemFunction("mprotect");
 
     private static long base;
     private static long used;
     private static int count;
 
     private CodeMemory() { }
-
-    private static MethodHandle handle(String name, FunctionDescriptor type) {
-        Linker linker = Linker.nativeLinker();
-        return linker.downcallHandle(linker.defaultLookup().findOrThrow(name), type);
-    }
 
     /**
      * Returns the address of executable code, or 0 if the region is full or the system allows no such memory.
@@ -47,7 +36,7 @@ final class CodeMemory {
      */
     static synchronized long publish(byte[] code, boolean required) {
         if (base == 0) {
-            base = reserve();
+            base = NativeCall.call(NativeCall.systemFunction("mmap"), 0, BYTES, NONE, RESERVED, -1, 0);
         }
         int spare = -code.length & PAGE - 1;
         int offset = (count * COLOUR & PAGE - 1) <= spare ? count * COLOUR & PAGE - 1 : 0;
@@ -70,19 +59,7 @@ final class CodeMemory {
         return page + offset;
     }
 
-    private static long reserve() {
-        try {
-            return (long) MAP.invokeExact(0L, BYTES, NONE, RESERVED, -1, 0L);
-        } catch (Throwable t) {
-            throw new AssertionError(t);
-        }
-    }
-
     private static boolean protect(long page, long bytes, int protection) {
-        try {
-            return (int) PROTECT.invokeExact(page, bytes, protection) == 0;
-        } catch (Throwable t) {
-            throw new AssertionError(t);
-        }
+        return (int) NativeCall.call(PROTECT, page, bytes, protection) == 0;
     }
 }

@@ -5,13 +5,9 @@ import static dev.starling.tensor.cpu.x86.Assembler.RAX;
 import static dev.starling.tensor.cpu.x86.Assembler.RBX;
 import static dev.starling.tensor.cpu.x86.Assembler.RCX;
 import static dev.starling.tensor.cpu.x86.Assembler.RDX;
-import static java.lang.foreign.ValueLayout.ADDRESS;
-import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
+import dev.starling.tensor.host.NativeCall;
 import java.lang.foreign.MemorySegment;
-import java.lang.invoke.MethodHandle;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -79,30 +75,12 @@ public final class MachineCode {
 
     /** Calls the function, whose arguments are in RDI, RSI, RDX, RCX and R8, and whose result is in RAX. */
     public long call(long a, long b, long c, long d, long e) {
-        try {
-            return (long) Call.HANDLE.invokeExact(entry, a, b, c, d, e);
-        } catch (Throwable t) {
-            throw new AssertionError(t);
-        }
+        return NativeCall.callBriefly(entry, a, b, c, d, e);
     }
 
     /** Calls the function with the address of an array's elements in RDI. */
     public long call(MemorySegment array, long b, long c, long d, long e) {
-        try {
-            return (long) CallWithArray.HANDLE.invokeExact(entry, array, b, c, d, e);
-        } catch (Throwable t) {
-            throw new AssertionError(t);
-        }
-    }
-
-    private static final class CallWithArray {
-        static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(FunctionDescriptor.of(JAVA_LONG,
-                ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG), Linker.Option.critical(true));
-    }
-
-    private static final class Call {
-        static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(FunctionDescriptor.of(JAVA_LONG,
-                JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG), Linker.Option.critical(false));
+        return NativeCall.callBriefly(entry, array, b, c, d, e);
     }
 
     /** What the processor can do, by its own account: the instruction {@code CPUID}. */

@@ -4,6 +4,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -44,7 +45,11 @@ public final class Formula {
         parameters = numbering.parameters;
         constants = List.copyOf(numbering.constants);
         steps = List.copyOf(numbering.steps);
-        outputs = Arrays.stream(terms).map(numbering::number).toList();
+        List<Integer> numbers = new ArrayList<>();
+        for (Scalar term : terms) {
+            numbers.add(numbering.number(term));
+        }
+        outputs = List.copyOf(numbers);
         hash = Arrays.hashCode(new Object[] {operands, parameters, constants, steps, outputs});
     }
 
@@ -107,7 +112,9 @@ public final class Formula {
     private static Formula single(Opcode opcode, int parameters) {
         Scalar[] terms = new Scalar[opcode.arity()];
         int operands = terms.length - parameters;
-        Arrays.setAll(terms, i -> i < operands ? Scalar.operand(i) : Scalar.parameter(i - operands));
+        for (int i = 0; i < terms.length; i++) {
+            terms[i] = i < operands ? Scalar.operand(i) : Scalar.parameter(i - operands);
+        }
         return of(Scalar.of(opcode, terms));
     }
 
@@ -167,7 +174,11 @@ public final class Formula {
             List<V> of = List.of(values.get(step.a), values.get(step.b), values.get(step.c));
             values.add(meaning.apply(step.opcode, of.subList(0, step.opcode.arity())));
         }
-        return outputs.stream().map(values::get).toList();
+        List<V> results = new ArrayList<>();
+        for (int output : outputs) {
+            results.add(values.get(output));
+        }
+        return Collections.unmodifiableList(results);
     }
 
     @Override
@@ -205,14 +216,20 @@ public final class Formula {
                         constants.add(value);
                     }
                 }
-                case Scalar.Apply(Opcode _, List<Scalar> of) -> of.forEach(this::count);
+                case Scalar.Apply(Opcode _, List<Scalar> of) -> {
+                    for (Scalar operand : of) {
+                        count(operand);
+                    }
+                }
             }
         }
 
         /** Numbers a term and all that it reads. */
         void collect(Scalar term) {
             if (term instanceof Scalar.Apply(Opcode opcode, List<Scalar> of) && !numbers.containsKey(term)) {
-                of.forEach(this::collect);
+                for (Scalar operand : of) {
+                    collect(operand);
+                }
                 int a = number(of.getFirst());
                 steps.add(new Step(opcode, a, of.size() > 1 ? number(of.get(1)) : a,
                         of.size() > 2 ? number(of.get(2)) : a));
