@@ -59,7 +59,14 @@ public final class Device {
             throw new TensorException(TensorException.Problem.DEVICE, "device " + type, List.of(),
                     "the device index must be >= 0, got " + index, "count devices from 0");
         }
-        return DEVICES.computeIfAbsent(type + ":" + index, k -> new Device(type, index));
+        String name = type + ":" + index;
+        Device known = DEVICES.get(name);
+        if (known != null) {
+            return known;
+        }
+        Device made = new Device(type, index);
+        Device other = DEVICES.putIfAbsent(name, made);
+        return other != null ? other : made;
     }
 
     /**

@@ -91,30 +91,48 @@ final class AttentionPass {
         }
     }
 
-    /** Work on a block of a group. */
-    private interface Step {
-        void run(Space space, long group, int b);
-    }
+    /** Work on the blocks of all groups, in their order; each range has memory and a request of its own. */
+    private abstract class Blocks extends RangeWork {
+        private final int together;
+        private final int matrices;
+        private final Tensor[] operands;
 
-    /** Gives a thread's part its memory and its request; {@code matrices} is the number of matrices of scores. */
-    private void blocks(long from, long to, int matrices, Tensor[] operands, Step step) {
-        long list = 4L * grid.heads() * grid.queries();
-        long matrix = 4 * grid.heads() * grid.scores();
-        int keys = Math.toIntExact(k.size(-2));
-        Space space = Space.acquire();
-        Block scratch = HostAllocator.shared().allocate(matrices * matrix + 3 * list + 4L * keys);
-        try {
-            space.use(scratch.address(), matrices, matrix, list);
-            for (int i = 0; i < keys; i++) {
-                putInt(space.numbers, i, i);
+        /**
+         * Makes the work.
+         *
+         * @param n parts that threads divide
+         * @param together blocks of a part, which a thread processes one after the other
+         * @param matrices the number of matrices of scores
+         */
+        Blocks(long n, int together, int matrices, Tensor... operands) {
+            super(n, 1);
+            this.together = together;
+            this.matrices = matrices;
+            this.operands = operands;
+        }
+
+        abstract void block(Space space, long group, int b);
+
+        @Override
+        public void run(long from, long to) {
+            long list = 4L * grid.heads() * grid.queries();
+            long matrix = 4 * grid.heads() * grid.scores();
+            int keys = Math.toIntExact(k.size(-2));
+            Space space = Space.acquire();
+            Block scratch = HostAllocator.shared().allocate(matrices * matrix + 3 * list + 4L * keys);
+            try {
+                space.use(scratch.address(), matrices, matrix, list);
+                for (int i = 0; i < keys; i++) {
+                    putInt(space.numbers, i, i);
+                }
+                space.product.operands(grid, operands);
+                for (long i = from * together; i < to * together; i++) {
+                    block(space, i / grid.blocks(), (int) (i % grid.blocks()));
+                }
+            } finally {
+                HostAllocator.shared().free(scratch);
+                Space.IDLE.give(space);
             }
-            space.product.operands(grid, operands);
-            for (long i = from; i < to; i++) {
-                step.run(space, i / grid.blocks(), (int) (i % grid.blocks()));
-            }
-        } finally {
-            HostAllocator.shared().free(scratch);
-            Space.IDLE.give(space);
         }
     }
 
@@ -125,11 +143,10 @@ final class AttentionPass {
     /** Returns the forward pass. */
     Runnable forward(Tensor y, Tensor logs) {
         Tensor[] operands = {q, k, v, y};
-        Step step = (space, group, b) -> forward(space, group, b, operands, logs);
-        return new RangeWork(grid.groups() * grid.blocks(), 1) {
+        return new Blocks(grid.groups() * grid.blocks(), 1, 1, operands) {
             @Override
-            public void run(long from, long to) {
-                blocks(from, to, 1, operands, step);
+            void block(Space space, long group, int b) {
+                forward(space, group, b, operands, logs);
             }
         };
     }
@@ -184,11 +201,10 @@ final class AttentionPass {
     Runnable backward(Tensor g, Tensor y, Tensor logs, Tensor[] gradients) {
         Tensor[] operands = {q, k, v, y, g, gradients[0], gradients[1], gradients[2]};
         int blocks = grid.blocks();
-        Step step = (space, group, i) -> backward(space, group, blocks - 1 - i, operands, logs);
-        return new RangeWork(grid.groups(), 1) {
+        return new Blocks(grid.groups(), blocks, 2, operands) {
             @Override
-            public void run(long from, long to) {
-                blocks(from * blocks, to * blocks, 2, operands, step);
+            void block(Space space, long group, int i) {
+                backward(space, group, blocks - 1 - i, operands, logs);
             }
         };
     }

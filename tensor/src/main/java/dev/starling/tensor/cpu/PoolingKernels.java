@@ -6,6 +6,7 @@ import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.PoolRows;
 import dev.starling.tensor.cpu.rows.RowLoops;
+import dev.starling.tensor.cpu.rows.Taps;
 import dev.starling.tensor.op.Pooling;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.concurrent.atomic.AtomicLong;
@@ -74,8 +75,12 @@ final class PoolingKernels {
         long values = results[0].address();
         long places = results[1].address();
         PoolingWindows windows = new PoolingWindows(op.window(), x.shape(), results[0].shape(), false);
-        return windows.overWindows(x.address(), (taps, step, _, placeStep, to, _, pixels) ->
-                rows.max(taps, step, placeStep, values + to, places + to, pixels, windows.channels));
+        return windows.overWindows(x.address(), new PoolingWindows.Run() {
+            @Override
+            public void make(Taps taps, long step, int place, int placeStep, long to, long toStep, int pixels) {
+                rows.max(taps, step, placeStep, values + to, places + to, pixels, windows.channels);
+            }
+        });
     }
 
     /** Leaves an index outside of its window, which no pooling operation produces, to the reference kernels. */
@@ -88,9 +93,13 @@ final class PoolingKernels {
             long toIndex = index.address() - g.address();
             AtomicLong found = new AtomicLong();
             PoolingWindows windows = new PoolingWindows(op.window(), dx.shape(), g.shape(), false);
-            windows.overElements(g.address(), (taps, step, place, placeStep, to, toStep, pixels) ->
+            windows.overElements(g.address(), new PoolingWindows.Run() {
+                @Override
+                public void make(Taps taps, long step, int place, int placeStep, long to, long toStep, int pixels) {
                     found.addAndGet(rows.routed(taps, step, toIndex, place, placeStep, base + to, toStep, pixels,
-                            windows.channels))).run();
+                            windows.channels));
+                }
+            }).run();
             if (found.get() != g.count()) {
                 dx.close();
                 return null;

@@ -62,26 +62,31 @@ final class PoolingWindows {
      * can be run any number of times.
      */
     Runnable overWindows(long x, Run run) {
-        return overRows(depth.out() * height.out(), width.out(), (row, taps) -> windows(x, row, taps, run));
-    }
-
-    /** Processes one row of pixels. */
-    private interface Row {
-        void process(long row, Taps taps);
-    }
-
-    private Runnable overRows(long rowsPerImage, int pixels, Row one) {
-        return new RangeWork(images * rowsPerImage, Math.max(1, GRAIN / ((long) pixels * elements * channels))) {
+        return new Rows(depth.out() * height.out(), width.out()) {
             @Override
-            public void run(long from, long to) {
-                Taps idle = TAPS.take();
-                Taps taps = idle != null && idle.capacity() >= elements ? idle : new Taps(elements);
-                for (long row = from; row < to; row++) {
-                    one.process(row, taps);
-                }
-                TAPS.give(taps);
+            void process(long row, Taps taps) {
+                windows(x, row, taps, run);
             }
         };
+    }
+
+    /** Work on rows of pixels. */
+    private abstract class Rows extends RangeWork {
+        Rows(long rowsPerImage, int pixels) {
+            super(images * rowsPerImage, Math.max(1, GRAIN / ((long) pixels * elements * channels)));
+        }
+
+        abstract void process(long row, Taps taps);
+
+        @Override
+        public void run(long from, long to) {
+            Taps idle = TAPS.take();
+            Taps taps = idle != null && idle.capacity() >= elements ? idle : new Taps(elements);
+            for (long row = from; row < to; row++) {
+                process(row, taps);
+            }
+            TAPS.give(taps);
+        }
     }
 
     private void windows(long x, long row, Taps taps, Run run) {
@@ -117,11 +122,14 @@ final class PoolingWindows {
      * can be run any number of times.
      */
     Runnable overElements(long y, Run run) {
-        return overRows(depth.in() * height.in(), width.in(), (row, taps) -> {
-            for (int phase = 0; phase < Math.min(width.stride(), width.in()); phase++) {
-                elementsOf(y, row, phase, taps, run);
+        return new Rows(depth.in() * height.in(), width.in()) {
+            @Override
+            void process(long row, Taps taps) {
+                for (int phase = 0; phase < Math.min(width.stride(), width.in()); phase++) {
+                    elementsOf(y, row, phase, taps, run);
+                }
             }
-        });
+        };
     }
 
     /** Processes every {@code stride}-th element of a row; these have windows of the same pattern. */

@@ -98,9 +98,11 @@ public sealed interface Attention extends Op {
             Spec[] results = new ScaledDotProduct(scale, causal).infer(in.length == 6
                     ? new Spec[] {in[1], in[2], in[3]} : new Spec[] {in[1], in[2], in[3], in[6]});
             Check.sameType(this, in[0], in[1], in[4]);
-            Check.shape(in[0].shape().equals(results[0].shape()) && in[4].shape().equals(results[0].shape())
-                    && in[5].equals(results[1]), this, () -> "g and y must be " + results[0] + ", log-sum-exp "
-                    + results[1], "pass the gradient of y, and both results of attention", in);
+            if (!in[0].shape().equals(results[0].shape()) || !in[4].shape().equals(results[0].shape())
+                    || !in[5].equals(results[1])) {
+                throw Check.shape(this, "g and y must be " + results[0] + ", log-sum-exp " + results[1],
+                        "pass the gradient of y, and both results of attention", in);
+            }
             Shape lead = results[0].shape().slice(0, results[0].shape().rank() - 2);
             Spec[] gradients = new Spec[3];
             for (int i = 0; i < 3; i++) {
@@ -155,8 +157,10 @@ public sealed interface Attention extends Op {
         lead = Check.lead(op, lead, v.slice(0, v.rank() - 2), in);
         if (mask != null) {
             Shape scores = lead.concat(Shape.of(q.dim(-2), k.dim(-2)));
-            Check.shape(scores.equals(Shape.broadcast(scores, mask.shape())), op,
-                    () -> "the mask must broadcast to " + scores, "reshape the mask", in[0], in[1], in[2], mask);
+            if (!scores.equals(Shape.broadcast(scores, mask.shape()))) {
+                throw Check.shape(op, "the mask must broadcast to " + scores, "reshape the mask", in[0], in[1], in[2],
+                        mask);
+            }
             Check.dtype(mask.dtype() == DType.BOOL || mask.dtype() == in[0].dtype(), op,
                     "the mask must be bool or of the operands' type", "cast with to(DType)", in[0], in[1], in[2], mask);
         }

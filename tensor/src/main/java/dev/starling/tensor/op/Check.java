@@ -7,23 +7,20 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.TensorException.Problem;
 import java.util.Arrays;
 import java.util.List;
-import java.util.function.Supplier;
 
-/** The checks of {@code infer}. A composed message is passed as a supplier, since most checks succeed. */
+/** The checks of {@code infer}, and their errors for messages that are composed only if a check fails. */
 final class Check {
     private Check() {
     }
 
     static void shape(boolean holds, Op op, String relation, String remedy, Spec... operands) {
         if (!holds) {
-            throw new TensorException(Problem.SHAPE, op.name(), List.of(operands), relation, remedy);
+            throw shape(op, relation, remedy, operands);
         }
     }
 
-    static void shape(boolean holds, Op op, Supplier<String> relation, String remedy, Spec... operands) {
-        if (!holds) {
-            shape(false, op, relation.get(), remedy, operands);
-        }
+    static TensorException shape(Op op, String relation, String remedy, Spec... operands) {
+        return new TensorException(Problem.SHAPE, op.name(), List.of(operands), relation, remedy);
     }
 
     static void dtype(boolean holds, Op op, String relation, String remedy, Spec... operands) {
@@ -34,8 +31,12 @@ final class Check {
 
     static void argument(boolean holds, Op op, String relation, String remedy, Spec... operands) {
         if (!holds) {
-            throw new TensorException(Problem.ARGUMENT, op.name(), List.of(operands), relation, remedy);
+            throw argument(op, relation, remedy, operands);
         }
+    }
+
+    static TensorException argument(Op op, String relation, String remedy, Spec... operands) {
+        return new TensorException(Problem.ARGUMENT, op.name(), List.of(operands), relation, remedy);
     }
 
     /** Returns one value for each spatial dimension, after a check that there are 1 to 3. */
@@ -47,12 +48,6 @@ final class Check {
         int[] values = new int[rank];
         Arrays.fill(values, value);
         return values;
-    }
-
-    static void argument(boolean holds, Op op, Supplier<String> relation, String remedy, Spec... operands) {
-        if (!holds) {
-            argument(false, op, relation.get(), remedy, operands);
-        }
     }
 
     static void floating(Op op, Spec... operands) {
@@ -80,20 +75,24 @@ final class Check {
     }
 
     static void rank(Op op, Spec s, int rank, Spec... operands) {
-        shape(s.shape().rank() == rank, op, () -> "needs rank " + rank + ", got " + s.shape().rank(), "reshape it",
-                operands);
+        if (s.shape().rank() != rank) {
+            throw shape(op, "needs rank " + rank + ", got " + s.shape().rank(), "reshape it", operands);
+        }
     }
 
     /** Requires a valid dimension, counted from the front. */
     static void axis(Op op, int axis, Spec x, Spec... operands) {
-        argument(axis >= 0 && axis < x.shape().rank(), op, () -> "axis " + axis + " must be from 0 to "
-                + (x.shape().rank() - 1), "count dimensions from the front", operands);
+        if (axis < 0 || axis >= x.shape().rank()) {
+            throw argument(op, "axis " + axis + " must be from 0 to " + (x.shape().rank() - 1),
+                    "count dimensions from the front", operands);
+        }
     }
 
     /** Requires a valid summand that keeps a variance from being 0. */
     static void epsilon(Op op, double epsilon, Spec... operands) {
-        argument(epsilon >= 0 && epsilon < Double.POSITIVE_INFINITY, op,
-                () -> "epsilon must be >= 0 and finite, got " + epsilon, "use 1e-5, for example", operands);
+        if (!(epsilon >= 0 && epsilon < Double.POSITIVE_INFINITY)) {
+            throw argument(op, "epsilon must be >= 0 and finite, got " + epsilon, "use 1e-5, for example", operands);
+        }
     }
 
     static Shape broadcast(Op op, Spec a, Spec b) {
@@ -119,8 +118,7 @@ final class Check {
         if (inputs.length >= min && inputs.length <= max) {
             return;
         }
-        argument(false, op,
-                () -> "takes " + min + (min == max ? "" : " to " + max) + " operands, got " + inputs.length,
+        throw argument(op, "takes " + min + (min == max ? "" : " to " + max) + " operands, got " + inputs.length,
                 "pass the operands that its Javadoc lists", inputs);
     }
 }

@@ -20,9 +20,10 @@ public sealed interface Contraction extends Op {
             Shape b = in[1].shape();
             Check.shape(a.rank() >= 2 && b.rank() >= 2, this, "needs rank >= 2",
                     "use the method matmul, or unsqueeze", in);
-            Check.shape(a.dim(-1) == b.dim(-2), this,
-                    () -> "inner sizes must agree: " + a.dim(-1) + " ≠ " + b.dim(-2),
-                    "transpose or reshape an operand", in);
+            if (a.dim(-1) != b.dim(-2)) {
+                throw Check.shape(this, "inner sizes must agree: " + a.dim(-1) + " ≠ " + b.dim(-2),
+                        "transpose or reshape an operand", in);
+            }
             Shape lead = Check.lead(this, a.slice(0, a.rank() - 2), b.slice(0, b.rank() - 2), in);
             Shape rows = lead.concat(a.slice(a.rank() - 2, a.rank()));
             return new Spec[] {in[0].with(rows.with(-1, b.dim(-1)))};
@@ -57,11 +58,14 @@ public sealed interface Contraction extends Op {
             Check.floating(this, in);
             Check.sameType(this, in);
             Check.rank(this, in[1], 2, in);
-            Check.shape(in[0].shape().rank() >= 1 && in[0].shape().dim(-1) == in[1].shape().dim(1), this,
-                    () -> "the last size of x must be the weight's inputs, " + in[1].shape().dim(1),
-                    "flatten or reshape x", in);
-            Check.shape(in.length == 2 || in[2].shape().equals(in[1].shape().slice(0, 1)), this,
-                    () -> "the bias must be [" + in[1].shape().dim(0) + "]", "give one value for each output", in);
+            if (in[0].shape().rank() < 1 || in[0].shape().dim(-1) != in[1].shape().dim(1)) {
+                throw Check.shape(this, "the last size of x must be the weight's inputs, " + in[1].shape().dim(1),
+                        "flatten or reshape x", in);
+            }
+            if (in.length != 2 && !in[2].shape().equals(in[1].shape().slice(0, 1))) {
+                throw Check.shape(this, "the bias must be [" + in[1].shape().dim(0) + "]",
+                        "give one value for each output", in);
+            }
             Spec y = in[0].with(in[0].shape().with(-1, in[1].shape().dim(0)));
             return keeps ? new Spec[] {y, y} : new Spec[] {y};
         }
@@ -136,12 +140,14 @@ public sealed interface Contraction extends Op {
             Check.sameType(this, in);
             requireRows(this, in[0], in);
             Check.rank(this, in[1], 2, in);
-            Check.shape(in[0].shape().dim(-1) == in[1].shape().dim(0), this,
-                    () -> "g must have the weight's outputs, " + in[1].shape().dim(0),
-                    "pass the gradient of the result", in);
+            if (in[0].shape().dim(-1) != in[1].shape().dim(0)) {
+                throw Check.shape(this, "g must have the weight's outputs, " + in[1].shape().dim(0),
+                        "pass the gradient of the result", in);
+            }
             Shape x = in[0].shape().with(-1, in[1].shape().dim(1));
-            Check.shape(in[2].shape().equals(x), this, () -> "the kept operand must be " + x,
-                    "pass the operand of the epilogue", in);
+            if (!in[2].shape().equals(x)) {
+                throw Check.shape(this, "the kept operand must be " + x, "pass the operand of the epilogue", in);
+            }
             return new Spec[] {in[2]};
         }
     }

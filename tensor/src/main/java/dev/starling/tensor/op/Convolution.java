@@ -59,14 +59,19 @@ public sealed interface Convolution extends Op {
 
         private void check(Op op, Spec... in) {
             int rank = rank();
-            Check.argument(rank >= 1 && rank <= 3 && padding.length == rank && dilation.length == rank, op,
-                    () -> "needs strides, paddings and dilations for each of 1 to 3 spatial dimensions, got " + this,
-                    "give one value of each per spatial dimension", in);
-            Check.argument(groups > 0, op, () -> "groups must be > 0, got " + groups, "use 1 or more groups", in);
+            if (rank < 1 || rank > 3 || padding.length != rank || dilation.length != rank) {
+                throw Check.argument(op,
+                        "needs strides, paddings and dilations for each of 1 to 3 spatial dimensions, got " + this,
+                        "give one value of each per spatial dimension", in);
+            }
+            if (groups <= 0) {
+                throw Check.argument(op, "groups must be > 0, got " + groups, "use 1 or more groups", in);
+            }
             for (int i = 0; i < rank; i++) {
-                Check.argument(stride[i] > 0 && dilation[i] > 0 && padding[i] >= 0, op,
-                        () -> "stride and dilation must be > 0 and padding >= 0, got " + this, "change the geometry",
-                        in);
+                if (stride[i] <= 0 || dilation[i] <= 0 || padding[i] < 0) {
+                    throw Check.argument(op, "stride and dilation must be > 0 and padding >= 0, got " + this,
+                            "change the geometry", in);
+                }
             }
         }
 
@@ -101,8 +106,10 @@ public sealed interface Convolution extends Op {
             Check.operands(this, in, 2, 3);
             epilogue.requireNoGelu(this);
             Shape y = output(this, in[0], in[1], in);
-            Check.shape(in.length == 2 || in[2].shape().equals(Shape.of(y.dim(1))), this,
-                    () -> "the bias must be [" + y.dim(1) + "]", "give one value for each output channel", in);
+            if (in.length != 2 && !in[2].shape().equals(Shape.of(y.dim(1)))) {
+                throw Check.shape(this, "the bias must be [" + y.dim(1) + "]", "give one value for each output channel",
+                        in);
+            }
             return new Spec[] {in[0].with(y)};
         }
 
@@ -135,8 +142,9 @@ public sealed interface Convolution extends Op {
             Check.operands(this, in, 2, 2);
             Spec x = in[0].with(shape);
             Shape y = output(this, x, in[1], in);
-            Check.shape(y.equals(in[0].shape()), this, () -> "the gradient must be " + y,
-                    "give the shape of the convolved x", in);
+            if (!y.equals(in[0].shape())) {
+                throw Check.shape(this, "the gradient must be " + y, "give the shape of the convolved x", in);
+            }
             return new Spec[] {x};
         }
 
@@ -162,8 +170,9 @@ public sealed interface Convolution extends Op {
             Check.operands(this, in, 2, 2);
             Spec w = in[0].with(shape);
             Shape y = output(this, in[0], w, in);
-            Check.shape(y.equals(in[1].shape()), this, () -> "the gradient must be " + y,
-                    "give the shape of the weight", in);
+            if (!y.equals(in[1].shape())) {
+                throw Check.shape(this, "the gradient must be " + y, "give the shape of the weight", in);
+            }
             return bias ? new Spec[] {w, w.with(Shape.of(y.dim(1)))} : new Spec[] {w};
         }
 
@@ -189,13 +198,16 @@ public sealed interface Convolution extends Op {
         Check.rank(op, weight, g.rank() + 2, in);
         long channels = x.shape().dim(1);
         long outputs = weight.shape().dim(0);
-        Check.argument(outputs % g.groups() == 0, op,
-                () -> outputs + " output channels must divide into " + g.groups() + " groups", "change groups", in);
-        Check.shape(channels % g.groups() == 0 && channels / g.groups() == weight.shape().dim(1), op,
-                () -> "x has " + channels + " channels in " + g.groups() + " groups, but the weight needs "
-                        + weight.shape().dim(1) + " per group", x.shape().dim(-1) == weight.shape().dim(1) * g.groups()
-                        ? "the channels of x seem to be in its last dimension: movedim(-1, 1) puts them second"
-                        : "change the weight, groups or x", in);
+        if (outputs % g.groups() != 0) {
+            throw Check.argument(op, outputs + " output channels must divide into " + g.groups() + " groups",
+                    "change groups", in);
+        }
+        if (channels % g.groups() != 0 || channels / g.groups() != weight.shape().dim(1)) {
+            throw Check.shape(op, "x has " + channels + " channels in " + g.groups() + " groups, but the weight needs "
+                    + weight.shape().dim(1) + " per group", x.shape().dim(-1) == weight.shape().dim(1) * g.groups()
+                    ? "the channels of x seem to be in its last dimension: movedim(-1, 1) puts them second"
+                    : "change the weight, groups or x", in);
+        }
         long[] y = new long[g.rank() + 2];
         y[0] = x.shape().dim(0);
         y[1] = outputs;
@@ -203,14 +215,18 @@ public sealed interface Convolution extends Op {
             int axis = i + 2;
             long size = x.shape().dim(axis);
             long kernel = weight.shape().dim(axis);
-            Check.argument(g.fits(i, size, kernel), op, () -> "the padded input and the dilated kernel must be shorter "
-                    + "than 2^31 in dimension " + axis + ", got " + g, "use less padding or dilation", in);
+            if (!g.fits(i, size, kernel)) {
+                throw Check.argument(op, "the padded input and the dilated kernel must be shorter "
+                        + "than 2^31 in dimension " + axis + ", got " + g, "use less padding or dilation", in);
+            }
             y[axis] = g.out(i, size, kernel);
-            Check.shape(kernel > 0, op, () -> "the kernel must not be empty in dimension " + axis,
-                    "use a larger kernel",
-                    in);
-            Check.shape(y[axis] > 0, op, () -> "the kernel must fit into the padded input in dimension " + axis,
-                    "use a smaller kernel or more padding", in);
+            if (kernel <= 0) {
+                throw Check.shape(op, "the kernel must not be empty in dimension " + axis, "use a larger kernel", in);
+            }
+            if (y[axis] <= 0) {
+                throw Check.shape(op, "the kernel must fit into the padded input in dimension " + axis,
+                        "use a smaller kernel or more padding", in);
+            }
         }
         return Shape.of(y);
     }

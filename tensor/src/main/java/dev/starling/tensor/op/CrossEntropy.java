@@ -33,10 +33,10 @@ public sealed interface CrossEntropy extends Op {
             Check.floating(this, in[0]);
             Check.rank(this, in[0], 2, in);
             Check.index(this, in[1], in);
-            Check.shape(in[1].shape().equals(Shape.of(in[0].shape().dim(0))), this,
-                    () -> "targets must be [" + in[0].shape().dim(0) + "], one class per row",
-                    "use class indices, not one-hot rows",
-                    in);
+            if (!in[1].shape().equals(Shape.of(in[0].shape().dim(0)))) {
+                throw Check.shape(this, "targets must be [" + in[0].shape().dim(0) + "], one class per row",
+                        "use class indices, not one-hot rows", in);
+            }
             Spec losses = in[0].with(in[1].shape()).with(wide(in[0].dtype()));
             return new Spec[] {losses, losses.with(Shape.of(in[0].shape().dim(0), 2))};
         }
@@ -90,17 +90,19 @@ public sealed interface CrossEntropy extends Op {
             Check.argument(in[0].dtype() == wide && in[2].dtype() == wide, this,
                     "g and row must be " + wide + " beside logits of " + in[1].dtype(), "cast with to(DType)", in);
             Shape rows = Shape.of(in[1].shape().dim(0));
-            Check.shape(in[0].shape().equals(rows) && in[3].shape().equals(rows)
-                    && in[2].shape().equals(Shape.of(rows.dim(0), 2)), this,
-                    () -> "g and target must be " + rows + " and row [" + rows.dim(0) + ", 2]",
-                    "pass the operands and results of the loss", in);
+            if (!in[0].shape().equals(rows) || !in[3].shape().equals(rows)
+                    || !in[2].shape().equals(Shape.of(rows.dim(0), 2))) {
+                throw Check.shape(this, "g and target must be " + rows + " and row [" + rows.dim(0) + ", 2]",
+                        "pass the operands and results of the loss", in);
+            }
             return new Spec[] {in[1]};
         }
     }
 
     private static void check(Op op, double smoothing, Spec... in) {
-        Check.argument(smoothing >= 0 && smoothing <= 1, op,
-                () -> "0 <= smoothing <= 1 must hold, got " + smoothing, "change the smoothing", in);
+        if (!(smoothing >= 0 && smoothing <= 1)) {
+            throw Check.argument(op, "0 <= smoothing <= 1 must hold, got " + smoothing, "change the smoothing", in);
+        }
     }
 
     private static DType wide(DType type) {

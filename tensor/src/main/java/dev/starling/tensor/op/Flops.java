@@ -20,8 +20,10 @@ public final class Flops {
      */
     public static long of(Op op, Spec[] in, Spec[] out) {
         int results = op.infer(in).length;
-        Check.argument(out.length == results, op, () -> "has " + results + " results, got " + out.length,
-                "pass the specs of the operation's own operands and results", in);
+        if (out.length != results) {
+            throw Check.argument(op, "has " + results + " results, got " + out.length,
+                    "pass the specs of the operation's own operands and results", in);
+        }
         return switch (op) {
             case View _, Movement _, Fill _, Transfer _, Update _ -> 0;
             case Contraction.MatMul _ -> 2 * count(out[0]) * in[0].shape().dim(-1);

@@ -76,7 +76,9 @@ public sealed interface Movement extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 1, 1);
             Shape inner = in[0].shape();
-            Check.shape(inner.rank() == shape.rank(), this, () -> "must have the rank of " + shape, "reshape it", in);
+            if (inner.rank() != shape.rank()) {
+                throw Check.shape(this, "must have the rank of " + shape, "reshape it", in);
+            }
             View.Slice.check(this, shape, starts, steps, inner.dims(), "give a larger shape", in);
             return new Spec[] {in[0].with(shape)};
         }

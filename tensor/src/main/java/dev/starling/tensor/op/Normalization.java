@@ -28,8 +28,9 @@ public sealed interface Normalization extends Op {
             Check.sameType(this, in[1], in[2]);
             Check.shape(in[0].shape().rank() >= 2, this, "needs [N, C, ..]", "unsqueeze x", in);
             Shape c = Shape.of(in[0].shape().dim(1));
-            Check.shape(in[1].shape().equals(c) && in[2].shape().equals(c), this, () -> "gamma and beta must be " + c,
-                    "give one value for each channel", in);
+            if (!in[1].shape().equals(c) || !in[2].shape().equals(c)) {
+                throw Check.shape(this, "gamma and beta must be " + c, "give one value for each channel", in);
+            }
             Check.shape(c.count() == 0 || in[0].shape().count() > c.count(), this,
                     "needs more than one value per channel", "use a larger batch", in);
             return new Spec[] {in[0], in[1], in[1]};
@@ -87,8 +88,10 @@ public sealed interface Normalization extends Op {
                     "pass the gradient of y", in);
             Check.shape(x.rank() >= 2, this, "needs [N, C, ..]", "unsqueeze x", in);
             Shape c = Shape.of(x.dim(1));
-            Check.shape(in[2].shape().equals(c) && in[4].shape().equals(c) && in[5].shape().equals(c), this,
-                    () -> "gamma, mean and deviation must be " + c, "pass the operands and results of batchNorm", in);
+            if (!in[2].shape().equals(c) || !in[4].shape().equals(c) || !in[5].shape().equals(c)) {
+                throw Check.shape(this, "gamma, mean and deviation must be " + c,
+                        "pass the operands and results of batchNorm", in);
+            }
             return new Spec[] {in[1], in[2], in[2]};
         }
     }
@@ -152,8 +155,9 @@ public sealed interface Normalization extends Op {
             Check.shape(trails(d, x), this, "gamma must have the trailing sizes of x",
                     "pass the operands of layerNorm", in);
             Shape lead = x.slice(0, x.rank() - d.rank());
-            Check.shape(in[3].shape().equals(lead) && in[4].shape().equals(lead), this,
-                    () -> "mean and deviation must be " + lead, "pass the results of layerNorm", in);
+            if (!in[3].shape().equals(lead) || !in[4].shape().equals(lead)) {
+                throw Check.shape(this, "mean and deviation must be " + lead, "pass the results of layerNorm", in);
+            }
             return new Spec[] {in[1], in[2], in[2]};
         }
     }

@@ -113,8 +113,9 @@ public sealed interface Pooling extends Op {
             Check.floating(this, in[0]);
             Check.index(this, in[1], in);
             Shape y = output(this, shape, in);
-            Check.shape(y.equals(in[0].shape()) && y.equals(in[1].shape()), this, () -> "operands must be " + y,
-                    "pass the outputs of maxPool", in);
+            if (!y.equals(in[0].shape()) || !y.equals(in[1].shape())) {
+                throw Check.shape(this, "operands must be " + y, "pass the outputs of maxPool", in);
+            }
             return new Spec[] {in[0].with(shape)};
         }
 
@@ -161,8 +162,9 @@ public sealed interface Pooling extends Op {
             Check.operands(this, in, 1, 1);
             Check.floating(this, in);
             Shape y = output(this, shape, in);
-            Check.shape(y.equals(in[0].shape()), this, () -> "the gradient must be " + y,
-                    "give the shape of the pooled x", in);
+            if (!y.equals(in[0].shape())) {
+                throw Check.shape(this, "the gradient must be " + y, "give the shape of the pooled x", in);
+            }
             return new Spec[] {in[0].with(shape)};
         }
 
@@ -178,25 +180,35 @@ public sealed interface Pooling extends Op {
         Check.argument(rank >= 1 && rank <= 3 && w.stride().length == rank && w.padding().length == rank
                 && w.dilation().length == rank, op, "needs a kernel, stride, padding and dilation for each of 1 to 3 "
                 + "spatial dimensions", "give one value of each per spatial dimension", in);
-        Check.shape(x.rank() == rank + 2, op, () -> "needs [N, C, *spatial] of rank " + (rank + 2), "reshape it", in);
+        if (x.rank() != rank + 2) {
+            throw Check.shape(op, "needs [N, C, *spatial] of rank " + (rank + 2), "reshape it", in);
+        }
         long[] y = x.dims();
         long elements = 1;
         for (int i = 0; i < rank; i++) {
             int axis = i + 2;
-            Check.argument(w.kernel()[i] > 0 && w.stride()[i] > 0 && w.dilation()[i] > 0 && w.padding()[i] >= 0
-                    && w.padding()[i] <= w.kernel()[i] / 2, op,
-                    () -> "kernel, stride and dilation must be > 0 and padding at most half of the kernel, got " + w,
-                    "change the window", in);
-            Check.shape(w.kernel()[i] == 1 || w.dilation()[i] <= x.dim(axis), op,
-                    () -> "the dilation must not be larger than the input in dimension " + axis,
-                    "use a smaller dilation", in);
+            if (w.kernel()[i] <= 0 || w.stride()[i] <= 0 || w.dilation()[i] <= 0 || w.padding()[i] < 0
+                    || w.padding()[i] > w.kernel()[i] / 2) {
+                throw Check.argument(op,
+                        "kernel, stride and dilation must be > 0 and padding at most half of the kernel, got " + w,
+                        "change the window", in);
+            }
+            if (w.kernel()[i] != 1 && w.dilation()[i] > x.dim(axis)) {
+                throw Check.shape(op, "the dilation must not be larger than the input in dimension " + axis,
+                        "use a smaller dilation", in);
+            }
             elements = Math.min(Window.MAX_ELEMENTS, elements * w.kernel()[i]);
-            Check.argument(elements < Window.MAX_ELEMENTS && w.fits(i, x.dim(axis)), op,
-                    () -> "the window must have fewer than 2^28 elements, and it and the padded input must be shorter "
-                    + "than 2^30 in dimension " + axis + ", got " + w, "use a smaller kernel, padding or dilation", in);
+            if (elements >= Window.MAX_ELEMENTS || !w.fits(i, x.dim(axis))) {
+                throw Check.argument(op,
+                        "the window must have fewer than 2^28 elements, and it and the padded input must be shorter "
+                        + "than 2^30 in dimension " + axis + ", got " + w, "use a smaller kernel, padding or dilation",
+                        in);
+            }
             y[axis] = w.out(i, x.dim(axis));
-            Check.shape(y[axis] > 0, op, () -> "the window must fit into the padded input in dimension " + axis,
-                    "use a smaller kernel or more padding", in);
+            if (y[axis] <= 0) {
+                throw Check.shape(op, "the window must fit into the padded input in dimension " + axis,
+                        "use a smaller kernel or more padding", in);
+            }
         }
         Check.shape(isIndexed(x.dims()) && isIndexed(y), op, "a channel of an image must have fewer than 2^31 pixels",
                 "divide the images", in);

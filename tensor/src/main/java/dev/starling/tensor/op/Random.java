@@ -48,8 +48,10 @@ public sealed interface Random extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 0, 0);
             Check.floating(this, spec);
-            Check.argument((float) low < (float) high && (float) (high - low) < Float.POSITIVE_INFINITY, this,
-                    () -> "low < high must hold in f32, got " + low + " and " + high, "change the bounds", spec);
+            if (!((float) low < (float) high && (float) (high - low) < Float.POSITIVE_INFINITY)) {
+                throw Check.argument(this, "low < high must hold in f32, got " + low + " and " + high,
+                        "change the bounds", spec);
+            }
             return new Spec[] {spec};
         }
 
@@ -82,9 +84,10 @@ public sealed interface Random extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 0, 0);
             Check.floating(this, spec);
-            Check.argument(Double.isFinite(mean) && deviation >= 0 && deviation < Double.POSITIVE_INFINITY, this,
-                    () -> "needs a finite mean and a deviation >= 0, got " + mean + " and " + deviation,
-                    "change mean or deviation", spec);
+            if (!(Double.isFinite(mean) && deviation >= 0 && deviation < Double.POSITIVE_INFINITY)) {
+                throw Check.argument(this, "needs a finite mean and a deviation >= 0, got " + mean + " and "
+                        + deviation, "change mean or deviation", spec);
+            }
             return new Spec[] {spec};
         }
 
@@ -111,8 +114,10 @@ public sealed interface Random extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 0, 0);
-            Check.argument(probability >= 0 && probability <= 1, this,
-                    () -> "0 <= probability <= 1 must hold, got " + probability, "give a number from 0 to 1", spec);
+            if (!(probability >= 0 && probability <= 1)) {
+                throw Check.argument(this, "0 <= probability <= 1 must hold, got " + probability,
+                        "give a number from 0 to 1", spec);
+            }
             return new Spec[] {spec};
         }
 
@@ -141,8 +146,10 @@ public sealed interface Random extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 0, 0);
             Check.dtype(spec.dtype().isInteger(), this, "needs an integer type", "use uniform for floats", spec);
-            Check.argument(high > low && high - low > 0 && high - low <= 1L << 32, this,
-                    () -> "low < high <= low + 2^32 must hold, got " + low + " and " + high, "change the bounds", spec);
+            if (high <= low || high - low <= 0 || high - low > 1L << 32) {
+                throw Check.argument(this, "low < high <= low + 2^32 must hold, got " + low + " and " + high,
+                        "change the bounds", spec);
+            }
             return new Spec[] {spec};
         }
 
@@ -170,8 +177,10 @@ public sealed interface Random extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 1, 1);
             Check.floating(this, in);
-            Check.argument(probability >= 0 && probability < 1, this, () -> "0 <= probability < 1 must hold, got "
-                    + probability, "change the probability", in);
+            if (!(probability >= 0 && probability < 1)) {
+                throw Check.argument(this, "0 <= probability < 1 must hold, got " + probability,
+                        "change the probability", in);
+            }
             return new Spec[] {in[0]};
         }
 

@@ -153,24 +153,33 @@ public sealed interface Recurrence extends Op {
             Shape u = o.recurrentWeight.shape();
             Check.shape(x.rank() == 3, this, "x must be [steps, batch, inputs]",
                     "unsqueeze it, or transpose it if the batch comes first", in);
-            Check.shape(u.rank() == 2 && u.dim(0) == gates * u.dim(1), this,
-                    () -> "the recurrent weight must be [" + (gates == 1 ? "" : gates + "·") + "H, H]",
-                    "stack the gates' weights in rows", in);
+            if (u.rank() != 2 || u.dim(0) != gates * u.dim(1)) {
+                throw Check.shape(this, "the recurrent weight must be [" + (gates == 1 ? "" : gates + "·") + "H, H]",
+                        "stack the gates' weights in rows", in);
+            }
             long units = u.dim(1);
             Shape weight = Shape.of(gates * units, x.dim(2));
-            Check.shape(o.weight.shape().equals(weight), this, () -> "the input weight must be " + weight,
-                    "give one column for each of x's inputs, and as many rows as the recurrent weight has", in);
+            if (!o.weight.shape().equals(weight)) {
+                throw Check.shape(this, "the input weight must be " + weight,
+                        "give one column for each of x's inputs, and as many rows as the recurrent weight has", in);
+            }
             Shape state = Shape.of(x.dim(1), units);
-            Check.shape(o.h.shape().equals(state) && (o.c == null || o.c.shape().equals(state)), this,
-                    () -> "a state must be " + state, "give one state for each sequence of the batch", in);
+            if (!o.h.shape().equals(state) || o.c != null && !o.c.shape().equals(state)) {
+                throw Check.shape(this, "a state must be " + state, "give one state for each sequence of the batch",
+                        in);
+            }
             Shape bias = Shape.of(gates * units);
-            Check.shape(o.bias == null || o.recurrentBias == null
-                    || o.bias.shape().equals(bias) && o.recurrentBias.shape().equals(bias), this,
-                    () -> "both biases must be " + bias, "give one value for each row of the weights", in);
+            if (o.bias != null && o.recurrentBias != null
+                    && (!o.bias.shape().equals(bias) || !o.recurrentBias.shape().equals(bias))) {
+                throw Check.shape(this, "both biases must be " + bias, "give one value for each row of the weights",
+                        in);
+            }
             if (o.lengths != null) {
                 Check.index(this, o.lengths, in);
-                Check.shape(o.lengths.shape().equals(Shape.of(x.dim(1))), this,
-                        () -> "lengths must be [" + x.dim(1) + "]", "give one length for each sequence", in);
+                if (!o.lengths.shape().equals(Shape.of(x.dim(1)))) {
+                    throw Check.shape(this, "lengths must be [" + x.dim(1) + "]", "give one length for each sequence",
+                            in);
+                }
             }
         }
 
@@ -225,10 +234,10 @@ public sealed interface Recurrence extends Op {
                 }
                 Check.dtype(in[i].dtype() == wanted.dtype(), this, "operands must have the same type",
                         "cast with to(DType)", in);
-                Check.shape(in[i].shape().equals(wanted.shape()), this,
-                        () -> "gradients, y and reserve must have the specs of the layer's results, "
-                                + Arrays.toString(results),
-                        "pass the results of the layer and their gradients", in);
+                if (!in[i].shape().equals(wanted.shape())) {
+                    throw Check.shape(this, "gradients, y and reserve must have the specs of the layer's results, "
+                            + Arrays.toString(results), "pass the results of the layer and their gradients", in);
+                }
             }
             Spec[] gradients = Arrays.copyOf(own, own.length - (operands(in).lengths == null ? 0 : 1));
             gradients[0] = input() ? own[0] : own[0].with(own[0].shape().with(0, 0));

@@ -43,11 +43,13 @@ public sealed interface Reduction extends Op {
     default Spec[] infer(Spec... in) {
         Check.operands(this, in, 1, 1);
         Shape shape = in[0].shape();
-        Check.argument(axes().mask() >>> shape.rank() == 0, this, () -> "axes " + axes() + " must be below the rank",
-                "use Axes.of", in);
-        Check.shape(hasIdentity() || axes().extent(shape) > 0 || shape.count() == 0
-                && axes().reduce(shape, false).count() == 0,
-                this, () -> "needs at least one element along axes " + axes(), "give a non-empty tensor", in);
+        if (axes().mask() >>> shape.rank() != 0) {
+            throw Check.argument(this, "axes " + axes() + " must be below the rank", "use Axes.of", in);
+        }
+        if (!hasIdentity() && axes().extent(shape) == 0
+                && (shape.count() > 0 || axes().reduce(shape, false).count() > 0)) {
+            throw Check.shape(this, "needs at least one element along axes " + axes(), "give a non-empty tensor", in);
+        }
         return new Spec[] {new Spec(result(in[0].dtype()), axes().reduce(shape, keepDims()), in[0].device())};
     }
 

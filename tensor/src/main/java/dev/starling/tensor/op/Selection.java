@@ -45,9 +45,10 @@ public sealed interface Selection extends Op {
             Check.index(this, in[1], in);
             Shape g = in[0].shape();
             int after = axis + in[1].shape().rank();
-            Check.argument(size >= 0 && axis >= 0, this, () -> "axis and size must be >= 0, got " + axis + " and "
-                    + size,
-                    "give those of the operand of take", in);
+            if (size < 0 || axis < 0) {
+                throw Check.argument(this, "axis and size must be >= 0, got " + axis + " and " + size,
+                        "give those of the operand of take", in);
+            }
             Check.shape(after >= 0 && g.rank() >= after && g.slice(axis, after).equals(in[1].shape()), this,
                     "the dimensions from " + axis + " on must be those of the index", "pass the gradient of take", in);
             return new Spec[] {in[0].with(g.slice(0, axis).concat(Shape.of(size)).concat(g.slice(after, g.rank())))};

@@ -168,9 +168,10 @@ public final class Unary {
 
         @Override
         public Spec[] infer(Spec... in) {
-            Check.argument(!Double.isNaN(low) && !Double.isNaN(high), this, () -> "the bounds must not be NaN, got "
-                    + low + " and " + high,
-                    "use infinities for open bounds", in);
+            if (Double.isNaN(low) || Double.isNaN(high)) {
+                throw Check.argument(this, "the bounds must not be NaN, got " + low + " and " + high,
+                        "use infinities for open bounds", in);
+            }
             return Elementwise.same(this, 1, in);
         }
 

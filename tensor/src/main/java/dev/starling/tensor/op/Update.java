@@ -43,12 +43,16 @@ public sealed interface Update extends Op {
     default Spec[] infer(Spec... in) {
         List<String> state = this instanceof Step s ? s.rule.slots() : List.of();
         int count = this instanceof RunningStatistics ? 4 : 2 + state.size();
-        Check.argument(in.length == count || state.isEmpty(), this, () -> "the rule's state is " + state + ", got "
-                + Math.max(0, in.length - 2) + " tensors", "pass parameter, gradient and each of the state", in);
+        if (in.length != count && !state.isEmpty()) {
+            throw Check.argument(this, "the rule's state is " + state + ", got " + Math.max(0, in.length - 2)
+                    + " tensors", "pass parameter, gradient and each of the state", in);
+        }
         Check.operands(this, in, count, count);
         Check.argument(!(this instanceof Step s) || s.step >= 1, this, "step must be >= 1", "count steps from 1", in);
-        Check.argument(hasFiniteCoefficients(), this, () -> "all coefficients must be finite, got " + this,
-                "check the schedule of the learning rate", in);
+        if (!hasFiniteCoefficients()) {
+            throw Check.argument(this, "all coefficients must be finite, got " + this,
+                    "check the schedule of the learning rate", in);
+        }
         Check.floating(this, in);
         Check.sameType(this, in);
         for (Spec s : in) {

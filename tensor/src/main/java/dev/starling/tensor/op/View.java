@@ -38,9 +38,11 @@ public sealed interface View extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 1, 1);
-            Check.argument(axis >= 0 && axis < in[0].shape().rank() && in[0].shape().dim(axis) > 0
-                    && in[0].shape().dim(axis) <= MAX_PARTS, this,
-                    () -> "needs a dimension " + axis + " of size 1 to " + MAX_PARTS, "choose another dimension", in);
+            if (axis < 0 || axis >= in[0].shape().rank() || in[0].shape().dim(axis) < 1
+                    || in[0].shape().dim(axis) > MAX_PARTS) {
+                throw Check.argument(this, "needs a dimension " + axis + " of size 1 to " + MAX_PARTS,
+                        "choose another dimension", in);
+            }
             Spec[] parts = new Spec[(int) in[0].shape().dim(axis)];
             Arrays.fill(parts, in[0].with(in[0].shape().without(axis)));
             return parts;
@@ -83,10 +85,10 @@ public sealed interface View extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 1, 1);
-            Check.shape(shape.count() == in[0].shape().count(), this,
-                    () -> "needs " + shape.count() + " elements, as many as " + shape,
-                    "give sizes with the same product",
-                    in);
+            if (shape.count() != in[0].shape().count()) {
+                throw Check.shape(this, "needs " + shape.count() + " elements, as many as " + shape,
+                        "give sizes with the same product", in);
+            }
             return new Spec[] {in[0].with(shape)};
         }
 
@@ -152,9 +154,10 @@ public sealed interface View extends Op {
             for (int axis : order) {
                 seen |= axis >= 0 && axis < rank ? 1 << axis : 0;
             }
-            Check.argument(order.length == rank && Integer.bitCount(seen) == rank, this,
-                    () -> Arrays.toString(order) + " must name each dimension once",
-                    "give a permutation of the dimensions", in);
+            if (order.length != rank || Integer.bitCount(seen) != rank) {
+                throw Check.argument(this, Arrays.toString(order) + " must name each dimension once",
+                        "give a permutation of the dimensions", in);
+            }
             return new Spec[] {in[0].with(in[0].shape().permute(order))};
         }
 
@@ -186,8 +189,9 @@ public sealed interface View extends Op {
         @Override
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 1, 1);
-            Check.shape(shape.equals(Shape.broadcast(in[0].shape(), shape)), this, () -> "must broadcast to " + shape,
-                    "sizes must agree or be 1", in);
+            if (!shape.equals(Shape.broadcast(in[0].shape(), shape))) {
+                throw Check.shape(this, "must broadcast to " + shape, "sizes must agree or be 1", in);
+            }
             return new Spec[] {in[0].with(shape)};
         }
 

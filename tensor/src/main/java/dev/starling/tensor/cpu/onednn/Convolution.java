@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu.onednn;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
+import dev.starling.tensor.host.RangeWork;
 import dev.starling.tensor.spi.Form;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
@@ -192,17 +193,20 @@ public final class Convolution implements RangeTask {
                     destinationStrides, 1);
             }
         }
-        Parallel.forRange(count, 1, (from, to) -> {
-            for (long i = from; i < to; i++) {
-                long first = i * channels;
-                Convolution slice = channelSlices[(int) i];
-                if (keeper != null) {
-                    slice.keep(keeper, keptOffset + first * weightStrides[0]);
+        new RangeWork(count, 1) {
+            @Override
+            public void run(long from, long to) {
+                for (long i = from; i < to; i++) {
+                    long first = i * channels;
+                    Convolution slice = channelSlices[(int) i];
+                    if (keeper != null) {
+                        slice.keep(keeper, keptOffset + first * weightStrides[0]);
+                    }
+                    body.run(slice, destination + first * destinationStrides[1] * type.bytes(),
+                        weights + first * weightStrides[0] * type.bytes(), bias == 0 ? 0 : bias + first * type.bytes());
                 }
-                body.run(slice, destination + first * destinationStrides[1] * type.bytes(),
-                    weights + first * weightStrides[0] * type.bytes(), bias == 0 ? 0 : bias + first * type.bytes());
             }
-        });
+        }.run();
     }
 
     private void forward(Convolution slice, long destinationPart, long weightsPart, long biasPart) {
