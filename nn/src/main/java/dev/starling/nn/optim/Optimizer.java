@@ -97,7 +97,7 @@ public interface Optimizer extends AutoCloseable {
      * step, because parameters may be replaced, frozen or unfrozen between two steps.
      */
     default Tensor[] watched() {
-        List<Tensor> values = new ArrayList<>();
+        List<Tensor> values = new ArrayList<>(parameters().size());
         for (Parameter parameter : parameters()) {
             if (parameter.requiresGradient()) {
                 values.add(parameter.value());

@@ -87,8 +87,10 @@ public sealed interface CrossEntropy extends Op {
             Check.rank(this, in[1], 2, in);
             Check.index(this, in[3], in);
             DType wide = wide(in[1].dtype());
-            Check.argument(in[0].dtype() == wide && in[2].dtype() == wide, this,
-                    "g and row must be " + wide + " beside logits of " + in[1].dtype(), "cast with to(DType)", in);
+            if (in[0].dtype() != wide || in[2].dtype() != wide) {
+                throw Check.argument(this, "g and row must be " + wide + " beside logits of " + in[1].dtype(),
+                        "cast with to(DType)", in);
+            }
             Shape rows = Shape.of(in[1].shape().dim(0));
             if (!in[0].shape().equals(rows) || !in[3].shape().equals(rows)
                     || !in[2].shape().equals(Shape.of(rows.dim(0), 2))) {

@@ -40,9 +40,10 @@ public sealed interface Movement extends Op {
             Check.sameType(this, in);
             long size = 0;
             for (Spec s : in) {
-                Check.shape(s.shape().rank() == in[0].shape().rank()
-                        && s.shape().with(axis, 1).equals(in[0].shape().with(axis, 1)), this,
-                        "sizes must agree except in dimension " + axis, "reshape or slice", in);
+                if (s.shape().rank() != in[0].shape().rank()
+                        || !s.shape().with(axis, 1).equals(in[0].shape().with(axis, 1))) {
+                    throw Check.shape(this, "sizes must agree except in dimension " + axis, "reshape or slice", in);
+                }
                 size += s.shape().dim(axis);
             }
             Check.shape(size >= 0, this, "the sum of sizes must be < 2^63", "join fewer tensors", in);

@@ -49,8 +49,10 @@ public sealed interface Selection extends Op {
                 throw Check.argument(this, "axis and size must be >= 0, got " + axis + " and " + size,
                         "give those of the operand of take", in);
             }
-            Check.shape(after >= 0 && g.rank() >= after && g.slice(axis, after).equals(in[1].shape()), this,
-                    "the dimensions from " + axis + " on must be those of the index", "pass the gradient of take", in);
+            if (after < 0 || g.rank() < after || !g.slice(axis, after).equals(in[1].shape())) {
+                throw Check.shape(this, "the dimensions from " + axis + " on must be those of the index",
+                        "pass the gradient of take", in);
+            }
             return new Spec[] {in[0].with(g.slice(0, axis).concat(Shape.of(size)).concat(g.slice(after, g.rank())))};
         }
 
@@ -151,8 +153,10 @@ public sealed interface Selection extends Op {
         Check.axis(op, axis, x, in);
         Check.rank(op, index, x.shape().rank(), in);
         for (int i = 0; i < x.shape().rank(); i++) {
-            Check.shape(i == axis || index.shape().dim(i) <= x.shape().dim(i), op,
-                    "dimension " + i + " of the index must not exceed the operand's", "slice the index", in);
+            if (i != axis && index.shape().dim(i) > x.shape().dim(i)) {
+                throw Check.shape(op, "dimension " + i + " of the index must not exceed the operand's",
+                        "slice the index", in);
+            }
         }
     }
 }

@@ -45,8 +45,10 @@ public sealed interface Sorting extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 1, 1);
             Check.axis(this, axis, in[0], in);
-            Check.argument(k >= 0 && k <= in[0].shape().dim(axis), this,
-                    "k = " + k + " must be between 0 and the size of dimension " + axis, "use a smaller k", in);
+            if (k < 0 || k > in[0].shape().dim(axis)) {
+                throw Check.argument(this, "k = " + k + " must be between 0 and the size of dimension " + axis,
+                        "use a smaller k", in);
+            }
             Spec values = in[0].with(in[0].shape().with(axis, k));
             return new Spec[] {values, values.with(DType.I64)};
         }
