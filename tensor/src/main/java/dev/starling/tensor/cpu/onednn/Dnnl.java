@@ -158,10 +158,11 @@ final class Dnnl {
                 } catch (InterruptedException e) {
                     interrupted = true;
                 } catch (ExecutionException e) {
-                    if (e.getCause() instanceof OneDnnException cause) {
-                        throw cause;
+                    switch (e.getCause()) {
+                        case RuntimeException cause -> throw cause;
+                        case Error cause -> throw cause;
+                        case null, default -> throw new IllegalStateException(e.getCause());
                     }
-                    throw new IllegalStateException(e.getCause());
                 }
             }
         } finally {
