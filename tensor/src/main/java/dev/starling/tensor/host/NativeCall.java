@@ -32,10 +32,8 @@ public final class NativeCall {
                     ? (long) Seven.HANDLE.invokeExact(function, a[0], a[1], a[2], a[3], a[4], a[5], a[6])
                     : (long) Thirteen.HANDLE.invokeExact(function, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8],
                     a[9], a[10], a[11], a[12]);
-        } catch (RuntimeException | Error thrown) {
-            throw thrown;
         } catch (Throwable t) {
-            throw new IllegalStateException(t);
+            throw unexpected(t);
         }
     }
 
@@ -43,10 +41,8 @@ public final class NativeCall {
     public static long call(MemorySegment function, long a, long b, long c, long d) {
         try {
             return (long) Seven.HANDLE.invokeExact(function, a, b, c, d, 0L, 0L, 0L);
-        } catch (RuntimeException | Error thrown) {
-            throw thrown;
         } catch (Throwable t) {
-            throw new IllegalStateException(t);
+            throw unexpected(t);
         }
     }
 
@@ -54,10 +50,8 @@ public final class NativeCall {
     public static long callBriefly(MemorySegment function, long a, long b, long c, long d, long e) {
         try {
             return (long) Brief.HANDLE.invokeExact(function, a, b, c, d, e);
-        } catch (RuntimeException | Error thrown) {
-            throw thrown;
         } catch (Throwable t) {
-            throw new IllegalStateException(t);
+            throw unexpected(t);
         }
     }
 
@@ -65,11 +59,17 @@ public final class NativeCall {
     public static long callBriefly(MemorySegment function, MemorySegment array, long b, long c, long d, long e) {
         try {
             return (long) BriefWithArray.HANDLE.invokeExact(function, array, b, c, d, e);
-        } catch (RuntimeException | Error thrown) {
-            throw thrown;
         } catch (Throwable t) {
-            throw new IllegalStateException(t);
+            throw unexpected(t);
         }
+    }
+
+    /** Converts what a method handle declares but cannot throw; runtime exceptions and errors pass through. */
+    private static RuntimeException unexpected(Throwable t) {
+        if (t instanceof Error e) {
+            throw e;
+        }
+        return t instanceof RuntimeException e ? e : new IllegalStateException(t);
     }
 
     private static FunctionDescriptor longs(int parameters) {
