@@ -453,10 +453,14 @@ public final class ServerNode {
         if (refusal != null) {
             if (refusal instanceof SettingsMismatchException differs
                     && (membership != null || admission.isFounder(from))) {
-                // A process that joined later ends alone, unless all workers have to wait for it.
+                // A process that joined later ends alone, unless all workers have to wait for it. The others hear the
+                // reason first: they would hear the goodbye of a worker that is refused before.
                 mismatch = mismatch == null ? differs : mismatch;
+                end(mismatch);
             }
-            sendFailure(from, refusal);
+            if (!notified.contains(from)) {
+                sendFailure(from, refusal);
+            }
             return;
         }
         DistributedException over = membership == null ? null : membership.failure();
