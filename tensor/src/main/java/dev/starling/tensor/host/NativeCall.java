@@ -65,7 +65,7 @@ public final class NativeCall {
     }
 
     /** Converts what a method handle declares but cannot throw; runtime exceptions and errors pass through. */
-    private static RuntimeException unexpected(Throwable t) {
+    public static RuntimeException unexpected(Throwable t) {
         if (t instanceof Error e) {
             throw e;
         }

@@ -1,9 +1,9 @@
 package dev.starling.tensor.host;
 
 /**
- * A kernel's work on a range of indices, which {@link #run()} divides among threads, any number of times. Each kernel
- * has a class of its own: for a lambda that captures a new combination of types the JVM makes five classes, which takes
- * milliseconds, and a first training step would have dozens.
+ * A kernel's work on a range of indices, which {@link #run()} divides among threads, any number of times. The kernels
+ * of training steps have a class each: for a lambda that captures a new combination of types the JVM makes five
+ * classes, which takes milliseconds, and a first step would have dozens.
  */
 public abstract class RangeWork implements Runnable, RangeTask {
     private final long n;

@@ -11,6 +11,7 @@ import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
+import java.util.Objects;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 
@@ -158,11 +159,7 @@ final class Dnnl {
                 } catch (InterruptedException e) {
                     interrupted = true;
                 } catch (ExecutionException e) {
-                    switch (e.getCause()) {
-                        case RuntimeException cause -> throw cause;
-                        case Error cause -> throw cause;
-                        case null, default -> throw new IllegalStateException(e.getCause());
-                    }
+                    throw NativeCall.unexpected(Objects.requireNonNull(e.getCause()));
                 }
             }
         } finally {
@@ -289,7 +286,7 @@ final class Dnnl {
             try {
                 status = (long) APPEND.invokeExact(post, 1f, 0L, 0L);
             } catch (Throwable t) {
-                throw new IllegalStateException(t);
+                throw NativeCall.unexpected(t);
             }
             check(status, "appending a sum");
         }
