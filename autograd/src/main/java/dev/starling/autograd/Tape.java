@@ -385,7 +385,7 @@ public final class Tape implements Recorder {
         }
         for (Tensor t : in) {
             int v = variables.get(t.id());
-            SliceGradients parts = v >= 0 && firstUse[v] == i ? slices.remove(v) : null;
+            SliceGradients parts = v >= 0 && firstUse[v] == i && slicings[v] > 0 ? slices.remove(v) : null;
             if (parts != null) {
                 accumulate(in, () -> new Tensor[] {parts.sum(t.shape())}, parts.all());
             }

@@ -101,11 +101,6 @@ final class AttentionGrid {
         return causal ? (int) Math.min(keys, Math.ceilDiv((b + 1L) * block, step) * step) : keys;
     }
 
-    /** Returns the number of a block's keys that a query sees. */
-    int visible(int query, int blockKeys) {
-        return causal ? Math.min(blockKeys, query + 1) : blockKeys;
-    }
-
     /** Returns the distance in elements between rows of scores with this many keys. */
     static int pitch(int blockKeys) {
         return Math.ceilDiv(blockKeys, ALIGNMENT) * ALIGNMENT;

@@ -1,6 +1,5 @@
 package dev.starling.tensor.cpu;
 
-import static dev.starling.tensor.host.HostMemory.getFloat;
 import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import dev.starling.tensor.Shape;
@@ -13,6 +12,7 @@ import dev.starling.tensor.host.IdlePool;
 import dev.starling.tensor.host.RangeWork;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.spi.Block;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
@@ -24,6 +24,8 @@ import org.jspecify.annotations.Nullable;
  * among them, so that sums over queries have a fixed order.
  */
 final class AttentionPass {
+    private static volatile int[] numbers = {};
+
     private final float scale;
     /** The factor of scores to which a mask was added. */
     private final float seenScale;
@@ -36,6 +38,7 @@ final class AttentionPass {
     private final int queries;
     private final int width;
     private final int depth;
+    private final boolean causal;
 
     /** Operands, and the mask, which is added to the scores, are f32 with contiguous rows. */
     AttentionPass(Attention op, Tensor q, Tensor k, Tensor v, @Nullable Tensor mask, AttentionRows rows) {
@@ -51,6 +54,7 @@ final class AttentionPass {
         queries = Math.toIntExact(q.size(-2));
         width = Math.toIntExact(q.size(-1));
         depth = Math.toIntExact(v.size(-1));
+        causal = op.causal();
         grid = new AttentionGrid(lead, queries, Math.toIntExact(k.size(-2)), op.causal());
     }
 
@@ -117,17 +121,20 @@ final class AttentionPass {
         public void run(long from, long to) {
             long list = 4L * grid.heads() * grid.queries();
             long matrix = 4 * grid.heads() * grid.scores();
-            int keys = Math.toIntExact(k.size(-2));
+            int count = Math.max(queries, Math.toIntExact(k.size(-2))) + 1;
             Space space = Space.acquire();
-            Block scratch = HostAllocator.shared().allocate(matrices * matrix + 3 * list + 4L * keys);
+            Block scratch = HostAllocator.shared().allocate(matrices * matrix + 3 * list + 4L * count);
             try {
                 space.use(scratch.address(), matrices, matrix, list);
-                for (int i = 0; i < keys; i++) {
-                    putInt(space.numbers, i, i);
-                }
+                MemorySegment.copy(numbers(count), 0, HostMemory.ALL, ValueLayout.JAVA_INT, space.numbers, count);
                 space.product.operands(grid, operands);
-                for (long i = from * together; i < to * together; i++) {
-                    block(space, i / grid.blocks(), (int) (i % grid.blocks()));
+                int blocks = grid.blocks();
+                long group = from * together / blocks;
+                int b = (int) (from * together % blocks);
+                for (int left = Math.toIntExact((to - from) * together); left > 0; left--) {
+                    block(space, group, b);
+                    b = b + 1 == blocks ? 0 : b + 1;
+                    group += b == 0 ? 1 : 0;
                 }
             } finally {
                 HostAllocator.shared().free(scratch);
@@ -136,8 +143,17 @@ final class AttentionPass {
         }
     }
 
-    private static void putInt(long list, int i, int value) {
-        HostMemory.ALL.set(ValueLayout.JAVA_INT, list + 4L * i, value);
+    /** Returns the numbers 0, 1, …, at least {@code count}. */
+    private static int[] numbers(int count) {
+        int[] known = numbers;
+        if (known.length < count) {
+            known = new int[Math.max(count, 2 * known.length)];
+            for (int i = 0; i < known.length; i++) {
+                known[i] = i;
+            }
+            numbers = known;
+        }
+        return known;
     }
 
     /** Returns the forward pass. */
@@ -160,12 +176,11 @@ final class AttentionPass {
         HeadProduct product = space.product;
         product.move(grid, operands, head, first);
         ScoreBlock scores = scores(space, group, b);
-        for (int h = 0; h < heads; h++) {
-            for (int r = 0; r < n; r++) {
-                putInt(space.seen, h * n + r, grid.visible(first + r, keys));
-            }
-        }
-        softmax(space, scores, n, logs.address() + 4 * (head * queries + first));
+        rows.seen(space.seen, space.numbers, heads, n, first, keys, causal);
+        rows.max(scores, seenScale, space.shifts);
+        rows.shifts(space.shifts, heads * n);
+        rows.exponentials(scores, seenScale, space.shifts, space.sums);
+        rows.factors(space.sums, space.shifts, heads, n, log(logs, head, first), queries);
         product.left(HeadProduct.SCORES, false).right(HeadProduct.V, false)
                 .into(HeadProduct.Y, false, heads, n, depth, keys);
         for (int h = 0; h < heads; h++) {
@@ -174,24 +189,9 @@ final class AttentionPass {
         }
     }
 
-    /**
-     * Replaces scores of heads with {@code n} queries each by their exponentials, and sums by the factors that make
-     * them weights; {@code log} is the address of the first head's logarithms.
-     */
-    private void softmax(Space space, ScoreBlock scores, int n, long log) {
-        rows.max(scores, seenScale, space.shifts);
-        for (int i = 0; i < scores.rows(); i++) {
-            float max = getFloat(space.shifts + 4L * i);
-            putFloat(space.shifts + 4L * i, max == Float.NEGATIVE_INFINITY ? 0 : -max);
-        }
-        rows.exponentials(scores, seenScale, space.shifts, space.sums);
-        for (int i = 0; i < scores.rows(); i++) {
-            float sum = getFloat(space.sums + 4L * i);
-            float max = -getFloat(space.shifts + 4L * i);
-            putFloat(space.sums + 4L * i, sum == 0 ? 0 : 1 / sum);
-            putFloat(log + 4L * (i / n * queries + i % n),
-                    sum == 0 ? Float.NEGATIVE_INFINITY : (float) (max + StrictMath.log(sum)));
-        }
+    /** Returns the address of a query's logarithm. */
+    private long log(Tensor logs, long head, int query) {
+        return logs.address() + 4 * (head * queries + query);
     }
 
     /**
@@ -249,14 +249,10 @@ final class AttentionPass {
         int n = grid.queries(b);
         int first = grid.first(b);
         HeadProduct product = space.product;
-        for (int h = 0; h < grid.heads(group); h++) {
-            long log = logs.address() + 4 * ((head + h) * queries + first);
-            for (int r = 0; r < n; r++) {
-                float of = getFloat(log + 4L * r);
-                boolean blind = of == Float.NEGATIVE_INFINITY;
-                putInt(space.seen, h * n + r, blind ? 0 : grid.visible(first + r, scores.keys()));
-                putFloat(space.shifts + 4L * (h * n + r), -of);
-            }
+        int heads = grid.heads(group);
+        rows.seen(space.seen, space.numbers, heads, n, first, scores.keys(), causal);
+        rows.shifts(log(logs, head, first), queries, heads, n, space.shifts, space.seen);
+        for (int h = 0; h < heads; h++) {
             rows.dot(product.address(HeadProduct.G, h), product.row(HeadProduct.G),
                     product.address(HeadProduct.Y, h), product.row(HeadProduct.Y), n, depth,
                     space.sums + 4L * h * n);

@@ -135,7 +135,9 @@ final class BatchNormKernels {
 
         @Override
         public void run(long from, long to) {
-            for (long b = from; b < to; b++) {
+            int count = Math.toIntExact(to - from);
+            for (int i = 0; i < count; i++) {
+                long b = from + i;
                 long sum = sums + 4 * b * width;
                 ALL.asSlice(sum, 4L * width).fill((byte) 0);
                 moments(4 * b * ROWS * c, (int) Math.min(ROWS, n - b * ROWS), sum, sum + 4L * c);
@@ -145,8 +147,9 @@ final class BatchNormKernels {
         /** Returns the sum of a column over all blocks. */
         double total(int column) {
             double total = 0;
-            for (long b = 0; b < blocks(n); b++) {
-                total += getFloat(sums + 4 * (b * width + column));
+            int blocks = Math.toIntExact(blocks(n));
+            for (int b = 0; b < blocks; b++) {
+                total += getFloat(sums + 4 * ((long) b * width + column));
             }
             return total;
         }

@@ -135,8 +135,8 @@ final class LayerNormKernels {
             try {
                 sums = scratch.address();
                 Parallel.forRange(blocks, Math.max(1, GRAIN / ((long) ROWS * columns)), this);
-                total(sums, blocks, columns, dgamma);
-                total(sums + 4L * columns, blocks, columns, dbeta);
+                total(sums, Math.toIntExact(blocks), columns, dgamma);
+                total(sums + 4L * columns, Math.toIntExact(blocks), columns, dbeta);
             } finally {
                 HostAllocator.shared().free(scratch);
             }
@@ -155,11 +155,11 @@ final class LayerNormKernels {
         }
     }
 
-    private static void total(long sums, long blocks, int columns, long to) {
+    private static void total(long sums, int blocks, int columns, long to) {
         for (int c = 0; c < columns; c++) {
             double total = 0;
-            for (long b = 0; b < blocks; b++) {
-                total += getFloat(sums + 4 * (2 * b * columns + c));
+            for (int b = 0; b < blocks; b++) {
+                total += getFloat(sums + 4 * (2L * b * columns + c));
             }
             putFloat(to + 4L * c, (float) total);
         }

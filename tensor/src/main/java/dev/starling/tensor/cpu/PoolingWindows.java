@@ -82,8 +82,9 @@ final class PoolingWindows {
         public void run(long from, long to) {
             Taps idle = TAPS.take();
             Taps taps = idle != null && idle.capacity() >= elements ? idle : new Taps(elements);
-            for (long row = from; row < to; row++) {
-                process(row, taps);
+            int rows = Math.toIntExact(to - from);
+            for (int i = 0; i < rows; i++) {
+                process(from + i, taps);
             }
             TAPS.give(taps);
         }

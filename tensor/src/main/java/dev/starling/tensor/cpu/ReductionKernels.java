@@ -213,9 +213,10 @@ final class ReductionKernels {
         private void combine(long k) {
             long step = f.outStride[f.rank - 1];
             long to = y + 4 * f.offset(k, false, inner, true);
+            int count = Math.toIntExact(parts);
             for (int c = 0; c < columns; c++) {
                 double total = getFloat(partial + 4 * (k * parts * columns + c));
-                for (long p = 1; p < parts; p++) {
+                for (int p = 1; p < count; p++) {
                     total = ReductionKernels.combine(kind, total,
                             getFloat(partial + 4 * ((k * parts + p) * columns + c)));
                 }

@@ -27,41 +27,24 @@ public final class NativeCall {
     /** Calls a function of at most 13 parameters. */
     public static long call(MemorySegment function, long... arguments) {
         long[] a = Arrays.copyOf(arguments, 13);
-        try {
-            return arguments.length <= 7
-                    ? (long) Seven.HANDLE.invokeExact(function, a[0], a[1], a[2], a[3], a[4], a[5], a[6])
-                    : (long) Thirteen.HANDLE.invokeExact(function, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8],
-                    a[9], a[10], a[11], a[12]);
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        return arguments.length <= 7 ? Linked.seven(function, a[0], a[1], a[2], a[3], a[4], a[5], a[6])
+                : Linked.thirteen(function, a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11],
+                a[12]);
     }
 
     /** Calls a function of at most four parameters, without an array of arguments. */
     public static long call(MemorySegment function, long a, long b, long c, long d) {
-        try {
-            return (long) Seven.HANDLE.invokeExact(function, a, b, c, d, 0L, 0L, 0L);
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        return Linked.seven(function, a, b, c, d, 0, 0, 0);
     }
 
     /** Calls a function of at most five parameters that returns soon: the JVM's collectors wait for its end. */
     public static long callBriefly(MemorySegment function, long a, long b, long c, long d, long e) {
-        try {
-            return (long) Brief.HANDLE.invokeExact(function, a, b, c, d, e);
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        return Linked.brief(function, a, b, c, d, e);
     }
 
     /** Does the same; the first argument is the address of an array's elements, which do not move meanwhile. */
     public static long callBriefly(MemorySegment function, MemorySegment array, long b, long c, long d, long e) {
-        try {
-            return (long) BriefWithArray.HANDLE.invokeExact(function, array, b, c, d, e);
-        } catch (Throwable t) {
-            throw unexpected(t);
-        }
+        return Linked.briefWithArray(function, array, b, c, d, e);
     }
 
     /** Converts what a method handle declares but cannot throw; runtime exceptions and errors pass through. */
@@ -70,6 +53,48 @@ public final class NativeCall {
             throw e;
         }
         return t instanceof RuntimeException e ? e : new IllegalStateException(t);
+    }
+
+    /**
+     * The calls as the JDK links them. They are in a class of exceptions because HotSpot's compilers do not inline
+     * methods of such a class: inlined into each of their callers, the JDK's code for calls would be most of what is
+     * compiled in a process's first seconds.
+     */
+    private static final class Linked extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        static long seven(MemorySegment function, long a, long b, long c, long d, long e, long f, long g) {
+            try {
+                return (long) Seven.HANDLE.invokeExact(function, a, b, c, d, e, f, g);
+            } catch (Throwable t) {
+                throw unexpected(t);
+            }
+        }
+
+        static long thirteen(MemorySegment function, long a, long b, long c, long d, long e, long f, long g, long h,
+                long i, long j, long k, long l, long m) {
+            try {
+                return (long) Thirteen.HANDLE.invokeExact(function, a, b, c, d, e, f, g, h, i, j, k, l, m);
+            } catch (Throwable t) {
+                throw unexpected(t);
+            }
+        }
+
+        static long brief(MemorySegment function, long a, long b, long c, long d, long e) {
+            try {
+                return (long) Brief.HANDLE.invokeExact(function, a, b, c, d, e);
+            } catch (Throwable t) {
+                throw unexpected(t);
+            }
+        }
+
+        static long briefWithArray(MemorySegment function, MemorySegment array, long b, long c, long d, long e) {
+            try {
+                return (long) BriefWithArray.HANDLE.invokeExact(function, array, b, c, d, e);
+            } catch (Throwable t) {
+                throw unexpected(t);
+            }
+        }
     }
 
     private static FunctionDescriptor longs(int parameters) {

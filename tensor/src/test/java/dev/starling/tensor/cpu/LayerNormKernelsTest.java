@@ -68,6 +68,15 @@ class LayerNormKernelsTest {
     }
 
     @Test
+    void acceptsAnEpsilonThatNoFloatHolds() {
+        Tensor x = Tensor.concat(0, Oracle.random(1, 5, 33).mul(1e-15), Tensor.zeros(2, 33));
+        Tensor one = Tensor.ones(33);
+        for (LayerNormRows rows : ROWS) {
+            Oracle.check(kernel(rows), new Normalization.LayerNorm(1e-50), 3e-6, x, one, one);
+        }
+    }
+
+    @Test
     void passesOnNanWithinItsRow() {
         Tensor x = Tensor.of(new float[] {1, Float.NaN, 3, 1, 2, 3, 1, Float.POSITIVE_INFINITY, 0}, 3, 3);
         Tensor one = Tensor.ones(3);

@@ -50,7 +50,8 @@ class PoolingKernelsTest {
                 new Case(Window.of(2, 3, 1, 1), 2, 16, 5, 5), new Case(Window.of(2, 5, 2, 2), 1, 3, 4, 11),
                 new Case(Window.of(1, 4, 3, 2), 3, 33, 14), new Case(Window.of(1, 1, 1, 0), 2, 5, 3),
                 new Case(Window.of(3, 2, 2, 0), 2, 18, 4, 4, 6), new Case(Window.of(3, 3, 2, 1), 1, 7, 5, 4, 6),
-                new Case(dilated, 2, 20, 7, 9), new Case(ceiled, 2, 18, 8, 7), new Case(sparse, 2, 16, 8, 11));
+                new Case(dilated, 2, 20, 7, 9), new Case(ceiled, 2, 18, 8, 7), new Case(sparse, 2, 16, 8, 11),
+                new Case(even, 1, 3, 2, 1040), new Case(Window.of(2, 3, 1, 1), 1, 2, 3, 530));
     }
 
     @ParameterizedTest

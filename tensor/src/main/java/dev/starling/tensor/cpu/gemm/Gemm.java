@@ -160,7 +160,17 @@ public final class Gemm implements AutoCloseable {
 
     /** Returns the bytes of a packed B. */
     public static long packedBytes(long n, long k) {
-        return Math.ceilDiv(n, (long) TileCode.COLUMNS) * PANEL_STEP * k;
+        return (long) panels(n) * PANEL_STEP * k;
+    }
+
+    /** Returns the number of panels of B; an int, because the JVM takes twice as long to compile loops with longs. */
+    private static int panels(long columns) {
+        return Math.toIntExact(Math.ceilDiv(columns, (long) COLUMNS));
+    }
+
+    /** Returns the number of blocks of rows of A. */
+    private static int blocks(long rows) {
+        return Math.toIntExact(Math.ceilDiv(rows, (long) BLOCK_ROWS));
     }
 
     /** Packs the whole of B, {@code [k, n]}, whose columns are contiguous. */
@@ -182,12 +192,14 @@ public final class Gemm implements AutoCloseable {
             packsLeft = packsLeft(m, n);
             set(TileCode.INNER, count);
             set(TileCode.ADD, from > 0 || add ? 1 : 0);
-            for (long start = 0; start < n; start += width) {
+            long start = 0;
+            for (int parts = Math.toIntExact(Math.ceilDiv(n, width)); parts > 0; parts--, start += width) {
                 long end = Math.min(n, start + width);
                 if (packsRight) {
                     packRight(start, end);
                 }
-                for (long row = 0; row < m; row += BLOCK_ROWS) {
+                long row = 0;
+                for (int blocks = blocks(m); blocks > 0; blocks--, row += BLOCK_ROWS) {
                     long rows = Math.min(BLOCK_ROWS, m - row);
                     prepareLeft(row, rows, start == 0 || m > BLOCK_ROWS);
                     if (row + rows < m) {
@@ -264,7 +276,8 @@ public final class Gemm implements AutoCloseable {
 
     /** Multiplies a block of rows and the panels of some columns. */
     private void multiplyBlock(long row, long rows, long start, long end, long k) {
-        for (long column = start; column < end; column += COLUMNS) {
+        long column = start;
+        for (int left = panels(end - start); left > 0; left--, column += COLUMNS) {
             int columns = (int) Math.min(COLUMNS, end - column);
             boolean isPacked = packed != 0 || packsRight && (bColumn != 1 || columns == COLUMNS);
             set(TileCode.B, packed != 0 ? packed(column, k)

@@ -71,9 +71,28 @@ public final class RowLoop {
 
     /** Begins a call of this loop by this thread, which ends an earlier one. */
     public Call call() {
-        Call call = CURRENT.get();
-        call.begin(assembled());
-        return call;
+        return Calls.begin(assembled());
+    }
+
+    /**
+     * The two ends of a call. They are in a class of exceptions because HotSpot's compilers do not inline methods of
+     * such a class: kernels have many calls, and would take several times as long to compile.
+     */
+    private static final class Calls extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        static Call begin(Assembled loop) {
+            Call call = CURRENT.get();
+            call.begin(loop);
+            return call;
+        }
+
+        static void run(Call call, Assembled loop, int rows, int columns) {
+            int step = Math.max(1, PIECE / Math.max(1, columns));
+            for (int row = 0; row < rows; row += step) {
+                loop.code.call(call.frame.memory(), row, Math.min(rows, row + step), 0, columns);
+            }
+        }
     }
 
     /** A call: receives the operands in the order in which the loop was built, then runs. */
@@ -106,10 +125,7 @@ public final class RowLoop {
             if (called == null || next != operands) {
                 throw new IllegalStateException("the loop has " + operands + " operands, got " + next);
             }
-            int step = Math.max(1, PIECE / Math.max(1, columns));
-            for (int row = 0; row < rows; row += step) {
-                called.code.call(frame.memory(), row, Math.min(rows, row + step), 0, columns);
-            }
+            Calls.run(this, called, rows, columns);
         }
     }
 
@@ -154,8 +170,32 @@ public final class RowLoop {
             return body.mul(a, b);
         }
 
+        public int div(int a, int b) {
+            return body.div(a, b);
+        }
+
         public int neg(int a) {
             return body.neg(a);
+        }
+
+        /** The value as an f64. */
+        public int wide(int a) {
+            return body.convert(Lane.F64, a);
+        }
+
+        /** The value of an f64, rounded to f32. */
+        public int narrow(int a) {
+            return body.convert(Lane.F32, a);
+        }
+
+        /** The square root. */
+        public int sqrt(int a) {
+            return body.unary(Primitive.SQRT, a);
+        }
+
+        /** The natural logarithm of an f64, exact to 36 bits. */
+        public int log(int a) {
+            return new Logarithm(body, true).log(a);
         }
 
         /** {@code a * b + c}, rounded once. */
@@ -166,6 +206,16 @@ public final class RowLoop {
         /** The larger or smaller value; NaN if either is NaN. */
         public int extreme(boolean max, int a, int b) {
             return body.binary(max ? Primitive.MAX : Primitive.MIN, a, b);
+        }
+
+        /** {@code c} where {@code a} is finite, otherwise {@code d}. */
+        public int ifFinite(int a, int c, int d) {
+            return body.select(body.less(body.abs(a), constant(Double.POSITIVE_INFINITY)), c, d);
+        }
+
+        /** {@code c} where {@code a} is not NaN, otherwise {@code d}. */
+        public int ifNumber(int a, int c, int d) {
+            return body.select(body.compare(Primitive.EQ, a, a), c, d);
         }
 
         /** {@code a < b ? c : d}. */

@@ -36,6 +36,27 @@ final class MachineAttentionRows implements AttentionRows {
         b.store(b.ifBelow(number, seen, slope, b.constant(0)));
     });
     private final RowLoop fill = RowLoop.of(b -> b.store(b.row()));
+    private final RowLoop least = RowLoop.of(b -> {
+        int next = b.column();
+        int keys = b.row();
+        b.store(b.ifBelow(next, keys, next, keys));
+    });
+    private final RowLoop shift = RowLoop.of(b -> {
+        int max = b.column();
+        b.store(b.ifSame(max, b.constant(Double.NEGATIVE_INFINITY), b.constant(0), b.neg(max)));
+    });
+    private final RowLoop factors = RowLoop.of(b -> {
+        int sum = b.column();
+        int zero = b.constant(0);
+        b.store(b.ifSame(sum, zero, zero, b.div(b.constant(1), sum)));
+        int log = b.narrow(b.sub(b.log(b.wide(sum)), b.wide(b.column())));
+        b.store(b.ifSame(sum, zero, b.constant(Double.NEGATIVE_INFINITY), log));
+    });
+    private final RowLoop logShift = RowLoop.of(b -> {
+        int log = b.column();
+        b.store(b.neg(log));
+        b.store(b.ifSame(log, b.constant(Double.NEGATIVE_INFINITY), b.constant(0), b.column()));
+    });
 
     /** Adds scores, their factor and shifts, and returns the exponential of their sum. */
     private static int exponential(RowLoop.Builder b) {
@@ -110,5 +131,41 @@ final class MachineAttentionRows implements AttentionRows {
     @Override
     public void clear(long x, int n) {
         fill.call().operand(value(0, 0), 0).operand(x, 0).run(1, n);
+    }
+
+    @Override
+    public void seen(long seen, long numbers, int heads, int queries, int first, int keys, boolean causal) {
+        long all = numbers + 4L * keys;
+        if (causal) {
+            least.call().operand(numbers + 4L * (first + 1), 0)
+                    .operand(all, 0)
+                    .operand(seen, 4L * queries)
+                    .run(heads, queries);
+        } else {
+            fill.call().operand(all, 0).operand(seen, 0).run(1, heads * queries);
+        }
+    }
+
+    @Override
+    public void shifts(long maxima, int rows) {
+        shift.call().operand(maxima, 0).operand(maxima, 0).run(1, rows);
+    }
+
+    @Override
+    public void factors(long sums, long shifts, int heads, int queries, long logs, long logStep) {
+        factors.call().operand(sums, 4L * queries)
+                .operand(sums, 4L * queries)
+                .operand(shifts, 4L * queries)
+                .operand(logs, 4 * logStep)
+                .run(heads, queries);
+    }
+
+    @Override
+    public void shifts(long logs, long logStep, int heads, int queries, long shifts, long seen) {
+        logShift.call().operand(logs, 4 * logStep)
+                .operand(shifts, 4L * queries)
+                .operand(seen, 4L * queries)
+                .operand(seen, 4L * queries)
+                .run(heads, queries);
     }
 }

@@ -42,6 +42,18 @@ final class MachineLayerNormRows implements LayerNormRows {
         int n = b.mul(b.sub(x, mean), inverse);
         b.store(b.mul(b.fma(n, b.neg(b.row()), h), inverse));
     });
+    private final RowLoop quotients = RowLoop.of(b -> b.store(b.div(b.column(), b.row())));
+    private final RowLoop means = RowLoop.of(b -> {
+        int near = b.column();
+        int mean = b.narrow(b.add(b.wide(near), b.div(b.wide(b.column()), b.wide(b.row()))));
+        b.store(b.ifFinite(near, mean, near));
+    });
+    private final RowLoop inverses = RowLoop.of(b -> {
+        int variance = b.div(b.wide(b.column()), b.wide(b.row()));
+        int deviation = b.sqrt(b.add(variance, b.wide(b.row())));
+        b.store(b.narrow(b.div(b.wide(b.constant(1)), deviation)));
+    });
+    private final RowLoop slopes = RowLoop.of(b -> b.store(b.div(b.mul(b.column(), b.column()), b.row())));
 
     @Override
     public void normalize(long x, long y, int rows, int columns, long gamma, long beta, double epsilon, long mean,
@@ -65,26 +77,28 @@ final class MachineLayerNormRows implements LayerNormRows {
     private void statistics(long x, int rows, int columns, double epsilon, long mean, long inverse) {
         long near = RowValues.list(0);
         long sums = RowValues.list(1);
+        long values = RowValues.list(2);
+        set(values, 0, (float) columns);
+        set(values, 1, epsilon);
         sum.call().operand(x, 4L * columns)
                 .operand(near, 4)
                 .run(rows, columns);
-        for (int i = 0; i < rows; i++) {
-            set(near, i, get(near, i) / columns);
-        }
+        quotients.call().operand(near, 0).operand(values, 0).operand(near, 0).run(1, rows);
         distance.call().operand(x, 4L * columns)
                 .operand(near, 4)
                 .operand(sums, 4)
                 .run(rows, columns);
-        for (int i = 0; i < rows; i++) {
-            float m = get(near, i);
-            set(mean, i, Float.isFinite(m) ? m + (double) get(sums, i) / columns : m);
-        }
+        means.call().operand(near, 0).operand(sums, 0).operand(values, 0).operand(mean, 0).run(1, rows);
         squares.call().operand(x, 4L * columns)
                 .operand(mean, 4)
                 .operand(sums, 4)
                 .run(rows, columns);
-        for (int i = 0; i < rows; i++) {
-            set(inverse, i, 1 / Math.sqrt((double) get(sums, i) / columns + epsilon));
+        if (epsilon == 0 || epsilon >= Float.MIN_NORMAL) {
+            inverses.call().operand(sums, 0).operand(values, 0).operand(values + 4, 0).operand(inverse, 0).run(1, rows);
+        } else {
+            for (int i = 0; i < rows; i++) {
+                set(inverse, i, 1 / Math.sqrt((double) get(sums, i) / columns + epsilon));
+            }
         }
     }
 
@@ -114,25 +128,25 @@ final class MachineLayerNormRows implements LayerNormRows {
 
     private void gradient(long g, long x, long dx, int rows, int columns, long gamma, long mean, long inverse) {
         long sums = RowValues.list(0);
-        long slopes = RowValues.list(1);
+        long ofSquares = RowValues.list(1);
+        long count = RowValues.list(2);
+        set(count, 0, (float) columns);
         products.call().operand(g, 4L * columns)
                 .operand(gamma, 0)
                 .operand(x, 4L * columns)
                 .operand(mean, 4)
                 .operand(sums, 4)
-                .operand(slopes, 4)
+                .operand(ofSquares, 4)
                 .run(rows, columns);
-        for (int i = 0; i < rows; i++) {
-            set(sums, i, get(sums, i) / columns);
-            set(slopes, i, get(slopes, i) * get(inverse, i) / columns);
-        }
+        quotients.call().operand(sums, 0).operand(count, 0).operand(sums, 0).run(1, rows);
+        slopes.call().operand(ofSquares, 0).operand(inverse, 0).operand(count, 0).operand(ofSquares, 0).run(1, rows);
         gradient.call().operand(g, 4L * columns)
                 .operand(x, 4L * columns)
                 .operand(gamma, 0)
                 .operand(mean, 4)
                 .operand(inverse, 4)
                 .operand(sums, 4)
-                .operand(slopes, 4)
+                .operand(ofSquares, 4)
                 .operand(dx, 4L * columns)
                 .run(rows, columns);
     }

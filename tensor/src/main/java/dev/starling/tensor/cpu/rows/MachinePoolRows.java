@@ -14,6 +14,8 @@ import dev.starling.tensor.cpu.jit.RowLoop;
 final class MachinePoolRows implements PoolRows {
     static final PoolRows LOOPS = new MachinePoolRows();
     private static final int COMMON = 4;
+    /** Floats count so far without rounding. */
+    private static final int EXACT = 1 << 24;
 
     private final RowLoop first = RowLoop.of(b -> {
         b.store(b.column());
@@ -41,10 +43,11 @@ final class MachinePoolRows implements PoolRows {
         int sum = b.column();
         int v = b.column();
         int index = b.column();
-        int own = b.row();
+        int own = b.addIntegers(b.row(), b.row());
         b.store(b.ifSame(index, own, b.add(sum, v), sum));
         b.sum(b.ifSame(index, own, b.constant(1), b.constant(0)));
     });
+    private final RowLoop sum = RowLoop.of(b -> b.sum(b.column()));
 
     /** The best is kept if it is NaN, or not less than a value that is not NaN. */
     private static void larger(RowLoop.Builder b, int[] best, int v, int place) {
@@ -67,56 +70,54 @@ final class MachinePoolRows implements PoolRows {
 
     @Override
     public void max(Taps taps, long step, int placeStep, long y, long index, int pixels, int columns) {
-        long bases = RowValues.list(0);
-        long places = RowValues.list(1);
         long row = 4L * columns;
         if (taps.count == 0) {
             fill(Float.NEGATIVE_INFINITY, y, row, pixels, columns);
             fill(0, index, row, pixels, columns);
+            return;
         }
-        for (int j = 0; j < taps.count && j < COMMON; j++) {
-            setInteger(places, j, taps.place[j]);
-        }
+        long steps = RowValues.multiples(placeStep);
         int group;
-        for (int p = 0; p < pixels && taps.count > 0; p += group) {
+        for (int p = 0; p < pixels; p += group) {
             group = Math.min(pixels - p, RowValues.ROWS);
-            for (int i = 0; i < group; i++) {
-                setInteger(bases, i, (p + i) * placeStep);
-            }
             if (taps.count == COMMON) {
-                maxOfFour(taps, p * step, step, y + p * row, index + p * row, group, columns);
+                maxOfFour(taps, p * step, step, p * placeStep, steps, y + p * row, index + p * row, group, columns);
             } else {
-                maxOfAny(taps, p * step, step, y + p * row, index + p * row, group, columns);
+                maxOfAny(taps, p * step, step, p * placeStep, steps, y + p * row, index + p * row, group, columns);
             }
         }
     }
 
-    private void maxOfFour(Taps taps, long from, long step, long y, long index, int pixels, int columns) {
-        RowLoop.Call call = four.call().operand(RowValues.list(0), 4);
+    /** Places of the first pixel are {@code shift} behind those of the taps; {@code steps} lists those of each next. */
+    private void maxOfFour(Taps taps, long from, long step, int shift, long steps, long y, long index, int pixels,
+            int columns) {
+        long places = RowValues.list(1);
+        RowLoop.Call call = four.call().operand(steps, 4);
         for (int j = 0; j < COMMON; j++) {
-            call.operand(taps.address[j] + from, step).operand(RowValues.list(1) + 4L * j, 0);
+            setInteger(places, j, taps.place[j] + shift);
+            call.operand(taps.address[j] + from, step).operand(places + 4L * j, 0);
         }
         call.operand(y, 4L * columns).operand(index, 4L * columns).run(pixels, columns);
     }
 
-    private void maxOfAny(Taps taps, long from, long step, long y, long index, int pixels, int columns) {
-        long bases = RowValues.list(0);
-        long place = RowValues.list(2);
+    private void maxOfAny(Taps taps, long from, long step, int shift, long steps, long y, long index, int pixels,
+            int columns) {
+        long place = RowValues.list(1);
         long row = 4L * columns;
-        setInteger(place, 0, taps.place[0]);
+        setInteger(place, 0, taps.place[0] + shift);
         first.call().operand(taps.address[0] + from, step)
                 .operand(y, row)
                 .operand(place, 0)
-                .operand(bases, 4)
+                .operand(steps, 4)
                 .operand(index, row)
                 .run(pixels, columns);
         for (int j = 1; j < taps.count; j++) {
-            setInteger(place, 0, taps.place[j]);
+            setInteger(place, 0, taps.place[j] + shift);
             next.call().operand(y, row)
                     .operand(index, row)
                     .operand(taps.address[j] + from, step)
                     .operand(place, 0)
-                    .operand(bases, 4)
+                    .operand(steps, 4)
                     .operand(y, row)
                     .operand(index, row)
                     .run(pixels, columns);
@@ -140,28 +141,29 @@ final class MachinePoolRows implements PoolRows {
     @Override
     public long routed(Taps taps, long step, long toIndex, int place, int placeStep, long y, long yStep, int pixels,
             int columns) {
-        long own = RowValues.list(0);
-        long counts = RowValues.list(1);
+        long counts = RowValues.list(0);
+        long own = RowValues.list(1);
+        long total = RowValues.list(2);
+        long steps = RowValues.multiples(placeStep);
         long found = 0;
         fill(0, y, yStep, pixels, columns);
+        int most = Math.clamp(EXACT / columns, 1, RowValues.ROWS);
         int group;
         for (int p = 0; p < pixels; p += group) {
-            group = Math.min(pixels - p, RowValues.ROWS);
-            for (int i = 0; i < group; i++) {
-                setInteger(own, i, place + (p + i) * placeStep);
-            }
+            group = Math.min(pixels - p, most);
+            setInteger(own, 0, place + p * placeStep);
             for (int j = 0; j < taps.count; j++) {
                 long at = taps.address[j] + p * step;
                 routed.call().operand(y + p * yStep, yStep)
                         .operand(at, step)
                         .operand(at + toIndex, step)
-                        .operand(own, 4)
+                        .operand(own, 0)
+                        .operand(steps, 4)
                         .operand(y + p * yStep, yStep)
                         .operand(counts, 4)
                         .run(group, columns);
-                for (int i = 0; i < group; i++) {
-                    found += (long) get(counts, i);
-                }
+                sum.call().operand(counts, 0).operand(total, 0).run(1, group);
+                found += (long) get(total);
             }
         }
         return found;

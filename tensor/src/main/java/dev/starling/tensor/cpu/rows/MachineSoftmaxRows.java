@@ -16,7 +16,14 @@ final class MachineSoftmaxRows implements SoftmaxRows {
         b.sum(e);
     });
     private final RowLoop sumOfExponentials = RowLoop.of(b -> b.sum(MachineExp.of(b, b.sub(b.column(), b.row()))));
-    private final RowLoop scale = RowLoop.of(b -> b.store(b.mul(b.column(), b.row())));
+    private final RowLoop quotients = RowLoop.of(b -> b.store(b.mul(b.column(), b.div(b.constant(1), b.row()))));
+    private final RowLoop logs = RowLoop.of(b -> b.store(b.narrow(b.log(b.wide(b.column())))));
+    private final RowLoop logSums = RowLoop.of(b -> {
+        int sum = b.column();
+        int max = b.column();
+        b.store(b.ifNumber(sum, max, sum));
+        b.store(b.narrow(b.log(b.wide(sum))));
+    });
     private final RowLoop shift = RowLoop.of(b -> b.store(b.sub(b.sub(b.column(), b.row()), b.row())));
     private final RowLoop dot = RowLoop.of(b -> b.sumOfProducts(b.column(), b.column()));
     private final RowLoop gradient = RowLoop.of(b -> b.store(b.mul(b.sub(b.column(), b.row()), b.column())));
@@ -43,10 +50,7 @@ final class MachineSoftmaxRows implements SoftmaxRows {
                     .operand(y, row)
                     .operand(sums, 4)
                     .run(group, columns);
-            for (int i = 0; i < group; i++) {
-                set(sums, i, 1 / get(sums, i));
-            }
-            scale.call().operand(y, row)
+            quotients.call().operand(y, row)
                     .operand(sums, 4)
                     .operand(y, row)
                     .run(group, columns);
@@ -76,9 +80,7 @@ final class MachineSoftmaxRows implements SoftmaxRows {
             group = RowValues.group(rows - r, columns);
             max(x, group, columns, max);
             sums(x, group, columns, max, sums);
-            for (int i = 0; i < group; i++) {
-                set(sums, i, StrictMath.log(get(sums, i)));
-            }
+            logs.call().operand(sums, 0).operand(sums, 0).run(1, group);
             shift.call().operand(x, row)
                     .operand(max, 4)
                     .operand(sums, 4)
@@ -133,11 +135,11 @@ final class MachineSoftmaxRows implements SoftmaxRows {
             group = RowValues.group(rows - r, columns);
             max(x, group, columns, max);
             sums(x, group, columns, max, sums);
-            for (int i = 0; i < group; i++) {
-                float total = get(sums, i);
-                set(y, 2 * i, Float.isNaN(total) ? total : get(max, i));
-                set(y, 2 * i + 1, StrictMath.log(total));
-            }
+            logSums.call().operand(sums, 4)
+                    .operand(max, 4)
+                    .operand(y, 8)
+                    .operand(y + 4, 8)
+                    .run(group, 1);
         }
     }
 

@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu.rows;
 
 import dev.starling.tensor.host.HostMemory;
+import java.lang.foreign.ValueLayout;
 
 /** Short names for the elements of rows of f32 at raw addresses. */
 final class RowElements {
@@ -24,5 +25,9 @@ final class RowElements {
 
     static void set(long row, int column, double value) {
         set(row, column, (float) value);
+    }
+
+    static void setInteger(long row, int column, int value) {
+        HostMemory.ALL.set(ValueLayout.JAVA_INT_UNALIGNED, row + 4L * column, value);
     }
 }
