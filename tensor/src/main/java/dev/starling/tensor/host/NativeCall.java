@@ -57,8 +57,7 @@ public final class NativeCall {
 
     /**
      * The calls as the JDK links them. They are in a class of exceptions because HotSpot's compilers do not inline
-     * methods of such a class: inlined into each of their callers, the JDK's code for calls would be most of what is
-     * compiled in a process's first seconds.
+     * methods of such a class: otherwise they compile the JDK's code for calls again with each caller.
      */
     private static final class Linked extends RuntimeException {
         private static final long serialVersionUID = 1;

@@ -163,7 +163,7 @@ public final class Gemm implements AutoCloseable {
         return (long) panels(n) * PANEL_STEP * k;
     }
 
-    /** Returns the number of panels of B; an int, because the JVM takes twice as long to compile loops with longs. */
+    /** Returns the number of panels of B; an int, since with a long the JVM compiled the loop twice as long. */
     private static int panels(long columns) {
         return Math.toIntExact(Math.ceilDiv(columns, (long) COLUMNS));
     }

@@ -76,7 +76,7 @@ public final class RowLoop {
 
     /**
      * The two ends of a call. They are in a class of exceptions because HotSpot's compilers do not inline methods of
-     * such a class: kernels have many calls, and would take several times as long to compile.
+     * such a class: kernels have many calls, with each of which they would compile these again.
      */
     private static final class Calls extends RuntimeException {
         private static final long serialVersionUID = 1;
