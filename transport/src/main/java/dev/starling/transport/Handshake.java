@@ -50,6 +50,9 @@ final class Handshake {
         boolean leavesHost = (hello == null || hello.proven()) && context.wire().leavesHost(address);
         authentication = new Authentication(context.config().secret(),
                 new ProtectionOffer(context.config().protection(), leavesHost));
+        if (leavesHost) {
+            SealWarmUp.begin(context.config().protection());
+        }
         challenge = hello != null && state == State.CHALLENGING
                 ? authentication.challenge(hello, session.number(), context.address()) : new byte[0];
         beganNs = now;
