@@ -72,13 +72,13 @@ final class Winograd {
                 Squares squares) {
             long base = address + image * h * w * rowBytes();
             boolean whole = column >= 0 && column + side <= w;
-            for (int i = 0; i < side; i++) {
-                long y = row + i;
-                for (int j = 0; j < side; j++) {
-                    long x = column + j;
+            for (int j = 0; j < side; j++) {
+                long x = column + j;
+                for (int i = 0; i < side; i++) {
+                    long y = row + i;
                     boolean inside = y >= 0 && y < h && x >= 0 && x < w;
-                    squares.at[i * side + j] = inside ? base + (y * w + x) * rowBytes() : elsewhere;
-                    squares.step[i * side + j] = inside ? (long) distance * rowBytes() : 0;
+                    squares.at[j * side + i] = inside ? base + (y * w + x) * rowBytes() : elsewhere;
+                    squares.step[j * side + i] = inside ? (long) distance * rowBytes() : 0;
                 }
             }
             return whole ? (int) Math.min(count, (w - side - column) / distance + 1) : 1;

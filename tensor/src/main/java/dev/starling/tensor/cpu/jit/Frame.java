@@ -32,6 +32,10 @@ final class Frame {
         words[index] = value;
     }
 
+    void set(int index, long[] values, int count) {
+        System.arraycopy(values, 0, words, index, count);
+    }
+
     void add(int index, long value) {
         words[index] += value;
     }

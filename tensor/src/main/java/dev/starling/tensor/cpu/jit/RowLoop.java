@@ -119,6 +119,24 @@ public final class RowLoop {
             return this;
         }
 
+        /** Sets the addresses of the next {@code count} operands and, for each, the bytes from row to row. */
+        public Call operands(int count, long[] addresses, long[] rowStrides) {
+            frame.set(next, addresses, count);
+            frame.set(operands + next, rowStrides, count);
+            next += count;
+            return this;
+        }
+
+        /** Sets the addresses of the next operands, which are a distance apart, and the bytes from row to row. */
+        public Call operands(int count, long first, long distance, long rowStride) {
+            for (int i = 0; i < count; i++) {
+                frame.set(next + i, first + i * distance);
+                frame.set(operands + next + i, rowStride);
+            }
+            next += count;
+            return this;
+        }
+
         /** Computes all rows, one after the other, in pieces that are short. */
         public void run(int rows, int columns) {
             Assembled called = loop;

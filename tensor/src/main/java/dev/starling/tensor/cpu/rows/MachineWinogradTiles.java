@@ -177,58 +177,44 @@ final class MachineWinogradTiles implements WinogradTiles {
     }
 
     /** Sets a square of operands, column by column. */
-    private static RowLoop.Call columns(RowLoop.Call call, int side, Squares from) {
-        for (int j = 0; j < side; j++) {
-            for (int i = 0; i < side; i++) {
-                call.operand(from.at[i * side + j], from.step[i * side + j]);
-            }
-        }
-        return call;
-    }
-
     private static RowLoop.Call columns(RowLoop.Call call, int side, long first, long plane, long step) {
         for (int j = 0; j < side; j++) {
-            for (int i = 0; i < side; i++) {
-                call.operand(first + (i * side + j) * plane, step);
-            }
-        }
-        return call;
-    }
-
-    private static RowLoop.Call rows(RowLoop.Call call, int count, long first, long plane, long step) {
-        for (int p = 0; p < count; p++) {
-            call.operand(first + p * plane, step);
+            call.operands(side, first + j * plane, side * plane, step);
         }
         return call;
     }
 
     @Override
     public void patches(Squares from, int count, int channels, long v, long plane) {
-        rows(columns(patches.call(), patchSide(), from), planes(), v, plane, 4L * channels).run(count, channels);
+        patches.call().operands(planes(), from.at, from.step).operands(planes(), v, plane, 4L * channels)
+                .run(count, channels);
     }
 
     @Override
     public void pixels(long m, long plane, int count, int channels, long bias, boolean relu, Squares to) {
         RowLoop.Call call = (relu ? rectified : pixels).call();
         columns(call, patchSide(), m, plane, 4L * channels).operand(bias, 0);
-        for (int p = 0; p < side * side; p++) {
-            call.operand(to.at[p], to.step[p]);
+        for (int i = 0; i < side; i++) {
+            for (int j = 0; j < side; j++) {
+                call.operand(to.at[j * side + i], to.step[j * side + i]);
+            }
         }
         call.run(count, channels);
     }
 
     @Override
     public void gradients(Squares from, int count, int channels, long z, long plane) {
-        rows(columns(gradients.call(), side, from), planes(), z, plane, 4L * channels).run(count, channels);
+        gradients.call().operands(side * side, from.at, from.step).operands(planes(), z, plane, 4L * channels)
+                .run(count, channels);
     }
 
     @Override
     public void kernels(long g, long from, long u, long to, int rows, int columns) {
-        rows(columns(kernels.call(), 3, g, from, 9 * from), planes(), u, to, 4L * columns).run(rows, columns);
+        columns(kernels.call(), 3, g, from, 9 * from).operands(planes(), u, to, 4L * columns).run(rows, columns);
     }
 
     @Override
     public void kernelGradients(long u, long from, long g, long to, int count) {
-        rows(columns(kernelGradients.call(), patchSide(), u, from, 0), 9, g, to, 0).run(1, count);
+        columns(kernelGradients.call(), patchSide(), u, from, 0).operands(9, g, to, 0).run(1, count);
     }
 }

@@ -88,10 +88,10 @@ final class VectorWinogradTiles implements WinogradTiles {
     private static void patch(long[] at, int bytes, long scratch, long v, long plane) {
         for (int c = 0; c < bytes; c += STEP) {
             for (int j = 0; j < 4; j++) {
-                FloatVector d0 = load(at[j] + c);
-                FloatVector d1 = load(at[4 + j] + c);
-                FloatVector d2 = load(at[8 + j] + c);
-                FloatVector d3 = load(at[12 + j] + c);
+                FloatVector d0 = load(at[4 * j] + c);
+                FloatVector d1 = load(at[4 * j + 1] + c);
+                FloatVector d2 = load(at[4 * j + 2] + c);
+                FloatVector d3 = load(at[4 * j + 3] + c);
                 row(d0, d1, d2, d3, scratch + j * STEP, 4 * STEP);
             }
             for (int i = 0; i < 4; i++) {
@@ -123,8 +123,8 @@ final class VectorWinogradTiles implements WinogradTiles {
                 long from = scratch + 4 * i * STEP;
                 FloatVector s1 = load(from + STEP);
                 FloatVector s2 = load(from + 2 * STEP);
-                store(load(from).add(s1).add(s2).add(shift).max(floor), at[2 * i] + c);
-                store(s1.sub(s2).sub(load(from + 3 * STEP)).add(shift).max(floor), at[2 * i + 1] + c);
+                store(load(from).add(s1).add(s2).add(shift).max(floor), at[i] + c);
+                store(s1.sub(s2).sub(load(from + 3 * STEP)).add(shift).max(floor), at[2 + i] + c);
             }
         }
     }
@@ -132,8 +132,8 @@ final class VectorWinogradTiles implements WinogradTiles {
     private static void gradient(long[] at, int bytes, long z, long plane) {
         for (int c = 0; c < bytes; c += STEP) {
             FloatVector g00 = load(at[0] + c);
-            FloatVector g01 = load(at[1] + c);
-            FloatVector g10 = load(at[2] + c);
+            FloatVector g01 = load(at[2] + c);
+            FloatVector g10 = load(at[1] + c);
             FloatVector g11 = load(at[3] + c);
             spread(g00, g01, z + c, plane);
             spread(g00.add(g10), g01.add(g11), z + c + 4 * plane, plane);

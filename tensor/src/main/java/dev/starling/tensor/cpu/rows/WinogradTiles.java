@@ -6,7 +6,10 @@ package dev.starling.tensor.cpu.rows;
  * apart, of {@code tiles × channels}. (Lavin and Gray, Fast algorithms for convolutional neural networks, 2015)
  */
 public interface WinogradTiles {
-    /** The pixels of equal squares, row by row: where each lies in the first square, and the bytes to the next one. */
+    /**
+     * The pixels of equal squares, column by column: where each lies in the first square, and the bytes to the next
+     * one.
+     */
     final class Squares {
         public final long[] at;
         public final long[] step;

@@ -39,11 +39,11 @@ class WinogradTilesTest {
         HostMemory.putFloat(at + 4L * ((long) pixel * CHANNELS + c), value);
     }
 
-    /** Squares of a side in rows of {@code width} pixels, {@code distance} pixels apart. */
+    /** Squares of a side, column by column, in rows of {@code width} pixels, {@code distance} pixels apart. */
     private static Squares squares(long at, int width, int side, int distance) {
         Squares squares = new Squares(side);
         for (int k = 0; k < side * side; k++) {
-            squares.at[k] = at + 4L * CHANNELS * (k / side * width + k % side);
+            squares.at[k] = at + 4L * CHANNELS * (k % side * width + k / side);
             squares.step[k] = 4L * CHANNELS * distance;
         }
         return squares;
