@@ -22,10 +22,20 @@ final class SealWarmUp {
 
     private SealWarmUp() { }
 
-    /** Starts a thread, which ends by itself, at the first call in this process for a protection that seals frames. */
+    /**
+     * Starts a thread, which ends by itself, at the first call in this process for a protection that seals frames. What
+     * fails in it fails again where it is used, with a reason.
+     */
     static void begin(Protection protection) {
         if (protection != Protection.PLAIN && BEGUN.add(protection)) {
-            Thread.ofPlatform().daemon().name("starling-seal-warm-up").start(() -> run(protection));
+            Thread.ofPlatform().daemon().name("starling-seal-warm-up").start(() -> {
+                try {
+                    run(protection);
+                } catch (RuntimeException e) {
+                    System.getLogger("dev.starling.transport").log(System.Logger.Level.DEBUG, "cannot prepare "
+                            + protection, e);
+                }
+            });
         }
     }
 

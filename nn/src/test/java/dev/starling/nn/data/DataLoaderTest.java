@@ -288,8 +288,8 @@ class DataLoaderTest {
             }
             assertThat(input).isNotNull();
             // The remaining allocations are the handles of the batch and its two tensors, and queue nodes of threads
-            // that wait for each other.
-            assertThat((allocated(threads) - before) / (double) (batches - WARM_UP)).isLessThan(500);
+            // that wait for each other. An object for each of the 16 examples would add at least 256 bytes.
+            assertThat((allocated(threads) - before) / (double) (batches - WARM_UP)).isLessThan(600);
         }
     }
 
