@@ -92,8 +92,14 @@ final class ContractionKernels {
 
     private static boolean isSupported(Contraction op, Tensor[] in, Shape output) {
         ElementType type = ElementType.of(in[0].dtype());
-        long summands = op instanceof Contraction.LinearWeightGradient ? in[0].count() : in[0].size(-1);
-        return type != null && OneDnn.supports(type) && output.count() > 0 && summands > 0;
+        if (type == null || !OneDnn.supports(type) || output.count() == 0) {
+            return false;
+        }
+        long summands = in[0].size(-1);
+        if (op instanceof Contraction.LinearWeightGradient && summands > 0) {
+            summands = in[0].count() / summands;
+        }
+        return summands > 0 && (summands % 2 == 0 || OneDnn.sumsOddNumbers(type));
     }
 
     private static ElementType type(Tensor x) {

@@ -212,6 +212,25 @@ class ContractionKernelsTest {
         return line.storage().view(line.spec().with(Shape.of(dims)), strides, 0);
     }
 
+    /** What lies between the rows is no operand; oneDNN's kernels for AMX read it where summands are odd in number. */
+    @ParameterizedTest
+    @CsvSource({"BF16, 1, 1", "BF16, 3, 1", "BF16, 3, 2", "F16, 1, 1", "F16, 3, 1"})
+    void leavesOutWhatLiesBetweenRows(DType type, int summands, int columns) {
+        try (Scope scope = Scope.open()) {
+            float[] values = new float[17 * (summands + 1)];
+            Arrays.fill(values, Float.NaN);
+            for (int row = 0; row < 17; row++) {
+                Arrays.fill(values, row * (summands + 1), row * (summands + 1) + summands, 1);
+            }
+            Tensor line = Tensor.of(values, values.length).to(type);
+            long[] strides = {summands + 1, 1};
+            Tensor left = line.storage().view(line.spec().with(Shape.of(17, summands)), strides, 0);
+            float[] expected = new float[17 * columns];
+            Arrays.fill(expected, summands / 4f);
+            assertThat(left.matmul(Tensor.full(type, 0.25, summands, columns)).toFloats()).isEqualTo(expected);
+        }
+    }
+
     private static Tensor check(dev.starling.tensor.op.Op op, double tolerance, Tensor... inputs) {
         Tensor[] there = new Tensor[inputs.length];
         for (int i = 0; i < inputs.length; i++) {
