@@ -14,8 +14,9 @@ import picocli.CommandLine.Spec;
         version = "Starling on JDK ${java.version}, ${os.name} ${os.arch}",
         mixinStandardHelpOptions = true,
         subcommands = {Train.class, Run.class, Coordinate.class, Doctor.class},
-        footer = {"", "./starling bench compares this machine's speed with PyTorch's; ./starling stream and",
-            "./starling spark train and score with Kafka and in Spark: see their --help."})
+        footer = {"", "./starling bench compares this machine's speed with PyTorch's;",
+            "./starling stream and ./starling spark train and score with Kafka and in",
+            "Spark: see their --help."})
 public final class Main implements Runnable {
     @Spec
     private CommandSpec spec;
