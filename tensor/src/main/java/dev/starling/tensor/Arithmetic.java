@@ -13,7 +13,8 @@ import dev.starling.tensor.op.Where;
 /**
  * Elementwise operations. Two operands are broadcast to a common shape and converted to their {@link DType#promote
  * promoted} type. A Java number is converted to the tensor's type; a number with a fraction first converts an integer
- * tensor to a floating type. Functions of analysis convert integers to {@link DType#toFloating floating} numbers.
+ * tensor to a floating type. Comparisons of integers with a Java number are exact, whatever the number. Functions of
+ * analysis convert integers to {@link DType#toFloating floating} numbers.
  */
 public sealed interface Arithmetic permits Tensor {
     private Tensor self() {
@@ -38,8 +39,29 @@ public sealed interface Arithmetic permits Tensor {
     }
 
     private Tensor compared(FormulaOp op, double b) {
-        Tensor a = promotedFor(b);
-        return Tensor.compute(op, a, a.scalarLike(b));
+        if (self().dtype().isFloating()) {
+            return Tensor.compute(op, self(), self().scalarLike(b));
+        }
+        Tensor a = self().to(typeToCompare(b));
+        // In f64 the largest integers are rounded to 2^63.
+        boolean beyond = b < -0x1p63 || b >= 0x1p63;
+        return Tensor.compute(op, a, a.scalarLike(beyond ? Math.copySign(Double.POSITIVE_INFINITY, b) : b));
+    }
+
+    /** Returns a type in which this tensor of integers or booleans and a number are compared without rounding. */
+    private DType typeToCompare(double number) {
+        DType type = self().dtype();
+        if (number != Math.rint(number) || number < -0x1p63 || number >= 0x1p63) {
+            return number == (float) number ? type.toFloating() : DType.F64;
+        }
+        boolean fits = switch (type) {
+            case I64 -> true;
+            case I32 -> number == (int) number;
+            case I8 -> number == (byte) number;
+            case U8 -> number >= 0 && number < 256;
+            case BOOL, F32, F64, BF16, F16 -> false;
+        };
+        return fits ? type : DType.I64;
     }
 
     /**

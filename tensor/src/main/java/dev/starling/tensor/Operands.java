@@ -2,6 +2,7 @@ package dev.starling.tensor;
 
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Update;
+import java.util.Arrays;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -37,6 +38,50 @@ final class Operands {
                         "the guard must be one floating number without dimensions", "reduce it, cast with to(DType)");
             }
         }
+    }
+
+    /**
+     * Returns the operands of an update with copies of those that partly overlap one that it changes, so that it reads
+     * their old elements. Kernels of assignments do so themselves.
+     */
+    static Tensor[] apart(Update op, Tensor[] inputs) {
+        Tensor[] apart = inputs;
+        for (int i = 0; i < inputs.length && !(op instanceof Update.Assign); i++) {
+            for (int k = 0; k < inputs.length; k++) {
+                if (op.changes(i) && !op.changes(k) && overlaps(apart[k], inputs[i])) {
+                    apart = apart == inputs ? inputs.clone() : apart;
+                    apart[k] = inputs[k].copy();
+                }
+            }
+        }
+        return apart;
+    }
+
+    static Tensor[][] apart(Update[] ops, Tensor[][] operands) {
+        Tensor[][] apart = operands;
+        for (int i = 0; i < ops.length; i++) {
+            Tensor[] each = apart(ops[i], operands[i]);
+            if (each != operands[i]) {
+                apart = apart == operands ? operands.clone() : apart;
+                apart[i] = each;
+            }
+        }
+        return apart;
+    }
+
+    /** Returns whether two tensors may have elements in common that are not at the same place in both. */
+    private static boolean overlaps(Tensor a, Tensor b) {
+        return a.sharesMemoryWith(b) && !(a.offset() == b.offset() && Arrays.equals(a.strides(), b.strides()))
+                && a.offset() <= last(b) && b.offset() <= last(a);
+    }
+
+    /** Returns the offset of the last element. */
+    private static long last(Tensor x) {
+        long last = x.offset();
+        for (int d = 0; d < x.rank(); d++) {
+            last += (x.size(d) - 1) * x.strides()[d];
+        }
+        return last;
     }
 
     private static void requireDevice(Op op, Spec first, Spec other) {

@@ -7,6 +7,8 @@ import static org.assertj.core.api.Assertions.within;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Pooling;
 import java.util.Arrays;
+import java.util.List;
+import java.util.function.DoublePredicate;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -105,6 +107,38 @@ class FunctionsTest {
             for (int n = 2; n < 40; n++) {
                 assertThat(Tensor.linspace(0.1, 0.7, n).toFloats()).startsWith(0.1F).endsWith(0.7F).hasSize(n);
             }
+        });
+    }
+
+    private static void assertMarks(Tensor found, Tensor x, DoublePredicate expected, double number) {
+        long[] marks = Arrays.stream(x.toDoubles()).mapToLong(v -> expected.test(v) ? 1 : 0).toArray();
+        assertThat(found.dtype()).isEqualTo(DType.BOOL);
+        assertThat(found.to(DType.I64).toLongs()).as(x.dtype() + " and " + number).isEqualTo(marks);
+    }
+
+    /** Also numbers that the type does not have, and some that a narrower type would round or wrap to an element. */
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
+    void comparesIntegersWithAnyNumber(String device) {
+        double[] numbers = {0, -0.0, 1, 44, 100, 128, -1, -156, 300, 0x1p31, 0x1p32, 0x1p32 + 1, -0x1p63, 0x1p63,
+            -0x1p64, 1e300, 0.5, 1.00000001, Double.MIN_VALUE, Double.NaN, Double.POSITIVE_INFINITY,
+            Double.NEGATIVE_INFINITY};
+        on(device, DType.F32, () -> {
+            for (DType type : List.of(DType.I64, DType.I32, DType.I8, DType.U8, DType.BOOL)) {
+                Tensor x = Tensor.of(new long[] {0, 1, 44, 100}).to(type);
+                for (double b : numbers) {
+                    assertMarks(x.eq(b), x, v -> v == b, b);
+                    assertMarks(x.ne(b), x, v -> v != b, b);
+                    assertMarks(x.lt(b), x, v -> v < b, b);
+                    assertMarks(x.le(b), x, v -> v <= b, b);
+                    assertMarks(x.gt(b), x, v -> v > b, b);
+                    assertMarks(x.ge(b), x, v -> v >= b, b);
+                }
+            }
+            Tensor ends = Tensor.of(new long[] {Long.MIN_VALUE, Long.MAX_VALUE});
+            assertThat(ends.eq(0x1p63).to(DType.I64).toLongs()).containsExactly(0, 0);
+            assertThat(ends.lt(0x1p63).to(DType.I64).toLongs()).containsExactly(1, 1);
+            assertThat(ends.le(-0x1p63).to(DType.I64).toLongs()).containsExactly(1, 0);
         });
     }
 

@@ -413,7 +413,13 @@ public final class Endpoint implements AutoCloseable {
         switch (Frame.type(head, at)) {
             case Frame.MESSAGE -> context.handlers().messages.onMessage(this, body, bodyOffset, bodyLength);
             case Frame.PUT -> puts.receive(head, at, body, bodyOffset, bodyLength);
-            case Frame.PUT_DONE -> puts.acknowledged(body.getLong(bodyOffset, Frame.ORDER));
+            case Frame.PUT_DONE -> {
+                if (bodyLength == Long.BYTES) {
+                    puts.acknowledged(body.getLong(bodyOffset, Frame.ORDER));
+                } else {
+                    expel("sent an acknowledgement of " + bodyLength + " bytes");
+                }
+            }
             case Frame.GOODBYE -> {
                 receivedGoodbye = bodyLength == 0;
                 lose(receivedGoodbye ? address + " closed the connection" : address + " ended the connection: "

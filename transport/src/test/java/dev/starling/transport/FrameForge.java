@@ -28,6 +28,11 @@ public final class FrameForge {
         return endpoint.pieceLength();
     }
 
+    /** Sends an acknowledgement of puts that holds no number, as a faulty member would. */
+    public static void acknowledgeNothing(Endpoint endpoint) {
+        endpoint.frame(Frame.PUT_DONE, Frame.HEADER, null, 0, 0);
+    }
+
     /** Returns a sealed frame. */
     public static byte[] frame(byte type, long session, long sequence, long key, byte[] body) {
         UnsafeBuffer frame = new UnsafeBuffer(new byte[Frame.HEADER + body.length]);

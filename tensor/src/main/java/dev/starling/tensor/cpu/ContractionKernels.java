@@ -41,7 +41,12 @@ final class ContractionKernels {
             case Contraction.Linear l -> linear(l, in, outputs[0]);
             case Contraction.LinearInputGradient g -> {
                 Tensor y = matmul(in[0], in[1], outputs[0]);
-                ElementwiseKernels.into(y, gradient(g), CopyKernels.dense(in[2]), y);
+                Tensor result = CopyKernels.dense(in[2]);
+                try {
+                    ElementwiseKernels.into(y, gradient(g), result, y);
+                } finally {
+                    Layout.release(result, in[2]);
+                }
                 yield new Tensor[] {y};
             }
             case Contraction.LinearWeightGradient _ -> new Tensor[] {
@@ -126,6 +131,9 @@ final class ContractionKernels {
         Tensor y = Storage.allocate(output);
         try (Matmul request = Matmul.acquire(type(a))) {
             product(request, left, right, y).run();
+        } finally {
+            Layout.release(left, a);
+            Layout.release(right, b);
         }
         return y;
     }
@@ -155,6 +163,9 @@ final class ContractionKernels {
         Tensor y = Storage.allocate(output);
         try (Matmul request = Matmul.acquire(type(g))) {
             transposed(request, left, right, y).run();
+        } finally {
+            Layout.release(left, g);
+            Layout.release(right, x);
         }
         return y;
     }
@@ -171,9 +182,14 @@ final class ContractionKernels {
     private static Tensor[] linear(Contraction.Linear op, Tensor[] in, Spec output) {
         Tensor x = multipliable(in[0]);
         Tensor weight = multipliable(in[1]);
+        Tensor bias = in.length == 2 ? null : CopyKernels.dense(in[2]);
         Tensor sums = Storage.allocate(output);
         try (Matmul request = Matmul.acquire(type(x))) {
-            layer(request, x, weight, in.length == 2 ? null : CopyKernels.dense(in[2]), sums).run();
+            layer(request, x, weight, bias, sums).run();
+        } finally {
+            Layout.release(x, in[0]);
+            Layout.release(weight, in[1]);
+            Layout.release(bias, in.length == 2 ? null : in[2]);
         }
         FormulaOp activation = op.epilogue().activation();
         if (activation == null) {

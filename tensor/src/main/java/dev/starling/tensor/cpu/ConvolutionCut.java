@@ -103,15 +103,23 @@ final class ConvolutionCut {
     Tensor forward(Tensor[] in, Spec output) {
         Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
         Tensor bias = in.length == 2 ? null : CopyKernels.dense(in[2]);
-        if (isEmpty() || !keeps(ConvolutionAxis::places, whole.out())) {
-            fill(y, bias);
-        }
-        if (!isEmpty()) {
-            Tensor x = padded ? paddedCopy(in[0]) : ConvolutionKernels.image(pixels(in[0]));
-            Tensor weight = ConvolutionKernels.weight(taps(in[1]));
-            Tensor result = places(y);
-            ConvolutionKernels.request(type, kept(), x, weight, result)
-                    .forward(x.address(), weight.address(), bias == null ? 0 : bias.address(), result.address());
+        try {
+            if (isEmpty() || !keeps(ConvolutionAxis::places, whole.out())) {
+                fill(y, bias);
+            }
+            if (!isEmpty()) {
+                Tensor window = pixels(in[0]);
+                Tensor kept = taps(in[1]);
+                Tensor x = padded ? paddedCopy(in[0]) : ConvolutionKernels.image(window);
+                Tensor weight = ConvolutionKernels.weight(kept);
+                Tensor result = places(y);
+                ConvolutionKernels.request(type, kept(), x, weight, result)
+                        .forward(x.address(), weight.address(), bias == null ? 0 : bias.address(), result.address());
+                Layout.release(x, window);
+                Layout.release(weight, kept);
+            }
+        } finally {
+            Layout.release(bias, in.length == 2 ? null : in[2]);
         }
         return y;
     }
@@ -123,8 +131,10 @@ final class ConvolutionCut {
             fill(x, null);
         }
         if (!isEmpty()) {
-            Tensor g = ConvolutionKernels.image(places(in[0]));
-            Tensor weight = ConvolutionKernels.weight(taps(in[1]));
+            Tensor places = places(in[0]);
+            Tensor kept = taps(in[1]);
+            Tensor g = ConvolutionKernels.image(places);
+            Tensor weight = ConvolutionKernels.weight(kept);
             Tensor window = pixels(x);
             // oneDNN does not write to interleaved strides.
             Tensor result = padded ? padding(x.spec()) : isStepped() ? Storage.allocate(window.spec()) : window;
@@ -133,6 +143,9 @@ final class ConvolutionCut {
             if (result != window) {
                 CopyKernels.copy(padded ? insidePadding(result) : result, window);
             }
+            Layout.release(g, places);
+            Layout.release(weight, kept);
+            Layout.release(result, window);
         }
         return x;
     }
@@ -144,8 +157,10 @@ final class ConvolutionCut {
             fill(weight, null);
         }
         if (!isEmpty()) {
-            Tensor x = padded ? paddedCopy(in[0]) : ConvolutionKernels.image(pixels(in[0]));
-            Tensor g = ConvolutionKernels.image(places(in[1]));
+            Tensor pixels = pixels(in[0]);
+            Tensor places = places(in[1]);
+            Tensor x = padded ? paddedCopy(in[0]) : ConvolutionKernels.image(pixels);
+            Tensor g = ConvolutionKernels.image(places);
             Tensor window = taps(weight);
             // oneDNN does not write to interleaved strides.
             Tensor result = keepsTaps() ? window : Storage.allocate(window.spec());
@@ -154,6 +169,9 @@ final class ConvolutionCut {
             if (result != window) {
                 CopyKernels.copy(result, window);
             }
+            Layout.release(x, pixels);
+            Layout.release(g, places);
+            Layout.release(result, window);
         }
         if (outputs.length == 1) {
             return new Tensor[] {weight};

@@ -134,8 +134,15 @@ final class ConvolutionKernels {
         Tensor x = image(in[0]);
         Tensor weight = weight(in[1]);
         Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
-        long bias = in.length == 2 ? 0 : CopyKernels.dense(in[2]).address();
-        request(type, shape, x, weight, y).forward(x.address(), weight.address(), bias, y.address());
+        Tensor bias = in.length == 2 ? null : CopyKernels.dense(in[2]);
+        try {
+            request(type, shape, x, weight, y)
+                    .forward(x.address(), weight.address(), bias == null ? 0 : bias.address(), y.address());
+        } finally {
+            Layout.release(x, in[0]);
+            Layout.release(weight, in[1]);
+            Layout.release(bias, in.length == 2 ? null : in[2]);
+        }
         return y;
     }
 
@@ -149,7 +156,12 @@ final class ConvolutionKernels {
         Tensor g = image(in[0]);
         Tensor weight = weight(in[1]);
         Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
-        request(type, shape, x, weight, g).backwardData(g.address(), weight.address(), x.address());
+        try {
+            request(type, shape, x, weight, g).backwardData(g.address(), weight.address(), x.address());
+        } finally {
+            Layout.release(g, in[0]);
+            Layout.release(weight, in[1]);
+        }
         return new Tensor[] {x};
     }
 
@@ -157,12 +169,19 @@ final class ConvolutionKernels {
             Spec[] outputs) {
         Tensor[] results = new Tensor[outputs.length];
         Arrays.setAll(results, i -> Storage.allocate(outputs[i]));
-        Runnable request = TapGradient.of(op, image(in[0]), CopyKernels.channelsLast(in[1]), results);
-        if (request == null) {
-            return weightGradient(type, op, in, outputs);
+        Tensor x = image(in[0]);
+        Tensor g = CopyKernels.channelsLast(in[1]);
+        try {
+            Runnable request = TapGradient.of(op, x, g, results);
+            if (request == null) {
+                return weightGradient(type, op, in, outputs);
+            }
+            request.run();
+            return results;
+        } finally {
+            Layout.release(x, in[0]);
+            Layout.release(g, in[1]);
         }
-        request.run();
-        return results;
     }
 
     private static Tensor @Nullable [] weightGradient(ElementType type, Convolution.ConvWeightGradient op, Tensor[] in,
@@ -176,8 +195,13 @@ final class ConvolutionKernels {
         Tensor g = image(in[1]);
         Tensor weight = Storage.allocate(outputs[0]);
         Tensor bias = op.bias() ? Storage.allocate(outputs[1]) : null;
-        request(type, shape, x, weight, g)
-                .backwardWeights(x.address(), g.address(), weight.address(), bias == null ? 0 : bias.address());
+        try {
+            request(type, shape, x, weight, g)
+                    .backwardWeights(x.address(), g.address(), weight.address(), bias == null ? 0 : bias.address());
+        } finally {
+            Layout.release(x, in[0]);
+            Layout.release(g, in[1]);
+        }
         return bias == null ? new Tensor[] {weight} : new Tensor[] {weight, bias};
     }
 

@@ -77,7 +77,7 @@ final class CrossEntropyKernels {
         return new RangeWork(target.count(), SoftmaxKernels.grain(classes)) {
             @Override
             public void run(long first, long end) {
-                rows.logSums(from + 4 * first * classes, row + 8 * first, (int) (end - first), classes);
+                rows.logSums(from + 4 * first * classes, row + 8 * first, Math.toIntExact(end - first), classes);
                 for (long r = first; r < end; r++) {
                     long wanted = wanted(target, r);
                     long at = from + 4 * r * classes;
@@ -120,7 +120,7 @@ final class CrossEntropyKernels {
             @Override
             public void run(long first, long end) {
                 rows.expGradient(from + 4 * first * classes, row + 8 * first, (float) even, scale + first * scaleStride,
-                        scaleStride, dx + 4 * first * classes, (int) (end - first), classes);
+                        scaleStride, dx + 4 * first * classes, Math.toIntExact(end - first), classes);
                 for (long r = first; r < end; r++) {
                     long wanted = wanted(target, r);
                     if (wanted == op.ignored()) {

@@ -91,8 +91,8 @@ final class LayerNormKernels {
             @Override
             public void run(long from, long to) {
                 long at = 4 * from * columns;
-                rows.normalize(x + at, y + at, (int) (to - from), columns, gamma, beta, op.epsilon(), mean + 4 * from,
-                        inverse + 4 * from);
+                rows.normalize(x + at, y + at, Math.toIntExact(to - from), columns, gamma, beta, op.epsilon(),
+                        mean + 4 * from, inverse + 4 * from);
             }
         };
     }

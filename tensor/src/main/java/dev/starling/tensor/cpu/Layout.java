@@ -4,6 +4,7 @@ import dev.starling.tensor.Shape;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.Reorders;
+import org.jspecify.annotations.Nullable;
 
 /** Operands in the layout that a kernel reads. */
 final class Layout {
@@ -53,9 +54,12 @@ final class Layout {
         return of(x, x.shape().contiguousStrides());
     }
 
-    /** Frees the copy that {@link #of} made, if it made one, once the kernel has run. */
-    static void release(Tensor copy, Tensor x) {
-        if (copy != x) {
+    /**
+     * Frees a copy that was made for a kernel, if one was made, once the kernel has run. Without this call the JVM may
+     * take a copy of which only the address is used for unreachable, and free it while the kernel reads it.
+     */
+    static void release(@Nullable Tensor copy, @Nullable Tensor x) {
+        if (copy != null && copy != x) {
             copy.close();
         }
     }

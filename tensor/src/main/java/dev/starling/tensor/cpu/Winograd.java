@@ -165,8 +165,18 @@ final class Winograd {
             near[2] = CopyKernels.dense(in[2]);
         }
         Tensor y = Storage.allocate(output, ChannelsLast.strides(output.shape()));
-        request(transforms, op, near, y).run();
+        try {
+            request(transforms, op, near, y).run();
+        } finally {
+            release(near, in);
+        }
         return new Tensor[] {y};
+    }
+
+    private static void release(Tensor[] near, Tensor[] in) {
+        for (int i = 0; i < near.length; i++) {
+            Layout.release(near[i], in[i]);
+        }
     }
 
     /** Prepares what {@link #forward} does; {@code null} if an operand has to be copied. */
@@ -185,7 +195,12 @@ final class Winograd {
     static Tensor[] inputGradient(WinogradTiles transforms, Convolution.ConvInputGradient op, Tensor[] in,
             Spec output) {
         Tensor x = Storage.allocate(output, ChannelsLast.strides(output.shape()));
-        request(transforms, op, CopyKernels.channelsLast(in[0]), in[1], x).run();
+        Tensor g = CopyKernels.channelsLast(in[0]);
+        try {
+            request(transforms, op, g, in[1], x).run();
+        } finally {
+            Layout.release(g, in[0]);
+        }
         return new Tensor[] {x};
     }
 
@@ -340,7 +355,11 @@ final class Winograd {
         Tensor[] near = {CopyKernels.channelsLast(in[0]), CopyKernels.channelsLast(in[1])};
         Tensor[] results = new Tensor[op.bias() ? 2 : 1];
         Arrays.setAll(results, i -> Storage.allocate(outputs[i]));
-        request(transforms, op, near, results).run();
+        try {
+            request(transforms, op, near, results).run();
+        } finally {
+            release(near, in);
+        }
         return results;
     }
 

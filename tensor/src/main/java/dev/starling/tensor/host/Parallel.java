@@ -31,6 +31,8 @@ public final class Parallel {
     private static final ThreadLocal<Context> CONTEXT = ThreadLocal.withInitial(Context::new);
     private static final Object LOCK = new Object();
     private static volatile Worker[] workers = {};
+    /** The number of helpers that the system permits. */
+    private static volatile int mayStart = MAX_THREADS;
     private static volatile int defaultThreads = initialThreads();
 
     private Parallel() { }
@@ -100,6 +102,7 @@ public final class Parallel {
         synchronized (LOCK) {
             stopped = workers;
             workers = new Worker[0];
+            mayStart = MAX_THREADS;
         }
         for (Worker worker : stopped) {
             worker.stop = true;
@@ -135,7 +138,7 @@ public final class Parallel {
 
     private static Worker[] workers(int count) {
         Worker[] present = workers;
-        return present.length >= count ? present : startWorkers(count);
+        return present.length >= Math.min(count, mayStart) ? present : startWorkers(count);
     }
 
     private static Worker[] startWorkers(int count) {
@@ -145,12 +148,19 @@ public final class Parallel {
                 return present;
             }
             Worker[] grown = Arrays.copyOf(present, count);
-            for (int i = present.length; i < count; i++) {
-                grown[i] = new Worker(i + 1);
-                grown[i].start();
+            int started = present.length;
+            try {
+                while (started < count) {
+                    grown[started] = new Worker(started + 1);
+                    grown[started].start();
+                    started++;
+                }
+            } catch (OutOfMemoryError e) {
+                // The system permits no more threads; the caller runs the parts of those that are missing.
+                mayStart = started;
             }
-            workers = grown;
-            return grown;
+            workers = started == count ? grown : Arrays.copyOf(grown, started);
+            return workers;
         }
     }
 

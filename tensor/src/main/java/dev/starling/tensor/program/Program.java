@@ -59,6 +59,10 @@ public final class Program implements AutoCloseable {
     private final Tensor[][] pairs;
     /** By input: a copy of an output of this program that was the input, or {@code null}. */
     private final @Nullable Tensor[] preserved;
+    /** By input: another such copy, for a run in which the other one is still to be read, or {@code null}. */
+    private final @Nullable Tensor[] spare;
+    /** By input: what it is being bound to. */
+    private final Tensor[] near;
     private int pending;
     /** The tensors that a recording changes in place. */
     private final Tensor[] changed;
@@ -98,6 +102,8 @@ public final class Program implements AutoCloseable {
         Arrays.fill(assigns, new Update.Assign());
         pairs = new Tensor[inputs.length][2];
         preserved = new Tensor[inputs.length];
+        spare = new Tensor[inputs.length];
+        near = new Tensor[inputs.length];
         this.outputs = outputs;
         this.generator = generator;
         results = new Tensor[outputs.length];
@@ -243,8 +249,6 @@ public final class Program implements AutoCloseable {
             throw TensorException.argument("program", "needs " + inputs.length + " inputs, got " + given.length,
                     "give as many inputs as at capture");
         }
-        // A run that failed may have left pending pairs.
-        pending = 0;
         for (int i = 0; i < given.length; i++) {
             Tensor to = inputs[i];
             if (given[i].dtype() != to.dtype() || !given[i].shape().equals(to.shape())) {
@@ -252,31 +256,55 @@ public final class Program implements AutoCloseable {
                         given[i].spec()), "input " + i + " must have the type and shape of the capture",
                         "capture a program for each shape");
             }
-            boolean here = given[i].device() == to.device();
+        }
+        // All copies first: an input that is a view of another input has that one's elements only until it is bound.
+        for (int i = 0; i < given.length; i++) {
+            near[i] = near(i, given);
+        }
+        // A run that failed may have left pending pairs.
+        pending = 0;
+        for (int i = 0; i < given.length; i++) {
+            Tensor to = inputs[i];
             if (to.device().backend().hostVisible()) {
-                Tensor near = (here ? given[i] : given[i].to(to.device())).contiguous();
-                to.storage().relend(isOutput(near) ? preserved(i, near) : near);
-            } else if (!here && given[i].device().backend().hostVisible()) {
-                to.device().backend().upload(given[i].contiguous().address(), to.address(), to.spec().bytes());
+                to.storage().relend(near[i]);
+            } else if (near[i].device() != to.device()) {
+                to.device().backend().upload(near[i].address(), to.address(), to.spec().bytes());
             } else {
-                assign(to, given[i].to(to.device()));
+                assign(to, near[i]);
             }
         }
         flush();
+        Arrays.fill(near, null);
     }
 
-    /** Returns whether a tensor is an output of this program, which may be one of its inputs. */
-    private boolean isOutput(Tensor tensor) {
+    /** Returns what input {@code i} is bound to: a contiguous tensor, on its device unless it is uploaded from here. */
+    private Tensor near(int i, Tensor[] given) {
+        Device device = inputs[i].device();
+        boolean lends = device.backend().hostVisible();
+        if (!lends && given[i].device() != device && given[i].device().backend().hostVisible()) {
+            return given[i].contiguous();
+        }
+        Tensor moved = given[i].to(device);
+        Tensor from = lends ? moved.contiguous() : moved;
+        return isInput(from) || lends && arena.contains(from) ? preserved(i, from, given) : from;
+    }
+
+    private boolean isInput(Tensor tensor) {
         for (Tensor input : inputs) {
             if (tensor.sharesMemoryWith(input)) {
                 return true;
             }
         }
-        return arena.contains(tensor);
+        return false;
     }
 
     /** Returns a copy of an output of this program that is an input of the next run, which overwrites its outputs. */
-    private Tensor preserved(int i, Tensor output) {
+    private Tensor preserved(int i, Tensor output, Tensor[] given) {
+        if (isRead(preserved[i], given, i + 1)) {
+            Tensor read = preserved[i];
+            preserved[i] = spare[i];
+            spare[i] = read;
+        }
         Tensor copy = preserved[i];
         if (copy == null) {
             copy = Scope.detached(output::copy);
@@ -285,6 +313,18 @@ public final class Program implements AutoCloseable {
             Tensor.apply(new Update.Assign(), copy, output);
         }
         return copy;
+    }
+
+    /** Returns whether a tensor of this run, from the position on, is a view of an input that borrows from the copy. */
+    private boolean isRead(@Nullable Tensor copy, Tensor[] given, int from) {
+        for (int k = 0; copy != null && k < inputs.length; k++) {
+            for (int i = from; i < given.length && inputs[k].address() == copy.address(); i++) {
+                if (given[i].sharesMemoryWith(inputs[k])) {
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
     /** Copies a tensor to its program input with the next {@link #flush}: a GPU performs all copies together. */
@@ -416,9 +456,11 @@ public final class Program implements AutoCloseable {
         }
         arena.close();
         owned.forEach(Tensor::close);
-        for (Tensor copy : preserved) {
-            if (copy != null) {
-                copy.close();
+        for (Tensor[] copies : List.of(preserved, spare)) {
+            for (Tensor copy : copies) {
+                if (copy != null) {
+                    copy.close();
+                }
             }
         }
     }

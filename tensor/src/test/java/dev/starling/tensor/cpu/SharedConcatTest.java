@@ -7,6 +7,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Movement;
+import java.util.Arrays;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -29,6 +30,19 @@ class SharedConcatTest {
                 assertThat(join(axis, parts).sharesMemoryWith(whole)).isTrue();
             }
             assertThat(join(1, whole.t().narrow(1, 1, 2), whole.t().narrow(1, 3, 1)).sharesMemoryWith(whole)).isTrue();
+        }
+    }
+
+    /** Both have the same strides, but not the same shape. */
+    @Test
+    void isNotTakenForItsFirstPart() {
+        try (Scope scope = Scope.open()) {
+            Tensor whole = data.normal(4, 3).t();
+            Tensor[] columns = new Tensor[4];
+            Arrays.setAll(columns, i -> whole.narrow(1, i, 1));
+            Tensor joined = join(1, columns);
+            assertThat(joined.mul(columns[0]).toFloats())
+                    .isEqualTo(joined.copy().mul(columns[0].copy()).toFloats());
         }
     }
 

@@ -8,6 +8,8 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.ArrayList;
@@ -52,6 +54,24 @@ class UpdateAllTest {
 
     private static float[][] read(Tensor[][] operands) {
         return Arrays.stream(operands).flatMap(Arrays::stream).map(Tensor::toFloats).toArray(float[][]::new);
+    }
+
+    /** Every thread would else read what its neighbours have written. */
+    @ParameterizedTest
+    @ValueSource(strings = {"cpu", "reference"})
+    void readsOldElementsWhereOperandsOverlap(String name) {
+        Device device = name.equals("cpu") ? Device.cpu() : Device.reference();
+        int n = 300_000;
+        Tensor x = Tensor.arange(new Spec(DType.F32, Shape.of(n), device), 0, 1);
+        Tensor.apply(new Update.Blend(1, 1), x.narrow(0, 1, n - 1), x.narrow(0, 0, n - 1));
+        Tensor.applyAll(new Update[] {new Update.Blend(1, 1)},
+                new Tensor[][] {{x.narrow(0, 0, n - 1), x.narrow(0, 1, n - 1)}}, null);
+        float[] expected = new float[n];
+        for (int i = 0; i < n; i++) {
+            float here = i == 0 ? 0 : 2 * i - 1;
+            expected[i] = i == n - 1 ? here : here + 2 * i + 1;
+        }
+        assertThat(x.toFloats()).isEqualTo(expected);
     }
 
     @ParameterizedTest

@@ -16,6 +16,7 @@ import dev.starling.tensor.op.Activation;
 import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Random;
 import org.junit.jupiter.api.Test;
 
 /** A program gives the results of the work that it captured. */
@@ -58,6 +59,33 @@ class ProgramTest {
     void anOutputMayBeTheInputOrAConstant() {
         check(in -> new Tensor[] {in[0]}, 3, 4);
         check(in -> new Tensor[] {Tensor.ones(3).add(1)}, 3, 4);
+    }
+
+    /** Inputs are bound one by one, while outputs that are inputs change with those. */
+    @Test
+    void outputsThatAreInputsMayBecomeOtherInputs() {
+        try (Scope scope = Scope.open()) {
+            Random choice = new Random(5);
+            Program.Work step = in -> new Tensor[] {in[0].sub(in[1]), in[0], in[1], in[2]};
+            Tensor[] expected = {data.uniform(9), data.uniform(9), data.uniform(9)};
+            Tensor[] actual = expected.clone();
+            try (Program program = Program.capture(null, step, expected).program()) {
+                for (int i = 0; i < 40; i++) {
+                    Tensor[] results = step.run(expected);
+                    Tensor[] outputs = program.run(actual);
+                    for (int k = 0; k < results.length; k++) {
+                        assertThat(outputs[k].toFloats()).as("run %d, output %d", i, k)
+                                .isEqualTo(results[k].toFloats());
+                    }
+                    Tensor fresh = data.uniform(9);
+                    for (int k = 0; k < expected.length; k++) {
+                        int from = choice.nextInt(-1, 4);
+                        expected[k] = from < 0 ? fresh : results[from];
+                        actual[k] = from < 0 ? fresh : outputs[from];
+                    }
+                }
+            }
+        }
     }
 
     @Test

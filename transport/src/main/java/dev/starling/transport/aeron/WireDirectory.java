@@ -8,6 +8,7 @@ import java.nio.channels.FileLock;
 import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -28,6 +29,8 @@ final class WireDirectory implements AutoCloseable {
     private static final String PREFIX = "starling-aeron-";
     private static final String LOCK = "lock";
     private static final String ANNOUNCEMENT = "wire";
+    /** More than two paths and a number take, in bytes. */
+    private static final int MAX_ANNOUNCEMENT = 16 * 1024;
     private static final AtomicInteger COUNT = new AtomicInteger();
 
     private final Path path;
@@ -106,15 +109,21 @@ final class WireDirectory implements AutoCloseable {
     static @Nullable Announcement find(Path base, String endpoint) {
         for (Path directory : list(base)) {
             try {
-                List<String> lines = Files.readAllLines(directory.resolve(ANNOUNCEMENT));
-                if (lines.getFirst().equals(endpoint) && isOurs(directory) && !isAbandoned(directory)) {
+                // Everybody may make a directory here, and in it a pipe or an endless file.
+                List<String> lines = isOurs(directory) ? lines(directory.resolve(ANNOUNCEMENT)) : List.of();
+                if (lines.size() == 3 && lines.getFirst().equals(endpoint) && !isAbandoned(directory)) {
                     return new Announcement(endpoint, Path.of(lines.get(1)), Integer.parseInt(lines.get(2)), directory);
                 }
             } catch (IOException e) {
-                continue; // Not announced yet, no longer announced, or owned by another user.
+                continue; // Not announced yet, or no longer announced.
             }
         }
         return null;
+    }
+
+    private static List<String> lines(Path file) throws IOException {
+        return Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS) && Files.size(file) <= MAX_ANNOUNCEMENT
+                ? Files.readAllLines(file) : List.of();
     }
 
     /** Deletes directories of killed processes; returns how many. */
@@ -144,8 +153,8 @@ final class WireDirectory implements AutoCloseable {
     }
 
     private static boolean isOurs(Path directory) throws IOException {
-        return Files.isDirectory(directory) && Files.getOwner(directory).getName().equals(System.getProperty(
-                "user.name"));
+        return Files.isDirectory(directory, LinkOption.NOFOLLOW_LINKS)
+                && Files.getOwner(directory).getName().equals(System.getProperty("user.name"));
     }
 
     private static boolean isAbandoned(Path directory) {

@@ -102,7 +102,8 @@ final class Gate implements AutoCloseable {
         int budget = Math.min(limit, (int) messageAllowance);
         room = budget;
         futileReads = 0;
-        for (int i = delayed.size(); i > 0 && room > 0; i--) {
+        // A message may turn away a connection that is itself delayed.
+        for (int i = delayed.size(); i > 0 && room > 0 && !delayed.isEmpty(); i--) {
             receive(delayed.removeFirst());
         }
         selector.selectNow(onReady);

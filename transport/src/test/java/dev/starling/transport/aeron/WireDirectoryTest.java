@@ -33,6 +33,19 @@ class WireDirectoryTest {
         }
     }
 
+    /** The directory is one in which every user of the host may put things. */
+    @Test
+    void findsNoEndpointInWhatIsNoAnnouncement(@TempDir Path base) throws Exception {
+        Path pipe = Files.createDirectory(base.resolve("starling-aeron-1-0")).resolve("wire");
+        assertThat(new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor()).isZero();
+        Files.createFile(Files.createDirectory(base.resolve("starling-aeron-1-1")).resolve("wire"));
+        Files.createSymbolicLink(Files.createDirectory(base.resolve("starling-aeron-1-2")).resolve("wire"),
+                Path.of("/dev/zero"));
+        Files.write(Files.createDirectory(base.resolve("starling-aeron-1-3")).resolve("wire"), new byte[1 << 20]);
+        Files.writeString(base.resolve("starling-aeron-1-4"), "no directory");
+        assertThat(WireDirectory.find(base, "127.0.0.1:7")).isNull();
+    }
+
     @Test
     void sweepsWhileOtherProcessesSweep(@TempDir Path base) throws Exception {
         CyclicBarrier barrier = new CyclicBarrier(SWEEPERS);

@@ -113,6 +113,18 @@ class PutContractTest {
     }
 
     @Test
+    void losesOnlyAPeerWhoseAcknowledgementHoldsNoNumber() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            Connection other = cluster.connect(cluster.member(), c.b());
+            FrameForge.acknowledgeNothing(c.toB());
+            cluster.await(() -> c.b().lost.contains(c.toA()), "the loss");
+            assertThat(c.toA().reason()).contains("acknowledgement of 0 bytes");
+            assertThat(other.toA().isConnected()).isTrue();
+        }
+    }
+
+    @Test
     void offersArrivingDataToTheInterceptorAndWritesWhatItDoesNotConsume() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
