@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -124,12 +125,29 @@ public final class Checkpoint {
      * @throws CheckpointException if a file cannot be deleted
      */
     public static void prune(Path directory, int keep) {
+        prune(directory, keep, Long.MAX_VALUE);
+    }
+
+    /**
+     * As {@link #prune(Path, int)}, but the checkpoint that was just saved stays in any case, as do files of later
+     * steps. If an earlier run has left a checkpoint of a higher step, that one still counts as the latest; a warning
+     * in the log says so.
+     *
+     * @param saved the step that was just saved
+     * @throws CheckpointException if a file cannot be deleted
+     */
+    public static void prune(Path directory, int keep, long saved) {
         List<Path> manifests = manifests(directory);
-        long latest = manifests.isEmpty() ? -1 : stepOf(manifests.getLast());
+        long highest = manifests.isEmpty() ? -1 : stepOf(manifests.getLast());
+        if (saved < highest) {
+            LOG.log(Level.WARNING, "{0}: step {1} was saved, but a run would resume from step {2}, which is there too; "
+                    + "give each run a directory of its own", directory, Long.toString(saved), Long.toString(highest));
+        }
+        long latest = Math.min(saved, highest);
         StringBuilder keptManifests = new StringBuilder();
         try {
             for (int i = 0; i < manifests.size(); i++) {
-                if (i < manifests.size() - keep) {
+                if (i < manifests.size() - keep && stepOf(manifests.get(i)) != saved) {
                     Files.deleteIfExists(manifests.get(i));
                 } else {
                     keptManifests.append(readIfExists(manifests.get(i)));
@@ -202,7 +220,8 @@ public final class Checkpoint {
                 setAside(manifests(directory), found.step, damages);
                 return Optional.of(found);
             } catch (CheckpointException e) {
-                if (e.getCause() instanceof IOException && !(e.getCause() instanceof NoSuchFileException)) {
+                if (e.getCause() instanceof IOException && !(e.getCause() instanceof NoSuchFileException
+                        || e.getCause() instanceof CharacterCodingException)) {
                     throw e;
                 }
                 damages.add(e);
@@ -263,6 +282,8 @@ public final class Checkpoint {
             return new Checkpoint(manifest, data, stepOf(manifest), parts(manifest, fields.get("parts")));
         } catch (Json.JsonException e) {
             throw new CheckpointException(manifest, "is malformed: " + e.getMessage(), REMEDY, e);
+        } catch (CharacterCodingException e) {
+            throw new CheckpointException(manifest, "is malformed: it is not UTF-8", REMEDY, e);
         } catch (IOException e) {
             throw new CheckpointException(manifest, "cannot be read: " + e, REMEDY, e);
         }

@@ -78,7 +78,7 @@ public final class CheckpointWriter implements AutoCloseable {
         parts = others;
         writing = new FutureTask<>(() -> {
             Optional<Path> manifest = Checkpoint.save(directory, step, copies, texts, others);
-            Checkpoint.prune(directory, keep);
+            Checkpoint.prune(directory, keep, step);
             return manifest;
         });
         Thread.ofPlatform().daemon().name("starling-checkpoint").start(writing);
@@ -136,16 +136,33 @@ public final class CheckpointWriter implements AutoCloseable {
         }
     }
 
-    /** Waits for the write in progress, ignores its outcome, and frees the memory of the copy. */
+    /**
+     * Waits for the write in progress even if this thread is interrupted, ignores its outcome, and frees the memory of
+     * the copy. A write that does not finish in time keeps the copy.
+     */
     @Override
     public void close() {
-        try {
-            await();
-        } catch (CheckpointException secondary) {
-            // A caller that needs the outcome has called await().
-            writing = null;
+        boolean interrupted = false;
+        boolean late = false;
+        while (writing != null && !late) {
+            try {
+                awaitProgress(writing);
+                writing = null;
+            } catch (ExecutionException secondary) {
+                // A caller that needs the outcome has called await().
+                writing = null;
+            } catch (TimeoutException e) {
+                late = true;
+            } catch (InterruptedException e) {
+                interrupted = true;
+            }
         }
-        copies.values().forEach(Parameter::close);
-        copies.clear();
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
+        if (!late) {
+            copies.values().forEach(Parameter::close);
+            copies.clear();
+        }
     }
 }

@@ -60,8 +60,8 @@ public final class StreamDataset<T> implements Dataset {
     /**
      * Returns examples of a source, in its order.
      *
-     * @param source starts the source; an iterator that is {@link AutoCloseable} is closed when it has ended, or before
-     *     another one is used
+     * @param source starts the source; an iterator that is {@link AutoCloseable} is closed before another one is used,
+     *     so the last one stays open
      * @param examples number of examples in an epoch
      * @param fields of an example: the model's input first, the target last
      * @param writer writes an object

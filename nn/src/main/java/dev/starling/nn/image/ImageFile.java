@@ -8,6 +8,7 @@ import java.awt.image.ComponentColorModel;
 import java.awt.image.DataBuffer;
 import java.awt.image.Raster;
 import java.io.IOException;
+import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -36,7 +37,8 @@ final class ImageFile {
     static Image read(Path path, int channels, long maxPixels) {
         List<String> truncated = new ArrayList<>();
         BufferedImage image;
-        try (ImageInputStream in = new MemoryCacheImageInputStream(Files.newInputStream(path))) {
+        try (InputStream file = Files.newInputStream(path);
+                ImageInputStream in = new MemoryCacheImageInputStream(file)) {
             Iterator<ImageReader> readers = ImageIO.getImageReaders(in);
             if (!readers.hasNext()) {
                 throw new DataException(path, "an image of a format among " + Arrays.toString(

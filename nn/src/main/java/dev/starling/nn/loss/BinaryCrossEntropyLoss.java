@@ -11,6 +11,8 @@ import org.jspecify.annotations.Nullable;
  * returns a copy.
  */
 public final class BinaryCrossEntropyLoss implements Loss {
+    private static final double SMALLEST_BASE = 1e-12;
+
     /** {@code null} if positive targets weigh as much as negative ones. */
     private final @Nullable Weights positive;
     /** The share of positive targets in the focal loss, or a negative number for none. */
@@ -78,12 +80,19 @@ public final class BinaryCrossEntropyLoss implements Loss {
         if (focus > 0) {
             Tensor p = logits.sigmoid();
             Tensor missed = p.mul(no).add(p.neg().add(1).mul(y));
-            losses = losses.mul(missed.pow(focus));
+            losses = focused(losses, missed, focus);
         }
         if (alpha >= 0) {
             losses = losses.mul(y.mul(alpha).add(no.mul(1 - alpha)));
         }
         return losses;
+    }
+
+    /** Multiplies losses by a power of {@code missed}, one minus the probability of the target. */
+    static Tensor focused(Tensor losses, Tensor missed, double gamma) {
+        // The slope of a root is infinite at 0.
+        Tensor base = gamma < 1 ? missed.clamp(SMALLEST_BASE, Double.POSITIVE_INFINITY) : missed;
+        return losses.mul(base.pow(gamma));
     }
 
     @Override

@@ -128,7 +128,7 @@ public final class CrossEntropyLoss implements Loss {
         Tensor losses = own.neg();
         Tensor scale = weights == null ? own.zerosLike().add(1) : weights.on(x).take(0, index.squeeze(1));
         if (focus > 0) {
-            losses = losses.mul(own.exp().neg().add(1).pow(focus));
+            losses = BinaryCrossEntropyLoss.focused(losses, own.exp().neg().add(1), focus);
         }
         losses = losses.mul(scale);
         if (smoothing > 0) {

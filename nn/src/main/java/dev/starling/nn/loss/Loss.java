@@ -263,22 +263,24 @@ public interface Loss {
      * @param paths selects weights of the model by path
      */
     default Loss plusL1(Module model, Predicate<String> paths, double strength) {
-        return plusPenalty(model, paths, strength, Tensor::abs);
+        return plusPenalty("L1", model, paths, strength, Tensor::abs);
     }
 
     /** Returns this loss plus {@code strength} times the sum of the squares of some weights; see {@link #plusL1}. */
     default Loss plusL2(Module model, Predicate<String> paths, double strength) {
-        return plusPenalty(model, paths, strength, Tensor::square);
+        return plusPenalty("L2", model, paths, strength, Tensor::square);
     }
 
-    private Loss plusPenalty(Module model, Predicate<String> paths, double strength, UnaryOperator<Tensor> of) {
+    private Loss plusPenalty(String name, Module model, Predicate<String> paths, double strength,
+            UnaryOperator<Tensor> of) {
         List<Parameter> chosen = model.parameters().entrySet().stream().filter(e -> paths.test(e.getKey()))
                 .map(Map.Entry::getValue).toList();
         if (chosen.isEmpty()) {
             throw TensorException.argument("penalty", "no weight of the model has such a path",
                     "select some of " + model.parameters().keySet());
         }
-        return new SumOfLosses(List.of(this), new double[] {1}, List.of(new SumOfLosses.Penalty(chosen, strength, of)));
+        return new SumOfLosses(List.of(this), new double[] {1},
+                List.of(new SumOfLosses.Penalty(name, chosen, strength, of)));
     }
 
     /** Returns the mean squared error of results and targets of one shape. */

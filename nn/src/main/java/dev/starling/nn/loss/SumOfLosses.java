@@ -2,6 +2,7 @@ package dev.starling.nn.loss;
 
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Tensor;
+import java.util.Arrays;
 import java.util.List;
 import java.util.function.Function;
 import java.util.function.UnaryOperator;
@@ -17,11 +18,17 @@ record SumOfLosses(List<Loss> losses, double[] factors, List<Penalty> penalties)
     /**
      * A penalty on weights.
      *
+     * @param name its name
      * @param weights the weights
      * @param strength its factor
      * @param of function of each element
      */
-    record Penalty(List<Parameter> weights, double strength, UnaryOperator<Tensor> of) { }
+    record Penalty(String name, List<Parameter> weights, double strength, UnaryOperator<Tensor> of) {
+        @Override
+        public String toString() {
+            return name + " of " + weights.size() + " parameters times " + strength;
+        }
+    }
 
     @Override
     public Tensor of(Tensor result, Tensor target) {
@@ -58,5 +65,11 @@ record SumOfLosses(List<Loss> losses, double[] factors, List<Penalty> penalties)
     @Override
     public boolean widens() {
         return losses.stream().allMatch(Loss::widens);
+    }
+
+    @Override
+    public String toString() {
+        return losses.stream().map(Loss::describe).toList() + " times " + Arrays.toString(factors)
+                + (penalties.isEmpty() ? "" : " plus " + penalties);
     }
 }

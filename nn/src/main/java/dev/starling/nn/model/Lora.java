@@ -8,6 +8,8 @@ import dev.starling.nn.checkpoint.SafeTensors;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.LoraLinear;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
 import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
 import java.util.Collections;
@@ -38,6 +40,7 @@ public final class Lora<L extends Module> {
     private static final String DROPOUT = "lora.dropout";
     private static final String PREFIX = "lora_";
     private static final String DOWN = ".lora_A";
+    private static final String BUILD = "build the model with which the adapters were trained";
 
     private final Builder<L> config;
     private final L model;
@@ -111,20 +114,32 @@ public final class Lora<L extends Module> {
                 }
             }
             try {
+                int rank = (int) number(saved, RANK);
                 for (String path : paths) {
-                    if (!(Layers.find(base, path) instanceof Linear)) {
-                        throw TensorException.argument("lora", path + " is no dense layer of the model",
-                                "build the model with which the adapters were trained");
+                    if (!(Layers.find(base, path) instanceof Linear linear)) {
+                        throw TensorException.argument("lora", path + " is no dense layer of the model", BUILD);
                     }
+                    requireShape(saved, path + DOWN, linear.weight().master().spec(), rank);
                 }
-                Lora<L> lora = over(base).rank((int) number(saved, RANK)).alpha(number(saved, ALPHA))
-                        .dropout(number(saved, DROPOUT)).only(paths::contains).build(Generator.seeded(0));
+                Lora<L> lora = over(base).rank(rank).alpha(number(saved, ALPHA)).dropout(number(saved, DROPOUT))
+                        .only(paths::contains).adapt(Generator.seeded(0));
                 saved.into(lora.parameters());
+                base.freeze(path -> true);
                 return lora;
             } catch (TensorException e) {
                 throw new CheckpointException(file, "has adapters that do not fit: " + e.getMessage(),
                         "use the model with which they were trained", e);
             }
+        }
+    }
+
+    /** Requires the shape of A for a layer's weight, so that no more memory is allocated than the file justifies. */
+    private static void requireShape(SafeTensors saved, String name, Spec weight, int rank) {
+        Spec found = saved.spec(name);
+        Shape needed = Shape.of(rank, weight.shape().dim(1));
+        if (!found.shape().equals(needed)) {
+            throw TensorException.argument("lora", name + " is " + found.dtype() + found.shape() + ", but the layer "
+                    + "and the file's rank need " + weight.dtype() + needed, BUILD);
         }
     }
 
@@ -190,6 +205,12 @@ public final class Lora<L extends Module> {
          *     {@link dev.starling.nn.Container}
          */
         public Lora<L> build(Generator generator) {
+            Lora<L> lora = adapt(generator);
+            base.freeze(path -> true);
+            return lora;
+        }
+
+        private Lora<L> adapt(Generator generator) {
             Map<String, LoraLinear> layers = new LinkedHashMap<>();
             L model = Layers.map(base, (path, layer) -> {
                 if (layer instanceof Linear linear && selected.test(path)) {
@@ -203,7 +224,6 @@ public final class Lora<L extends Module> {
                 throw TensorException.argument("lora", "no dense layer of the model is selected",
                         "select layers by their paths in " + base.tree());
             }
-            base.freeze(path -> true);
             return new Lora<>(this, model, Collections.unmodifiableMap(layers));
         }
     }

@@ -89,17 +89,26 @@ public final class AveragedWeights implements OptimizerAround {
         }
     }
 
-    /** Adds the weights to their averages, unless the guard has forbidden the step. */
+    /** Adds the weights to their averages, unless the guard or a check on the device has forbidden the step. */
     private void add(double weight, @Nullable Tensor guard) {
         Update[] update = {weight == 1 ? new Update.Assign() : new Update.Blend(1 - weight, weight)};
         try (Scope scope = Scope.open("average")) {
+            Tensor all = finite(inner, guard);
             for (int i = 0; i < averages.length; i++) {
                 Tensor weights = inner.parameters().get(i).master();
                 convert(i);
                 Tensor.applyAll(update, new Tensor[][] {{averages[i].master(), weights}},
-                        guard == null ? null : guard.to(weights.device()));
+                        all == null ? null : all.to(weights.device()));
             }
         }
+    }
+
+    /** Returns a number that is finite only if the guard and what optimisers have found on the device are. */
+    private static @Nullable Tensor finite(Optimizer optimizer, @Nullable Tensor guard) {
+        Tensor found = optimizer instanceof ClipByNorm clip ? clip.found()
+                : optimizer instanceof RuleOptimizer rule ? rule.found() : null;
+        Tensor all = found == null ? guard : RuleOptimizer.both(found, guard);
+        return optimizer instanceof OptimizerAround around ? finite(around.inner(), all) : all;
     }
 
     /** Converts an average to the type and device of its parameter if those have changed. */

@@ -108,6 +108,11 @@ public final class ClipByNorm implements OptimizerAround {
         return inner;
     }
 
+    /** Returns the norm of the last step's gradients on the device, or {@code null} if the host has checked it. */
+    @Nullable Tensor found() {
+        return unchecked == null || norm == null ? null : norm.value();
+    }
+
     @Override
     public boolean skipped() {
         return unchecked != null && !Double.isFinite(norm()) || inner.skipped();

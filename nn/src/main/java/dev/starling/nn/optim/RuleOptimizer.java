@@ -297,6 +297,19 @@ final class RuleOptimizer implements Optimizer {
         return guard == null ? sum : sum.add(guard.to(DType.F32));
     }
 
+    /**
+     * Returns a number on the device that is finite if the gradients of the last step were, or {@code null} if the host
+     * has checked them or there were none.
+     */
+    @Nullable Tensor found() {
+        return checked == null || check == null ? null : check.value();
+    }
+
+    /** Returns a number of the type and on the device of {@code a} that is finite only if both are. */
+    static Tensor both(Tensor a, @Nullable Tensor b) {
+        return b == null ? a : a.mul(0).add(b.mul(0).to(a.device()).to(a.dtype()));
+    }
+
     @Override
     public boolean skipped() {
         return checked != null && check != null && !Double.isFinite(check.value().item());

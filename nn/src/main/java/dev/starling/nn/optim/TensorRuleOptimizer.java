@@ -5,6 +5,7 @@ import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Update;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -55,14 +56,21 @@ final class TensorRuleOptimizer implements OptimizerAround {
         try (Scope scope = Scope.open("direction")) {
             Tensor common = visible ? guard : Recorder.with(Recorder.NONE, () -> finite(guard, gradients));
             Tensor[] directions = new Tensor[gradients.length];
+            Tensor[][] results = new Tensor[gradients.length][];
             for (int i = 0; i < gradients.length; i++) {
                 int at = i;
                 if (gradients[i] != null && parameters().get(i).requiresGradient()) {
-                    directions[i] = Recorder.with(Recorder.NONE, () -> Scope.run(() ->
-                            direction(at, gradients[at], common)));
+                    results[i] = Recorder.with(Recorder.NONE, () -> compute(at, gradients[at]));
+                    directions[i] = results[i][0];
                 }
             }
+            // Finds directions that are not finite, with which the state must not change either.
             descent.step(guard, directions);
+            Tensor found = descent.found();
+            Recorder.with(Recorder.NONE, () -> {
+                store(results, found == null ? common : RuleOptimizer.both(found, common));
+                return results;
+            });
         }
     }
 
@@ -79,25 +87,34 @@ final class TensorRuleOptimizer implements OptimizerAround {
         return sum;
     }
 
-    /** Computes the direction of a parameter's step and stores the new state, unless the guard forbids it. */
-    private Tensor direction(int parameter, Tensor gradient, @Nullable Tensor guard) {
+    /** Returns the direction of a parameter's step and the new state, in the current scope. */
+    private Tensor[] compute(int parameter, Tensor gradient) {
         Tensor weights = parameters().get(parameter).master();
-        Tensor own = gradient.to(weights.device()).to(weights.dtype());
         convertState(parameter);
-        Parameter[] before = slots[parameter];
-        Tensor[] old = new Tensor[before.length];
-        for (int k = 0; k < old.length; k++) {
-            old[k] = before[k].value();
+        Tensor[] old = Arrays.stream(slots[parameter]).map(Parameter::value).toArray(Tensor[]::new);
+        try (Scope scope = Scope.open("direction")) {
+            Tensor own = gradient.to(weights.device()).to(weights.dtype());
+            Tensor[] results = rules[parameter].step(weights, own, old, rate(parameter));
+            for (Tensor each : results) {
+                scope.keep(each);
+            }
+            return results;
         }
-        Tensor[] next = rules[parameter].step(weights, own, old, rate(parameter));
-        Update[] ops = new Update[old.length];
-        Tensor[][] operands = new Tensor[old.length][];
-        for (int k = 0; k < old.length; k++) {
-            ops[k] = new Update.Assign();
-            operands[k] = new Tensor[] {old[k], next[k + 1]};
+    }
+
+    /** Stores the new state of each parameter that has a direction, unless the guard forbids it. */
+    private void store(Tensor[][] results, @Nullable Tensor guard) {
+        for (int i = 0; i < results.length; i++) {
+            if (results[i] != null) {
+                Update[] ops = new Update[slots[i].length];
+                Tensor[][] operands = new Tensor[ops.length][];
+                for (int k = 0; k < ops.length; k++) {
+                    ops[k] = new Update.Assign();
+                    operands[k] = new Tensor[] {slots[i][k].value(), results[i][k + 1]};
+                }
+                Tensor.applyAll(ops, operands, guard);
+            }
         }
-        Tensor.applyAll(ops, operands, guard);
-        return next[0];
     }
 
     /** Converts the state of a parameter to the parameter's type and device if those have changed. */

@@ -86,6 +86,12 @@ public final class Plateau implements Schedule, ResumableListener {
         return this;
     }
 
+    /** As {@link #growing}, for a metric that improves when it shrinks. */
+    public Plateau shrinking(String metric) {
+        measure = new Measure(metric, false);
+        return this;
+    }
+
     private static void require(boolean holds, String relation) {
         if (!holds) {
             throw TensorException.argument("plateau", relation, "change this setting");

@@ -463,7 +463,10 @@ public final class Trainer {
             return this;
         }
 
-        /** Resumes from the latest checkpoint in the directory, if there is one. */
+        /**
+         * Resumes from the checkpoint of the highest step in the directory, if there is one. Give each run a directory
+         * of its own, because one that an earlier run has left counts too.
+         */
         public Builder resume() {
             resume = true;
             return this;

@@ -17,6 +17,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -240,6 +241,34 @@ class CheckpointTest {
     }
 
     @Test
+    void skipsAManifestThatIsNotText() throws IOException {
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
+        Path manifest = Checkpoint.save(directory, 2, Map.of("w", weight), Map.of());
+        byte[] bytes = Files.readAllBytes(manifest);
+        bytes[3] = (byte) 0xff;
+        Files.write(manifest, bytes);
+        assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining("is malformed: it is not UTF-8");
+        assertThat(Checkpoint.latestIntact(directory).orElseThrow().step()).isEqualTo(1);
+    }
+
+    /** As a run does that starts from the beginning in a directory that another run has used. */
+    @Test
+    void keepsTheCheckpointThatWasJustSavedBelowThoseOfAnotherRun() {
+        for (int step : new int[] {100, 200}) {
+            Checkpoint.save(directory, step, Map.of("w", weight), Map.of());
+        }
+        try (CheckpointWriter writer = new CheckpointWriter(directory, 2)) {
+            for (int step = 1; step <= 2; step++) {
+                writer.save(step, Map.of("w", weight), Map.of());
+                assertThat(Checkpoint.open(writer.await().orElseThrow()).step()).isEqualTo(step);
+            }
+        }
+        assertThat(directory.toFile().list()).hasSize(6).doesNotContain("step-0000000001.json");
+        assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(200);
+    }
+
+    @Test
     void changesNoFileIfAllCheckpointsAreDamaged() throws IOException {
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
         Files.writeString(directory.resolve("step-0000000001.json"), "{");
@@ -295,6 +324,19 @@ class CheckpointTest {
                 assertThat(thread.join(Duration.ofSeconds(5))).isTrue();
             }
         }
+    }
+
+    @Test
+    void completesTheWriteWhenAnInterruptedThreadClosesIt() {
+        CheckpointWriter writer = new CheckpointWriter(directory, 2);
+        writer.save(1, Map.of("w", weight), Map.of(), () -> {
+            LockSupport.parkNanos(Duration.ofMillis(200).toNanos());
+            return Optional.of(List.of());
+        });
+        Thread.currentThread().interrupt();
+        writer.close();
+        assertThat(Thread.interrupted()).isTrue();
+        assertRestores(1, 2, 3);
     }
 
     @Test

@@ -3,6 +3,7 @@ package dev.starling.nn.image;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.nn.data.Batch;
 import dev.starling.nn.data.DataException;
@@ -19,6 +20,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
+import java.util.stream.Stream;
 import javax.imageio.ImageIO;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -60,6 +62,25 @@ class ImageFolderTest {
 
     private Image read(String name, int channels) {
         return ImageFile.read(root.resolve(name), channels, 1 << 20);
+    }
+
+    @Test
+    void closesItsFiles() throws IOException {
+        Path descriptors = Path.of("/proc/self/fd");
+        assumeTrue(Files.isDirectory(descriptors), "this system does not list the files that a process has open");
+        Path file = write("open.png", noise(1, BufferedImage.TYPE_INT_RGB, 4));
+        read("open.png", 3);
+        try (Stream<Path> open = Files.list(descriptors)) {
+            assertThat(open.map(ImageFolderTest::target)).doesNotContain(file.toRealPath().toString());
+        }
+    }
+
+    private static String target(Path link) {
+        try {
+            return Files.readSymbolicLink(link).toString();
+        } catch (IOException e) {
+            return "closed in the meantime";
+        }
     }
 
     @Test

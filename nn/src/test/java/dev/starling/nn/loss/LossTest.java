@@ -13,6 +13,7 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
@@ -113,6 +114,52 @@ class LossTest {
             assertThatThrownBy(() -> Loss.triplet(1).of(logits, classes)).hasMessageContaining("[N, 3, D]");
             assertThatThrownBy(() -> Loss.gaussian().of(logits, logits)).hasMessageContaining("[.., 2]");
             assertThatThrownBy(() -> Loss.hinge().of(logits, classes)).hasMessageContaining("same shape");
+        }
+    }
+
+    @Test
+    void takesClassesOf32BitsAsThoseOf64() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = Generator.seeded(3).normal(4, 2).to(DType.F64);
+            Tensor classes = Tensor.of(new long[] {0, 1, 0, 1});
+            for (Loss loss : List.<Loss>of(Loss.crossEntropy(), Loss.crossEntropy().weights(1, 5),
+                    Loss.crossEntropy().focal(2), Loss.crossEntropy().focal(2).ignoring(-100),
+                    Loss.crossEntropy().weights(1, 5).ignoring(0))) {
+                Tensor narrow = classes.to(DType.I32);
+                assertThat(loss.of(x, narrow).item()).as(loss.toString()).isEqualTo(loss.of(x, classes).item());
+                assertThat(loss.rows(x, narrow).toDoubles()).isEqualTo(loss.rows(x, classes).toDoubles());
+            }
+        }
+    }
+
+    /** The slope of the root of 1 - p is infinite at p = 1. */
+    @Test
+    void hasNoGradientOfFocalLossWhereTheAnswerIsCertain() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = Tensor.of(new float[] {200, 0}, 1, 2);
+            Map<Loss, Tensor> targets = Map.of(Loss.crossEntropy().focal(0.5), Tensor.of(new long[] {0}),
+                    Loss.binaryCrossEntropy().focal(-1, 0.5), Tensor.of(new float[] {1, 0.5f}, 1, 2));
+            targets.forEach((loss, target) -> {
+                Tape tape = new Tape().watch(x);
+                Tensor value = tape.record(() -> loss.of(x, target));
+                assertThat(value.item()).as(loss.toString()).isFinite();
+                assertThat(Math.abs(tape.backward(value).of(x).toFloats()[0])).as(loss.toString()).isZero();
+            });
+        }
+    }
+
+    /** Processes that train together compare these texts. */
+    @Test
+    void describesSumsByAllTheirSettings() {
+        try (Linear model = Linear.of(2, 1, Generator.seeded(1))) {
+            Loss plain = Loss.crossEntropy(0.1);
+            List<Loss> all = List.of(plain, plain.times(2), plain.times(3), plain.plus(plain),
+                    plain.plus(Loss.crossEntropy()), plain.plusL1(model, path -> true, 0.5),
+                    plain.plusL2(model, path -> true, 0.5), plain.plusL2(model, path -> true, 0.25),
+                    plain.plusL2(model, "bias"::equals, 0.5));
+            assertThat(all.stream().map(Loss::describe)).doesNotHaveDuplicates();
+            assertThat(plain.times(2).describe()).isEqualTo(Loss.crossEntropy(0.1).times(2).describe())
+                    .contains("smoothing=0.1", "2.0");
         }
     }
 

@@ -9,6 +9,7 @@ import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.checkpoint.CheckpointException;
+import dev.starling.nn.checkpoint.SafeTensors;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.LoraLinear;
 import dev.starling.nn.layer.Relu;
@@ -120,6 +121,22 @@ class LoraTest {
         other.save(whole);
         assertThatThrownBy(() -> Lora.load(whole, other)).isInstanceOf(CheckpointException.class)
                 .hasMessageContaining("lora.rank");
+    }
+
+    /** The memory that a file needs is at most proportional to its size, and a file that does not fit has no effect. */
+    @Test
+    void refusesAFileOfAnotherRankAndFreezesNothing() {
+        Path file = directory.resolve("adapters.safetensors");
+        Parameter down = Parameter.filled(1, 2, 6);
+        Sequential base = Sequential.of(Linear.of(6, 3, generator));
+        for (String rank : new String[] {"1000", "2"}) {
+            SafeTensors.write(file, Map.of("0.lora_A", down), Map.of("lora.rank", rank, "lora.alpha", "1",
+                    "lora.dropout", "0"));
+            assertThatThrownBy(() -> Lora.load(file, base)).isInstanceOf(CheckpointException.class)
+                    .hasMessageContaining(rank.equals("2") ? "has no tensor \"0.lora_B\""
+                            : "0.lora_A is f32[2, 6], but the layer and the file's rank need f32[1000, 6]");
+            assertThat(base.parameters().values()).allMatch(Parameter::requiresGradient);
+        }
     }
 
     @Test

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
+import dev.starling.nn.FarProvider;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.layer.BatchNorm;
@@ -278,6 +279,28 @@ class OptimizerTest {
         mean.close();
         pair.close();
         other.close();
+    }
+
+    /** The host does not see whether gradients, or their norm, are finite. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void leavesAveragesAsTheyAreIfTheDeviceSkipsTheStep(boolean clips) {
+        Pair pair = new Pair();
+        pair.to(FarProvider.device());
+        Optimizer sgd = Sgd.over(pair).rate(0.1).build();
+        try (pair; AveragedWeights averaged = AveragedWeights.exponential(clips ? ClipByNorm.of(sgd, 1) : sgd, 0.5)) {
+            averaged.step(Tensor.ones(SIZE), Tensor.ones(SIZE - 1));
+            averaged.step(Tensor.ones(SIZE), Tensor.ones(SIZE - 1));
+            float[] weight = pair.weight.value().toFloats();
+            float[] average = averaged.average(0).toFloats();
+            assertThat(average).isNotEqualTo(weight);
+            averaged.step(Tensor.full(DType.F32, clips ? 1e30 : Double.POSITIVE_INFINITY, SIZE), Tensor.ones(SIZE - 1));
+            assertThat(averaged.skipped()).isTrue();
+            assertThat(pair.weight.value().toFloats()).isEqualTo(weight);
+            assertThat(averaged.average(0).toFloats()).isEqualTo(average);
+            averaged.step(Tensor.ones(SIZE), Tensor.ones(SIZE - 1));
+            assertThat(averaged.average(0).toFloats()).isNotEqualTo(average);
+        }
     }
 
     @Test

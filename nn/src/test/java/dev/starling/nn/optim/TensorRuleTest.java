@@ -3,6 +3,7 @@ package dev.starling.nn.optim;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.nn.FarProvider;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Generator;
@@ -307,6 +308,32 @@ class TensorRuleTest {
                         .isEqualTo(p.value().toFloats()));
                 assertThat(second.settings()).isEqualTo(first.settings());
             }
+        }
+    }
+
+    /** All gradients are finite, but the direction of one element is 0/0. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void changesNothingIfADirectionIsNotFinite(boolean far) {
+        Parameter weight = Parameter.filled(1, 2);
+        Layer layer = layer(weight);
+        if (far) {
+            layer.to(FarProvider.device());
+        }
+        try (layer; Optimizer lamb = Lamb.over(layer).epsilon(0).weightDecay(0).build()) {
+            Tensor gradient = Tensor.of(new float[] {0, 1});
+            if (far) {
+                lamb.step(gradient);
+                assertThat(lamb.skipped()).isTrue();
+            } else {
+                assertThatThrownBy(() -> lamb.step(gradient)).isInstanceOf(TensorException.class)
+                        .hasMessageContaining("weight");
+            }
+            assertThat(weight.value().toFloats()).containsExactly(1, 1);
+            lamb.state().forEach((path, p) -> assertThat(p.value().toFloats()).as(path).containsOnly(0));
+            lamb.step(Tensor.ones(2));
+            assertThat(weight.value().toFloats()).doesNotContain(1);
+            lamb.state().forEach((path, p) -> assertThat(p.value().toFloats()).as(path).doesNotContain(0));
         }
     }
 

@@ -229,6 +229,13 @@ class CallbacksTest {
         assertThat(rates).containsExactly(0.0125, 0.025, 0.0125);
     }
 
+    @Test
+    void reducesTheRateIfAMetricStopsShrinking() {
+        Plateau plateau = Plateau.of(0.1).factor(0.5).patience(0).shrinking(SCORE);
+        train(model(5), new SingleProcess(), 3, b -> b.listeners(plateau));
+        assertThat(plateau.rate(0)).isEqualTo(0.025);
+    }
+
     // ---- files ----
 
     @Test

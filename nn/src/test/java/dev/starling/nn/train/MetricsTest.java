@@ -105,6 +105,8 @@ class MetricsTest {
         Tensor tokens = random.integers(0, 5, ROWS, 7);
         assertThat(evaluate(Metrics.perplexity(), logits, tokens))
                 .isCloseTo(Math.exp(Loss.crossEntropy().of(logits, tokens).item()), within(1e-4));
+        assertThat(evaluate(Metrics.perplexity(), logits, tokens.to(DType.I32)))
+                .isCloseTo(evaluate(Metrics.perplexity(), logits, tokens), CLOSE);
         assertThat(evaluate(Metrics.perplexity(2), logits, tokens))
                 .isCloseTo(Math.exp(Loss.crossEntropy().ignoring(2).of(logits, tokens).item()), within(1e-4));
     }
