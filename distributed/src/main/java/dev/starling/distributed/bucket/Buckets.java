@@ -45,8 +45,8 @@ import org.jspecify.annotations.Nullable;
  * nothing but what copies of gradients need. Confined to the training thread.
  */
 public final class Buckets implements AutoCloseable {
-    /** In the vector: a parameter is frozen. Larger than the number of ranks. */
-    private static final int FROZEN = 4096;
+    /** In the vector: a parameter is frozen. Larger than the number of ranks, and a power of 2: its sum is exact. */
+    private static final int FROZEN = 8192;
     private static final Update.Assign ASSIGN = new Update.Assign();
 
     private final Optimizer optimizer;
@@ -57,6 +57,8 @@ public final class Buckets implements AutoCloseable {
     private final int world;
     private final Duration timeout;
     private final long limit;
+    /** Whether a codec may hold back parts of gradients, which it adds to the sums of later steps. */
+    private final boolean holdsBack;
     /** One entry for each parameter; the last one is the vector. */
     private final List<BucketPlan.Entry> entries = new ArrayList<>();
     private final Reducer reducer;
@@ -91,6 +93,7 @@ public final class Buckets implements AutoCloseable {
         this.world = world;
         this.timeout = timeout;
         limit = builder.bucketBytes;
+        holdsBack = builder.codec != null;
         for (Parameter p : parameters) {
             DType dtype = p.value().dtype();
             entries.add(new BucketPlan.Entry(dtype == DType.F32 ? builder.wireType : dtype, p.shape().count()));
@@ -213,8 +216,8 @@ public final class Buckets implements AutoCloseable {
     /**
      * Completes the step: waits until everything is summed, and replaces gradients by their sums over ranks.
      *
-     * @param gradients by index in the optimiser's list; {@code null} afterwards where no rank has one. The tensors are
-     *     overwritten after {@link #next}
+     * @param gradients by index in the optimiser's list; {@code null} afterwards where no rank has one, and a codec has
+     *     added nothing that it held back in earlier steps. The tensors are overwritten after {@link #next}
      * @throws DistributedException if a parameter is frozen on some ranks only, because ranks would diverge;
      *     {@link PeerLostException} or {@link MembershipChangedException} if the epoch has ended
      */
@@ -230,8 +233,20 @@ public final class Buckets implements AutoCloseable {
         reducer.await(timeout);
         checkFrozen();
         for (int i = 0; i < gradients.length; i++) {
-            gradients[i] = count(i) % FROZEN > 0 ? reduced(i) : null;
+            gradients[i] = count(i) % FROZEN > 0 || holdsBack && count(i) == 0 && hasSum(i) ? reduced(i) : null;
         }
+    }
+
+    /** Returns whether a codec has summed what it held back in earlier steps; the same on all ranks. */
+    private boolean hasSum(int index) {
+        MemorySegment sum = slots[index].readOnlySegment();
+        // Sums of other types than f32, which no codec reduces, are 0.
+        for (long i = 0; i < sum.byteSize() / Float.BYTES; i++) {
+            if (sum.getAtIndex(ValueLayout.JAVA_FLOAT, i) != 0) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Missing gradients count as 0, and the vector is final. */

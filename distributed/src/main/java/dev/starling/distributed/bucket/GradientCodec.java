@@ -8,6 +8,11 @@ package dev.starling.distributed.bucket;
  * <p>Gradients are weighted by rows: their sum over all ranks is the gradient of the batch. Only f32 gradients in
  * memory of the host pass through a codec. Gradients of other types are summed exactly; gradients on a GPU are copied
  * to the host as they arrive.
+ *
+ * <p>A gradient that no rank has in a step is 0 on all ranks. If its sum is not 0, because the codec has held back a
+ * part of it in earlier steps, the optimiser takes its step along that sum. Where a sum is infinite or NaN, the step is
+ * refused or, with the loss scale of f16, skipped: what ranks have sent in that step is lost, and what they hold back
+ * remains.
  */
 @FunctionalInterface
 public interface GradientCodec {

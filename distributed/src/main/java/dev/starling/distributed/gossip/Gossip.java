@@ -176,11 +176,12 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     @Override
     public void start(TrainingState state) {
-        layout = new WeightLayout(state);
+        int chars = group.transport().maxMessageLength() / 4;
+        layout = new WeightLayout(state, chars);
         group.connectToAll();
         // Peers may mix at different intervals.
         settings = state.settings().with("strategy", "gossip")
-                .with("data of each worker's own", ownExamples > 0).abridged(group.transport().maxMessageLength() / 4);
+                .with("data of each worker's own", ownExamples > 0).abridged(chars);
         AllocatedMemory allocated = group.transport().allocate(layout.bytes());
         group.locked(() -> {
             staging = new Staging(group.transport().register(allocated), layout);
@@ -460,9 +461,9 @@ public final class Gossip implements DistributionStrategy, Concludes {
         if (peer.onAnnouncement(announcement, peer.member.host().equals(group.self().host()))) {
             // The peer may have started after this worker and have missed its announcement.
             peer.send(Due.ANNOUNCEMENT);
-        } else if (!announcement.layout().equals(layout.text())) {
+        } else if (announcement.layout() != layout.checksum()) {
             failure = new DistributedException("rank " + peer.member.rank() + " trains another model: "
-                    + layout.difference(announcement.layout()) + "; build the same model on all ranks");
+                    + layout.difference(announcement.text()) + "; build the same model on all ranks");
         }
     }
 

@@ -19,9 +19,10 @@ sealed interface GossipMessage {
      * @param firstId id of the member whose weights the sender waits for, or {@link #NONE}
      * @param settings checksum of the sender's settings
      * @param key of the memory into which the receiver may write weights
-     * @param layout of that memory
+     * @param layout checksum of the layout of that memory
+     * @param text of the layout, or its beginning
      */
-    record Announcement(long firstId, long settings, byte[] key, String layout) implements GossipMessage {
+    record Announcement(long firstId, long settings, byte[] key, long layout, String text) implements GossipMessage {
         /** In place of a member's id: the sender has weights already. */
         static final long NONE = -1;
     }

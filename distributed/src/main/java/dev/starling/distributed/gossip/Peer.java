@@ -138,7 +138,7 @@ final class Peer {
     boolean onAnnouncement(Announcement announcement, boolean onSameHost) {
         firstId = announcement.firstId();
         become(firstId == Announcement.NONE ? Phase.TRAINING : Phase.WAITING);
-        if (slot != null || !announcement.layout().equals(layout.text())) {
+        if (slot != null || announcement.layout() != layout.checksum()) {
             return false;
         }
         slot = endpoint.open(RegionKey.decode(announcement.key()), onSameHost);
@@ -236,7 +236,7 @@ final class Peer {
     private GossipMessage message(Due kind) {
         return switch (kind) {
             case ANNOUNCEMENT -> new Announcement(awaitedId.getAsLong(), settings.checksum(),
-                    Objects.requireNonNull(region).key().encode(), layout.text());
+                    Objects.requireNonNull(region).key().encode(), layout.checksum(), layout.text());
             case SETTINGS -> new Settings(settings);
             case CREDIT -> new Credit();
             case WEIGHTS -> Objects.requireNonNull(written);

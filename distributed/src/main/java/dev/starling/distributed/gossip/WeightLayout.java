@@ -2,6 +2,7 @@ package dev.starling.distributed.gossip;
 
 import dev.starling.distributed.gossip.GossipMessage.Final;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.train.RunSettings;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
@@ -19,9 +20,17 @@ final class WeightLayout {
     private final List<Parameter> tensors = new ArrayList<>();
     private final List<Long> offsets = new ArrayList<>();
     private final long bytes;
+    /** A description of the tensors, one per line. */
+    private final String whole;
     private final String text;
+    private final long checksum;
 
-    WeightLayout(TrainingState state) {
+    /**
+     * Determines the layout.
+     *
+     * @param chars maximum length of {@link #text}
+     */
+    WeightLayout(TrainingState state, int chars) {
         StringBuilder description = new StringBuilder();
         long end = 0;
         for (Map.Entry<String, Parameter> entry : state.tensors().entrySet()) {
@@ -35,7 +44,9 @@ final class WeightLayout {
             }
         }
         bytes = Math.max(end, LINE);
-        text = description.toString();
+        whole = description.toString();
+        text = whole.length() <= chars ? whole : whole.substring(0, Math.max(0, whole.lastIndexOf('\n', chars)));
+        checksum = new RunSettings(Map.of("layout", whole)).checksum();
     }
 
     /** Returns the size of a slot. */
@@ -43,21 +54,27 @@ final class WeightLayout {
         return bytes;
     }
 
-    /** Returns a description of the tensors, one per line. */
+    /** Returns a description of the first tensors, one per line; with a line break at the end only if these are all. */
     String text() {
         return text;
     }
 
-    /** Describes the first difference from another description. */
+    /** Returns a checksum of 64 bits; layouts with equal checksums count as equal. */
+    long checksum() {
+        return checksum;
+    }
+
+    /** Describes the first difference from the layout of which this is the text. */
     String difference(String theirs) {
         String[] a = theirs.split("\n");
-        String[] b = text.split("\n");
+        String[] b = whole.split("\n");
         for (int i = 0; i < Math.min(a.length, b.length); i++) {
             if (!a[i].equals(b[i])) {
                 return "it has " + a[i] + ", this rank has " + b[i];
             }
         }
-        return "it has " + a.length + " tensors, this rank has " + b.length;
+        return theirs.endsWith("\n") ? "it has " + a.length + " tensors, this rank has " + b.length
+                : "its tensors after the first " + a.length + " differ";
     }
 
     /** Returns tensors over a slot's memory; the caller closes them. */

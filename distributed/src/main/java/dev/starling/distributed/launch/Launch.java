@@ -347,9 +347,7 @@ public final class Launch implements AutoCloseable {
         }
         if (bad && restartsLeft > 0) {
             restart(process);
-            return;
-        }
-        if (bad) {
+        } else if (bad) {
             failed = failed == null || !worker ? process : failed;
             if (toleratedLeft == 0 || !worker) {
                 end(Signals.TERM);
@@ -366,7 +364,7 @@ public final class Launch implements AutoCloseable {
         }
         if (workersAreDone()) {
             failed = succeeded ? null : failed;
-            Arrays.fill(startAtNs, NEVER);
+            cancelRestarts();
             retireAtNs = System.nanoTime() + launcher.grace.toNanos();
             retireIfAlone();
         }
@@ -392,9 +390,24 @@ public final class Launch implements AutoCloseable {
         }
     }
 
+    private void cancelRestarts() {
+        for (int rank = 0; rank < startAtNs.length; rank++) {
+            if (startAtNs[rank] != NEVER) {
+                startAtNs[rank] = NEVER;
+                err.printLine("rank " + rank + " is not restarted: the run has finished without it");
+            }
+        }
+    }
+
+    /**
+     * Returns whether all workers have ended. Once a worker of this launch's group has finished the run, those that
+     * wait for their restart count as ended: a restarted worker would find no other worker, train the whole run again
+     * alone, and replace its last checkpoint.
+     */
     private boolean workersAreDone() {
+        boolean restartable = !succeeded || coordinator == null;
         for (int rank = 0; rank < launcher.processes - launcher.servers; rank++) {
-            if (startAtNs[rank] != NEVER || !current[rank].hasEnded) {
+            if (!current[rank].hasEnded || restartable && startAtNs[rank] != NEVER) {
                 return false;
             }
         }

@@ -147,6 +147,14 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
         return world - servers;
     }
 
+    /**
+     * Returns the number of processes among which this host's processors and GPUs are divided: its workers if all
+     * processes run on this host, otherwise all processes of this host, because servers may run on any host.
+     */
+    public int localWorkers() {
+        return localWorld == world ? workers() : localWorld;
+    }
+
     /** Returns whether this process runs the coordinator. */
     public boolean runsCoordinator() {
         return rank == coordinatorRank;
@@ -154,7 +162,7 @@ public record LaunchedProcess(int rank, int world, int servers, int localWorld, 
 
     /** Returns the number of threads for kernels of this process: its share of the host's processors, at least one. */
     public int threads() {
-        return Math.max(1, Runtime.getRuntime().availableProcessors() / Math.max(1, localWorld - servers));
+        return Math.max(1, Runtime.getRuntime().availableProcessors() / localWorkers());
     }
 
     /**

@@ -241,7 +241,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             }
             into.add(kept);
             ruleState.add(kept);
-            restored &= state.keep(dense.rule().name() + k + '.' + dense.name(), kept);
+            restored &= state.keep(Rules.key(dense.rule(), k) + '.' + dense.name(), kept);
         }
         return restored;
     }

@@ -67,6 +67,15 @@ final class Rules {
     }
 
     /**
+     * Returns the name in checkpoints of a slot of a rule's state: its number, or its own name where two variants of
+     * the rule have as many slots.
+     */
+    static String key(Rule rule, int slot) {
+        boolean ambiguous = rule instanceof Rule.Rmsprop && rule.slots().size() == 2;
+        return rule.name() + (ambiguous ? '.' + rule.slots().get(slot) : slot);
+    }
+
+    /**
      * Returns the tables of a model and other tables, each once, in an order that is the same on all workers.
      *
      * @throws TensorException if two tables have the same name, or another run uses one of them

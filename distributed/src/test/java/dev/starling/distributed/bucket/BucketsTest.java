@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.CountingWire;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.group.Control;
 import dev.starling.distributed.ring.RingAllReduce;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
@@ -23,6 +24,7 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -40,7 +42,7 @@ class BucketsTest {
     private static final long LIMIT = 2 * 4096;
 
     /** Memory that is not reduced; records which buckets were started, in order. */
-    private static final class Recorder implements Reducer {
+    private static class Recorder implements Reducer {
         private final List<Integer> begun = new ArrayList<>();
         private final MemorySegment memory;
         private BucketPlan plan;
@@ -146,6 +148,34 @@ class BucketsTest {
                 buckets.reorder(new int[] {0, 1, 2, 3, 4, 5});
                 assertThat(begunAfterEach(buckets, made[0], gradient, 0, 1, 2, 3, 4, 5))
                         .containsExactly(0, 1, 1, 2, 2, 2, 3);
+            }
+        }
+    }
+
+    /** As many ranks as a group may have, all with the same gradients. */
+    @Test
+    void countsFrozenParametersOfTheLargestGroup() {
+        try (Scope scope = Scope.open("test")) {
+            List<Parameter> parameters = IntStream.range(0, 3).mapToObj(_ -> Parameter.of(Tensor.zeros(COUNT)))
+                    .toList();
+            Recorder sums = new Recorder(1 << 16) {
+                @Override
+                public void await(Duration atMost) {
+                    for (int i = 0; i < parameters.size(); i++) {
+                        float own = vector().getAtIndex(ValueLayout.JAVA_FLOAT, i);
+                        vector().setAtIndex(ValueLayout.JAVA_FLOAT, i, Control.MAX_MEMBERS * own);
+                    }
+                }
+            };
+            Buckets.Builder builder = new Buckets.Builder(null, null, Sgd.over(new Bag(parameters)).build());
+            parameters.get(2).freeze();
+            try (Buckets buckets = new Buckets(builder, null, 0, Control.MAX_MEMBERS, TIMEOUT, _ -> sums)) {
+                buckets.gradient(0, Tensor.ones(COUNT));
+                Tensor[] gradients = new Tensor[3];
+                buckets.sum(gradients);
+                assertThat(gradients[0]).isNotNull();
+                assertThat(gradients[1]).isNull();
+                assertThat(gradients[2]).isNull();
             }
         }
     }

@@ -164,9 +164,9 @@ class CodecTest {
             for (int step = 0; step < steps; step++) {
                 float[] all = sumOver(source, step, g, missing.length);
                 float[] sent = results.getFirst().sums.get(step)[g];
-                assertThat(sent == null).isEqualTo(all == null);
-                for (int i = 0; all != null && i < missing.length; i++) {
-                    missing[i] += all[i] - sent[i];
+                assertThat(sent == null && all != null).isFalse();
+                for (int i = 0; i < missing.length; i++) {
+                    missing[i] += (all == null ? 0 : all[i]) - (sent == null ? 0 : sent[i]);
                 }
             }
             for (Result each : results) {
@@ -307,6 +307,33 @@ class CodecTest {
     }
 
     // ---- both ----
+
+    /** A codec sends what it has held back also in a step in which no rank has the gradient. */
+    @Test
+    void loseNothingInStepsWithoutAGradient() {
+        Source source = (rank, step, index, count) -> (step + index) % 2 == 0 ? integers(rank, step, index, count)
+                : null;
+        List<long[]> shapes = List.of(new long[] {20, 20}, new long[] {9, 30}, new long[] {50});
+        for (GradientCodec codec : List.of(new TopK(0.1), new PowerSgd(1))) {
+            List<Result> results = run(codec, shapes, 7, source);
+            assertSameBits(results);
+            assertNothingIsLost(results, shapes, source, codec instanceof TopK ? 0 : 50 * 7 * ROUNDING);
+        }
+    }
+
+    /** Once nothing is held back, there is no gradient. */
+    @Test
+    void aGradientEndsWithWhatIsHeldBack() {
+        List<Result> results = run(new TopK(0.25), List.of(new long[] {4}), 5, (rank, step, index, count) -> step > 0
+                ? null : new float[] {4, 3, 2, 0});
+        assertSameBits(results);
+        List<float[][]> sums = results.getFirst().sums;
+        assertThat(sums.get(0)[0]).containsExactly(12, 0, 0, 0);
+        assertThat(sums.get(1)[0]).containsExactly(0, 9, 0, 0);
+        assertThat(sums.get(2)[0]).containsExactly(0, 0, 6, 0);
+        assertThat(sums.get(3)[0]).isNull();
+        assertThat(sums.get(4)[0]).isNull();
+    }
 
     /** All ranks get a sum that is not finite, in this step and no other. */
     @Test

@@ -290,8 +290,8 @@ class GossipTest {
     /** Sends the announcement and the settings of a worker that trains with another loss. */
     private static void announce(Membership from, Membership to) {
         RunSettings settings = new RunSettings(Map.of("loss", "a tensor"));
-        for (GossipMessage each : List.of(new GossipMessage.Announcement(0, settings.checksum(), new byte[0], "none"),
-                new GossipMessage.Settings(settings))) {
+        for (GossipMessage each : List.of(new GossipMessage.Announcement(0, settings.checksum(), new byte[0], 0,
+                "none"), new GossipMessage.Settings(settings))) {
             ExpandableArrayBuffer message = new ExpandableArrayBuffer();
             int length = GossipMessage.write(message, each);
             from.locked(() -> from.endpoint(to.self().id()).send(message, 0, length));

@@ -37,6 +37,7 @@ class LaunchedProcessTest {
         assertThat(process.isServer()).isTrue();
         assertThat(process.localWorld()).isEqualTo(3);
         assertThat(process.localRank()).as("of ranks 3 to 5, one host's").isEqualTo(1);
+        assertThat(process.localWorkers()).as("of which any may serve").isEqualTo(3);
         assertThat(process.coordinator()).isEqualTo("node7:4711");
         assertThat(process.runsCoordinator()).isFalse();
         assertThat(process.secret().toHex()).isEqualTo(HEX);
@@ -62,6 +63,19 @@ class LaunchedProcessTest {
             assertThat(process.host()).isEqualTo("127.0.0.1");
             boolean localRankSet = theirs.keySet().stream().anyMatch(name -> name.contains("LOCAL"));
             assertThat(process.localRank()).isEqualTo(localRankSet ? 2 : 0);
+        }
+    }
+
+    @Test
+    void dividesAHostAmongItsWorkers() {
+        Map<String, String> variables = new HashMap<>(Map.of("STARLING_RANK", "0", "STARLING_WORLD", "6",
+                "STARLING_SERVERS", "4", "STARLING_SECRET", HEX));
+        int processors = Runtime.getRuntime().availableProcessors();
+        for (int[] localAndWorkers : new int[][] {{6, 2}, {3, 3}, {1, 1}}) {
+            variables.put("STARLING_LOCAL_WORLD", Integer.toString(localAndWorkers[0]));
+            LaunchedProcess process = LaunchedProcess.from(variables).orElseThrow();
+            assertThat(process.localWorkers()).isEqualTo(localAndWorkers[1]);
+            assertThat(process.threads()).isEqualTo(Math.max(1, processors / localAndWorkers[1]));
         }
     }
 

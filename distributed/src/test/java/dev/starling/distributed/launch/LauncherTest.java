@@ -4,6 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
+import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.transport.TransportConfig;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -189,6 +192,32 @@ class LauncherTest {
         assertThat(lines(out)).containsOnlyOnce("[0] start 0", "[0] start 1", "[0] start 2", "[1] start 0").hasSize(4);
         assertThat(text(err)).contains("restart 2 of at most 2").contains("50 ms").contains("100 ms");
         assertThat(failure(shell(script).restarts(1).backoff(Duration.ofMillis(1))).status()).isEqualTo(4);
+    }
+
+    /** Two workers of a group, of which one may be restarted. */
+    private Launcher group(String script) {
+        return shell("echo start $STARLING_RESTART; " + script).processes(2).restarts(1).coordinator(
+                (secret, directory, world) -> CoordinatorThread.start(Coordinator.open(
+                        TransportConfig.of("tcp", secret), world, Coordinator.OnLoss.REFORM, 1,
+                        Duration.ofSeconds(60))));
+    }
+
+    /** Alone, a restarted worker would train the whole run again. */
+    @Test
+    void doesNotRestartAWorkerAfterTheEndOfTheRun() {
+        Launcher launcher = group("if [ $STARLING_RANK = 1 ]; then touch $STARLING_DIRECTORY/ready; exit 4; fi; "
+                + AFTER_THE_OTHER + "exit 0");
+        assertThat(launcher.backoff(Duration.ofSeconds(30)).run()).isZero();
+        assertThat(lines(out)).containsExactlyInAnyOrder("[0] start 0", "[1] start 0");
+        assertThat(text(err)).contains("rank 1 is not restarted");
+    }
+
+    @Test
+    void restartsAWorkerWhileAnotherRuns() {
+        Launcher launcher = group("if [ $STARLING_RANK = 1 ]; then [ $STARLING_RESTART = 1 ] || exit 4;"
+                + " touch $STARLING_DIRECTORY/ready; exit 0; fi; " + AFTER_THE_OTHER + "exit 0");
+        assertThat(launcher.backoff(Duration.ofMillis(50)).run()).isZero();
+        assertThat(lines(out)).containsExactlyInAnyOrder("[0] start 0", "[1] start 0", "[1] start 1");
     }
 
     @Test

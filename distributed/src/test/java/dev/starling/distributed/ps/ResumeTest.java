@@ -138,8 +138,26 @@ class ResumeTest {
     }
 
     private static Outcome adagrad(int servers, int epochs, Consumer<Trainer.Builder> more) {
+        return own(new Rule.Adagrad(1e-8, 0, 0), servers, epochs, more);
+    }
+
+    private static Outcome own(Rule rule, int servers, int epochs, Consumer<Trainer.Builder> more) {
         return train(2, servers, SYNCHRONOUS, ServerConfig.inMemory(), CornerImages::perceptron, ResumeTest::plain,
-                new Rule.Adagrad(1e-8, 0, 0), epochs, more).getLast();
+                rule, epochs, more).getLast();
+    }
+
+    /** RMSprop with momentum and centred RMSprop have two slots each, of which the second has another meaning. */
+    @Test
+    void resumesTheStateOfTheSameVariantOfARule() {
+        Rule momentum = new Rule.Rmsprop(0.9, 1, 0, 0.5, false);
+        Rule centred = new Rule.Rmsprop(0.9, 1, 0, 0, true);
+        Outcome whole = own(momentum, 1, ALL, b -> { });
+        own(momentum, 1, FIRST, this::saving);
+        assertEquals(own(momentum, 2, ALL, this::resuming), whole, 0);
+        assertThat(Rules.key(momentum, 1)).isNotEqualTo(Rules.key(centred, 1));
+        // Names of other state are those of earlier checkpoints.
+        assertThat(Rules.key(new Rule.Adagrad(1e-8, 0, 0), 0)).isEqualTo("Adagrad0");
+        assertThat(Rules.key(new Rule.Rmsprop(0.9, 1, 0, 0.5, true), 2)).isEqualTo("Rmsprop2");
     }
 
     private static Optimizer plain(Layer model) {

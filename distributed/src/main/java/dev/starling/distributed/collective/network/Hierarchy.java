@@ -57,7 +57,7 @@ final class Hierarchy implements Algorithm {
 
     /** Returns whether a collective can use this algorithm; all ranks come to the same result. */
     static boolean supports(CollectiveCall call, SymmetricMemory memory) {
-        // A host's partial result has the elements' type, so sums that must not be rounded early do not.
+        // A host's partial result has the elements' type, so sums that must not be rounded early, or wrap, do not.
         return call.kind() == Kind.ALL_REDUCE && memory.isHosted()
                 && !ReduceKernels.needsWide(call.dtype(), call.op());
     }

@@ -36,7 +36,8 @@ import java.util.Arrays;
  * piece n is SEGMENT pieces later. Piece n waits for an outgoing slot until piece n - OUTGOING has been sent in its
  * next step, as number n - OUTGOING + SEGMENT, which is less than n; and for a slot of the successor until that has
  * reduced piece n - SLOTS. Both are earlier pieces, so some piece can always proceed. The same holds for sums of 16-bit
- * floats, which travel as f32 from the second rank on, to be rounded once, and therefore do not fit into the elements.
+ * floats, which travel as f32 from the second rank on, to be rounded once, and for those of averages of i32, which
+ * travel as i64: they do not fit into the elements.
  */
 final class Ring implements Algorithm {
     /**
@@ -54,7 +55,7 @@ final class Ring implements Algorithm {
     static final int PIECE = piece(MAX_PACKETS);
     /** Bytes at the end of a chunk that belong to the piece before them: a message of their own would cost more. */
     static final int REMAINDER = 8 << 10;
-    /** A slot holds a piece and its remainder, also where sums of 16-bit floats are twice as long as the elements. */
+    /** A slot holds a piece and its remainder, also where partial sums are twice as wide as the elements. */
     private static final int SLOT = PIECE + 2 * REMAINDER;
     private static final int PIECES_OF_CHUNK = 2;
     private static final int ALIGNMENT = 128;
@@ -307,13 +308,13 @@ final class Ring implements Algorithm {
         return memory.address(offset + receiving.offset());
     }
 
-    /** Reduces a piece in f32. In step 0 the predecessor sends its elements, later partial sums in f32. */
+    /** Reduces a piece in the wider type. In step 0 the predecessor sends its elements, later partial sums. */
     private void reduceWide(long slot, boolean apart) {
         int count = (int) (receiving.length() / call.dtype().bytes());
         boolean continues = receiving.step() > 0;
         long partial = apart ? scratch.memory().address() + outgoing(filled) : slot;
         if (continues && apart) {
-            ReduceKernels.copy(slot, partial, (long) count * Float.BYTES);
+            ReduceKernels.copy(slot, partial, 2 * receiving.length());
         }
         sources[0] = slot;
         sources[1] = ownElements();
@@ -337,7 +338,7 @@ final class Ring implements Algorithm {
             return false;
         }
         boolean apart = partial && sending.step() > 0 && keepsApart;
-        long bytes = apart && wide ? sending.length() * (Float.BYTES / call.dtype().bytes()) : sending.length();
+        long bytes = apart && wide ? 2 * sending.length() : sending.length();
         MemoryRegion source = apart ? scratch : memory.region();
         long from = apart ? outgoing(drained) : offset + sending.offset();
         RemoteRegion to = (partial ? control : memory).remote(successor);

@@ -67,18 +67,22 @@ public final class ReduceKernels {
         }
     }
 
-    /** Returns whether partial results must be wider than the elements, because they would be rounded at each step. */
+    /**
+     * Returns whether partial results must be twice as wide as the elements, because they would be rounded at each
+     * step, or the sum of an average would wrap.
+     */
     public static boolean needsWide(DType type, ReduceOp op) {
-        return type.bytes() == 2 && op != ReduceOp.MIN && op != ReduceOp.MAX;
+        return type.bytes() == 2 && op != ReduceOp.MIN && op != ReduceOp.MAX
+                || type == DType.I32 && op == ReduceOp.AVERAGE;
     }
 
     /**
-     * Reduces 16-bit floats in f32, and writes the rounded result to the targets. Without targets the result stays in
-     * {@code partial}, unrounded.
+     * Reduces 16-bit floats in f32, or averages i32 in i64, and writes the result to the targets. Without targets the
+     * partial result stays in {@code partial}, neither rounded nor divided.
      *
      * @param sources at most {@value #FAN} addresses
      * @param continues whether the reduction starts from the values in {@code partial}
-     * @param partial address of {@code count} f32 values
+     * @param partial address of {@code count} values of twice the width
      * @param targets at most {@value #FAN} addresses
      */
     public void reduceWide(DType type, ReduceOp op, long[] sources, boolean continues,
@@ -86,7 +90,7 @@ public final class ReduceKernels {
         for (int from = 0; from < count; from += Launch.TILE) {
             Launch launch = Launch.of(loop(type, op, sources.length, targets.length, continues));
             run(launch, type, op, sources, 0, sources.length, continues, targets, targets.length,
-                    (long) from * type.bytes(), partial + (long) from * Float.BYTES,
+                    (long) from * type.bytes(), partial + 2L * from * type.bytes(),
                     Math.min(Launch.TILE, count - from), ranks);
         }
     }

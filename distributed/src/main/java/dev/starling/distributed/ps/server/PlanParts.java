@@ -28,11 +28,11 @@ final class PlanParts {
     }
 
     /**
-     * Adds a part.
+     * Adds a part. One that does not follow the previous part, as where the group has dropped early messages, is
+     * ignored, and those before it are dropped: a worker that gets no answer sends all parts again.
      *
      * @return the encoded plan if the part completes it, or {@code null}
-     * @throws IOException if the part is malformed or does not follow the previous one, or too many plans are
-     *     incomplete
+     * @throws IOException if the part is malformed, or too many plans are incomplete
      */
     byte @Nullable [] add(Endpoint from, SessionMessage.Hello hello) throws IOException {
         int total = hello.bytes();
@@ -46,7 +46,7 @@ final class PlanParts {
             throw new IOException("a plan of " + total + " bytes is malformed");
         }
         if (bytes == null || bytes.size() != at) {
-            throw new IOException("the beginning of the plan is missing");
+            return null;
         }
         if (pendingBytes() + at + part.length > maxPendingBytes) {
             throw new IOException("too many plans arrive at a time");

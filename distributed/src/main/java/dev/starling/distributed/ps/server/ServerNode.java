@@ -71,7 +71,7 @@ public final class ServerNode {
     /** {@code null} before the directory is read. */
     private volatile @Nullable ServerCore core;
     private volatile boolean done;
-    private long lastSeenNs;
+    private volatile long lastSeenNs;
     /** What {@link #run} throws, or {@code null}. */
     private volatile @Nullable RuntimeException failure;
 
@@ -102,6 +102,8 @@ public final class ServerNode {
                 }
                 if (admission != null && core == null) {
                     open(admission.plan());
+                    // Meanwhile no worker counted as seen.
+                    lastSeenNs = group.transport().nanoTime();
                 }
                 if (!done && group.isEnded()) {
                     throw Objects.requireNonNull(group.failure());
@@ -482,6 +484,7 @@ public final class ServerNode {
             }
         }
         session.assign(from);
+        lastSeenNs = group.transport().nanoTime();
         if (core != null) {
             send(session, Due.WELCOME);
         }

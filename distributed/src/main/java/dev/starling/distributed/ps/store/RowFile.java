@@ -2,6 +2,7 @@ package dev.starling.distributed.ps.store;
 
 import dev.starling.distributed.ps.store.RowTask.RowException;
 import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.tensor.op.Rule;
 import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;
@@ -20,13 +21,28 @@ import java.util.List;
 public final class RowFile implements Closeable {
     private static final long MAGIC = 0x31_57_4f_52_4c_52_54_53L;
     private static final int MAX_TABLES = 1 << 16;
+    /** Largest number of slots of any rule: that of centred RMSprop with momentum. */
+    private static final int MAX_SLOTS = 3;
     private static final int END = -1;
 
-    /** A table as the file describes it. */
+    /**
+     * A table as the file describes it.
+     *
+     * @param rule its name and the names of its slots; only its name in files of earlier versions
+     */
     record Table(String name, int width, int slots, double scale, String rule) {
         static Table of(Plan.Table table) {
             return new Table(table.name(), table.width(), table.rule().slots().size(), table.scale(),
-                    table.rule().name());
+                    table.rule().name() + table.rule().slots());
+        }
+
+        /**
+         * Returns whether the state in the file is that of a rule. The name of the rule alone does not tell the two
+         * variants of RMSprop with two slots apart.
+         */
+        boolean hasStateOf(Rule other) {
+            return slots == other.slots().size() && (rule.equals(other.name() + other.slots())
+                    || rule.equals(other.name()) && !(other instanceof Rule.Rmsprop && slots == 2));
         }
 
         int stride() {
@@ -103,7 +119,8 @@ public final class RowFile implements Closeable {
             rows = new byte[n][];
             for (int t = 0; t < n; t++) {
                 Table each = tables.get(t);
-                if (each.width < 1 || each.slots < 0 || each.slots > 2 || each.stride() > Plan.MAX_STRIDE) {
+                if (each.width < 1 || each.slots < 0 || each.slots > MAX_SLOTS
+                        || each.stride() > Plan.MAX_STRIDE) {
                     throw damaged();
                 }
                 rows[t] = new byte[4 * each.stride()];

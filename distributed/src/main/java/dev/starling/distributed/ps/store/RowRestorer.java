@@ -105,15 +105,11 @@ public final class RowRestorer extends RowTask {
     /** Copies a row, or only its weights if another rule wrote it. */
     private void copy(RowFile in, int t, ByteBuffer into) {
         ByteBuffer row = in.row();
-        if (in.tables.get(in.table).slots() == plan.tables().get(t).rule().slots().size() && hasRule(in, t)) {
+        if (in.tables.get(in.table).hasStateOf(plan.tables().get(t).rule())) {
             into.put(0, row, 0, row.capacity());
         } else {
             into.put(0, row, 0, 4 * plan.tables().get(t).width());
         }
-    }
-
-    private boolean hasRule(RowFile in, int t) {
-        return in.tables.get(in.table).rule().equals(plan.tables().get(t).rule().name());
     }
 
     /** Returns this run's table number for each table of the file. */

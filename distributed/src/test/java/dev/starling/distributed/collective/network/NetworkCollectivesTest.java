@@ -295,6 +295,46 @@ class NetworkCollectivesTest {
         }
     }
 
+    private static int large(int rank, long i) {
+        return i % 2 == 0 ? Integer.MAX_VALUE - rank : Integer.MIN_VALUE + rank;
+    }
+
+    /** The sum of all ranks exceeds 32 bits, and so do partial sums. */
+    @ParameterizedTest
+    @ValueSource(strings = {"ab", "abc", "abcd", "abcde", "aabb"})
+    void averagesLargeIntegers(String hosts) {
+        int world = hosts.length();
+        hosted(hosts).run(group -> {
+            Collectives all = group.collectives();
+            try (SymmetricBuffer buffer = all.symmetric(4L * 100_001 * world)) {
+                MemorySegment memory = buffer.memory();
+                for (int count : new int[] {10 * world, 10_001 * world, 100_001 * world}) {
+                    for (boolean scatter : new boolean[] {false, true}) {
+                        for (int i = 0; i < count; i++) {
+                            memory.setAtIndex(ValueLayout.JAVA_INT, i, large(group.rank(), i));
+                        }
+                        (scatter ? all.reduceScatter(buffer, 0, count, DType.I32, ReduceOp.AVERAGE)
+                                : all.allReduce(buffer, 0, count, DType.I32, ReduceOp.AVERAGE)).await(SOON);
+                        int own = scatter ? count / world : count;
+                        int from = scatter ? own * group.rank() : 0;
+                        for (int i = from; i < from + own; i++) {
+                            long sum = 0;
+                            for (int rank = 0; rank < world; rank++) {
+                                sum += large(rank, i);
+                            }
+                            if (memory.getAtIndex(ValueLayout.JAVA_INT, i) != sum / world) {
+                                throw new AssertionError("[" + i + "] of " + count + ": "
+                                        + memory.getAtIndex(ValueLayout.JAVA_INT, i) + " instead of " + sum / world);
+                            }
+                        }
+                        all.barrier().await(SOON);
+                    }
+                }
+            }
+            return null;
+        });
+    }
+
     @Test
     void runsManyCollectives() {
         cluster(3).run(group -> {

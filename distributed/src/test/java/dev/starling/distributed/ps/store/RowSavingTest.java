@@ -10,6 +10,7 @@ import dev.starling.tensor.op.Rule;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -287,6 +288,97 @@ class RowSavingTest {
             float[] p = new float[2];
             TrainedWeightsTest.stepAlone(OTHER.rule(), 0.1, 1, p, new float[] {2, 5}, new float[] {0.25f, 0.25f});
             assertThat(Arrays.copyOfRange(others.changed(), at, at + 7)).containsExactly(p[0], p[1], 0, 0, 0, 0, 1);
+        }
+    }
+
+    private static Plan.Table rmsprop(double momentum, boolean centred) {
+        return new Plan.Table("rows", 2, 500, 0, new Rule.Rmsprop(0.9, 1e-3, 0, momentum, centred));
+    }
+
+    /** Centred RMSprop with momentum has three slots; with either alone it has two, of which one differs. */
+    @ParameterizedTest
+    @CsvSource({"0, false, 0, false, true", "0.9, true, 0.9, true, true", "0.9, false, 0.9, false, true",
+        "0, true, 0, true, true", "0.9, false, 0, true, false", "0, true, 0.9, false, false",
+        "0.9, true, 0.9, false, false"})
+    void restoresTheStateOfTheSameVariantOfARule(double momentum, boolean centred, double momentumNext,
+            boolean centredNext, boolean same) throws IOException {
+        Plan.Table before = rmsprop(momentum, centred);
+        Plan.Table after = rmsprop(momentumNext, centredNext);
+        try (EmbeddingRows saved = new EmbeddingRows(before, directory.resolve("saved"), 10_000);
+                EmbeddingRows restored = new EmbeddingRows(after, directory.resolve("restored"), 10_000)) {
+            int at = saved.step(5, new float[] {2, -3}, 0, 0.1);
+            float[] weights = Arrays.copyOfRange(saved.changed(), at, at + 2);
+            RowSaver saver = new RowSaver(1, file, 7);
+            saver.begin(plan(1, before), 0, new EmbeddingRows[] {saved}, 1, null);
+            restore(plan(1, after), restored, file, ((RowState.Saved) saver.state()).checksum());
+            float[] found = step(restored, after);
+            if (same) {
+                assertThat(found).containsExactly(step(saved, before));
+            } else {
+                float[] expected = Arrays.copyOf(weights, after.stride());
+                expected[after.stride() - 1] = 1;
+                assertThat(found).containsExactly(expected);
+            }
+        }
+    }
+
+    private static void restore(Plan plan, EmbeddingRows rows, Path from, String checksum) {
+        RowTask task = new RowRestorer(1, plan, 0, new EmbeddingRows[] {rows},
+                List.of(new RowRequest.Source(from, checksum)), false, () -> { });
+        task.begin(null);
+        assertThat(task.state()).isEqualTo(new RowState.Restored(1, ""));
+    }
+
+    /** Takes a step along a gradient of 0, and returns the whole row. */
+    private static float[] step(EmbeddingRows rows, Plan.Table table) throws IOException {
+        int at = rows.step(5, new float[] {0, 0}, 0, 0.1);
+        return Arrays.copyOfRange(rows.changed(), at, at + table.stride());
+    }
+
+    /** Files of earlier versions contain the name of the rule without its slots. */
+    @ParameterizedTest
+    @CsvSource({"Adagrad, true", "Rmsprop, false"})
+    void restoresTheStateInAnEarlierFileUnlessItIsAmbiguous(String name, boolean clear) throws IOException {
+        Plan.Table table = clear ? new Plan.Table("rows", 2, 500, 0, OTHER.rule()) : rmsprop(0.9, false);
+        Path earlier = directory.resolve("earlier");
+        try (EmbeddingRows saved = new EmbeddingRows(table, directory.resolve("saved"), 10_000);
+                EmbeddingRows restored = new EmbeddingRows(table, directory.resolve("restored"), 10_000)) {
+            saved.step(5, new float[] {2, -3}, 0, 0.1);
+            RowSaver saver = new RowSaver(1, file, 7);
+            saver.begin(plan(1, table), 0, new EmbeddingRows[] {saved}, 1, null);
+            assertThat(saver.state()).isInstanceOf(RowState.Saved.class);
+            restore(plan(1, table), restored, earlier, writeEarlier(file, earlier, name, table));
+            float[] continued = step(saved, table);
+            if (clear) {
+                assertThat(step(restored, table)).containsExactly(continued);
+            } else {
+                assertThat(step(restored, table)).isNotEqualTo(continued);
+            }
+        }
+    }
+
+    /** Copies a file of one row with another name of the rule; returns the checksum. */
+    private static String writeEarlier(Path from, Path to, String rule, Plan.Table table) throws IOException {
+        try (CheckedFile in = CheckedFile.read(from); CheckedFile out = CheckedFile.write(to)) {
+            out.putLong(in.getLong());
+            out.putLong(in.getLong());
+            for (int i = 0; i < 3; i++) {
+                out.putInt(in.getInt());
+            }
+            out.put(in.getBytes());
+            out.putInt(in.getInt());
+            out.putInt(in.getInt());
+            out.putLong(in.getLong());
+            assertThat(new String(in.getBytes(), StandardCharsets.UTF_8)).isEqualTo(rule + table.rule().slots());
+            out.put(rule.getBytes(StandardCharsets.UTF_8));
+            byte[] row = new byte[4 * table.stride()];
+            out.putInt(in.getInt());
+            out.putLong(in.getLong());
+            in.getAll(row);
+            out.putAll(row, row.length);
+            out.putInt(in.getInt());
+            out.putLong(in.getLong());
+            return RowFile.checksum(out.commit());
         }
     }
 
