@@ -7,22 +7,28 @@ import org.apache.kafka.common.header.internals.RecordHeaders;
 
 /**
  * A record that cannot be used; headers hold the reason and where the record comes from. Key, headers and value are
- * copied from the record up to {@link #MAX_BYTES} bytes in all: a record of the largest size that a broker accepts
- * would not fit into a dead letter with further headers, and would stop the stream permanently.
+ * copied from the record up to {@link #MAX_BYTES} bytes in all, and to half of the largest record that the producer
+ * sends: a record of that size would not fit into a dead letter with further headers, and would stop the stream
+ * permanently.
  */
 record DeadLetter(byte[] key, byte[] value, Headers headers, long timestamp) {
     /** Half of what brokers and producers accept by default. */
     static final int MAX_BYTES = 512 * 1024;
     private static final int MAX_ERROR = 2000;
 
-    static DeadLetter of(ConsumerRecord<byte[], byte[]> source, String error) {
+    /**
+     * Creates a dead letter.
+     *
+     * @param maxRecordBytes the size of the largest record that the producer sends
+     */
+    static DeadLetter of(ConsumerRecord<byte[], byte[]> source, String error, long maxRecordBytes) {
         return of(source.key(), source.value(), source.headers(), source.timestamp(), error, source.topic(),
-                source.partition(), source.offset());
+                source.partition(), source.offset(), maxRecordBytes);
     }
 
     static DeadLetter of(byte[] key, byte[] value, Headers headers, long timestamp, String error, String topic,
-            int partition, long offset) {
-        int room = MAX_BYTES;
+            int partition, long offset, long maxRecordBytes) {
+        int room = (int) Math.min(MAX_BYTES, maxRecordBytes / 2);
         StringBuilder omitted = new StringBuilder();
         byte[] keptKey = kept("key", key, room, omitted);
         room -= keptKey == null ? 0 : keptKey.length;

@@ -23,7 +23,9 @@ import java.util.Map;
  * itself and the sites that have published within the staleness, and adds the mass of the weights that it mixes in, so
  * that the steps of all sites have equal influence (Kempe et al., 2003). Weights older than the staleness are not mixed
  * in. No site waits for another, nor for the brokers: while the brokers do not answer, or no other site publishes, a
- * site continues to train by itself, with a mass of 1.
+ * site continues to train by itself, with a mass of 1. Only a process that takes the place of a lost rank 0 waits for
+ * the brokers, to connect; if they do not answer within the deadline, it trains for ten times as long before it tries
+ * again.
  *
  * <pre>{@code
  * try (KafkaGossip gossip = KafkaGossip.of(cluster, "weights", "berlin").period(50).build()) {
@@ -38,6 +40,8 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
         Concludes {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
     private static final double MIN_MASS = 1e-6;
+    /** How many times as long as a failed attempt to connect a site trains before the next one. */
+    private static final long PAUSE = 10;
 
     private final KafkaCluster cluster;
     private final String topic;
@@ -51,6 +55,8 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     private SiteWeights weights;
     /** {@code null} on ranks above 0, before the start and after the end. */
     private SiteLink link;
+    /** When rank 0 may try to connect, by {@link System#nanoTime}. */
+    private long connectNs = System.nanoTime();
     private double mass = 1;
     private long published;
     private long mixed;
@@ -167,11 +173,14 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     private void followRank() {
         if (inner.rank() != 0 && link != null) {
             disconnect();
-        } else if (inner.rank() == 0 && link == null) {
+        } else if (inner.rank() == 0 && link == null && System.nanoTime() - connectNs >= 0) {
+            long begin = System.nanoTime();
             try {
                 link = connect();
                 mass = 1;
             } catch (StreamException e) {
+                long end = System.nanoTime();
+                connectNs = end + PAUSE * (end - begin);
                 LOG.log(Level.WARNING, "site {0} continues without other sites: {1}", site, e.getMessage());
             }
         }

@@ -220,6 +220,8 @@ public final class KafkaLearner implements AutoCloseable {
             long fresh = progress.records() - savedRecords;
             if (fresh >= config.checkpointRecords || fresh > 0 && late) {
                 save();
+            } else if (late && follow()) {
+                write();
             }
             return records.count();
         } catch (OffsetOutOfRangeException e) {
@@ -261,8 +263,8 @@ public final class KafkaLearner implements AutoCloseable {
     /** Sends a record that cannot be learned to the dead letters, or logs it if there is no topic for them. */
     private void reject(ConsumerRecord<byte[], byte[]> record, String error) {
         if (deadLetters != null) {
-            deadLetters.send(DeadLetter.of(record, error).toTopic(config.deadLetters), (place, e) ->
-                    undelivered = e == null ? undelivered : e);
+            deadLetters.send(DeadLetter.of(record, error, config.cluster.maxRecordBytes())
+                    .toTopic(config.deadLetters), (place, e) -> undelivered = e == null ? undelivered : e);
             // Checked after each send: without brokers, every further send would wait for the deadline.
             requireDelivered();
         } else {
@@ -302,14 +304,29 @@ public final class KafkaLearner implements AutoCloseable {
         }
     }
 
+    /**
+     * Takes the consumer's positions: without them, records that expire before a partition is read were lost silently,
+     * and markers of transactions that expire after the last record would look like a loss.
+     *
+     * @return whether one is new
+     */
+    private boolean follow() {
+        boolean moved = false;
+        for (TopicPartition partition : consumer.assignment()) {
+            moved |= progress.reach(partition, consumer.position(partition, config.cluster.deadline()));
+        }
+        return moved;
+    }
+
     private void write() {
+        follow();
         Map<String, String> notes = new LinkedHashMap<>(state.notes());
         progress.save(notes);
         if (announced != null) {
             notes.put(ANNOUNCE, new String(announced.toJson(), StandardCharsets.UTF_8));
         }
         Checkpoint.save(config.checkpoints, progress.records(), state.tensors(), notes);
-        Checkpoint.prune(config.checkpoints, 2);
+        Checkpoint.prune(config.checkpoints, 2, progress.records());
         savedRecords = progress.records();
         savedNs = System.nanoTime();
     }
@@ -389,6 +406,8 @@ public final class KafkaLearner implements AutoCloseable {
         work.close(config.cluster.deadline().multipliedBy(2), () -> {
             if (!failed && progress.records() > savedRecords) {
                 save();
+            } else if (!failed && follow()) {
+                write();
             }
         });
     }

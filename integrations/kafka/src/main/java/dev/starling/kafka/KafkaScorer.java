@@ -73,7 +73,7 @@ public final class KafkaScorer implements AutoCloseable {
                     refusals::add), ModelWatch::close);
             watch.requireModel(refusals);
             producer = work.keep(config.cluster.producer(Map.of(
-                    "transactional.id", config.group + "-" + config.instance,
+                    "transactional.id", config.transactionalId(),
                     "transaction.timeout.ms", config.cluster.transactionTimeoutMs(),
                     "compression.type", config.compression, "linger.ms", 5)), p -> p.close(Duration.ofSeconds(2)));
             producer.initTransactions();
@@ -156,11 +156,13 @@ public final class KafkaScorer implements AutoCloseable {
     }
 
     private void collect() {
+        // Records for which the last batch had no room have waited already.
+        boolean late = !pending.isEmpty();
         long first = 0;
-        Duration wait = IDLE;
+        Duration wait = late ? Duration.ZERO : IDLE;
         while (pending.size() < config.batch && !wait.isNegative()) {
             consumer.poll(wait).forEach(pending::add);
-            if (pending.isEmpty()) {
+            if (late || pending.isEmpty()) {
                 return;
             }
             first = first == 0 ? System.nanoTime() : first;
@@ -169,18 +171,20 @@ public final class KafkaScorer implements AutoCloseable {
     }
 
     private int transact() {
+        // A poll may return more records than the batch has room for; the others are in the next one.
+        List<ConsumerRecord<byte[], byte[]>> batch = pending.subList(0, Math.min(config.batch, pending.size()));
+        int done = batch.size();
         // Scored before the transaction begins, so that there is none to abort if the model fails.
-        BatchScores scores = score();
+        BatchScores scores = score(batch);
         try {
             producer.beginTransaction();
-            int dead = send(scores);
+            int dead = send(batch, scores);
             int refused = sendRefusals();
-            if (!pending.isEmpty()) {
-                producer.sendOffsetsToTransaction(offsets(), consumer.groupMetadata());
+            if (done > 0) {
+                producer.sendOffsetsToTransaction(offsets(batch), consumer.groupMetadata());
             }
             producer.commitTransaction();
-            int done = pending.size();
-            pending.clear();
+            batch.clear();
             for (int i = 0; i < refused; i++) {
                 refusals.remove();
             }
@@ -197,28 +201,28 @@ public final class KafkaScorer implements AutoCloseable {
             ended = true;
             throw config.cluster.failure(name(), e);
         } catch (KafkaException e) {
-            retry(e);
+            retry(e, done);
             return 0;
         }
     }
 
-    /** Scores all pending records with one version of the model. */
-    private BatchScores score() {
+    /** Scores a batch with one version of the model. */
+    private BatchScores score(List<ConsumerRecord<byte[], byte[]>> batch) {
         ServedModel model = live.acquire();
         try {
-            return BatchScores.of(model, config.codec, pending.stream().map(ConsumerRecord::value).toList());
+            return BatchScores.of(model, config.codec, batch.stream().map(ConsumerRecord::value).toList());
         } catch (StreamException e) {
-            throw new StreamException(name() + " cannot score its batch before the offsets " + offsets().entrySet()
-                    .stream().map(o -> o.getKey() + ": " + o.getValue().offset()).toList() + ": " + e.getMessage()
-                    + "; announce a version that can, then start the scorer again", e);
+            throw new StreamException(name() + " cannot score its batch before the offsets " + offsets(batch)
+                    .entrySet().stream().map(o -> o.getKey() + ": " + o.getValue().offset()).toList() + ": "
+                    + e.getMessage() + "; announce a version that can, then start the scorer again", e);
         } finally {
             model.release();
         }
     }
 
     /** Aborts the transaction and seeks to the committed offsets; gives up after {@link #MAX_ATTEMPTS} failures. */
-    private void retry(KafkaException reason) {
-        LOG.log(Level.WARNING, "{0} aborts a batch of {1} records and retries it: {2}", name(), pending.size(),
+    private void retry(KafkaException reason, int records) {
+        LOG.log(Level.WARNING, "{0} aborts a batch of {1} records and retries it: {2}", name(), records,
                 reason.getMessage());
         counts = new ScorerCounts(counts.scored(), counts.dead(), counts.refused(), counts.batches(),
                 counts.aborted() + 1);
@@ -243,14 +247,15 @@ public final class KafkaScorer implements AutoCloseable {
         }
     }
 
-    /** Sends the results and dead letters of the pending records; returns the number of dead letters. */
-    private int send(BatchScores scores) {
+    /** Sends the results and dead letters of a batch; returns the number of dead letters. */
+    private int send(List<ConsumerRecord<byte[], byte[]>> batch, BatchScores scores) {
         int dead = 0;
-        for (int i = 0; i < pending.size(); i++) {
-            ConsumerRecord<byte[], byte[]> source = pending.get(i);
+        for (int i = 0; i < batch.size(); i++) {
+            ConsumerRecord<byte[], byte[]> source = batch.get(i);
             Headers headers = scores.headers(i, source.key(), source.headers(), config.cluster.maxRecordBytes());
             if (headers == null) {
-                send(DeadLetter.of(source, scores.error(i)).toTopic(config.deadLetters));
+                send(DeadLetter.of(source, scores.error(i), config.cluster.maxRecordBytes())
+                        .toTopic(config.deadLetters));
                 dead++;
             } else {
                 Long time = source.timestamp() < 0 ? null : Long.valueOf(source.timestamp());
@@ -278,9 +283,9 @@ public final class KafkaScorer implements AutoCloseable {
         return sent;
     }
 
-    private Map<TopicPartition, OffsetAndMetadata> offsets() {
+    private static Map<TopicPartition, OffsetAndMetadata> offsets(List<ConsumerRecord<byte[], byte[]>> batch) {
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-        for (ConsumerRecord<byte[], byte[]> r : pending) {
+        for (ConsumerRecord<byte[], byte[]> r : batch) {
             offsets.put(new TopicPartition(r.topic(), r.partition()),
                     new OffsetAndMetadata(r.offset() + 1, r.leaderEpoch(), ""));
         }
@@ -389,6 +394,11 @@ public final class KafkaScorer implements AutoCloseable {
                         + to + ", " + deadLetters + " and " + model);
             }
             return new KafkaScorer(copy());
+        }
+
+        /** Returns the name of this scorer among all producers; Kafka allows no slash in the name of an instance. */
+        String transactionalId() {
+            return group + "/" + instance;
         }
 
         /** Returns a copy that later changes of this do not affect. */

@@ -41,6 +41,16 @@ final class LearnerProgress {
         checksum += hash(record.partition(), record.offset(), record.value());
     }
 
+    /**
+     * Moves to the consumer's position, which is also past markers of transactions and known where no record was read.
+     *
+     * @return whether the partition was elsewhere
+     */
+    boolean reach(TopicPartition partition, long position) {
+        Long before = offsets.put(partition.partition(), position);
+        return before == null || before != position;
+    }
+
     /** Returns a hash of a record's place and value. */
     static long hash(int partition, long offset, byte[] value) {
         CRC32C crc = new CRC32C();

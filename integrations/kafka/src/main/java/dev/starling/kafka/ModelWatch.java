@@ -174,7 +174,7 @@ final class ModelWatch implements AutoCloseable {
             LOG.log(Level.ERROR, "topic " + topic + ", partition " + record.partition() + ", offset "
                     + record.offset() + ": " + reason + "; "
                     + (old == null ? "no version serves yet" : old + " keeps serving"));
-            refusals.accept(DeadLetter.of(record, reason));
+            refusals.accept(DeadLetter.of(record, reason, cluster.maxRecordBytes()));
             return false;
         }
     }

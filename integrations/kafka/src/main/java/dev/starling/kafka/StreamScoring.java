@@ -175,7 +175,7 @@ public final class StreamScoring implements AutoCloseable {
             if (stored.length + CHANGELOG_OVERHEAD > maxRecordBytes) {
                 forward(DeadLetter.of(record.key(), record.value(), record.headers(), record.timestamp(),
                         "a record that waits for its batch takes " + stored.length + " bytes, max.request.size is "
-                        + maxRecordBytes, place.topic(), place.partition(), place.offset()));
+                        + maxRecordBytes, place.topic(), place.partition(), place.offset(), maxRecordBytes));
                 return;
             }
             store.put(next++, stored);
@@ -219,7 +219,7 @@ public final class StreamScoring implements AutoCloseable {
                 Headers headers = scores.headers(i, r.key(), r.headers(), maxRecordBytes);
                 if (headers == null) {
                     forward(DeadLetter.of(r.key(), r.value(), r.headers(), r.timestamp(), scores.error(i), r.topic(),
-                            r.partition(), r.offset()));
+                            r.partition(), r.offset(), maxRecordBytes));
                 } else {
                     context.forward(new Record<>(r.key(), scores.result(i), r.timestamp(), headers), RESULTS);
                 }

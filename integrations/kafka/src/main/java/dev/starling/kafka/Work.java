@@ -22,6 +22,8 @@ final class Work {
     private final ReentrantLock lock = new ReentrantLock();
     private volatile boolean closed;
     private volatile boolean abandoned;
+    /** Whether the last work was begun; guarded by the lock. */
+    private boolean ended;
 
     /** Creates work with a name for log messages. */
     Work(String name) {
@@ -54,10 +56,9 @@ final class Work {
      * Ends the work.
      *
      * @param timeout how long to wait for the current step
-     * @param last runs before the resources are closed, on the first call only; not if the step outlasts the timeout
+     * @param last runs before the resources are closed, on one thread that closes; not if the step outlasts the timeout
      */
     void close(Duration timeout, Runnable last) {
-        boolean first = !closed;
         closed = true;
         if (lock.isHeldByCurrentThread() || !acquire(timeout)) {
             abandoned = true;
@@ -65,12 +66,25 @@ final class Work {
             return;
         }
         try {
-            if (first) {
-                last.run();
+            if (!ended) {
+                ended = true;
+                uninterrupted(last);
             }
         } finally {
             release();
             lock.unlock();
+        }
+    }
+
+    /** Runs work which an interrupt would end half-way: Kafka's clients and file channels give up then. */
+    private static void uninterrupted(Runnable body) {
+        boolean interrupted = Thread.interrupted();
+        try {
+            body.run();
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
     }
 
@@ -101,17 +115,14 @@ final class Work {
     /** Closes all resources; one that fails to close does not keep the others open. */
     void release() {
         closed = true;
-        // On an interrupted thread, Kafka's clients would give up closing half-way.
-        boolean interrupted = Thread.interrupted();
-        while (!closers.isEmpty()) {
-            try {
-                closers.pop().run();
-            } catch (RuntimeException e) {
-                LOG.log(Level.WARNING, name + " could not close all of its resources", e);
+        uninterrupted(() -> {
+            while (!closers.isEmpty()) {
+                try {
+                    closers.pop().run();
+                } catch (RuntimeException e) {
+                    LOG.log(Level.WARNING, name + " could not close all of its resources", e);
+                }
             }
-        }
-        if (interrupted) {
-            Thread.currentThread().interrupt();
-        }
+        });
     }
 }

@@ -180,6 +180,32 @@ class KafkaGossipTest {
         }
     }
 
+    /** A process that is rank 1 until rank 0 is lost. */
+    private static final class Successor extends SingleProcess {
+        private int rank = 1;
+
+        @Override
+        public int rank() {
+            return rank;
+        }
+    }
+
+    @Test
+    void doesNotWaitForTheBrokersAtEachExchange() {
+        KafkaCluster away = KafkaCluster.at("127.0.0.1:1").deadline(Duration.ofSeconds(1));
+        Successor process = new Successor();
+        KafkaGossip gossip = KafkaGossip.of(away, "weights", "a").period(1).around(process).build();
+        try (GossipSite site = new GossipSite(gossip, 0)) {
+            process.rank = 0;
+            site.step();
+            long start = System.nanoTime();
+            for (int i = 0; i < 5; i++) {
+                site.step();
+            }
+            assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(Duration.ofSeconds(2));
+        }
+    }
+
     @Test
     void countsStepsOfTheRunNotOfTheProcess(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);

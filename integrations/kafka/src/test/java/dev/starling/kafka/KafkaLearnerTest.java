@@ -250,13 +250,52 @@ class KafkaLearnerTest {
                 learn(learner, 100);
             }
             write(100, 200, false);
-            try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker.servers()))) {
-                admin.deleteRecords(Map.of(new TopicPartition(topic, 0), RecordsToDelete.beforeOffset(150))).all()
-                        .get(20, TimeUnit.SECONDS);
-            }
+            delete(broker, 150);
             assertThatThrownBy(() -> settings(model, adam).open()).isInstanceOf(StreamException.class)
                     .hasMessageContaining("ends before offset 100 of partition 0")
                     .hasMessageContaining("offsets 150 to 199: records were deleted before they were learned");
+        }
+    }
+
+    /** The first checkpoint holds the place where each partition was begun, read or not. */
+    @Test
+    void reportsRecordsOfAPartitionThatWasNeverRead(EmbeddedBroker broker) throws Exception {
+        topic = Broker.topic(broker, "labelled", 1);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build()) {
+            settings(model, adam).open().close();
+            write(0, 100, false);
+            delete(broker, 50);
+            assertThatThrownBy(() -> settings(model, adam).open()).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("ends before offset 0 of partition 0")
+                    .hasMessageContaining("offsets 50 to 99: records were deleted before they were learned");
+        }
+    }
+
+    /** Where the marker of a transaction, which ends the topic, was deleted with all records, none is lost. */
+    @Test
+    void resumesBehindADeletedTransaction(EmbeddedBroker broker) throws Exception {
+        topic = Broker.topic(broker, "labelled", 1);
+        try (Producer<byte[], byte[]> producer = cluster.producer(Map.of("transactional.id", topic))) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.send(new ProducerRecord<>(topic, Records.key(0), CODEC.encode(new float[] {1, 2, 0}, 0, 3)));
+            producer.commitTransaction();
+        }
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build()) {
+            try (KafkaLearner learner = settings(model, adam).open()) {
+                learn(learner, 1);
+            }
+            delete(broker, 2);
+            try (KafkaLearner learner = settings(model, adam).open()) {
+                assertThat(learner.report().records()).isEqualTo(1);
+            }
+        }
+    }
+
+    private void delete(EmbeddedBroker broker, long before) throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker.servers()))) {
+            admin.deleteRecords(Map.of(new TopicPartition(topic, 0), RecordsToDelete.beforeOffset(before))).all()
+                    .get(20, TimeUnit.SECONDS);
         }
     }
 

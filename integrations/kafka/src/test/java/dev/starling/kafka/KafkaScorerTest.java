@@ -16,6 +16,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.Producer;
@@ -295,6 +296,50 @@ class KafkaScorerTest {
             assertThat(scorer.counts()).isEqualTo(new ScorerCounts(1, 0, 0, 1, 0));
         }
         assertThat(Records.read(cluster, out, 1)).hasSize(1);
+    }
+
+    /** Stores the size of the largest batch, and fails on the first one. */
+    private static final class MeasuresBatches implements Layer {
+        private static final int TRIAL_ROWS = 2;
+        private static final AtomicInteger LARGEST = new AtomicInteger();
+
+        @Override
+        public Tensor forward(Tensor input) {
+            int rows = (int) input.size(0);
+            if (rows > TRIAL_ROWS && LARGEST.getAndAccumulate(rows, Math::max) == 0) {
+                throw new IllegalStateException("the first batch");
+            }
+            return input.add(0);
+        }
+    }
+
+    @Test
+    void scoresNoMoreRecordsThanABatchHasRoomFor(EmbeddedBroker broker) {
+        in = Broker.topic(broker, "in", 1);
+        try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory)) {
+            publisher.publish("sum", 1, new MeasuresBatches(), Map.of());
+        }
+        Records.write(cluster, in, 0, 60);
+        try (KafkaScorer scorer = scorer().model(ModelTopic.of(models, "sum").factory(MeasuresBatches::new))
+                .batch(100, Duration.ofMillis(200)).open()) {
+            assertThatThrownBy(() -> drive(scorer, () -> false)).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("the first batch");
+            // Received in one poll, beside the 60 that wait for their second attempt.
+            Records.write(cluster, in, 60, 160);
+            drive(scorer, () -> scorer.counts().scored() == 160);
+            assertThat(scorer.counts().batches()).isGreaterThan(1);
+        }
+        assertThat(MeasuresBatches.LARGEST.get()).isLessThanOrEqualTo(100);
+        assertThat(Records.read(cluster, out, 160)).extracting(r -> Records.id(r.key())).hasSize(160)
+                .doesNotHaveDuplicates();
+    }
+
+    @Test
+    void namesTheTransactionsOfEachScorerDifferently() {
+        assertThat(scorer().group("scores").instance("eu-1").transactionalId())
+                .isNotEqualTo(scorer().group("scores-eu").instance("1").transactionalId());
+        assertThatThrownBy(() -> scorer().instance("eu/1").open()).isInstanceOf(StreamException.class)
+                .hasMessageContaining("a consumer of " + cluster + " cannot be created");
     }
 
     @Test

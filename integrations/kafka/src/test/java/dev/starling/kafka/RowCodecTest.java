@@ -76,7 +76,8 @@ class RowCodecTest {
         byte[] half = new byte[DeadLetter.MAX_BYTES / 2];
         RecordHeaders headers = new RecordHeaders();
         headers.add("h", half);
-        DeadLetter letter = DeadLetter.of(half, half, headers, 0, "e".repeat(10_000), "topic", 1, 7);
+        DeadLetter letter = DeadLetter.of(half, half, headers, 0, "e".repeat(10_000), "topic", 1, 7,
+                1 << 20);
         assertThat(letter.key()).hasSameSizeAs(half);
         assertThat(letter.value()).hasSameSizeAs(half);
         assertThat(letter.headers().lastHeader("h")).isNull();
@@ -84,5 +85,15 @@ class RowCodecTest {
         assertThat(StreamHeaders.text(letter.headers(), StreamHeaders.OMITTED))
                 .isEqualTo("headers of 262155 bytes");
         assertThat(StreamHeaders.bytes(letter.key(), letter.value(), letter.headers())).isLessThan(1 << 20);
+    }
+
+    @Test
+    void fitsADeadLetterIntoASmallerLimit() {
+        int limit = 256 * 1024;
+        DeadLetter letter = DeadLetter.of(null, new byte[limit], new RecordHeaders(), 0, "e".repeat(10_000), "topic", 1,
+                7, limit);
+        assertThat(letter.value()).isNull();
+        assertThat(StreamHeaders.text(letter.headers(), StreamHeaders.OMITTED)).isEqualTo("value of 262144 bytes");
+        assertThat(StreamHeaders.bytes(letter.key(), letter.value(), letter.headers())).isLessThan(limit);
     }
 }

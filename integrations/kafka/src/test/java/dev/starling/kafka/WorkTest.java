@@ -56,6 +56,27 @@ class WorkTest {
         assertThat(events).containsExactly("client");
     }
 
+    /** The thread that runs the steps closes, too, and is usually faster than one that has waited for the step. */
+    @Test
+    void runsTheLastActionOnWhicheverThreadClosesFirst() throws Exception {
+        keep("client");
+        CountDownLatch stepping = new CountDownLatch(1);
+        CompletableFuture<Void> runner = CompletableFuture.runAsync(() -> {
+            work.step(() -> {
+                stepping.countDown();
+                while (!work.isClosed()) {
+                    Thread.onSpinWait();
+                }
+                return 1;
+            });
+            work.close(Duration.ofSeconds(10), () -> events.add("saved"));
+        });
+        assertThat(stepping.await(20, TimeUnit.SECONDS)).isTrue();
+        work.close(Duration.ofSeconds(10), () -> events.add("saved"));
+        runner.get(20, TimeUnit.SECONDS);
+        assertThat(events).containsExactly("saved", "client");
+    }
+
     @Test
     void closesAfterAStepThatClosesItself() {
         keep("client");
@@ -70,9 +91,9 @@ class WorkTest {
     void closesOnAThreadThatIsInterrupted() {
         work.keep("client", name -> events.add(name + " " + Thread.currentThread().isInterrupted()));
         Thread.currentThread().interrupt();
-        work.close(Duration.ofSeconds(1), () -> { });
+        work.close(Duration.ofSeconds(1), () -> events.add("saved " + Thread.currentThread().isInterrupted()));
         assertThat(Thread.interrupted()).as("still interrupted").isTrue();
-        assertThat(events).containsExactly("client false");
+        assertThat(events).containsExactly("saved false", "client false");
     }
 
     @Test

@@ -140,7 +140,7 @@ final class DriverRun {
     }
 
     /** Returns the message of an error that another attempt would repeat; {@code null} if the failure has none. */
-    private static String problem(String failure) {
+    static String problem(String failure) {
         Matcher found = DATA_PROBLEM.matcher(failure);
         return found.find() ? found.group(1) : null;
     }

@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -39,7 +40,7 @@ public final class PackedRows implements Serializable {
         Columns.Selection selection = new Columns.Selection(inputs, shape, target, isClass);
         Dataset<Row> selected = selection.select(frame);
         Columns columns = selection.resolve(selected.schema(), SparkColumns.first(selected));
-        List<byte[]> parts = SparkColumns.rows(selected).toJavaRDD().mapPartitions(pack(columns)).collect();
+        List<byte[]> parts = collect(SparkColumns.rows(selected).toJavaRDD().mapPartitions(pack(columns)));
         long length = parts.stream().mapToLong(part -> part.length).sum();
         if (length > Integer.MAX_VALUE - 8) {
             throw new SparkDataException("the rows take " + length + " bytes; a search takes up to 2 GiB: sample them");
@@ -51,6 +52,19 @@ public final class PackedRows implements Serializable {
             at += part.length;
         }
         return new PackedRows(all, columns);
+    }
+
+    private static List<byte[]> collect(JavaRDD<byte[]> rows) {
+        try {
+            return rows.collect();
+        } catch (Exception e) {
+            // Spark throws checked exceptions without declaring them.
+            String problem = DriverRun.problem(String.valueOf(e.getMessage()));
+            if (problem != null) {
+                throw new SparkDataException(problem);
+            }
+            throw e;
+        }
     }
 
     private static FlatMapFunction<Iterator<InternalRow>, byte[]> pack(Columns columns) {

@@ -18,8 +18,8 @@ import org.apache.hadoop.fs.Path;
 
 /**
  * Copies checkpoints between a local directory, where Starling writes them, and a directory of a Hadoop file system,
- * which all executors can access. Manifests are copied last, and a file is renamed when its copy is complete, so that
- * all files that a manifest names are complete.
+ * which all executors can access. There, manifests are written last and deleted first, and a file is renamed when its
+ * copy is complete, so that all files that a manifest names are complete.
  */
 final class SharedCheckpoints {
     private static final String MANIFEST = ".json";
@@ -43,15 +43,48 @@ final class SharedCheckpoints {
         }
     }
 
-    /** Copies all shared checkpoints to the local directory. */
+    /** Copies all shared checkpoints to the local directory, except those that rank 0 deletes or replaces meanwhile. */
     void fetch() {
         try {
-            for (FileStatus file : ordered(shared.listStatus(remote))) {
-                shared.copyToLocalFile(false, file.getPath(), new Path(local.resolve(file.getPath().getName()).toUri()),
-                        true);
+            List<String> manifests = copyAll(true);
+            copyAll(false);
+            for (String manifest : manifests) {
+                // One that has not changed had all of its data while that was copied.
+                if (!isSame(manifest)) {
+                    Files.delete(local.resolve(manifest));
+                }
             }
         } catch (IOException e) {
             throw failed("be read", e);
+        }
+    }
+
+    /** Copies all manifests, or all data; returns the names of the files that were copied. */
+    private List<String> copyAll(boolean manifests) throws IOException {
+        List<String> copied = new ArrayList<>();
+        for (FileStatus file : shared.listStatus(remote)) {
+            String name = file.getPath().getName();
+            if (file.isFile() && name.startsWith(PREFIX) && !name.endsWith(DRAFT)
+                    && name.endsWith(MANIFEST) == manifests && copy(name)) {
+                copied.add(name);
+            }
+        }
+        return copied;
+    }
+
+    /** Copies a file; returns {@code false} if it was deleted meanwhile. */
+    private boolean copy(String name) throws IOException {
+        Path source = new Path(remote, name);
+        java.nio.file.Path target = local.resolve(name);
+        try {
+            shared.copyToLocalFile(false, source, new Path(target.toUri()), true);
+            return true;
+        } catch (IOException e) {
+            if (shared.exists(source)) {
+                throw e;
+            }
+            Files.deleteIfExists(target);
+            return false;
         }
     }
 
@@ -97,16 +130,6 @@ final class SharedCheckpoints {
         } catch (FileNotFoundException e) {
             return false;
         }
-    }
-
-    /** Returns the files of complete checkpoints, data before manifests. */
-    private static List<FileStatus> ordered(FileStatus[] files) {
-        List<FileStatus> sorted = new ArrayList<>(List.of(files));
-        sorted.removeIf(f -> !f.isFile() || !f.getPath().getName().startsWith(PREFIX)
-                || f.getPath().getName().endsWith(DRAFT));
-        sorted.sort((a, b) -> Boolean.compare(a.getPath().getName().endsWith(MANIFEST),
-                b.getPath().getName().endsWith(MANIFEST)));
-        return sorted;
     }
 
     private UncheckedIOException failed(String what, IOException e) {

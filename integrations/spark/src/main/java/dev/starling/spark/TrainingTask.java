@@ -137,8 +137,11 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
             throw new SparkDataException("partition " + partition + " has no rows; under gossip each worker needs "
                     + "some, because it takes steps of its own: repartition the rows");
         }
-        GroupConfig config = GroupConfig.of(transport.directory(directory), coordinator).place(partition, job.workers())
-                .joinTimeout(job.timeout()).timeout(job.timeout());
+        GroupConfig common = GroupConfig.of(transport.directory(directory), coordinator).place(partition, job.workers())
+                .timeout(job.timeout());
+        // In an elastic run other tasks may still read their rows; the coordinator runs before the first task starts.
+        GroupConfig config = job.elastic() == null ? common.joinTimeout(job.timeout())
+                : common.joinTimeout(JOIN_TIMEOUT).existing(true);
         try (Group group = Group.join(config, joined -> context.addTaskInterruptListener((TaskInterruptListener)
                 (_, reason) -> joined.abort("Spark ends the task: " + reason)))) {
             return Threads.with(context.cpus(), () -> {

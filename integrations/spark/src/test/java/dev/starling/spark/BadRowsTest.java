@@ -63,6 +63,15 @@ class BadRowsTest {
                 + "\", row 17 of partition 1", what);
     }
 
+    @Test
+    void namesTheRowThatCannotBePacked() {
+        Dataset<Row> rows = SharedSession.points(100, 200).selectExpr("case when id = 117 then "
+                + "array(x, cast('NaN' as float)) else array(x, y) end as point", "label");
+        assertThatThrownBy(() -> PackedRows.of(rows, List.of("point"), null, "label", true))
+                .isInstanceOf(SparkDataException.class).hasMessageContaining("column \"point\", row 17 of partition 1")
+                .hasMessageContaining("holds NaN at index 1").hasMessageNotContaining("\tat ");
+    }
+
     static Stream<Arguments> values() {
         Object good = ArrayData.toArrayData(new float[] {1, 2});
         return Stream.of(Arguments.of(null, 1.0, "\"point\"", "is null"),

@@ -2,11 +2,16 @@ package dev.starling.spark;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
+import java.util.List;
 import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -38,5 +43,37 @@ class SharedCheckpointsTest {
             assertThat(files.map(p -> p.getFileName().toString()).filter(n -> !n.startsWith(".")))
                     .containsExactlyInAnyOrder("step-1.json", "step-2.json");
         }
+    }
+
+    /** A directory in which rank 0 deletes the first checkpoint and replaces the second when they have been listed. */
+    public static final class Changing extends LocalFileSystem {
+        @Override
+        public FileStatus[] listStatus(org.apache.hadoop.fs.Path directory) throws IOException {
+            FileStatus[] listed = super.listStatus(directory);
+            Path shared = Path.of(directory.toUri());
+            if (!Files.deleteIfExists(shared.resolve("step-1.json"))) {
+                Files.deleteIfExists(shared.resolve("step-1-aa.safetensors"));
+                Files.writeString(shared.resolve("step-2.json"), "names step-2-cc.safetensors");
+            }
+            return listed;
+        }
+    }
+
+    @Test
+    void leavesOutCheckpointsThatChangeWhileTheyAreCopied(@TempDir Path shared, @TempDir Path local) throws Exception {
+        for (String name : List.of("step-1-aa", "step-2-bb", "step-3-dd")) {
+            Files.writeString(shared.resolve(name + ".safetensors"), "weights");
+            Files.writeString(shared.resolve(name.substring(0, 6) + ".json"), "names " + name + ".safetensors");
+        }
+        Configuration hadoop = new Configuration();
+        hadoop.setClass("fs.file.impl", Changing.class, FileSystem.class);
+        hadoop.setBoolean("fs.file.impl.disable.cache", true);
+        new SharedCheckpoints(shared.toUri().toString(), hadoop, local).fetch();
+        assertThat(shared.resolve("step-1-aa.safetensors")).doesNotExist();
+        try (Stream<Path> files = Files.list(local)) {
+            assertThat(files.map(p -> p.getFileName().toString()).filter(n -> n.endsWith(".json")))
+                    .containsExactly("step-3.json");
+        }
+        assertThat(local.resolve("step-3-dd.safetensors")).hasContent("weights");
     }
 }

@@ -23,8 +23,11 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.apache.spark.SparkContext;
+import org.apache.spark.Success$;
 import org.apache.spark.api.java.function.ForeachFunction;
 import org.apache.spark.api.java.function.MapFunction;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
@@ -218,6 +221,37 @@ class SparkTrainerTest {
         } finally {
             session.conf().unset("spark.sql.adaptive.enabled");
         }
+    }
+
+    @Test
+    void waitsForASlowTaskOfAnElasticRun() {
+        SparkSession session = SharedSession.get();
+        Dataset<Row> rows = session.range(0, 64, 1, 2).selectExpr("array(float(id % 2), float(1)) as point",
+                "int(id % 2) as label");
+        // One task reads its rows for longer than workers wait for each other.
+        Dataset<Row> heldOut = session.range(0, 2, 1, 2).map((MapFunction<Long, Long>) id -> {
+            Thread.sleep(4000 * id);
+            return id;
+        }, Encoders.LONG()).selectExpr("array(float(value), float(1)) as point", "int(value) as label");
+        List<String> failures = Collections.synchronizedList(new ArrayList<>());
+        SparkListener listener = new SparkListener() {
+            @Override
+            public void onTaskEnd(SparkListenerTaskEnd end) {
+                if (end.reason() != Success$.MODULE$) {
+                    failures.add(end.reason().toString());
+                }
+            }
+        };
+        session.sparkContext().addSparkListener(listener);
+        try {
+            EpochReport report = trainer().epochs(1).elastic().timeout(Duration.ofSeconds(3)).heldOut(heldOut)
+                    .fit(rows).epochs().getLast();
+            assertThat(report.training().examples()).isEqualTo(64);
+            assertThat(report.heldOut().orElseThrow().examples()).isEqualTo(2);
+        } finally {
+            session.sparkContext().removeSparkListener(listener);
+        }
+        assertThat(failures).isEmpty();
     }
 
     @Test

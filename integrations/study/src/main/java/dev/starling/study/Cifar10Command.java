@@ -69,7 +69,8 @@ final class Cifar10Command implements Callable<Integer> {
     private boolean resume;
 
     @Option(names = "--markdown", paramLabel = "FILE", description = "Write the table there, too: between the "
-            + "lines <!-- study --> and <!-- end of study --> of a file that has them.")
+            + "lines <!-- study --> and <!-- end of study --> of a file that has them, else in place of an older "
+            + "table.")
     private Path markdown;
 
     @Option(names = "--chart", paramLabel = "FILE", description = "Draw the figures there; .svg or .png. May be "
@@ -112,6 +113,9 @@ final class Cifar10Command implements Callable<Integer> {
         require(limit > 0, "--limit must be above 0, got " + limit);
         require(!resume || json != null, "--resume continues the file of --json: name it");
         charts.forEach(chart -> require(Chart.isDrawable(chart), "--chart must end in .svg or .png, got " + chart));
+        if (markdown != null) {
+            Table.read(markdown);
+        }
     }
 
     private void require(boolean holds, String otherwise) {

@@ -8,12 +8,18 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 import java.util.function.ToDoubleFunction;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
 /** Writes a result as Markdown. */
 final class Table {
-    private static final String BEGIN = "\n<!-- study -->\n";
-    private static final String END = "\n<!-- end of study -->\n";
+    private static final String BEGIN = "<!-- study -->";
+    private static final String END = "<!-- end of study -->";
+    /** The lines around a table, the first with its line break, and what is between them. */
+    private static final Pattern PLACE = Pattern.compile("(?ms)^" + BEGIN + "(\\R)(.*?)^" + END + "$");
+    /** How each text of {@link #markdown} begins. */
+    private static final String FIRST = "Machine: ";
 
     private Table() {
     }
@@ -23,7 +29,7 @@ final class Table {
         StringBuilder text = new StringBuilder();
         Recipe recipe = result.recipe();
         String goal = percent(result.goal(), 0);
-        text.append(String.format(Locale.ROOT, "Machine: %s; %s. %,d images to train on in %d epochs, %s at most; "
+        text.append(String.format(Locale.ROOT, FIRST + "%s; %s. %,d images to train on in %d epochs, %s at most; "
                 + "a first convolution of %d channels; %d images in a step of all workers; Adam with a greatest rate "
                 + "of %s; accuracy measured every %,d images.%n%n", result.machine().describe(), result.date(),
                 recipe.images(), recipe.epochs(), minutes(recipe.limitSeconds()), recipe.width(), recipe.batch(),
@@ -42,21 +48,43 @@ final class Table {
 
     /**
      * Writes a result into a file: between the lines {@code <!-- study -->} and {@code <!-- end of study -->} if it has
-     * both, else in place of its whole content.
+     * both, else in place of a table that is its whole content.
      *
-     * @throws DataException if the file cannot be read or written
+     * @throws DataException if the file cannot be read or written, or has other content without these lines, which is
+     *     kept
      */
     static void write(Path file, Result result) {
+        String text = read(file);
+        Matcher place = PLACE.matcher(text);
+        String table = markdown(result);
+        if (place.find()) {
+            table = text.substring(0, place.start(2)) + table.stripTrailing().lines()
+                    .collect(Collectors.joining(place.group(1), "", place.group(1))) + text.substring(place.end(2));
+        }
+        try {
+            Files.writeString(file, table);
+        } catch (IOException e) {
+            throw unusable(file, e);
+        }
+    }
+
+    /** Checks that a file can hold a result: it is absent, empty, a table, or has a place for one; returns its text. */
+    static String read(Path file) {
         try {
             String text = Files.exists(file) ? Files.readString(file) : "";
-            int from = text.indexOf(BEGIN);
-            int to = from < 0 ? -1 : text.indexOf(END, from + BEGIN.length() - 1);
-            String table = markdown(result);
-            Files.writeString(file, from < 0 || to < 0 ? table
-                    : text.substring(0, from + BEGIN.length()) + table.stripTrailing() + text.substring(to));
+            boolean isTable = text.startsWith(FIRST) && !text.contains(BEGIN) && !text.contains(END);
+            if (!text.isBlank() && !isTable && !PLACE.matcher(text).find()) {
+                throw new DataException(file, "a table, or the lines " + BEGIN + " and " + END + " around one",
+                        "other text", "add both lines, or choose another place");
+            }
+            return text;
         } catch (IOException e) {
-            throw new DataException(file, "a text file that can be written", e.toString(), "choose another place", e);
+            throw unusable(file, e);
         }
+    }
+
+    private static DataException unusable(Path file, IOException e) {
+        return new DataException(file, "a text file that can be written", e.toString(), "choose another place", e);
     }
 
     private static String rows(Result result, String goal) {

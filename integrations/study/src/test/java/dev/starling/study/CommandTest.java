@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -35,6 +36,14 @@ class CommandTest {
         assertThat(execute("cifar10", "--goal", "100")).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(execute()).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(err.toString()).contains("Name what to train on: cifar10.");
+    }
+
+    @Test
+    void refusesAPageWithoutAPlaceForTheTableBeforeItMeasures(@TempDir Path directory) throws Exception {
+        Path page = Files.writeString(directory.resolve("page.md"), "notes\n");
+        assertThat(execute("cifar10", "--quick", "--rows", "gpu", "--data", directory.toString(), "--markdown",
+                page.toString())).isEqualTo(1);
+        assertThat(err.toString()).contains("page.md: expected a table, or the lines <!-- study -->");
     }
 
     @Test

@@ -70,8 +70,33 @@ class ReportTest {
         assertThat(page).hasContent("# `<!-- study -->`\n<!-- study -->\n" + Table.markdown(result())
                 + "<!-- end of study -->\nend\n");
         Path fresh = directory.resolve("table.md");
-        Table.write(fresh, result());
-        assertThat(fresh).hasContent(Table.markdown(result()));
+        for (int i = 0; i < 2; i++) {
+            Table.write(fresh, result());
+            assertThat(fresh).hasContent(Table.markdown(result()));
+        }
+    }
+
+    @Test
+    void replacesTheTableOfAPageThatHasNothingElse() throws Exception {
+        for (String newline : List.of("\n", "\r\n")) {
+            Path page = Files.writeString(directory.resolve("page.md"), String.join(newline, "<!-- study -->", "old",
+                    "<!-- end of study -->"));
+            Table.write(page, result());
+            assertThat(Files.readString(page)).isEqualTo("<!-- study -->" + newline
+                    + Table.markdown(result()).replace("\n", newline) + "<!-- end of study -->");
+        }
+    }
+
+    @Test
+    void keepsAPageWithoutAPlaceForTheTable() throws Exception {
+        for (String text : List.of("notes\n", "notes\n<!-- study -->\nmore\n", "Machine: a\n<!-- end of study -->\n",
+                "<!-- end of study -->\n<!-- study -->\n")) {
+            Path page = Files.writeString(directory.resolve("page.md"), text);
+            assertThatThrownBy(() -> Table.write(page, result())).isInstanceOf(DataException.class)
+                    .hasMessageContaining("page.md").hasMessageContaining("the lines <!-- study --> and <!-- end of "
+                            + "study -->");
+            assertThat(Files.readString(page)).isEqualTo(text);
+        }
     }
 
     @Test

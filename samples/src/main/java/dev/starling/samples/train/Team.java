@@ -152,7 +152,7 @@ final class Team {
     /** Does the work of this process, which is one of those launched. */
     void member(LaunchedProcess process) {
         run.threads(process.threads());
-        run.place(process.localRank(), Math.max(1, process.localWorld() - process.servers()));
+        run.place(process.localRank(), process.localWorkers());
         Split split = process.isServer() ? null : run.load(directory);
         TransportConfig config = Clusters.config(process, options);
         try (Clusters.Resource coordinator = Clusters.coordinator(process, config,
@@ -201,7 +201,7 @@ final class Team {
     /** Trains with threads of this process instead of processes. */
     void threads() {
         run.place(0, 1);
-        int threads = Math.max(1, Runtime.getRuntime().availableProcessors() / options.workers());
+        int threads = run.threadCount(Math.max(1, Runtime.getRuntime().availableProcessors() / options.workers()));
         Split split = run.load(directory);
         Secret secret = Secret.random();
         TransportConfig transport = TransportConfig.of(LOCAL, secret).livenessTimeout(options.livenessTimeout());

@@ -87,7 +87,12 @@ final class TrainingRun {
 
     /** Sets the number of threads of kernels, unless the user has set it. */
     void threads(int defaultCount) {
-        Threads.set(options.threads != null ? options.threads : defaultCount);
+        Threads.set(threadCount(defaultCount));
+    }
+
+    /** Returns the number of threads of kernels that the user has set, or the default. */
+    int threadCount(int defaultCount) {
+        return options.threads != null ? options.threads : defaultCount;
     }
 
     /**

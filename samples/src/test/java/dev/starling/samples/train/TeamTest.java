@@ -13,12 +13,15 @@ import dev.starling.nn.layer.Linear;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Split;
 import dev.starling.samples.digits.DigitRenderer;
+import dev.starling.tensor.Threads;
 import dev.starling.transport.Protection;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.file.Path;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -42,7 +45,19 @@ class TeamTest {
     void trainsWithThreads(String arguments) {
         TeamOptions options = parse("--workers 2 --transport local " + arguments);
         assertThat(Team.problem(options, null)).isNull();
-        TrainOptions trainOptions = new TrainOptions();
+        String out = train(options, new TrainOptions(), () -> { });
+        assertThat(out.lines()).as("one result, of rank 0").hasSize(2);
+        assertThat(out).contains("\"workers\":2").contains("\"epochs\":2");
+        double accuracy = Double.parseDouble(out.replaceAll("(?s).*\"value\":([0-9.]+).*", "$1"));
+        assertThat(accuracy).as("a guess has 0.1").isGreaterThan(0.5);
+    }
+
+    /**
+     * Trains a small network, and returns the output.
+     *
+     * @param building runs where a worker builds the network
+     */
+    private String train(TeamOptions options, TrainOptions trainOptions, Runnable building) {
         trainOptions.device = "cpu";
         trainOptions.epochs = 2;
         trainOptions.json = true;
@@ -51,16 +66,25 @@ class TeamTest {
         Augment plain = Augment.normalize(1, SIDE, SIDE, new float[] {DigitRenderer.MEAN},
                 new float[] {DigitRenderer.STD});
         Sample sample = new Sample("tiny", directory -> new Split(renderer.images(0, 2000),
-                renderer.images(2000, 250)), false, plain, plain,
-                g -> Sequential.of(new Flatten(), Linear.of(SIDE * SIDE, 10, g)), 2, 20, 0.01);
+                renderer.images(2000, 250)), false, plain, plain, g -> {
+                    building.run();
+                    return Sequential.of(new Flatten(), Linear.of(SIDE * SIDE, 10, g));
+                }, 2, 20, 0.01);
         StringWriter out = new StringWriter();
         PrintWriter writer = new PrintWriter(out);
         new Team(TrainingRun.of(sample, trainOptions), options, DataDirectory.of(dir, System.err), writer).threads();
         writer.flush();
-        assertThat(out.toString().lines()).as("one result, of rank 0").hasSize(2);
-        assertThat(out.toString()).contains("\"workers\":2").contains("\"epochs\":2");
-        double accuracy = Double.parseDouble(out.toString().replaceAll("(?s).*\"value\":([0-9.]+).*", "$1"));
-        assertThat(accuracy).as("a guess has 0.1").isGreaterThan(0.5);
+        return out.toString();
+    }
+
+    @Test
+    @Timeout(120)
+    void computesWithTheNumberOfThreadsThatIsSet() {
+        TrainOptions trainOptions = new TrainOptions();
+        trainOptions.threads = Threads.count() + 1;
+        Queue<Integer> counts = new ConcurrentLinkedQueue<>();
+        train(parse("--workers 2 --transport local"), trainOptions, () -> counts.add(Threads.count()));
+        assertThat(counts).containsExactly(trainOptions.threads, trainOptions.threads);
     }
 
     @ParameterizedTest

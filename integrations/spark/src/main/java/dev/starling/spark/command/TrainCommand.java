@@ -22,6 +22,7 @@ import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Spec;
 
 /** Trains a model on the partitions of a DataFrame. */
@@ -106,6 +107,13 @@ final class TrainCommand implements Callable<Integer> {
     @Override
     public Integer call() throws Exception {
         boolean belief = pretraining != null;
+        if (belief && !optimizer.equals("adam")) {
+            throw new ParameterException(spec.commandLine(), "--optimizer " + optimizer + " does not apply to "
+                    + "--pretraining, which needs adam: omit one of them");
+        } else if (!belief && spec.commandLine().getParseResult().hasMatchedOption("--pretraining-rate")) {
+            throw new ParameterException(spec.commandLine(), "--pretraining-rate applies to --pretraining N: add it, "
+                    + "or omit the rate");
+        }
         if (factory == null) {
             settings.putIfAbsent("sizes", "2,64,64,2");
         }
