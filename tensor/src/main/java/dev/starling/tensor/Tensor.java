@@ -240,21 +240,21 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      *
      * @throws TensorException if the operands do not fit, live on different devices, or are closed
      */
-    public static Tensor[] apply(Op op, Tensor... given) {
-        Spec[] inferred = Operands.check(op, given);
-        Tensor[] inputs = op instanceof Update update ? Operands.apart(update, given) : given;
+    public static Tensor[] apply(Op op, Tensor... inputs) {
+        Spec[] inferred = Operands.check(op, inputs);
+        Tensor[] operands = op instanceof Update update ? Operands.apart(update, inputs) : inputs;
         OperationEvent event = Profiling.isOn() ? OperationEvent.started() : null;
         Tensor[] outputs = switch (op) {
-            case View view -> view.views(inputs[0], inferred);
-            case Transfer transfer -> new Tensor[] {inputs[0].transfer(inferred[0])};
-            case Update update -> update(update, inputs, inferred);
-            default -> (inferred.length == 0 ? inputs[0].spec : inferred[0]).device().backend()
-                    .run(op, inputs, inferred);
+            case View view -> view.views(operands[0], inferred);
+            case Transfer transfer -> new Tensor[] {operands[0].transfer(inferred[0])};
+            case Update update -> update(update, operands, inferred);
+            default -> (inferred.length == 0 ? operands[0].spec : inferred[0]).device().backend()
+                    .run(op, operands, inferred);
         };
         if (event != null) {
-            event.done(op.name(), outputs.length == 0 ? inputs[0].spec : outputs[0].spec);
+            event.done(op.name(), outputs.length == 0 ? operands[0].spec : outputs[0].spec);
         }
-        done(op, inputs, outputs);
+        done(op, operands, outputs);
         return outputs;
     }
 
@@ -262,14 +262,17 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      * Carries out updates on one device, in order, as one {@link #apply} each would; a GPU runs them together. All are
      * checked before the first is carried out. No update may read a tensor that another one changes.
      *
-     * @param given the operands of each update
+     * @param operands the operands of each update
      * @param guard {@code []} of a floating type on the same device, or {@code null}. If it is infinite or NaN, no
      *     update changes anything and no error is reported: the caller reads the guard. The host need not wait for it
      * @throws TensorException if operands do not fit, are on different devices, or are closed; nothing is changed then
      */
-    public static void applyAll(Update[] ops, Tensor[][] given, @Nullable Tensor guard) {
-        Operands.check(ops, given, guard);
-        Tensor[][] operands = Operands.apart(ops, given);
+    public static void applyAll(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {
+        Operands.check(ops, operands, guard);
+        carryOut(ops, Operands.apart(ops, operands), guard);
+    }
+
+    private static void carryOut(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {
         if (ops.length == 0) {
             return;
         }
