@@ -18,8 +18,8 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Kernels free the copies that they make of operands: a copy of which a kernel knows only the address, and that nobody
- * frees, may be taken for unreachable and freed while the kernel reads it.
+ * Kernels free the copies that they make of operands: a copy of which a kernel knows only the address, and that is
+ * never freed, may be taken for unreachable and freed while the kernel reads it.
  */
 class CopiedOperandsTest {
     static Stream<Arguments> operations() {
