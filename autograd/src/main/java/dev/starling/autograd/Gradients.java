@@ -5,20 +5,33 @@ import dev.starling.tensor.TensorException;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
-/** The gradients of a result with respect to watched tensors. They belong to the scope in which they were computed. */
+/**
+ * The gradients of a result with respect to watched tensors. They belong to the scope in which they were computed, and
+ * stay as they are when the tape is reset.
+ */
 public final class Gradients {
-    private final VariableMap variables;
+    /** The ids of the watched tensors. */
+    private final long[] watched;
     private final Tensor[] gradients;
+    /** Where the next search begins: callers usually ask in the order of the watched tensors. */
+    private int next;
 
-    Gradients(VariableMap variables, Tensor[] gradients) {
-        this.variables = variables;
+    Gradients(long[] watched, Tensor[] gradients) {
+        this.watched = watched;
         this.gradients = gradients;
     }
 
     /** Returns the gradient with respect to {@code watched}, or {@code null} if the result does not depend on it. */
     public @Nullable Tensor get(Tensor watched) {
-        int variable = variables.get(watched.id());
-        return variable < 0 || variable >= gradients.length ? null : gradients[variable];
+        int first = next;
+        for (int i = 0; i < gradients.length; i++) {
+            int at = (first + i) % gradients.length;
+            if (this.watched[at] == watched.id()) {
+                next = at + 1;
+                return gradients[at];
+            }
+        }
+        return null;
     }
 
     /**

@@ -44,7 +44,11 @@ public final class Recompute {
             }
         };
         Generator.State before = generator == null ? null : generator.state();
-        Tensor output = Recorder.with(finder, () -> Scope.run(() -> stage.apply(input)));
+        Tensor output = Recorder.with(finder, () -> Scope.run(() -> {
+            Tensor y = stage.apply(input);
+            // A step's result must be another tensor than those that tapes know, for example the input.
+            return y == input || tapes.stream().anyMatch(tape -> tape.depends(y)) ? y.copy() : y;
+        }));
         CustomVjp again = b -> {
             if (generator == null || before == null) {
                 return rerun(stage, b);
@@ -69,8 +73,11 @@ public final class Recompute {
             }
         }
         Tensor output = inner.record(() -> stage.apply(b.in(0)));
-        Gradients gradients = inner.backward(output, b.grad());
         Tensor[] result = new Tensor[b.inputs().length];
+        if (!inner.depends(output)) {
+            return result;
+        }
+        Gradients gradients = inner.backward(output, b.grad());
         for (int i = 0; i < result.length; i++) {
             result[i] = gradients.get(b.in(i));
         }

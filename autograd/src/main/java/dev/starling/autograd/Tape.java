@@ -268,7 +268,9 @@ public final class Tape implements Recorder {
             gradient.storage().unhold();
             results[variable] = gradient;
         });
-        return new Gradients(variables, results);
+        long[] ids = new long[watchedCount];
+        Arrays.setAll(ids, i -> watched[i].id());
+        return new Gradients(ids, results);
     }
 
     /** Passes the gradients of {@code result}, which must have one element, to {@code sink} as each becomes final. */

@@ -77,6 +77,12 @@ class CompositeGradientTest {
     void norms(String device) {
         on(device, () -> {
             check(t -> Norms.batchNorm(t[0], t[1], t[2], 1e-3).y(), x(3, 2, 4), x(2), x(2));
+            check(t -> Norms.batchNorm(t[0], t[1], t[2], 1e-3).mean().square(), x(3, 2, 4), x(2), x(2));
+            check(t -> Norms.batchNorm(t[0], null, null, 1e-3).inverseDeviation(), x(4, 3));
+            check(t -> {
+                Norms.Batch b = Norms.batchNorm(t[0], t[1], t[2], 1e-3);
+                return Tensor.concat(0, b.y().reshape(24), b.mean().square(), b.variance(1e-3));
+            }, x(3, 2, 4), x(2), x(2));
             check(t -> Norms.batchNorm(t[0], t[1], t[2].square(), t[3], t[4], 1e-3), x(3, 2, 4), x(2), x(2), x(2),
                     x(2));
             check(t -> Norms.layerNorm(t[0], t[1], t[2], 1e-3), x(3, 4), x(4), x(4));
@@ -139,14 +145,20 @@ class CompositeGradientTest {
                         x(6, 3), x(6, 2), x(6), x(6));
                 check(t -> all(Recurrences.rnn(t[0], t[1], weights(t, 2), false, reverse, null)), x(3, 2, 3), x(2, 2),
                         x(2, 3), x(2, 2), x(2), x(2));
-                check(t -> all(Recurrences.rnn(t[0], t[1], weights(t, 2), true, reverse, lengths)), x(3, 2, 3),
+                check(t -> all(Recurrences.rnn(t[0], t[1], weights(t, 2), true, reverse, lengths)), padded(),
                         x(2, 2), x(2, 3), x(2, 2), x(2), x(2));
-                check(t -> all(Recurrences.lstm(t[0], t[1], t[2], weights(t, 3), reverse, lengths)), x(3, 2, 3),
+                check(t -> all(Recurrences.lstm(t[0], t[1], t[2], weights(t, 3), reverse, lengths)), padded(),
                         x(2, 2), x(2, 2), x(8, 3), x(8, 2));
-                check(t -> all(Recurrences.gru(t[0], null, weights(t, 1), reverse, lengths)), x(3, 2, 3), x(6, 3),
+                check(t -> all(Recurrences.gru(t[0], null, weights(t, 1), reverse, lengths)), padded(), x(6, 3),
                         x(6, 2));
             }
         });
+    }
+
+    /** Returns inputs for sequences of 3 and 1 steps, followed by NaN. */
+    private Tensor padded() {
+        Tensor present = Tensor.of(new boolean[] {true, true, true, false, true, false}, 3, 2, 1);
+        return present.where(x(3, 2, 3), Tensor.full(DType.F64, Double.NaN));
     }
 
     /** Returns the weights, and the biases if present, in {@code t} from index {@code from} on. */

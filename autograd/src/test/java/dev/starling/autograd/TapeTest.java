@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.withPrecision;
 
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.Losses;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
@@ -203,6 +204,18 @@ class TapeTest {
     }
 
     @Test
+    void impossibleEventsHaveGradientZero() {
+        double impossible = Double.NEGATIVE_INFINITY;
+        Tensor rows = Tensor.of(new double[] {impossible, impossible, 0, 0}, 2, 2);
+        assertThat(Derivatives.gradient(t -> t.logSumExp(false, 1).narrow(0, 1, 1).sum(), rows).abs().toDoubles())
+                .containsExactly(0, 0, 0.5, 0.5);
+        Tensor target = Tensor.of(new long[] {1}, 1, 1);
+        Tensor log = Tensor.of(new float[] {(float) impossible, (float) impossible, 0}, 1, 1, 3);
+        assertThat(Derivatives.gradient(t -> Losses.ctcLoss(t, target, null, 0, Losses.Reduce.SUM, true), log).abs()
+                .toDoubles()).containsExactly(0, 0, 0);
+    }
+
+    @Test
     void recomputedStagesHaveGradientsOnOuterTapes() {
         Tensor w = doubles(4);
         Tensor x = doubles(2);
@@ -212,6 +225,34 @@ class TapeTest {
             return inner.record(() -> Recompute.checkpoint(s -> s.mul(w), x, null).add(w).sum());
         });
         assertThat(outer.backward(y).of(w).toDoubles()).containsExactly(3);
+    }
+
+    @Test
+    void recomputesStagesThatReturnWhatTapesKnowOrHaveNoGradient() {
+        Tensor x = doubles(1, 2);
+        Tensor w = doubles(3, 4);
+        List<Function<Tensor, Tensor>> stages = List.of(t -> t, t -> w, t -> t.round(), t -> t.mul(w));
+        for (Function<Tensor, Tensor> stage : stages) {
+            Tape plain = new Tape().watch(x, w);
+            Tape recomputing = new Tape().watch(x, w);
+            Gradients expected = plain.backward(plain.record(() -> stage.apply(x).mul(2).add(x.mul(w)).sum()));
+            Gradients actual = recomputing.backward(recomputing.record(() ->
+                    Recompute.checkpoint(stage, x, null).mul(2).add(x.mul(w)).sum()));
+            assertThat(actual.of(x).toDoubles()).isEqualTo(expected.of(x).toDoubles());
+            assertThat(actual.of(w).toDoubles()).isEqualTo(expected.of(w).toDoubles());
+        }
+    }
+
+    @Test
+    void gradientsStayAsTheyAreWhenTheTapeIsReset() {
+        Tensor a = doubles(1);
+        Tensor b = doubles(2);
+        Tape tape = new Tape().watch(a, b);
+        Gradients gradients = tape.backward(tape.record(() -> a.mul(5).add(b.mul(7)).sum()));
+        tape.reset().watch(b);
+        assertThat(gradients.of(a).item()).isEqualTo(5);
+        assertThat(gradients.of(b).item()).isEqualTo(7);
+        assertThat(gradients.get(doubles(1))).isNull();
     }
 
     @Test

@@ -76,6 +76,15 @@ public sealed interface Arithmetic permits Tensor {
         return self().dtype().isFloating() || whole ? self() : self().to(self().dtype().toFloating());
     }
 
+    /** Returns the power of integers with a whole exponent that is not negative; products wrap around. */
+    private static Tensor product(Tensor a, double exponent) {
+        if (exponent < 2) {
+            return exponent == 0 ? a.onesLike() : a;
+        }
+        Tensor square = product(a, Math.floor(exponent / 2)).square();
+        return exponent % 2 == 0 ? square : square.mul(a);
+    }
+
     /**
      * Returns the elements converted to {@code dtype}, or this tensor if it has that type already. See {@link Cast}.
      */
@@ -175,15 +184,17 @@ public sealed interface Arithmetic permits Tensor {
         return a.div(a.scalarLike(b));
     }
 
-    /** Returns aᵇ. */
+    /** Returns aᵇ. Integers with a whole b ≥ 0 are multiplied in their type. */
     default Tensor pow(double b) {
         Tensor a = b < 0 ? self().to(self().dtype().toFloating()) : promotedFor(b);
-        return Tensor.compute(new Unary.PowScalar(b), a.to(a.dtype().toFloating())).to(a.dtype());
+        return a.dtype().isFloating() ? Tensor.compute(new Unary.PowScalar(b), a) : product(a, b);
     }
 
     /** Returns each element clamped to [low, high]. */
     default Tensor clamp(double low, double high) {
-        return Tensor.compute(new Unary.Clamp(low, high), self());
+        boolean whole = low == Math.rint(low) && high == Math.rint(high);
+        Tensor a = whole ? self() : self().to(self().dtype().toFloating());
+        return Tensor.compute(new Unary.Clamp(low, high), a);
     }
 
     // ---- one operand ----

@@ -77,12 +77,14 @@ public final class Losses {
     public static Tensor nllLoss(Tensor logProbabilities, Tensor target, Reduce reduce, long ignored) {
         Tensor rows = rows("nllLoss", logProbabilities, target);
         Tensor flat = target.reshape(target.count());
+        // To gather, -1 would be the last class; this number is out of range.
+        Tensor classes = flat.maskedFill(flat.lt(0), Integer.MIN_VALUE);
         Tensor losses;
         if (ignored == NONE_IGNORED) {
-            losses = rows.gather(1, flat.unsqueeze(1)).squeeze(1).neg();
+            losses = rows.gather(1, classes.unsqueeze(1)).squeeze(1).neg();
         } else {
             Tensor left = flat.eq(ignored);
-            losses = rows.gather(1, flat.maskedFill(left, 0).unsqueeze(1)).squeeze(1).neg().maskedFill(left, 0);
+            losses = rows.gather(1, classes.maskedFill(left, 0).unsqueeze(1)).squeeze(1).neg().maskedFill(left, 0);
         }
         return reduced(losses, target, reduce, ignored);
     }
@@ -114,7 +116,7 @@ public final class Losses {
         if (!(delta > 0)) {
             throw TensorException.argument("huberLoss", "delta must be > 0, got " + delta, "use l1Loss");
         }
-        Tensor distance = x.sub(target).abs();
+        Tensor distance = x.to(DType.promote(x.dtype(), target.dtype()).toFloating()).sub(target).abs();
         Tensor near = distance.clamp(0, delta);
         return reduce.of(near.mul(distance.sub(near.mul(0.5))));
     }
@@ -182,9 +184,15 @@ public final class Losses {
         return switch (reduce) {
             case NONE -> losses.reshape(target.shape());
             case SUM -> losses.sum();
-            case MEAN -> ignored == NONE_IGNORED ? losses.mean()
-                : losses.sum().div(target.ne(ignored).sum().to(losses.dtype()));
+            case MEAN -> ignored == NONE_IGNORED ? losses.mean() : mean(losses, target.ne(ignored));
         };
+    }
+
+    /** Returns the sum of losses divided by the number of those that are kept; rounded once for 16-bit floats. */
+    private static Tensor mean(Tensor losses, Tensor kept) {
+        DType type = losses.dtype();
+        return type.bytes() == 2 ? mean(losses.to(DType.F32), kept).to(type)
+                : losses.sum().div(kept.sum().to(type));
     }
 
     private static void requireSame(String op, Tensor a, Tensor b) {

@@ -42,9 +42,13 @@ public sealed interface Reductions permits Tensor {
 
     /**
      * Returns the variance along {@code axes}: the sum of squared deviations from the mean, divided by
-     * {@code n - correction}.
+     * {@code n - correction}. It is computed in f32 for 16-bit floats, and rounded once.
      */
     default Tensor variance(int correction, boolean keepDims, int... axes) {
+        DType type = self().dtype();
+        if (type.bytes() == 2) {
+            return self().to(DType.F32).variance(correction, keepDims, axes).to(type);
+        }
         Tensor squares = self().sub(self().mean(true, axes)).square();
         long n = axes(axes).extent(self().shape());
         return squares.sum(keepDims, axes).mul(1.0 / Math.max(0, n - correction));
@@ -101,15 +105,22 @@ public sealed interface Reductions permits Tensor {
             Tensor m = self().max(true, axes);
             return m.isFinite().where(m, m.zerosLike());
         });
-        Tensor sum = self().sub(top).exp().sum(true, axes).log().add(top);
-        return keepDims ? sum : sum.reshape(axes(axes).reduce(self().shape(), false));
+        Tensor sum = self().sub(top).exp().sum(true, axes);
+        // The gradient of a logarithm of 0 would be NaN.
+        Tensor none = sum.eq(0);
+        Tensor log = sum.maskedFill(none, 1).log().add(top).maskedFill(none, Double.NEGATIVE_INFINITY);
+        return keepDims ? log : log.reshape(axes(axes).reduce(self().shape(), false));
     }
 
-    /** Returns the Euclidean norm along {@code axes}, which are removed. Its gradient is 0 where it is 0. */
+    /**
+     * Returns the Euclidean norm along {@code axes}, which are removed. Its gradient is 0 where it is 0. It is floating
+     * even for integers, and computed in f32 for 16-bit floats.
+     */
     default Tensor norm(int... axes) {
-        Tensor sum = self().square().sum(axes);
+        DType type = self().dtype().toFloating();
+        Tensor sum = self().to(type.bytes() == 2 ? DType.F32 : type).square().sum(axes);
         Tensor some = sum.ne(0);
-        return some.where(some.where(sum, sum.onesLike()).sqrt(), sum);
+        return some.where(some.where(sum, sum.onesLike()).sqrt(), sum).to(type);
     }
 
     /** Returns the cumulative sum along {@code axis}. */

@@ -110,6 +110,73 @@ class FunctionsTest {
         });
     }
 
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
+    void sumsOfNarrowTypesAreNotRoundedBeforeTheResult(String device) {
+        on(device, DType.F16, () -> {
+            check(Tensor.of(new double[] {300, 300, 300, 300}).to(dtype).norm(), "[]", 600);
+            double[] elements = new double[16];
+            elements[3] = 1000;
+            check(Tensor.of(elements).to(dtype).variance(0, false), "[]", 58592);
+        });
+        on(device, DType.F32, () -> check(Tensor.of(new long[] {16}).to(DType.U8).norm(), "[]", 16));
+        on(device, DType.F64, () -> check(Tensor.of(new int[] {50_000}).norm(), "[]", 50_000));
+        on(device, DType.BF16, () -> {
+            long[] target = new long[258];
+            target[5] = -100;
+            Tensor x = Tensor.of(new double[2 * 258], 258, 2).sub(3).to(dtype);
+            check(Losses.nllLoss(x, Tensor.of(target), Losses.Reduce.MEAN, -100), "[]", 3);
+        });
+    }
+
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
+    void negativeClassesAreRefused(String device) {
+        on(device, DType.F32, () -> {
+            for (long ignored : new long[] {Losses.NONE_IGNORED, -100}) {
+                Tensor target = Tensor.of(new long[] {0, -1});
+                assertThatThrownBy(() -> Losses.nllLoss(p(3, 2, 3), target, Losses.Reduce.NONE, ignored).toDoubles())
+                        .isInstanceOfSatisfying(TensorException.class, e ->
+                        assertThat(e.problem()).isEqualTo(TensorException.Problem.INDEX));
+            }
+        });
+    }
+
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
+    void boundsWithAFractionMakeIntegersFloating(String device) {
+        on(device, DType.F64, () -> {
+            Tensor x = Tensor.of(new long[] {0, 1, 2});
+            check(x.clamp(0.5, 1.5), "[3]", 0.5, 1, 1.5);
+            check(x.clamp(0.5, Double.POSITIVE_INFINITY), "[3]", 0.5, 1, 2);
+            assertThat(x.clamp(1, Double.POSITIVE_INFINITY).dtype()).isEqualTo(DType.I64);
+        });
+        on(device, DType.F32, () -> {
+            Tensor x = Tensor.of(new long[] {0, 3}).to(DType.U8);
+            Tensor target = Tensor.of(new long[] {2, 2}).to(DType.U8);
+            check(Losses.huberLoss(x, target, Losses.Reduce.NONE, 0.5), "[2]", 0.875, 0.375);
+            check(Losses.smoothL1Loss(x, target, Losses.Reduce.NONE, 0.5), "[2]", 1.75, 0.75);
+        });
+    }
+
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
+    void wholePowersOfIntegersAreExactAndWrap(String device) {
+        on(device, DType.F64, () -> {
+            Tensor x = Tensor.of(new long[] {3, -3, 0});
+            assertThat(x.pow(39).toLongs()).containsExactly(4052555153018976267L, -4052555153018976267L, 0);
+            assertThat(x.pow(0).toLongs()).containsExactly(1, 1, 1);
+            assertThat(x.pow(1).toLongs()).containsExactly(3, -3, 0);
+            Tensor two = Tensor.of(new int[] {2});
+            assertThat(two.pow(31).dtype()).isEqualTo(DType.I32);
+            assertThat(two.pow(31).toLongs()).containsExactly(Integer.MIN_VALUE);
+            assertThat(two.pow(1e300).toLongs()).containsExactly(0);
+            assertThat(Tensor.of(new long[] {17}).to(DType.U8).pow(3).toLongs()).containsExactly(4913 % 256);
+            check(two.pow(-1), "[1]", 0.5);
+            check(Tensor.of(new int[] {4}).pow(1.5), "[1]", 8);
+        });
+    }
+
     private static void assertMarks(Tensor found, Tensor x, DoublePredicate expected, double number) {
         long[] marks = Arrays.stream(x.toDoubles()).mapToLong(v -> expected.test(v) ? 1 : 0).toArray();
         assertThat(found.dtype()).isEqualTo(DType.BOOL);

@@ -38,6 +38,31 @@ public sealed interface Normalization extends Op {
 
         @Override
         public Tensor[] vjp(Backward b) {
+            if (b.gradients()[1] == null && b.gradients()[2] == null) {
+                return throughResult(b);
+            }
+            Tensor[] own = b.gradients()[0] == null ? null : throughResult(b);
+            Tensor dx = b.needs(0) ? throughStatistics(b) : null;
+            return own == null ? new Tensor[] {dx, b.in(1).zerosLike(), b.in(2).zerosLike()}
+                    : new Tensor[] {dx == null ? own[0] : own[0].add(dx), own[1], own[2]};
+        }
+
+        /** Returns the part of x's gradient that arrives through the mean and the deviation. */
+        private static Tensor throughStatistics(Backward b) {
+            Tensor x = b.in(0).to(b.in(1).dtype());
+            Shape channels = channels(x);
+            double n = (double) x.count() / x.size(1);
+            Tensor dx = b.grad(1).div(n).reshape(channels).expand(x.shape());
+            if (b.gradients()[2] != null) {
+                Tensor inverse = b.out(2);
+                Tensor slope = b.grad(2).mul(inverse).div(-n).mul(inverse).reshape(channels);
+                Tensor normal = x.sub(b.out(1).reshape(channels)).mul(inverse.reshape(channels));
+                dx = dx.add(normal.mul(slope));
+            }
+            return dx.to(b.in(0).dtype());
+        }
+
+        private Tensor[] throughResult(Backward b) {
             if (!b.recorded()) {
                 return Tensor.apply(new BatchNormGradient(epilogue), b.grad(), b.in(0), b.in(1), b.out(0), b.out(1),
                         b.out(2));

@@ -1,5 +1,6 @@
 package dev.starling.tensor.op;
 
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence.Cell;
 import java.util.Objects;
@@ -13,6 +14,8 @@ final class UnrolledRecurrence {
     private final Recurrence.Forward op;
     private final Backward b;
     private final Recurrence.Operands<Tensor> in;
+    /** The input, with 0 in place of the steps that a sequence lacks. */
+    private final Tensor x;
     private final int steps;
     private final int units;
     /** For each step in order of time: the states before it, its gates, and the gradients that arrive at these. */
@@ -29,6 +32,7 @@ final class UnrolledRecurrence {
         this.b = b;
         in = op.operands(b.inputs());
         steps = Math.toIntExact(in.x().size(0));
+        x = withoutPadding(in.x(), in.lengths());
         units = Math.toIntExact(in.h().size(1));
         before = new Tensor[steps];
         cellBefore = new Tensor[steps];
@@ -61,13 +65,22 @@ final class UnrolledRecurrence {
         Tensor g = Tensor.stack(0, slopes);
         Tensor u = op.cell() == Cell.GRU ? Tensor.stack(0, recurrentSlopes) : g;
         all[0] = g.matmul(in.weight());
-        all[w] = rows(g).t().matmul(rows(in.x()));
+        all[w] = rows(g).t().matmul(rows(x));
         all[w + 1] = rows(u).t().matmul(rows(Tensor.stack(0, before)));
         if (in.bias() != null) {
             all[w + 2] = g.sum(false, 0, 1);
             all[w + 3] = u.sum(false, 0, 1);
         }
         return all;
+    }
+
+    /** Padding may be NaN or infinite, and its products with gradients that are 0 would be NaN. */
+    private static Tensor withoutPadding(Tensor x, @Nullable Tensor lengths) {
+        if (lengths == null) {
+            return x;
+        }
+        Tensor step = Tensor.arange(lengths.spec().with(Shape.of(x.size(0))), 0, 1).unsqueeze(1);
+        return Where.select(step.lt(lengths).unsqueeze(2), x, null);
     }
 
     private static Tensor rows(Tensor x) {
@@ -93,7 +106,7 @@ final class UnrolledRecurrence {
     }
 
     private void forward() {
-        Tensor inputs = in.x().matmul(in.weight().t());
+        Tensor inputs = x.matmul(in.weight().t());
         inputs = in.bias() == null ? inputs : inputs.add(in.bias());
         Tensor h = in.h();
         Tensor c = in.c();
