@@ -43,8 +43,8 @@ final class BatchSlot implements Rows {
     /** The batch on the device that it is uploaded to, or {@code null} if it stays on the host. */
     private @Nullable Upload upload;
     /**
-     * The failure of the worker that filled this batch, or {@code null}. The worker writes it before it publishes the
-     * batch.
+     * The failure of {@link #assign} or of the worker that filled this batch, or {@code null}. It is written before the
+     * batch is published to its next user.
      */
     @Nullable LoadException failure;
 
@@ -162,14 +162,14 @@ final class BatchSlot implements Rows {
     }
 
     private void grow(int rows) {
-        capacity = rows;
-        specs = new Spec[rows + 1][];
         for (int i = 0; i < segments.length; i++) {
             // Freed when neither loader nor tensor is reachable, so that a late reader sees old data instead of a
             // fault.
             segments[i] = Arena.ofAuto().allocate(Math.max(1, fields.get(i).bytes() * rows), ALIGNMENT);
             memory[i] = Tensor.wrap(segments[i], DType.U8, segments[i].byteSize());
         }
+        capacity = rows;
+        specs = new Spec[rows + 1][];
     }
 
     @Override

@@ -248,22 +248,28 @@ public final class DataLoader implements AutoCloseable {
         published.alert();
         filled.alert();
         boolean interrupted = false;
-        for (Thread thread : threads) {
-            thread.interrupt();
-            try {
-                if (!thread.join(Duration.ofMillis(CLOSE_TIMEOUT_MS))) {
-                    throw new LoadException(thread.getName() + " did not stop within " + CLOSE_TIMEOUT_MS
-                            + " ms; it hangs in Dataset.write", -1, null);
+        try {
+            for (Thread thread : threads) {
+                thread.interrupt();
+                long deadline = System.nanoTime() + Duration.ofMillis(CLOSE_TIMEOUT_MS).toNanos();
+                while (thread.isAlive()) {
+                    try {
+                        if (!thread.join(Duration.ofNanos(Math.max(0, deadline - System.nanoTime())))) {
+                            throw new LoadException(thread.getName() + " did not stop within " + CLOSE_TIMEOUT_MS
+                                    + " ms; it hangs in Dataset.write", -1, null);
+                        }
+                    } catch (InterruptedException e) {
+                        interrupted = true;
+                    }
                 }
-            } catch (InterruptedException e) {
-                interrupted = true;
             }
-        }
-        for (int i = 0; i < ring.getBufferSize(); i++) {
-            ring.get(i).close();
-        }
-        if (interrupted) {
-            Thread.currentThread().interrupt();
+            for (int i = 0; i < ring.getBufferSize(); i++) {
+                ring.get(i).close();
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
     }
 
@@ -312,8 +318,15 @@ public final class DataLoader implements AutoCloseable {
         private void publishAhead() {
             while (toPublish < plan.batches() && ring.hasAvailableCapacity(1)) {
                 long sequence = ring.next();
-                ring.get(sequence).assign(plan, toPublish++, target);
-                ring.publish(sequence);
+                BatchSlot batch = ring.get(sequence);
+                int number = toPublish++;
+                try {
+                    batch.assign(plan, number, target);
+                } catch (RuntimeException | Error e) {
+                    batch.failure = LoadException.ofBatch(number, plan.epoch(), "prepared", e);
+                } finally {
+                    ring.publish(sequence);
+                }
             }
         }
     }

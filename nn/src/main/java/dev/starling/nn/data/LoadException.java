@@ -25,9 +25,9 @@ public final class LoadException extends StarlingException {
                 + "; " + remedy, index, cause);
     }
 
-    static LoadException ofUpload(int batch, int epoch, Throwable cause) {
-        return new LoadException("batch " + (batch + 1) + " of epoch " + (epoch + 1) + " cannot be uploaded: " + cause,
-                -1, cause);
+    static LoadException ofBatch(int batch, int epoch, String step, Throwable cause) {
+        return new LoadException("batch " + (batch + 1) + " of epoch " + (epoch + 1) + " cannot be " + step + ": "
+                + cause, -1, cause);
     }
 
     static LoadException ofClosed(@Nullable Throwable cause) {

@@ -52,7 +52,10 @@ final class LoaderWorker implements Runnable {
 
     /** Fills a batch and starts its upload. A failure is stored in the batch for its reader. */
     static void fill(Dataset dataset, BatchSlot batch, Example example) {
-        for (int i = 0; batch.failure == null && i < batch.size(); i++) {
+        if (batch.failure != null) {
+            return;
+        }
+        for (int i = 0; i < batch.size(); i++) {
             int index = batch.index(i);
             example.moveTo(batch, i);
             try {
@@ -66,7 +69,7 @@ final class LoaderWorker implements Runnable {
         try {
             batch.send();
         } catch (Throwable e) {
-            batch.failure = LoadException.ofUpload(batch.number(), batch.epoch(), e);
+            batch.failure = LoadException.ofBatch(batch.number(), batch.epoch(), "uploaded", e);
         }
     }
 }

@@ -56,7 +56,10 @@ final class BatchedModel implements AutoCloseable {
         try {
             for (int i = 0; i < sizes.length; i++) {
                 int at = i;
-                outputs = isolated(() -> prepare(at));
+                isolated(() -> {
+                    prepare(at);
+                    return null;
+                });
             }
         } catch (RuntimeException | Error e) {
             close();
@@ -77,8 +80,8 @@ final class BatchedModel implements AutoCloseable {
         }
     }
 
-    /** Captures the model for a size and returns the specs of the outputs for one example. */
-    private List<Spec> prepare(int i) {
+    /** Captures the model for a size; the first size determines the outputs. */
+    private void prepare(int i) {
         int size = sizes[i];
         batches[i] = Arrays.stream(inputs).map(all -> all.narrow(0, 0, size)).toArray(Tensor[]::new);
         Tensor[] results;
@@ -93,15 +96,25 @@ final class BatchedModel implements AutoCloseable {
                 LOG.log(Level.INFO, "predictions run without capture: " + e.getMessage());
             }
         }
-        List<Spec> specs = Arrays.stream(results).map(result -> ofExample(result.spec(), size)).toList();
-        if (i > 0 && !specs.equals(outputs)) {
-            throw new TensorException(TensorException.Problem.SHAPE, "predictor", specs,
-                    "each example must have a result of the same shape; a batch of 1 returned " + outputs,
-                    "return one result for each example");
+        if (i == 0) {
+            outputs = ofExample(results, size);
         }
+        requireOutputs(results, size);
         // A program plans its memory in its first run.
         run(size, rows -> { });
-        return specs;
+    }
+
+    private void requireOutputs(Tensor[] results, int size) {
+        List<Spec> specs = ofExample(results, size);
+        if (!specs.equals(outputs)) {
+            throw new TensorException(TensorException.Problem.SHAPE, "predictor", specs,
+                    "each example must have a result of the same type and shape; the first batch returned " + outputs,
+                    "return one result for each example, whose shape does not depend on the elements");
+        }
+    }
+
+    private static List<Spec> ofExample(Tensor[] results, int size) {
+        return Arrays.stream(results).map(result -> ofExample(result.spec(), size)).toList();
     }
 
     private static Spec ofExample(Spec batch, int size) {
@@ -127,6 +140,7 @@ final class BatchedModel implements AutoCloseable {
      * Computes the first {@code n} rows of the inputs.
      *
      * @param listener receives the outputs, which are valid during the call
+     * @throws TensorException if the model fails, or returns tensors of other types or shapes than {@link #outputs}
      */
     void run(int n, Consumer<Rows> listener) {
         int i = Arrays.binarySearch(sizes, n);
@@ -137,6 +151,7 @@ final class BatchedModel implements AutoCloseable {
         isolated(() -> {
             Program program = programs[at];
             Tensor[] results = program == null ? eager(at) : program.run(batches[at]);
+            requireOutputs(results, sizes[at]);
             listener.accept(Rows.of(Arrays.stream(results).map(t -> t.to(Device.cpu()).contiguous())
                     .toArray(Tensor[]::new)));
             return null;

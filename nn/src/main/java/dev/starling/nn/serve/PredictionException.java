@@ -17,7 +17,7 @@ public final class PredictionException extends StarlingException {
         CLOSED,
         /** The calling thread was interrupted; it is still marked as interrupted. */
         INTERRUPTED,
-        /** The model threw an exception for this example, which is the cause. */
+        /** The model threw an exception for this example, or its memory could not be copied; that is the cause. */
         FAILED
     }
 

@@ -64,7 +64,7 @@ final class Request {
     /**
      * Waits for the outputs.
      *
-     * @throws PredictionException if the model failed, at the deadline, or if the thread is interrupted
+     * @throws PredictionException if the model or a copy failed, at the deadline, or if the thread is interrupted
      */
     void await() {
         boolean interrupted = false;
@@ -97,7 +97,7 @@ final class Request {
     }
 
     private PredictionException failed() {
-        return new PredictionException(Reason.FAILED, "the model failed: " + failure, failure);
+        return new PredictionException(Reason.FAILED, "the prediction failed: " + failure, failure);
     }
 
     private PredictionException abandoned(boolean interrupted, State last) {
@@ -115,25 +115,22 @@ final class Request {
         return state.get() == State.WAITING && System.nanoTime() - start < timeoutNanos;
     }
 
-    /** Copies the example into a row of each input of a batch; returns false if the caller has given up. */
+    /** Copies the example into a row of each input of a batch; returns false if there is none to compute. */
     boolean read(MemorySegment[] rows) {
         if (!isWaiting() || !state.compareAndSet(State.WAITING, State.READING)) {
             return false;
         }
-        copy(inputs, rows);
-        state.set(State.RUNNING);
-        return true;
+        return copy(inputs, rows, State.RUNNING);
     }
 
-    /** Copies a row of each output to the caller; returns false if the caller has given up. */
+    /** Copies a row of each output to the caller; returns false if the caller has given up or the copy failed. */
     boolean answer(MemorySegment[] rows) {
         if (!state.compareAndSet(State.RUNNING, State.WRITING)) {
             return false;
         }
-        copy(rows, outputs);
-        state.set(State.ANSWERED);
+        boolean copied = copy(rows, outputs, State.ANSWERED);
         LockSupport.unpark(caller);
-        return true;
+        return copied;
     }
 
     /** Ends the request with an exception; returns false if it has ended already. */
@@ -146,9 +143,19 @@ final class Request {
         return true;
     }
 
-    private static void copy(MemorySegment[] from, MemorySegment[] to) {
-        for (int i = 0; i < from.length; i++) {
-            MemorySegment.copy(from[i], 0, to[i], 0, to[i].byteSize());
+    /** Copies an example, then enters a state; a failure ends the request and returns false. */
+    private boolean copy(MemorySegment[] from, MemorySegment[] to, State next) {
+        try {
+            for (int i = 0; i < from.length; i++) {
+                MemorySegment.copy(from[i], 0, to[i], 0, to[i].byteSize());
+            }
+        } catch (RuntimeException | Error e) {
+            failure = e;
+            state.set(State.FAILED);
+            LockSupport.unpark(caller);
+            return false;
         }
+        state.set(next);
+        return true;
     }
 }

@@ -17,6 +17,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
@@ -271,6 +272,69 @@ class DataLoaderTest {
         loader.close();
         assertThat(Thread.getAllStackTraces().keySet()).noneMatch(t -> t.getName().startsWith("starling-loader"));
         assertThatThrownBy(() -> loader.epoch(1)).isInstanceOf(LoadException.class);
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 2})
+    void reportsABatchThatCannotBePreparedAndContinuesWithTheNext(int workers) {
+        Dataset broken = new Dataset() {
+            @Override
+            public int size() {
+                return 4;
+            }
+
+            @Override
+            public List<Field> fields() {
+                return List.of(Field.padded("x", DType.I64, 0, 1));
+            }
+
+            @Override
+            public int length(int index) {
+                if (index == 1) {
+                    throw new AssertionError("no length");
+                }
+                return 1;
+            }
+
+            @Override
+            public void write(int index, Example target) {
+                target.put(0, index);
+            }
+        };
+        try (DataLoader loader = DataLoader.of(broken).batchSize(1).workers(workers).build()) {
+            for (int epoch = 0; epoch < 3; epoch++) {
+                Iterator<Batch> batches = loader.epoch(epoch).iterator();
+                assertThat(batches.next().input().toLongs()).containsExactly(0);
+                assertThatThrownBy(batches::next).isInstanceOf(LoadException.class)
+                        .hasMessageContaining("batch 2 of epoch " + (epoch + 1) + " cannot be prepared")
+                        .hasRootCauseMessage("no length");
+                assertThat(batches.next().input().toLongs()).containsExactly(2);
+                assertThat(batches.next().input().toLongs()).containsExactly(3);
+                assertThat(batches.hasNext()).isFalse();
+            }
+        }
+    }
+
+    @Test
+    void waitsForItsWorkersWhenAnInterruptedThreadClosesIt() throws Exception {
+        CountDownLatch entered = new CountDownLatch(1);
+        AtomicBoolean ended = new AtomicBoolean();
+        Dataset slow = ListDataset.of(List.of(1), List.of(Field.of(DType.I64)), (number, example) -> {
+            entered.countDown();
+            long end = System.nanoTime() + Duration.ofMillis(200).toNanos();
+            while (System.nanoTime() < end) {
+                Thread.onSpinWait();
+            }
+            example.put(0, number);
+            ended.set(true);
+        });
+        DataLoader loader = DataLoader.of(slow).workers(1).build();
+        loader.epoch(0);
+        entered.await();
+        Thread.currentThread().interrupt();
+        loader.close();
+        assertThat(Thread.interrupted()).isTrue();
+        assertThat(ended).isTrue();
     }
 
     @Test

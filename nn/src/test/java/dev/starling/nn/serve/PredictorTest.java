@@ -20,6 +20,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.MemoryUse;
+import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -32,6 +33,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -343,6 +345,44 @@ class PredictorTest {
             assertThat(reasons).containsExactly(null, null, Reason.FAILED, null);
             assertThat(predictor.stats().batches()).isEqualTo(1);
             assertThat(predictor.stats().failed()).isEqualTo(1);
+        }
+    }
+
+    /** The model reads elements, so it is not captured and may return another shape each time. */
+    @Test
+    void failsARequestWhoseResultHasAnotherShapeThanTheFirst() {
+        AtomicInteger width = new AtomicInteger(2);
+        Layer model = x -> {
+            x.toFloats();
+            return x.narrow(1, 0, width.get());
+        };
+        try (Predictor predictor = Predictor.of(model, 3).maxBatch(2).build()) {
+            for (int other : new int[] {1, 3}) {
+                width.set(other);
+                assertThatThrownBy(() -> predictor.predict(new float[] {1, 2, 3}))
+                        .isInstanceOfSatisfying(PredictionException.class,
+                                e -> assertThat(e.reason()).isEqualTo(Reason.FAILED))
+                        .hasMessageContaining("f32[" + other + "]").hasMessageContaining("f32[2]")
+                        .hasCauseInstanceOf(TensorException.class);
+                width.set(2);
+                assertThat(predictor.predict(new float[] {1, 2, 3})).containsExactly(1, 2);
+            }
+        }
+    }
+
+    @Test
+    void endsARequestWhoseMemoryCannotBeCopied() {
+        MemorySegment[] one = {MemorySegment.ofArray(new float[1])};
+        MemorySegment[] none = {MemorySegment.ofArray(new float[0])};
+        Request unread = new Request(none, one, Duration.ofSeconds(30));
+        assertThat(unread.read(one)).isFalse();
+        Request unanswered = new Request(one, one, Duration.ofSeconds(30));
+        assertThat(unanswered.read(one)).isTrue();
+        assertThat(unanswered.answer(none)).isFalse();
+        for (Request request : List.of(unread, unanswered)) {
+            assertThatThrownBy(request::await).isInstanceOfSatisfying(PredictionException.class,
+                    e -> assertThat(e.reason()).isEqualTo(Reason.FAILED))
+                    .hasCauseInstanceOf(IndexOutOfBoundsException.class);
         }
     }
 
