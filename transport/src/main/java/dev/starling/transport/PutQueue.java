@@ -143,7 +143,16 @@ final class PutQueue {
     /** Lets the network perform the write, if it can; otherwise nothing begins here. Returns false without room. */
     private boolean begin(Put put) {
         MemoryRegion from = put.source;
-        RemoteWrites.Target target = put.bytes == put.done || from == null ? null : put.remote.target();
+        RemoteWrites.Target target;
+        try {
+            target = put.bytes == put.done || from == null ? null : put.remote.target();
+        } catch (TransportException e) {
+            // A broken link shows itself when it sends, after the peer's last messages were delivered.
+            if (e.problem() != TransportException.Problem.LOST) {
+                endpoint.lose(String.valueOf(e.getMessage()));
+            }
+            return false;
+        }
         if (target != null && from != null) {
             MemorySegment source = from.memory().asSlice(put.sourceOffset, put.bytes);
             if (target.put(put.targetOffset, source, written, begun) != Wire.SENT) {

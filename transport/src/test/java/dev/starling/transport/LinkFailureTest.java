@@ -5,7 +5,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import dev.starling.transport.TransportException.Problem;
 import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
+import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
+import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -14,13 +16,15 @@ import java.util.Set;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** A link that fails while it is in use, by an exception of its wire. */
 class LinkFailureTest {
     private static final Duration TIMEOUT = Duration.ofSeconds(5);
 
     /** A wire whose links to some addresses have no room. */
-    private record FullLinkWire(Wire wire, Set<String> full) implements Wire {
+    private record FullLinkWire(Wire wire, Set<String> full, RemoteWrites remoteWrites) implements Wire {
         @Override
         public String address() {
             return wire.address();
@@ -67,12 +71,51 @@ class LinkFailureTest {
         }
     }
 
+    /** Memory of peers that cannot be opened. */
+    private record UnopenedMemory(Problem problem) implements RemoteWrites {
+        @Override
+        public Registration register(MemorySegment memory) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public Target attach(Link link, byte[] key) {
+            throw new TransportException(problem, "it cannot be opened", "");
+        }
+    }
+
+    /** A put to memory with a wrong key ends the connection; a link that is broken ends it when it sends. */
+    @ParameterizedTest
+    @EnumSource(names = {"ARGUMENT", "LOST"})
+    void doesNotThrowWhenAPutCannotBegin(Problem problem) {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        List<Boolean> arrived = new ArrayList<>();
+        Wire wire = new FullLinkWire(Transport.providers().get("local").open(config.wire()), Set.of(),
+                new UnopenedMemory(problem));
+        try (Transport here = Transport.over(wire, config); Transport one = Transport.open(config)) {
+            Endpoint toOne = here.connect(one.address(), new byte[0]);
+            here.await(() -> {
+                one.doWork();
+                return toOne.isConnected();
+            }, TIMEOUT, "the connection");
+            MemoryRegion source = one.register(8);
+            RemoteRegion target = toOne.open(new RegionKey(1, 1, 8, 0, 0, new byte[1]), false);
+            assertThat(toOne.put(source, 0, target, 0, 8, arrived::add)).isEqualTo(Endpoint.OK);
+            here.doWork();
+            assertThat(toOne.isConnected()).isEqualTo(problem == Problem.LOST);
+            assertThat(toOne.reason()).isEqualTo(problem == Problem.LOST ? "" : "it cannot be opened");
+            toOne.close();
+            assertThat(arrived).containsExactly(false);
+        }
+    }
+
     @Test
     void losesOnlyThatPeerAndReportsTheReason() {
         TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(4));
         Set<String> full = new HashSet<>();
         List<String> lost = new ArrayList<>();
-        Wire wire = new FullLinkWire(Transport.providers().get("local").open(config.wire()), full);
+        Wire wire = new FullLinkWire(Transport.providers().get("local").open(config.wire()), full,
+                new UnopenedMemory(Problem.ARGUMENT));
         try (Transport here = Transport.over(wire, config);
                 Transport one = Transport.open(config); Transport other = Transport.open(config)) {
             here.onConnection(new ConnectionHandler() {

@@ -14,6 +14,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -27,6 +28,12 @@ import org.jspecify.annotations.Nullable;
  */
 final class WireDirectory implements AutoCloseable {
     private static final String PREFIX = "starling-aeron-";
+    /**
+     * What the names of this process's directories begin with. A number tells the processes of one host apart only if
+     * they are not in containers that share the directory.
+     */
+    private static final String OWN = PREFIX + ProcessHandle.current().pid() + '-'
+            + Long.toHexString(new SecureRandom().nextLong()) + '-';
     private static final String LOCK = "lock";
     private static final String ANNOUNCEMENT = "wire";
     /** More than two paths and a number take, in bytes. */
@@ -64,7 +71,7 @@ final class WireDirectory implements AutoCloseable {
 
     /** Creates a directory that only this user may enter. */
     static WireDirectory create(Path base) {
-        String name = PREFIX + ProcessHandle.current().pid() + '-' + COUNT.incrementAndGet();
+        String name = OWN + COUNT.incrementAndGet();
         Path hidden = null;
         try {
             Files.createDirectories(base);
@@ -75,7 +82,6 @@ final class WireDirectory implements AutoCloseable {
                     StandardOpenOption.WRITE);
             channel.lock();
             Path path = base.resolve(name);
-            delete(path);
             Files.move(hidden, path, StandardCopyOption.ATOMIC_MOVE);
             return new WireDirectory(path, channel);
         } catch (IOException e) {
@@ -158,7 +164,7 @@ final class WireDirectory implements AutoCloseable {
     }
 
     private static boolean isAbandoned(Path directory) {
-        if (directory.getFileName().toString().startsWith(PREFIX + ProcessHandle.current().pid() + '-')) {
+        if (directory.getFileName().toString().startsWith(OWN)) {
             // Opening and closing the lock file of this process would release its lock.
             return !Files.exists(directory);
         }

@@ -30,6 +30,8 @@ final class TcpLink implements Link {
     /** Messages of this length are distributed over all connections. */
     private static final int MIN_SPREAD = 16 << 10;
     private static final long ANSWER_NS = TimeUnit.SECONDS.toNanos(3);
+    /** More than a peer's bytes take. A selector reports again what remains. */
+    private static final int MAX_READS = 8;
     /** How long a peer may take to receive what was sent before its link was closed. */
     private static final long CLOSE_NS = TimeUnit.MILLISECONDS.toNanos(500);
     /** How long to wait for the last messages of a peer whose connection broke. */
@@ -308,13 +310,13 @@ final class TcpLink implements Link {
     /** Reads the peer's answer, later a ticket, and that it closes the connection. */
     private void listen() {
         try {
-            while (state != State.APART && state != State.BROKEN && state != State.OVER) {
+            for (int i = 0; i < MAX_READS && channel != null; i++) {
                 int length = channel().read(answer);
                 if (length == 0) {
                     return;
                 }
                 if (length < 0) {
-                    breakOff(turnedAway ? "too many processes are connecting to it" : "it closed the connection");
+                    breakOff("it closed the connection");
                 } else if (state != State.GREETING) {
                     notified();
                 } else if (!answer.hasRemaining()) {
@@ -329,10 +331,12 @@ final class TcpLink implements Link {
     private void notified() {
         if (answer.get(0) == Unit.BUSY) {
             turnedAway = true;
-            answer.clear();
+            breakOff("too many processes are connecting to it");
         } else if (!answer.hasRemaining()) {
             answer.clear();
-            if (state == State.CONNECTED && rails.isEmpty() && Unit.isTicket(answerView, 0)) {
+            if (!Unit.isTicket(answerView, 0) || wire.connections() == 1 || !rails.isEmpty()) {
+                breakOff("it sent something else than one ticket");
+            } else if (state == State.CONNECTED) {
                 for (int i = 1; i < wire.connections(); i++) {
                     rails.add(Rail.open(wire, this, peer, Unit.ticket(answerView, 0)));
                 }
@@ -380,9 +384,11 @@ final class TcpLink implements Link {
     /** Reads what the peer has sent, such as a ticket: a close with unread bytes would discard bytes that wait here. */
     private void discardUnread(SocketChannel from) {
         try {
+            int reads = 0;
             do {
                 answer.clear();
-            } while (from.isConnected() && from.read(answer) > 0);
+                reads++;
+            } while (reads <= MAX_READS && from.isConnected() && from.read(answer) > 0);
         } catch (IOException e) {
             LOG.log(Level.DEBUG, "cannot read the last bytes: {0}", e.getMessage());
         }

@@ -2,8 +2,10 @@ package dev.starling.transport.aeron;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -44,6 +46,23 @@ class WireDirectoryTest {
         Files.write(Files.createDirectory(base.resolve("starling-aeron-1-3")).resolve("wire"), new byte[1 << 20]);
         Files.writeString(base.resolve("starling-aeron-1-4"), "no directory");
         assertThat(WireDirectory.find(base, "127.0.0.1:7")).isNull();
+    }
+
+    /** Containers that share the directory may count their processes apart. */
+    @Test
+    void knowsProcessesOfTheSameNumberByTheirLocks(@TempDir Path base) throws Exception {
+        Path other = Files.createDirectory(base.resolve("starling-aeron-" + ProcessHandle.current().pid() + "-x-1"));
+        try (WireDirectory own = WireDirectory.create(base)) {
+            try (FileChannel lock = FileChannel.open(other.resolve("lock"), StandardOpenOption.CREATE,
+                    StandardOpenOption.WRITE)) {
+                lock.lock();
+                assertThat(WireDirectory.sweep(base)).isZero();
+            }
+            assertThat(WireDirectory.sweep(base)).isOne();
+            assertThat(other).doesNotExist();
+            assertThat(own.driver().getParent()).exists();
+        }
+        assertThat(base).isEmptyDirectory();
     }
 
     @Test

@@ -354,6 +354,29 @@ class StrangersTest {
     }
 
     @Test
+    void endALinkWhenTheySendWhatIsNotOneTicket() throws IOException {
+        UnsafeBuffer tickets = new UnsafeBuffer(new byte[2 * Unit.TICKET]);
+        Unit.putTicket(tickets, 0, 1);
+        Unit.putTicket(tickets, Unit.TICKET, 2);
+        UnsafeBuffer reply = new UnsafeBuffer(new byte[Unit.REPLY]);
+        Unit.putReply(reply, 0, 4711);
+        for (byte[] text : List.of(new byte[1000], tickets.byteArray())) {
+            try (var server = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
+                Link link = wire.open("127.0.0.1:" + server.getLocalPort());
+                drive(wire);
+                try (var socket = server.accept()) {
+                    socket.getOutputStream().write(reply.byteArray());
+                    await(() -> offer(link, new byte[4]) == Wire.SENT, wire);
+                    socket.getOutputStream().write(text);
+                    await(() -> offer(link, new byte[4]) == Wire.CLOSED, wire);
+                }
+                link.close();
+            }
+        }
+        checkThePeer();
+    }
+
+    @Test
     void cannotMakeALinkOfAProcessThatAnswersWrongly() throws IOException {
         try (var server = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))) {
             Link link = wire.open("127.0.0.1:" + server.getLocalPort());
