@@ -82,6 +82,11 @@ public final class Coordinate implements Callable<Integer> {
                     // The group lives until its members have left.
                     continue;
                 }
+                if (coordinator.failure() != null) {
+                    spec.commandLine().getErr().println("starling: the coordinator has failed: "
+                            + coordinator.failure());
+                    return 1;
+                }
             }
             return 0;
         } catch (IllegalArgumentException e) {

@@ -2,14 +2,17 @@ package dev.starling.distributed.coordinator;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.transport.spi.Backoff;
+import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.locks.LockSupport;
 import org.agrona.concurrent.IdleStrategy;
+import org.jspecify.annotations.Nullable;
 
 /** Drives a {@link Coordinator} in a thread of its own until it is closed. */
 public final class CoordinatorThread implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final long SLEEP_NS = 1_000_000;
     private static final Backoff BACKOFF = new Backoff(0, 0, SLEEP_NS, 5 * SLEEP_NS);
     private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(10);
@@ -19,6 +22,7 @@ public final class CoordinatorThread implements AutoCloseable {
     private final Queue<Runnable> requests = new ConcurrentLinkedQueue<>();
     private volatile boolean done;
     private volatile boolean closed;
+    private volatile @Nullable Throwable failure;
 
     private CoordinatorThread(Coordinator coordinator) {
         this.coordinator = coordinator;
@@ -41,7 +45,17 @@ public final class CoordinatorThread implements AutoCloseable {
                 done = coordinator.isDone();
                 idle.idle(work);
             }
+        } catch (RuntimeException | Error e) {
+            failure = e;
+            LOG.log(Level.ERROR, "the coordinator has failed", e);
+        } finally {
+            done = true;
         }
+    }
+
+    /** Returns the error that has ended the coordinator, or {@code null}. */
+    public @Nullable Throwable failure() {
+        return failure;
     }
 
     /** Returns the address at which members reach the coordinator. */
@@ -49,7 +63,10 @@ public final class CoordinatorThread implements AutoCloseable {
         return coordinator.address();
     }
 
-    /** Waits until all members have left or the group has ended; returns false if the time has passed first. */
+    /**
+     * Waits until all members have left, the group has ended, or the coordinator has failed; returns false if the time
+     * has passed first.
+     */
     public boolean awaitDone(Duration atMost) {
         long begin = System.nanoTime();
         while (!done && System.nanoTime() - begin < atMost.toNanos()) {

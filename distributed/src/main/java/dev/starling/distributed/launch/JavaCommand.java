@@ -51,7 +51,11 @@ final class JavaCommand {
     static List<String> ofThisProgram(List<String> arguments) {
         List<String> command = flags();
         String module = System.getProperty("jdk.module.main");
-        String started = System.getProperty("sun.java.command", "").split(" ", 2)[0];
+        String all = System.getProperty("sun.java.command", "");
+        String path = System.getProperty("java.class.path", "");
+        // The path of a jar may have spaces; with -jar, it is the whole class path.
+        boolean jar = path.endsWith(".jar") && (all.equals(path) || all.startsWith(path + ' '));
+        String started = jar ? path : all.split(" ", 2)[0];
         if (started.isEmpty()) {
             throw TensorException.argument("launcher", "this JVM was not started by the java command",
                     "name a main class");

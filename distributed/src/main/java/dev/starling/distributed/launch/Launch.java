@@ -342,6 +342,8 @@ public final class Launch implements AutoCloseable {
             return;
         }
         if (retireAtNs != NEVER) {
+            // A server that ends by itself now may not have saved what it holds.
+            failed = bad && failed == null ? process : failed;
             retireIfAlone();
             return;
         }

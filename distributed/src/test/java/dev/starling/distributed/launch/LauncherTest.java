@@ -247,6 +247,28 @@ class LauncherTest {
     }
 
     @Test
+    void reportsAServerThatFailsAfterTheWorkers() {
+        String script = "if [ $STARLING_RANK = 0 ]; then exit 0; fi; sleep 1; exit 5";
+        assertThat(failure(shell(script).processes(2).servers(1)).status()).isEqualTo(5);
+    }
+
+    @Test
+    void startsAJarAgainWhosePathHasSpaces() {
+        String command = System.getProperty("sun.java.command");
+        String path = System.getProperty("java.class.path");
+        try {
+            System.setProperty("java.class.path", "/opt/my app/app.jar");
+            System.setProperty("sun.java.command", "/opt/my app/app.jar train it");
+            assertThat(JavaCommand.ofThisProgram(List.of("again"))).endsWith("-jar", "/opt/my app/app.jar", "again");
+            System.setProperty("sun.java.command", "org.example.Main train it");
+            assertThat(JavaCommand.ofThisProgram(List.of("again"))).endsWith("org.example.Main", "again");
+        } finally {
+            System.setProperty("sun.java.command", command);
+            System.setProperty("java.class.path", path);
+        }
+    }
+
+    @Test
     void endsWhenItsOutputIsClosed() {
         OutputStream full = new OutputStream() {
             @Override
