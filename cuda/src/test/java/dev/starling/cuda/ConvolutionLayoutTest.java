@@ -13,6 +13,7 @@ import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.TrainingStep;
+import dev.starling.tensor.Convolutions;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -26,6 +27,7 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.spi.ChannelsLast;
 import java.util.ArrayList;
 import java.util.List;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -109,6 +111,19 @@ class ConvolutionLayoutTest {
         assertThat(convolutions).contains("conv", "adam");
         if (AnyGpu.computedByLibraries() > 0) {
             assertThat(rowMajor).isEmpty();
+        }
+    }
+
+    /** Groups are a dimension of the grid, which has a limit; beyond it the host computes. */
+    @Test
+    void computesMoreGroupsThanAGridHasRowsFor() {
+        try (Scope scope = Scope.open()) {
+            Generator random = Generator.seeded(6);
+            int groups = 70_000;
+            Tensor x = random.uniform(1, groups, 1, 2).to(DType.F64);
+            Tensor weight = random.uniform(groups, 1, 1, 1).to(DType.F64);
+            Tensor y = Convolutions.conv2d(x.to(GPU), weight.to(GPU), null, 1, 0, 1, groups);
+            assertThat(y.toDoubles()).isEqualTo(x.mul(weight.reshape(1, groups, 1, 1)).toDoubles());
         }
     }
 }

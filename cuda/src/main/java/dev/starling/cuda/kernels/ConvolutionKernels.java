@@ -14,6 +14,8 @@ import dev.starling.tensor.spi.ChannelsLast;
 
 /** {@link Convolution} operations by kernels of Starling, for all types and strides. Their images are channels last. */
 public final class ConvolutionKernels implements Kernels<Convolution> {
+    /** Groups are the second dimension of a grid. */
+    private static final int MAX_GROUPS = 65_535;
     private static final int TILE = 64;
     private static final int TILE_THREADS = 256;
     /** The fewest pixels that make a share of a weight's gradient worth a block. */
@@ -45,6 +47,11 @@ public final class ConvolutionKernels implements Kernels<Convolution> {
 
     @Override
     public Answer compute(Convolution op, Tensor[] in, Tensor[] out) {
+        Tensor other = op instanceof Convolution.ConvWeightGradient ? in[1] : out[0];
+        if (op.geometry().groups() > MAX_GROUPS || pixels(in[0]) > Layout.MAX_COUNT
+                || pixels(other) > Layout.MAX_COUNT) {
+            return Answer.TOO_LARGE;
+        }
         return switch (op) {
             case Convolution.Conv c -> forward(c, in, out[0]);
             case Convolution.ConvInputGradient c -> inputGradient(c, in, out[0]);
@@ -55,6 +62,11 @@ public final class ConvolutionKernels implements Kernels<Convolution> {
                 yield biasGradient(sums, c, in[1], out);
             }
         };
+    }
+
+    /** Returns the number of pixels of all images, which the kernels count in 32 bits. */
+    private static long pixels(Tensor images) {
+        return images.count() / Math.max(1, images.size(1));
     }
 
     private Answer forward(Convolution.Conv op, Tensor[] in, Tensor y) {

@@ -48,7 +48,11 @@ public final class PoolingKernels implements Kernels<Pooling> {
     public Answer compute(Pooling op, Tensor[] in, Tensor[] out) {
         boolean channelsLast = isChannelsLast(in[0]);
         Tensor result = out[0];
-        int count = Math.toIntExact(result.count());
+        if (result.count() > Integer.MAX_VALUE
+                || op instanceof Pooling.MaxPoolGradient && in[1].count() > Integer.MAX_VALUE) {
+            return Answer.TOO_LARGE;
+        }
+        int count = (int) result.count();
         switch (op) {
             case Pooling.MaxPool o -> {
                 Tensor places = out[1];
