@@ -26,6 +26,22 @@ class GeneratorTest {
         scope.close();
     }
 
+    /** Numbers just below the upper bound would round to it in 16 bits. */
+    @Test
+    void uniformNumbersOfEveryTypeAreBelowTheUpperBound() {
+        double[][] bounds = {{0, 1}, {-3, -1}, {-1, 0}, {0.1, 0.7}, {-5, 60_000}};
+        for (Device device : new Device[] {Device.reference(), Device.cpu()}) {
+            for (DType type : new DType[] {DType.BF16, DType.F16, DType.F32}) {
+                for (double[] bound : bounds) {
+                    Tensor x = Generator.seeded(8).uniform(new Spec(type, Shape.of(20_000), device), bound[0],
+                            bound[1]);
+                    assertThat(x.max().item()).as(type + " below " + bound[1]).isLessThan((float) bound[1])
+                            .isCloseTo(bound[1], within((bound[1] - bound[0]) * 0.01));
+                }
+            }
+        }
+    }
+
     @Test
     void drawsMatchTheDefinitionOnEveryDevice() {
         for (Device device : new Device[] {Device.reference(), Device.cpu()}) {

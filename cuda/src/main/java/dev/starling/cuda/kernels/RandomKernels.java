@@ -27,7 +27,7 @@ public final class RandomKernels implements Kernels<Random> {
         Tensor y = out[0];
         switch (op) {
             case Random.Uniform u -> begin(u, "uniform", y).f32((float) u.low()).f32((float) (u.high() - u.low()))
-                    .f32(Math.nextDown((float) u.high())).threads(pairs(y));
+                    .f32(u.below()).threads(pairs(y));
             case Random.Normal n -> begin(n, "normal", y).f32((float) n.mean()).f32((float) n.deviation())
                     .threads(pairs(y));
             case Random.Bernoulli b -> begin(b, "bernoulli", y).f32((float) b.probability())

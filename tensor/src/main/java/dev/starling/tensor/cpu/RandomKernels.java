@@ -66,8 +66,8 @@ final class RandomKernels implements RangeTask {
             long first = 4 * block;
             int n = (int) Math.min(4L * blocks, count - first);
             switch (op) {
-                case Random.Uniform(_, double low, double high, _, _) -> {
-                    uniform(batch, (float) low, (float) (high - low), Math.nextDown((float) high));
+                case Random.Uniform u -> {
+                    uniform(batch, (float) u.low(), (float) (u.high() - u.low()), u.below());
                     write(batch.values, first, n);
                 }
                 case Random.Normal(_, double mean, double deviation, _, _) -> {

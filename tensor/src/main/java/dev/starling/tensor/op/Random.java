@@ -56,12 +56,31 @@ public sealed interface Random extends Op {
         }
 
         /**
-         * Returns element {@code i}: {@code low + u·(high - low)} in f32, fused, and the f32 below {@code high} where
-         * that rounds up to it.
+         * Returns element {@code i}: {@code low + u·(high - low)} in f32, fused, but {@link #below} where that would
+         * round up to {@code high}.
          */
         public float at(long i) {
             float value = Math.fma(Philox.uniformAt(seed, counter, i), (float) (high - low), (float) low);
-            return Math.min(value, Math.nextDown((float) high));
+            return Math.min(value, below());
+        }
+
+        /** Returns the largest value of the result's type that is less than {@code high}, or {@code low} if more. */
+        public float below() {
+            float next = Math.nextDown((float) high);
+            float below = switch (spec.dtype()) {
+                case BF16 -> {
+                    int bits = Float.floatToRawIntBits(next);
+                    yield Float.intBitsToFloat((next > 0 ? bits : bits + 0xFFFF) & 0xFFFF0000);
+                }
+                case F16 -> {
+                    short half = Float.floatToFloat16(next);
+                    float rounded = Float.float16ToFloat(half);
+                    short lower = (short) (rounded == 0 ? 0x8001 : rounded > 0 ? half - 1 : half + 1);
+                    yield rounded <= next ? rounded : Float.float16ToFloat(lower);
+                }
+                default -> next;
+            };
+            return Math.max(below, (float) low);
         }
     }
 
