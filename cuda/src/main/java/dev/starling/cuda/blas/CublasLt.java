@@ -15,6 +15,7 @@ import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.RawPointer;
 import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.gpu.RetryBackoff;
 import dev.starling.cuda.kernels.Answer;
 import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.cuda.known.LibraryFault;
@@ -66,6 +67,7 @@ public final class CublasLt {
     private final RawPointer y = new RawPointer();
     /** {@code null} before the first attempt to open the library. */
     private volatile @Nullable Boolean open;
+    private final RetryBackoff attempts = new RetryBackoff();
     private long version;
     private boolean loggedPlain;
     private boolean loggedFused;
@@ -99,16 +101,31 @@ public final class CublasLt {
         if (open != null) {
             return open;
         }
+        if (!attempts.isDue()) {
+            return false;
+        }
         boolean opened = false;
         try {
             gpu.enter();
             check(cublasLtCreate(handle), "cublasLtCreate");
             version = cublasLtGetVersion();
-            workspace.to(gpu.allocate(WORKSPACE_BYTES));
+            long address = gpu.allocate(WORKSPACE_BYTES);
+            if (address == 0) {
+                memory.trim();
+                gpu.enter();
+                address = gpu.allocate(WORKSPACE_BYTES);
+            }
+            workspace.to(address);
             opened = true;
-        } catch (LinkageError | GpuException e) {
+        } catch (LinkageError e) {
             LOG.log(Level.WARNING, "cuBLASLt cannot be loaded, matrix products will be slow: "
                     + Redist.remedy("CUDA 13's libcublas", "-cublas"), e);
+        } catch (GpuException e) {
+            // It allocates memory of its own, which Starling's cache may hold.
+            LOG.log(Level.WARNING, "cuBLASLt cannot be opened now, matrix products are slow; later calls try again", e);
+            memory.trim();
+            attempts.onFailure();
+            return false;
         }
         open = opened;
         return opened;

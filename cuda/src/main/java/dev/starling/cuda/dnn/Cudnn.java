@@ -14,6 +14,7 @@ import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.GpuException;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.gpu.Redist;
+import dev.starling.cuda.gpu.RetryBackoff;
 import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.cuda.known.LibraryFault;
 import dev.starling.cuda.known.LibraryFaults;
@@ -40,6 +41,7 @@ public final class Cudnn {
     private final Set<LibraryFault> logged = ConcurrentHashMap.newKeySet();
     /** {@code null} before the first attempt to open the library. */
     private volatile @Nullable Boolean open;
+    private final RetryBackoff attempts = new RetryBackoff();
     /** Set when the library is opened. */
     @SuppressWarnings("NullAway.Init")
     private cudnnContext handle;
@@ -83,6 +85,9 @@ public final class Cudnn {
         if (open != null) {
             return open;
         }
+        if (!attempts.isDue()) {
+            return false;
+        }
         String remedy = Redist.remedy("cuDNN 9.10.2 or newer for CUDA 13", "-cudnn");
         boolean opened = false;
         try {
@@ -101,8 +106,14 @@ public final class Cudnn {
             } else {
                 LOG.log(Level.WARNING, "cuDNN {0} is {1}: {2}; {3}", versionText(), fault(), fallback, remedy);
             }
-        } catch (LinkageError | GpuException e) {
+        } catch (LinkageError e) {
             LOG.log(Level.WARNING, "cuDNN cannot be loaded, " + fallback + ": " + remedy, e);
+        } catch (GpuException e) {
+            // It allocates memory of its own, which Starling's cache may hold.
+            LOG.log(Level.WARNING, "cuDNN cannot be opened now, " + fallback + "; later calls try again", e);
+            memory.trim();
+            attempts.onFailure();
+            return false;
         }
         open = opened;
         return opened;

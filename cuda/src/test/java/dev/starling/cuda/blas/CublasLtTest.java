@@ -14,9 +14,11 @@ import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.NvidiaGpu;
 import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.spi.Allocator;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -79,6 +81,24 @@ class CublasLtTest {
     private static MatrixCall call(int k, ProductEpilogue after) {
         return new MatrixCall(DType.F32, 1, 1, k, new MatrixCall.Operand(false, 1, 0),
                 new MatrixCall.Operand(false, k, 0), 1, 1, false, after, 256);
+    }
+
+    @Test
+    void opensAfterMemoryWasFreed() {
+        int[] trims = new int[1];
+        Allocator cache = (Allocator) Proxy.newProxyInstance(Allocator.class.getClassLoader(),
+                new Class<?>[] {Allocator.class}, (proxy, method, arguments) -> {
+                    assertThat(method.getName()).isEqualTo("trim");
+                    trims[0]++;
+                    return null;
+                });
+        CublasLt late = new CublasLt(gpu, stream, new Workspaces(cache), DEFAULT, MAX_PLANS);
+        FakeLibraries.failToOpenProducts(2);
+        assertThat(late.isOpen()).isFalse();
+        assertThat(late.isOpen()).isFalse();
+        assertThat(late.isOpen()).as("a call between attempts").isFalse();
+        assertThat(late.isOpen()).isTrue();
+        assertThat(trims[0]).isEqualTo(2);
     }
 
     @Test

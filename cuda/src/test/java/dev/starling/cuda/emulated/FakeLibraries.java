@@ -152,6 +152,11 @@ public final class FakeLibraries {
                 times);
     }
 
+    /** Makes the next attempts to open cuBLASLt fail for lack of memory. */
+    public static void failToOpenProducts(int times) {
+        call("fake_products_closed", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), times);
+    }
+
     /** Sets whether cuBLASLt's ReLU replaces NaN by 0. */
     public static void hideNan(boolean hides) {
         call("fake_relu_hides", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), hides ? 1 : 0);

@@ -1,5 +1,5 @@
 // A fake of cuBLASLt, as far as Starling calls it; a part of libraries.cpp.
-enum { LT_OK, LT_INVALID = 7, LT_UNSUPPORTED = 15 };
+enum { LT_OK, LT_ALLOC_FAILED = 3, LT_INVALID = 7, LT_UNSUPPORTED = 15 };
 enum { RELU = 2, BIAS = 4, GELU = 32, AUX = 128, DRELU = 8 | AUX, DGELU = 64 | AUX, BGRADB = 512 };
 
 struct Matrix { int type; int64_t rows, columns, leading; int batches; int64_t distance; };
@@ -25,7 +25,7 @@ struct Offer { Algorithm algorithm; size_t workspace; int state; float waves; in
 static int blas_type(int type) { return type == 0 ? F32 : type == 1 ? F64 : type == 2 ? F16 : type == 14 ? BF16 : -1; }
 
 static std::atomic<long> lt_objects;
-static std::atomic<int> lt_failure, lt_failures, lt_hides;
+static std::atomic<int> lt_failure, lt_failures, lt_hides, lt_unopened;
 
 // Makes the next requests for algorithms fail with a status.
 API void fake_products_fail(int status, int times) { lt_failure = status; lt_failures = times; }
@@ -42,7 +42,16 @@ API int cublasLtMatmulDescDestroy(Product* p) { delete p; lt_objects--; return L
 
 API int cublasLtMatrixLayoutDestroy(Matrix* m) { delete m; lt_objects--; return LT_OK; }
 
-API int cublasLtCreate(void** handle) { *handle = new char; return LT_OK; }
+// Makes the next attempts to open the library fail, as where the device has no memory left.
+API void fake_products_closed(int times) { lt_unopened = times; }
+API int cublasLtCreate(void** handle) {
+    if (lt_unopened > 0) {
+        lt_unopened--;
+        return LT_ALLOC_FAILED;
+    }
+    *handle = new char;
+    return LT_OK;
+}
 
 API const char* cublasLtGetStatusString(int) { return "fake"; }
 

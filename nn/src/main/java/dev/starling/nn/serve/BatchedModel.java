@@ -105,12 +105,24 @@ final class BatchedModel implements AutoCloseable {
     }
 
     private void requireOutputs(Tensor[] results, int size) {
-        List<Spec> specs = ofExample(results, size);
-        if (!specs.equals(outputs)) {
-            throw new TensorException(TensorException.Problem.SHAPE, "predictor", specs,
+        boolean fits = results.length == outputs.size();
+        for (int i = 0; fits && i < results.length; i++) {
+            fits = isBatchOf(results[i], size, outputs.get(i));
+        }
+        if (!fits) {
+            throw new TensorException(TensorException.Problem.SHAPE, "predictor", ofExample(results, size),
                     "each example must have a result of the same type and shape; the first batch returned " + outputs,
                     "return one result for each example, whose shape does not depend on the elements");
         }
+    }
+
+    private static boolean isBatchOf(Tensor result, int size, Spec example) {
+        int rank = example.shape().rank();
+        boolean is = result.dtype() == example.dtype() && result.rank() == rank + 1 && result.size(0) == size;
+        for (int d = 0; is && d < rank; d++) {
+            is = result.size(d + 1) == example.shape().dim(d);
+        }
+        return is;
     }
 
     private static List<Spec> ofExample(Tensor[] results, int size) {
