@@ -3,6 +3,7 @@ package dev.starling.tensor;
 import dev.starling.tensor.host.HostMemory;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.ref.Reference;
 import java.util.Arrays;
 import java.util.List;
 
@@ -74,6 +75,7 @@ public sealed interface HostAccess permits Tensor {
                 out[i] = (float) HostMemory.getDouble(dtype, host.address() + (long) i * dtype.bytes());
             }
         }
+        Reference.reachabilityFence(host);
         return out;
     }
 
@@ -82,6 +84,7 @@ public sealed interface HostAccess permits Tensor {
         double[] out = new double[HostMemory.arrayLength("array", self().count(), Double.BYTES)];
         Tensor host = self().onHost();
         Arrays.setAll(out, i -> HostMemory.getDouble(host.dtype(), host.address() + (long) i * host.dtype().bytes()));
+        Reference.reachabilityFence(host);
         return out;
     }
 
@@ -90,6 +93,7 @@ public sealed interface HostAccess permits Tensor {
         long[] out = new long[HostMemory.arrayLength("array", self().count(), Long.BYTES)];
         Tensor host = self().onHost();
         Arrays.setAll(out, i -> HostMemory.getLong(host.dtype(), host.address() + (long) i * host.dtype().bytes()));
+        Reference.reachabilityFence(host);
         return out;
     }
 }

@@ -1,5 +1,6 @@
 package dev.starling.tensor;
 
+import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Form;
 import java.util.Arrays;
@@ -11,8 +12,8 @@ import org.jspecify.annotations.Nullable;
  * meanwhile.
  */
 final class KeptForms {
-    /** The number of different keys of one storage; one more replaces the oldest. */
-    private static final int MAX_KEYS = 32;
+    /** The least number of different keys that a storage keeps; each part of a kernel's run may have one. */
+    private static final int KEYS = 32;
 
     private final Allocator allocator;
     /** Replaced as a whole, under the lock of this object. The lock is not held while memory is allocated or freed. */
@@ -112,7 +113,7 @@ final class KeptForms {
                 found = entry.key.matches(key) ? entry : found;
             }
             if (found == null && !closed) {
-                int first = entries.length == MAX_KEYS ? 1 : 0;
+                int first = entries.length >= Math.max(KEYS, 2 * Parallel.threads()) ? 1 : 0;
                 dropped = first == 1 ? entries[0].remove(dropped) : dropped;
                 Entry[] next = Arrays.copyOfRange(entries, first, entries.length + 1);
                 found = new Entry(key.copy());

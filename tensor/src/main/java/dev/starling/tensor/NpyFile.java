@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.Channels;
@@ -55,7 +56,11 @@ public final class NpyFile {
             for (ZipEntry entry : zip.stream().toList()) {
                 try (InputStream in = zip.getInputStream(entry)) {
                     Tensor tensor = read(file + "!" + entry.getName(), Channels.newChannel(in), entry.getSize());
-                    tensors.put(entry.getName().replaceFirst("\\.npy$", ""), tensor);
+                    String name = entry.getName().replaceFirst("\\.npy$", "");
+                    if (tensors.putIfAbsent(name, tensor) != null) {
+                        tensor.close();
+                        throw fault(file.toString(), "has two arrays of the name " + name, "rename one");
+                    }
                 }
             }
             return tensors;
@@ -97,6 +102,7 @@ public final class NpyFile {
             }
             Files.move(beside, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
         } finally {
+            Reference.reachabilityFence(tensor);
             Files.deleteIfExists(beside);
         }
     }

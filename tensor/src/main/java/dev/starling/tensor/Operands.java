@@ -72,16 +72,17 @@ final class Operands {
     /** Returns whether two tensors may have elements in common that are not at the same place in both. */
     private static boolean overlaps(Tensor a, Tensor b) {
         return a.sharesMemoryWith(b) && !(a.offset() == b.offset() && Arrays.equals(a.strides(), b.strides()))
-                && a.offset() <= last(b) && b.offset() <= last(a);
+                && extreme(a, -1) <= extreme(b, 1) && extreme(b, -1) <= extreme(a, 1);
     }
 
-    /** Returns the offset of the last element. */
-    private static long last(Tensor x) {
-        long last = x.offset();
+    /** Returns the offset of the element that is furthest ahead in memory for {@code sign} 1, or behind for -1. */
+    private static long extreme(Tensor x, int sign) {
+        long offset = x.offset();
         for (int d = 0; d < x.rank(); d++) {
-            last += (x.size(d) - 1) * x.strides()[d];
+            long span = (x.size(d) - 1) * x.strides()[d];
+            offset += span * sign > 0 ? span : 0;
         }
-        return last;
+        return offset;
     }
 
     private static void requireDevice(Op op, Spec first, Spec other) {

@@ -357,13 +357,13 @@ public final class Storage {
             Block b = block;
             if (b != null) {
                 block = null;
-                Leaks.report(b.capacity(), stack);
                 KeptForms kept = forms;
                 if (kept != null) {
                     kept.close();
                 }
                 allocator.free(b);
                 UnownedMemory.remove(b.capacity());
+                Leaks.report(b.capacity(), stack);
             }
         }
     }

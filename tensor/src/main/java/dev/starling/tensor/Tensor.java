@@ -473,6 +473,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         } else {
             target.device().backend().upload(source.address(), result.address(), target.bytes());
         }
+        Reference.reachabilityFence(source);
         return result;
     }
 

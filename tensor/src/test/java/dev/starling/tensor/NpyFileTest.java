@@ -13,6 +13,8 @@ import java.util.Base64;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.zip.ZipEntry;
+import java.util.zip.ZipOutputStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -130,6 +132,26 @@ class NpyFileTest {
         Path broken = Files.write(directory.resolve("y.npz"), new byte[100]);
         assertThatThrownBy(() -> NpyFile.readArchive(broken)).isInstanceOf(TensorException.class)
                 .hasMessageContaining("y.npz");
+    }
+
+    @Test
+    void namesAreUniqueInArchives() throws IOException {
+        byte[] array = Files.readAllBytes(write(Tensor.ones(2)));
+        Path file = directory.resolve("twice.npz");
+        try (ZipOutputStream zip = new ZipOutputStream(Files.newOutputStream(file))) {
+            for (String name : new String[] {"a.npy", "a"}) {
+                zip.putNextEntry(new ZipEntry(name));
+                zip.write(array);
+            }
+        }
+        assertThatThrownBy(() -> NpyFile.readArchive(file)).isInstanceOf(TensorException.class)
+                .hasMessageContaining("two arrays of the name a");
+    }
+
+    private Path write(Tensor tensor) throws IOException {
+        Path file = directory.resolve("array.npy");
+        NpyFile.write(file, tensor);
+        return file;
     }
 
     @Test

@@ -42,6 +42,9 @@ final class BatchNormKernels {
     private static final Formula RECTIFIED_GRADIENT = gradient(
             Scalar.of(Opcode.RELU_GRADIENT, operand(5), operand(0)));
 
+    /** Variances smaller than this, relative to the square of the pivot's distance from the mean, are made again. */
+    private static final double ROUGH = 1.0 / 64;
+
     private BatchNormKernels() {
     }
 
@@ -123,10 +126,13 @@ final class BatchNormKernels {
             Block scratch = HostAllocator.shared().allocate(4L * width * blocks(n));
             try {
                 sums = scratch.address();
-                Parallel.forRange(blocks(n), Math.max(1, 65536L / ((long) ROWS * c)), this);
-                for (int i = 0; i < c; i++) {
-                    channel(i);
-                }
+                begin();
+                do {
+                    Parallel.forRange(blocks(n), Math.max(1, 65536L / ((long) ROWS * c)), this);
+                    for (int i = 0; i < c; i++) {
+                        channel(i);
+                    }
+                } while (repeats());
                 result.run();
             } finally {
                 HostAllocator.shared().free(scratch);
@@ -154,6 +160,14 @@ final class BatchNormKernels {
             return total;
         }
 
+        /** Prepares the first sums. */
+        void begin() { }
+
+        /** Returns whether the sums have to be made again, and prepares that. */
+        boolean repeats() {
+            return false;
+        }
+
         /** Sums over {@code rows} pixels, the first of which is {@code at} bytes after the first of all. */
         abstract void moments(long at, int rows, long first, long second);
 
@@ -171,6 +185,10 @@ final class BatchNormKernels {
         private final long scale;
         private final long shift;
         private final double epsilon;
+        /** The address of what is subtracted from the pixels: the first one, or their mean. */
+        private long pivot;
+        /** Whether a variance is so much smaller than the distance from pivot to mean that rounding matters. */
+        private boolean isRough;
 
         Forward(BatchNorm op, Tensor in, Tensor weight, Tensor bias, Tensor[] results, Tensor scales, Tensor shifts) {
             super(in, ElementwiseKernels.prepareCompute(op.epilogue() == Epilogue.RELU ? RECTIFIED : RESULT,
@@ -186,8 +204,21 @@ final class BatchNormKernels {
         }
 
         @Override
+        void begin() {
+            pivot = x;
+            isRough = false;
+        }
+
+        @Override
+        boolean repeats() {
+            boolean again = isRough && pivot == x;
+            pivot = mean;
+            return again;
+        }
+
+        @Override
         void moments(long at, int rows, long first, long second) {
-            RowLoops.FASTEST.matrix().moments(x + at, 4L * c, rows, c, x, first, second);
+            RowLoops.FASTEST.matrix().moments(x + at, 4L * c, rows, c, pivot, first, second);
         }
 
         @Override
@@ -195,7 +226,8 @@ final class BatchNormKernels {
             double s = total(i) / n;
             double variance = Math.max(total(c + i) / n - s * s, 0);
             variance = Double.isNaN(s) ? Double.NaN : variance;
-            double m = getFloat(x + 4L * i) + s;
+            isRough |= variance < s * s * ROUGH;
+            double m = getFloat(pivot + 4L * i) + s;
             double inv = 1 / Math.sqrt(variance + epsilon);
             putFloat(mean + 4L * i, (float) m);
             putFloat(inverse + 4L * i, (float) inv);

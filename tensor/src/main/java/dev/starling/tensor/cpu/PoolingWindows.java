@@ -10,6 +10,8 @@ import dev.starling.tensor.op.Pooling.Window;
 final class PoolingWindows {
     private static final long GRAIN = 1 << 15;
     private static final IdlePool<Taps> TAPS = new IdlePool<>();
+    /** The most elements of a window whose taps are kept for later runs. */
+    private static final int MAX_KEPT = 1 << 16;
 
     final int channels;
     private final long images;
@@ -49,7 +51,7 @@ final class PoolingWindows {
          * Computes the pixels.
          *
          * @param taps of the first pixel; those of each next pixel are {@code step} bytes further
-         * @param place index of the first pixel in its plane
+         * @param place index of the first pixel, as that of its taps: in its plane, or among the windows of a row
          * @param placeStep from the index of one pixel (or of its taps) to the next
          * @param to bytes to the first pixel
          * @param toStep bytes from one pixel to the next
@@ -86,7 +88,9 @@ final class PoolingWindows {
             for (int i = 0; i < rows; i++) {
                 process(from + i, taps);
             }
-            TAPS.give(taps);
+            if (taps.capacity() <= MAX_KEPT) {
+                TAPS.give(taps);
+            }
         }
     }
 

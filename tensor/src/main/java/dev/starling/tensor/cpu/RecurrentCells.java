@@ -147,6 +147,8 @@ final class RecurrentCells {
             before = choose(first, b.input(F), Objects.requireNonNull(before));
         }
         Value zero = b.constant(F, 0);
+        // A sequence without steps does not read its state, which may be infinite or NaN.
+        before = before == null ? null : choose(mask, before, zero);
         Value d = choose(mask, add(dy, dh), zero);
         Value carried = zero;
         switch (cell) {

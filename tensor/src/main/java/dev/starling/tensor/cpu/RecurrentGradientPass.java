@@ -88,7 +88,7 @@ final class RecurrentGradientPass implements RecurrentSequence.Pass {
                 .result(results[w].address(), sequence.inputs);
         recurrentProduct = others == 0 ? null
                 : RecurrentSequence.product(rows, units, others).result(results[w + 1].address(), units);
-        firstProduct = RecurrentSequence.product(rows, units, sequence.batch).right(in.h().address(), units, 1)
+        firstProduct = RecurrentSequence.product(rows, units, sequence.batch)
                 .result(results[w + 1].address(), units).accumulate(others > 0);
     }
 
@@ -143,9 +143,12 @@ final class RecurrentGradientPass implements RecurrentSequence.Pass {
         boolean forwards = sequence.step(0) == 0;
         if (recurrentProduct != null) {
             Tensor earlier = forwards ? present(y, units, 1) : y;
-            recurrentProduct.left(sequence.at(recurrentSlopes, forwards ? 1 : 0, 0, rows), 1, rows)
-                    .right(sequence.at(earlier.address(), forwards ? 0 : 1, 0, units), units, 1).run();
-            Layout.release(earlier, y);
+            try {
+                recurrentProduct.left(sequence.at(recurrentSlopes, forwards ? 1 : 0, 0, rows), 1, rows)
+                        .right(sequence.at(earlier.address(), forwards ? 0 : 1, 0, units), units, 1).run();
+            } finally {
+                Layout.release(earlier, y);
+            }
         }
         Block gathered = null;
         long first = sequence.at(recurrentSlopes, sequence.step(0), 0, rows);
@@ -158,10 +161,29 @@ final class RecurrentGradientPass implements RecurrentSequence.Pass {
             }
             first = gathered.address();
         }
-        firstProduct.left(first, 1, rows).run();
-        if (gathered != null) {
-            HostAllocator.shared().free(gathered);
+        Tensor h = stateOfPresent();
+        try {
+            firstProduct.left(first, 1, rows).right(h.address(), units, 1).run();
+        } finally {
+            Layout.release(h, in.h());
+            if (gathered != null) {
+                HostAllocator.shared().free(gathered);
+            }
         }
+    }
+
+    /** Returns the initial state with 0 for sequences without steps, which do not read it. */
+    private Tensor stateOfPresent() {
+        if (!sequence.masked()) {
+            return in.h();
+        }
+        Tensor copy = CopyKernels.copy(in.h());
+        for (int n = 0; n < sequence.batch; n++) {
+            if (sequence.length(n) == 0) {
+                ALL.asSlice(copy.address() + 4L * n * units, 4L * units).fill((byte) 0);
+            }
+        }
+        return copy;
     }
 
     /**

@@ -150,22 +150,29 @@ final class RecurrentPass implements RecurrentSequence.Pass {
         @Override
         public void run() {
             Block own = separate ? HostAllocator.shared().allocate(4L * dims[0] * rows) : null;
-            for (int i = 0; i < sequence.steps; i++) {
-                long a = sequence.at(sums, sequence.step(i), from, width);
-                product.left(stateBefore(i), units, 1)
-                        .result(own != null ? own.address() : a, separate ? rows : width).run();
-                Launch launch = Launch.of(cell);
-                launch.shape(dims);
-                next = 0;
-                gates(launch, sequence.cell.gates(), a, wide);
-                gates(launch, separate ? sequence.cell.gates() : 0, own != null ? own.address() : 0, gates);
-                inputs(launch, i);
-                outputs(launch, i, a);
-                launch.runStrided();
+            try {
+                for (int i = 0; i < sequence.steps; i++) {
+                    step(i, own == null ? 0 : own.address());
+                }
+            } finally {
+                if (own != null) {
+                    HostAllocator.shared().free(own);
+                }
             }
-            if (own != null) {
-                HostAllocator.shared().free(own);
-            }
+        }
+
+        /** Computes a step; {@code own} is the address of the sums by the state, if they are separate. */
+        private void step(int i, long own) {
+            long a = sequence.at(sums, sequence.step(i), from, width);
+            product.left(stateBefore(i), units, 1).result(separate ? own : a, separate ? rows : width).run();
+            Launch launch = Launch.of(cell);
+            launch.shape(dims);
+            next = 0;
+            gates(launch, sequence.cell.gates(), a, wide);
+            gates(launch, separate ? sequence.cell.gates() : 0, own, gates);
+            inputs(launch, i);
+            outputs(launch, i, a);
+            launch.runStrided();
         }
 
         private long stateBefore(int i) {

@@ -53,7 +53,7 @@ final class Winograd {
     /** Channels whose kernels are transformed together, while they are in the cache. */
     private static final int MAX_TOGETHER = 32;
 
-    /** Images {@code [N, H, W, C]}, read in tiles: patches of 4×4 at distance 2, the first at -padding. */
+    /** Images {@code [N, H, W, C]}, read in patches of 4×4 at distance 2, or 6×6 at 4, the first at -padding. */
     record Images(long address, long n, long h, long w, int channels) {
         static Images of(Tensor x) {
             return new Images(x.address(), x.size(0), x.size(2), x.size(3), Math.toIntExact(x.size(1)));

@@ -136,8 +136,9 @@ final class WinogradCorrelation {
             long plane = of.kernelBytes() / 4;
             copy = new StridedCopy(4, weight.shape(), new long[] {1, of.out.channels(), 3 * plane, plane},
                     weight.strides());
-            groups = Math.clamp(Math.min(of.blocks() / 2, MAX_PARTIAL_BYTES / groupBytes()), 1, MAX_GROUPS);
-            share = Math.ceilDiv(of.blocks(), (long) groups);
+            int most = Math.clamp(Math.min(of.blocks() / 2, MAX_PARTIAL_BYTES / groupBytes()), 1, MAX_GROUPS);
+            share = Math.ceilDiv(of.blocks(), (long) most);
+            groups = Math.toIntExact(Math.ceilDiv(of.blocks(), share));
         }
 
         @Override

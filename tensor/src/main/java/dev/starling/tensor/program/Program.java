@@ -286,19 +286,20 @@ public final class Program implements AutoCloseable {
         }
         Tensor moved = given[i].to(device);
         Tensor from = lends ? moved.contiguous() : moved;
-        return isInput(from) || lends && arena.contains(from) ? preserved(i, from, given) : from;
+        boolean isWritten = lends && (arena.contains(from) || sharesMemory(from, changed));
+        return isWritten || sharesMemory(from, inputs) ? preserved(i, from, given) : from;
     }
 
-    private boolean isInput(Tensor tensor) {
-        for (Tensor input : inputs) {
-            if (tensor.sharesMemoryWith(input)) {
+    private static boolean sharesMemory(Tensor tensor, Tensor[] others) {
+        for (Tensor other : others) {
+            if (tensor.sharesMemoryWith(other)) {
                 return true;
             }
         }
         return false;
     }
 
-    /** Returns a copy of an output of this program that is an input of the next run, which overwrites its outputs. */
+    /** Returns a copy of an input that the run overwrites: an output of a run before, or a tensor that it updates. */
     private Tensor preserved(int i, Tensor output, Tensor[] given) {
         if (isRead(preserved[i], given, i + 1)) {
             Tensor read = preserved[i];
@@ -318,13 +319,18 @@ public final class Program implements AutoCloseable {
     /** Returns whether a tensor of this run, from the position on, is a view of an input that borrows from the copy. */
     private boolean isRead(@Nullable Tensor copy, Tensor[] given, int from) {
         for (int k = 0; copy != null && k < inputs.length; k++) {
-            for (int i = from; i < given.length && inputs[k].address() == copy.address(); i++) {
+            for (int i = from; i < given.length && borrows(inputs[k], copy); i++) {
                 if (given[i].sharesMemoryWith(inputs[k])) {
                     return true;
                 }
             }
         }
         return false;
+    }
+
+    /** Returns whether a program input borrows from the copy; a memory that was closed since its run is another one. */
+    private static boolean borrows(Tensor input, Tensor copy) {
+        return !input.isClosed() && input.address() == copy.address();
     }
 
     /** Copies a tensor to its program input with the next {@link #flush}: a GPU performs all copies together. */

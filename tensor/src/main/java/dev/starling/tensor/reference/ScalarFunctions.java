@@ -37,7 +37,7 @@ final class ScalarFunctions {
             case IS_INF -> number(Double.isInfinite(a));
             case IS_FINITE -> number(Double.isFinite(a));
             case WHERE -> a != 0 ? b : c;
-            case CLAMP -> Math.min(Math.max(a, b), c);
+            case CLAMP -> clamp(a, b, c);
             case LEAKY_RELU -> a > 0 ? a : b * a;
             case ELU -> a > 0 ? a : b * StrictMath.expm1(a);
             case AFFINE -> a * b + c;
@@ -167,6 +167,12 @@ final class ScalarFunctions {
             return Math.copySign(0, b);
         }
         return r < 0 != b < 0 ? r + b : r;
+    }
+
+    /** Numbers within the bounds stay, with the sign of a zero. */
+    private static double clamp(double a, double low, double high) {
+        double atLeast = a < low ? low : a;
+        return high < atLeast ? high : atLeast;
     }
 
     /** Returns the floor of the exact quotient, which may be less than that of the rounded one; a/b if b is 0. */

@@ -150,6 +150,18 @@ class AttentionKernelsTest {
         }
     }
 
+    @Test
+    void aFiniteScoreIsNeverTooLarge() {
+        Tensor q = Tensor.full(DType.F32, 1e5, 1, 3);
+        Tensor v = Tensor.ones(1, 1);
+        Tensor[] y = Tensor.apply(new Attention.ScaledDotProduct(1 / Math.sqrt(3), false), q, q, v);
+        assertThat(y[0].item()).isEqualTo(1);
+        Tensor[] gradients = Tensor.apply(new Attention.ScaledDotProductGradient(1 / Math.sqrt(3), false), v, q, q, v,
+                y[0], y[1]);
+        assertThat(gradients[0].toDoubles()).containsOnly(0);
+        assertThat(gradients[2].item()).isEqualTo(1);
+    }
+
     private static Tensor[] with(Tensor[] mask, Tensor... operands) {
         Tensor[] all = Arrays.copyOf(operands, operands.length + mask.length);
         System.arraycopy(mask, 0, all, operands.length, mask.length);

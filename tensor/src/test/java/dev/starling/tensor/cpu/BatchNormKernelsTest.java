@@ -65,6 +65,17 @@ class BatchNormKernelsTest {
         Oracle.check(KERNEL, new Normalization.BatchNorm(1e-5, Epilogue.NONE), 3e-4, x, one, one);
     }
 
+    @ParameterizedTest
+    @ValueSource(floats = {100.3f, 10.3f, -3e4f})
+    void keepsItsPrecisionIfTheFirstPixelIsFarFromAllOthers(float first) {
+        float[] elements = new float[128 * 2 * 32 * 32];
+        elements[0] = first;
+        elements[1024] = 1;
+        Tensor one = Tensor.ones(2);
+        Oracle.check(KERNEL, new Normalization.BatchNorm(1e-5, Epilogue.NONE), 1e-4,
+                Tensor.of(elements, 128, 2, 32, 32), one, one);
+    }
+
     @Test
     void passesOnNanWithinItsChannel() {
         float[] elements = Oracle.random(1, 2, 3, 4).toFloats();

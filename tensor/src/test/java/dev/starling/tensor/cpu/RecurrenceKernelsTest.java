@@ -39,7 +39,12 @@ class RecurrenceKernelsTest {
                 in.add(Oracle.random(6, rows));
                 in.add(Oracle.random(7, rows));
                 check(op, states, in);
-                in.add(Oracle.random(8, s[1]).abs().mul(s[0] / 2.0).to(DType.I64));
+                Tensor lengths = Oracle.random(8, s[1]).abs().mul(s[0] / 2.0).to(DType.I64);
+                in.add(lengths);
+                check(op, states, in);
+                for (int i = 1; i <= states; i++) {
+                    in.set(i, in.get(i).maskedFill(lengths.eq(0).unsqueeze(1), Double.NaN));
+                }
                 check(op, states, in);
             }
         }

@@ -7,18 +7,23 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.Threads;
 import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.WinogradTiles;
+import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Convolution.Conv;
 import dev.starling.tensor.op.Convolution.ConvInputGradient;
 import dev.starling.tensor.op.Convolution.ConvWeightGradient;
 import dev.starling.tensor.op.Convolution.Geometry;
 import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.spi.Block;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -51,6 +56,23 @@ class WinogradTest {
             Tensor gradient = g.normal(y.shape().dims());
             check(new ConvInputGradient(geometry, x.shape()), gradient, weight);
             check(new ConvWeightGradient(geometry, weight.shape(), true), x, gradient);
+        }
+    }
+
+    /** Nine blocks of tiles do not fill four groups of two; memory for a fifth one would not be written. */
+    @Test
+    void sumsAllBlocksOfTilesAndNothingElse() {
+        HostAllocator memory = HostAllocator.shared();
+        for (int bits = 18; bits <= 24; bits++) {
+            Block block = memory.allocate(1L << bits);
+            HostMemory.ALL.asSlice(block.address(), 1L << bits).fill((byte) -1);
+            memory.free(block);
+        }
+        try (Scope scope = Scope.open()) {
+            Generator g = Generator.seeded(9);
+            Tensor x = g.normal(18, 32, 32, 32);
+            check(new ConvWeightGradient(Geometry.of(2, 1, 1, 1, 1), Shape.of(32, 32, 3, 3), false), x,
+                    g.normal(18, 32, 32, 32));
         }
     }
 

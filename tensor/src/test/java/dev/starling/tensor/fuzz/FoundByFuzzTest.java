@@ -1,5 +1,6 @@
 package dev.starling.tensor.fuzz;
 
+import static org.assertj.core.api.Assertions.assertThat;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -29,6 +30,44 @@ import org.junit.jupiter.api.Test;
 
 /** Regression tests of defects that the fuzz tests found, on both devices. */
 class FoundByFuzzTest {
+    /** Of integers between two numbers of 8 bits, f32 is the middle. */
+    @Test
+    void integersAreRoundedOnceTo16Bits() {
+        for (Device device : List.of(Device.cpu(), Device.reference())) {
+            for (DType type : List.of(DType.I32, DType.I64)) {
+                Tensor x = Tensor.of(new long[] {16842753, 1077936129, -16842753}, 3).to(type).to(device);
+                assertThat(x.to(DType.BF16).toDoubles()).containsExactly(16908288, 1082130432, -16908288);
+            }
+        }
+    }
+
+    @Test
+    void boundedFunctionsKeepTheirBounds() {
+        Tensor x = Tensor.linspace(-12, 12, 20_001);
+        assertThat(x.tanh().abs().max().item()).isEqualTo(1);
+        assertThat(x.erf().abs().max().item()).isEqualTo(1);
+        Tensor left = x.narrow(0, 0, 10_000);
+        assertThat(left.gelu().max().item()).isLessThanOrEqualTo(0);
+    }
+
+    @Test
+    void zerosHaveTheSignOfTheReference() {
+        for (Device device : List.of(Device.cpu(), Device.reference())) {
+            Tensor a = Tensor.of(new float[] {-0f, -1, 0, 1}, 4).to(device);
+            Tensor b = Tensor.of(new float[] {2, Float.NEGATIVE_INFINITY, -3, 2}, 4).to(device);
+            assertThat(a.floorDivide(b).toDoubles()).containsExactly(-0d, 0, -0d, 0);
+            assertThat(a.clamp(0, 1).toDoubles()).containsExactly(-0d, 0, 0, 1);
+        }
+    }
+
+    /** The elements of a reversed view are behind its first one. */
+    @Test
+    void updatesReadTheOldElementsOfAReversedView() {
+        Tensor x = Tensor.arange(1001).to(DType.F32);
+        Tensor.apply(new Update.Blend(1, 1), x.narrow(0, 0, 1000), x.narrow(0, 1, 1000).flip(0));
+        assertThat(x.narrow(0, 0, 1000).toFloats()).containsOnly(1000);
+    }
+
     private static final double INFINITY = Double.POSITIVE_INFINITY;
 
     private Scope scope;

@@ -114,6 +114,47 @@ class ProgramTest {
         }
     }
 
+    /** The state is an output, and each run has another second input, which its scope closes. */
+    @Test
+    void anOutputMayBeTheNextInputBesideInputsThatAreClosed() {
+        try (Scope scope = Scope.open()) {
+            Tensor state = Tensor.zeros(4);
+            try (Program program = Program.capture(null, in -> new Tensor[] {in[0].add(in[1])}, state, Tensor.ones(4))
+                    .program()) {
+                for (int i = 1; i <= 5; i++) {
+                    try (Scope step = Scope.open()) {
+                        state = program.run(state, Tensor.ones(4))[0];
+                    }
+                    assertThat(state.toFloats()).containsOnly(i);
+                }
+            }
+        }
+    }
+
+    /** Eager operations read an input before the program's update of the same memory, or behind it, as written. */
+    @Test
+    void anInputMayBeWhatTheProgramUpdates() {
+        for (boolean late : new boolean[] {false, true}) {
+            try (Scope scope = Scope.open()) {
+                Tensor h = Tensor.ones(3, 3);
+                Program.Work work = in -> {
+                    Tensor y = in[0].mul(2);
+                    Tensor.apply(new Update.Assign(), h, late ? in[0].add(1) : in[0].t());
+                    return new Tensor[] {y.add(1)};
+                };
+                try (Program program = Program.capture(null, work, Tensor.zeros(3, 3)).program()) {
+                    float[] before = data.uniform(3, 3).toFloats();
+                    Tensor.apply(new Update.Assign(), h, Tensor.of(before, 3, 3));
+                    float[] y = program.run(h)[0].toFloats();
+                    for (int i = 0; i < 9; i++) {
+                        assertThat(y[i]).isEqualTo(2 * before[i] + 1);
+                        assertThat(h.toFloats()[i]).isEqualTo(late ? before[i] + 1 : before[i % 3 * 3 + i / 3]);
+                    }
+                }
+            }
+        }
+    }
+
     @Test
     void refusesToChangeWhatJavaCodeFilled() {
         try (Scope scope = Scope.open()) {

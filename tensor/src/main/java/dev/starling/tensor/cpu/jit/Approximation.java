@@ -113,10 +113,10 @@ final class Approximation {
     }
 
     int tanh(int x) {
-        return rational(body.clamp(x, -9.02, 9.02), TANH_P, TANH_Q);
+        return body.clamp(rational(body.clamp(x, -9.02, 9.02), TANH_P, TANH_Q), -1, 1);
     }
 
     int erf(int x) {
-        return rational(body.clamp(x, -3.93, 3.93), ERF_P, ERF_Q);
+        return body.clamp(rational(body.clamp(x, -3.93, 3.93), ERF_P, ERF_Q), -1, 1);
     }
 }

@@ -1,6 +1,8 @@
 package dev.starling.tensor.cpu.jit;
 
-/** Divisions that round down, as in NumPy and Python. Integer division by 0 gives 0. */
+/**
+ * Divisions of integers, by 0 with the result 0, and floor division and its remainder as in NumPy and Python.
+ */
 final class Division {
     private Division() { }
 
@@ -45,8 +47,8 @@ final class Division {
     }
 
     /**
-     * The quotient is computed of a multiple of {@code b}, which is exact, rather than as the floor of a rounded
-     * quotient.
+     * The quotient is computed of {@code a} without the rest, which is a multiple of {@code b} or close to it, rather
+     * than as the floor of a rounded quotient.
      */
     static double floorDivide(double a, double b) {
         if (b == 0) {
@@ -54,6 +56,7 @@ final class Division {
         }
         double rest = a % b;
         double quotient = Math.rint((a - rest) / b);
-        return rest != 0 && rest < 0 != b < 0 ? quotient - 1 : quotient;
+        quotient = rest != 0 && rest < 0 != b < 0 ? quotient - 1 : quotient;
+        return quotient == 0 ? Math.copySign(0, a / b) : quotient;
     }
 }

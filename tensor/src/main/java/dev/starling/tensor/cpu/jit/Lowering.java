@@ -103,6 +103,11 @@ final class Lowering {
         if (source.isFloating() && target == Lane.I32) {
             value = body.convert(Lane.I64, value);
         }
+        if (type == DType.BF16 && (source == Lane.I32 || source == Lane.I64)) {
+            // f32 would round first.
+            value = body.convert(Lane.F64, value);
+            source = Lane.F64;
+        }
         if (source == Lane.F64 && type.isFloating() && type.bytes() == 2) {
             return HalfFloat.toOdd(body, value);
         }

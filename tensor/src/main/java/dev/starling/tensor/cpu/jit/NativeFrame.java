@@ -19,8 +19,8 @@ import java.util.List;
 
 /**
  * The general registers and the stack of a machine-code loop. RDI holds the frame, RSI the number of rows left, RCX the
- * column, R8 the number of columns; RAX, RDX, R9, R10 and R11 are temporary. Pointers to the operands' rows are in the
- * other registers, and on the stack where there are more operands.
+ * column, R8 the number of columns, RDX the column at which a section ends; RAX, R9, R10 and R11 are temporary.
+ * Pointers to the operands' rows are in the other registers, and on the stack where there are more operands.
  */
 final class NativeFrame {
     static final int COLUMNS = 8;

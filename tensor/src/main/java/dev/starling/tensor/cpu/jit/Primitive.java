@@ -1,6 +1,6 @@
 package dev.starling.tensor.cpu.jit;
 
-/** The instructions that the scalar and the vector generator both support. */
+/** The instructions of loops. The vector generator supports those of which it does not say otherwise. */
 enum Primitive {
     /**
      * The element of operand {@code immediate}, in the element type's {@link Lane}; 16-bit floats as their bits in I32.

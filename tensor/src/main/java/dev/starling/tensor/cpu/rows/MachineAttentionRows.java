@@ -58,9 +58,12 @@ final class MachineAttentionRows implements AttentionRows {
         b.store(b.ifSame(log, b.constant(Double.NEGATIVE_INFINITY), b.constant(0), b.column()));
     });
 
-    /** Adds scores, their factor and shifts, and returns the exponential of their sum. */
+    /**
+     * Adds scores, their factor and shifts, and returns the exponential of their sum. Products are rounded as for the
+     * maximum, so that the exponent of the greatest score is 0.
+     */
     private static int exponential(RowLoop.Builder b) {
-        return MachineExp.of(b, b.fma(b.column(), b.row(), b.row()));
+        return MachineExp.of(b, b.add(b.mul(b.column(), b.row()), b.row()));
     }
 
     /** Sets the operands that all loops over seen scores have. */

@@ -38,7 +38,7 @@ final class ScalarAttentionRows implements AttentionRows {
             float shift = get(shifts, r);
             double sum = 0;
             for (int i = 0; i < seen; i++) {
-                float e = ScalarExp.exp(Math.fma(get(row, i), scale, shift));
+                float e = ScalarExp.exp(get(row, i) * scale + shift);
                 set(row, i, e);
                 sum += e;
             }
@@ -73,7 +73,7 @@ final class ScalarAttentionRows implements AttentionRows {
             long row = scores.row(r);
             int seen = scores.seen(r);
             for (int i = 0; i < seen; i++) {
-                float weight = ScalarExp.exp(Math.fma(get(row, i), scale, get(shifts, r)));
+                float weight = ScalarExp.exp(get(row, i) * scale + get(shifts, r));
                 set(row, i, weight);
                 set(slopes, i, weight * ((get(slopes, i) - get(dots, r)) * slopeScale));
             }

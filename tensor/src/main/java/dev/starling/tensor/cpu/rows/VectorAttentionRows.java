@@ -82,7 +82,7 @@ final class VectorAttentionRows implements AttentionRows {
         FloatVector add = FloatVector.broadcast(S, shift);
         FloatVector sum = FloatVector.zero(S);
         for (int c = 0; c < n; c += LANES) {
-            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, add));
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).mul(factor).add(add));
             sum = sum.add(e);
             e.intoMemorySegment(ALL, scores + 4L * c, ORDER);
         }
@@ -119,7 +119,7 @@ final class VectorAttentionRows implements AttentionRows {
         FloatVector factor = FloatVector.broadcast(S, scale);
         FloatVector add = FloatVector.broadcast(S, shift);
         for (int c = 0; c < n; c += LANES) {
-            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).fma(factor, add));
+            FloatVector e = VectorExp.exp(fromMemorySegment(S, ALL, scores + 4L * c, ORDER).mul(factor).add(add));
             e.intoMemorySegment(ALL, scores + 4L * c, ORDER);
             fromMemorySegment(S, ALL, slopes + 4L * c, ORDER).sub(dot).mul(slopeScale).mul(e)
                     .intoMemorySegment(ALL, slopes + 4L * c, ORDER);

@@ -162,7 +162,7 @@ public final class Assembler {
         general(false, 0xF0D, 1, address);
     }
 
-    /** Stores the low {@code bytes} bytes (1, 2, 4 or 8) of a register; a single byte only of {@link #RAX}. */
+    /** Stores the low {@code bytes} bytes (1, 2, 4 or 8) of a register. */
     public void store(int bytes, Address target, int source) {
         if (bytes == 2) {
             bytes(0x66);

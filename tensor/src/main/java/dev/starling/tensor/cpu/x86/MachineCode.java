@@ -62,13 +62,13 @@ public final class MachineCode {
      * Returns the function of assembled code, of which a program has a bounded number and for which memory is set
      * aside.
      *
-     * @throws IllegalStateException if the operating system refuses the memory
+     * @throws IllegalStateException if the operating system refuses the memory, or if all that is reserved is used
      */
     public static MachineCode required(Assembler assembler) {
         long address = CodeMemory.publish(assembler.assemble(), true);
         if (address == 0) {
-            throw new IllegalStateException("the system no longer gives executable memory for machine code; start the "
-                    + "JVM with -D" + PROPERTY + "=false");
+            throw new IllegalStateException("there is no more executable memory for machine code; start the JVM with -D"
+                    + PROPERTY + "=false");
         }
         return new MachineCode(address);
     }
