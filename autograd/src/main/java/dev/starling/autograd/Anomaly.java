@@ -12,19 +12,23 @@ final class Anomaly {
     private Anomaly() {
     }
 
-    static void check(String op, String what, Tensor[] inputs, Tensor value) {
-        if (!value.dtype().isFloating()) {
-            return;
+    /** Checks the elements of {@code values} that are not {@code null}. */
+    static void check(String op, String what, Tensor[] inputs, Tensor[] values) {
+        for (Tensor value : values) {
+            if (value != null && value.dtype().isFloating() && containsNan(value)) {
+                List<Spec> specs = Arrays.stream(inputs).map(Tensor::spec).toList();
+                throw new TensorException(TensorException.Problem.ANOMALY, op, specs, "its " + what + " contains NaN",
+                        "check its operands for a division by 0, a logarithm of a negative number or an earlier "
+                        + "overflow");
+            }
         }
-        boolean nan = Recorder.with(Recorder.NONE, () -> {
+    }
+
+    private static boolean containsNan(Tensor value) {
+        return Recorder.with(Recorder.NONE, () -> {
             try (Tensor any = value.isNan().any()) {
                 return any.item() != 0;
             }
         });
-        if (nan) {
-            List<Spec> specs = Arrays.stream(inputs).map(Tensor::spec).toList();
-            throw new TensorException(TensorException.Problem.ANOMALY, op, specs, "its " + what + " contains NaN",
-                    "check its operands for a division by 0, a logarithm of a negative number or an earlier overflow");
-        }
     }
 }

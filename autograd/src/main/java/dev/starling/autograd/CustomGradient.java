@@ -49,19 +49,19 @@ public final class CustomGradient {
      * @throws TensorException in the backward pass if the number or the shape of gradients does not fit the inputs
      */
     public static Tensor apply(Function<Tensor[], Tensor> function, Pullback pullback, Tensor... inputs) {
-        if (!(Recorder.current() instanceof Tape)) {
-            return function.apply(inputs);
+        List<Tape> tapes = CustomVjp.tapes();
+        if (tapes.isEmpty()) {
+            return function.apply(inputs.clone());
         }
         Tensor[] in = inputs.clone();
         Tensor computed = Recorder.with(Recorder.NONE, () -> Scope.run(() -> {
-            Tensor y = function.apply(in);
-            // A step's result must be another tensor than its inputs, for example where the function is the identity.
-            return Arrays.asList(in).contains(y) ? y.copy() : y;
+            Tensor y = function.apply(in.clone());
+            // A step's result must be another tensor than its inputs and than those that tapes know: the function may
+            // be the identity, or return the same constant in each call.
+            return Arrays.asList(in).contains(y) || tapes.stream().anyMatch(tape -> tape.depends(y)) ? y.copy() : y;
         }));
         Step step = new Step(pullback);
-        for (Recorder r = Recorder.current(); r instanceof Tape tape; r = tape.outer()) {
-            tape.recordCustom(step, in, new Tensor[] {computed});
-        }
+        tapes.forEach(tape -> tape.recordCustom(step, in, new Tensor[] {computed}));
         return computed;
     }
 

@@ -1,7 +1,10 @@
 package dev.starling.autograd;
 
-import dev.starling.tensor.op.Backward;
+import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Backward;
+import java.util.ArrayList;
+import java.util.List;
 
 /** The vector-Jacobian product of a recorded step that is not a single operation. */
 @FunctionalInterface
@@ -12,5 +15,14 @@ interface CustomVjp {
     /** Returns the name of the step in messages. */
     default String name() {
         return "recompute";
+    }
+
+    /** Returns the tapes that record on this thread, on which a step must be recorded, the innermost first. */
+    static List<Tape> tapes() {
+        List<Tape> tapes = new ArrayList<>();
+        for (Recorder r = Recorder.current(); r instanceof Tape tape; r = tape.outer()) {
+            tapes.add(tape);
+        }
+        return tapes;
     }
 }

@@ -8,6 +8,10 @@ import org.jspecify.annotations.Nullable;
 /**
  * The gradients of a result with respect to watched tensors. They belong to the scope in which they were computed, and
  * stay as they are when the tape is reset.
+ *
+ * <p>Gradients may share memory with each other and with the cotangent: those of {@code a} and {@code b} in
+ * {@code a.add(b)} are one tensor. A change of one of them in place changes the others too; change a
+ * {@code copy()} instead.
  */
 public final class Gradients {
     /** The ids of the watched tensors. */

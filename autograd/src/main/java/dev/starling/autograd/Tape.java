@@ -31,7 +31,8 @@ import org.jspecify.annotations.Nullable;
  * }</pre>
  *
  * <p>A tape is confined to one thread. {@link #reset} prepares it for the next step and keeps its arrays. If
- * {@code backward} runs while a tape records (this one or another), the gradients can be differentiated again.
+ * {@code backward} runs while a tape records (this one or another), the gradients can be differentiated again. Hooks,
+ * sinks and pullbacks must not call {@code backward} or {@code reset} of the tape that runs them.
  */
 public final class Tape implements Recorder {
     private final VariableMap variables = new VariableMap();
@@ -58,6 +59,8 @@ public final class Tape implements Recorder {
     private final Tensor[] single = new Tensor[1];
     /** Whether the gradient of a variable is that before the epilogue of the operation that computed the variable. */
     private boolean[] beforeEpilogue = new boolean[64];
+    /** Whether a backward pass is using the scratch arrays. */
+    private boolean walking;
 
     /** Creates a tape that watches no tensors yet. */
     public Tape() {
@@ -65,10 +68,7 @@ public final class Tape implements Recorder {
 
     /** Requests gradients for tensors. Call this before the tensors are used. */
     public Tape watch(Tensor... tensors) {
-        for (Tensor t : tensors) {
-            watch(t);
-        }
-        return this;
+        return watch(Arrays.asList(tensors));
     }
 
     /** Requests gradients for tensors. Call this before the tensors are used. */
@@ -99,6 +99,7 @@ public final class Tape implements Recorder {
 
     /** Removes all recorded operations, watched tensors and hooks. */
     public Tape reset() {
+        requireIdle("reset");
         Arrays.fill(steps, 0, count, null);
         Arrays.fill(inputs, 0, count, null);
         Arrays.fill(outputs, 0, count, null);
@@ -191,9 +192,7 @@ public final class Tape implements Recorder {
             append(step, in, out);
         }
         if (anomalies) {
-            for (Tensor t : out) {
-                Anomaly.check(name(step), "result", in, t);
-            }
+            Anomaly.check(name(step), "result", in, out);
         }
     }
 
@@ -265,7 +264,10 @@ public final class Tape implements Recorder {
     public Gradients backward(Tensor result, Tensor cotangent) {
         Tensor[] results = new Tensor[watchedCount];
         walk(result, cotangent, (variable, gradient) -> {
-            gradient.storage().unhold();
+            // The memory lives until its scope closes. That of the cotangent has other holders, and keeps this hold.
+            if (!gradient.sharesMemoryWith(cotangent)) {
+                gradient.storage().unhold();
+            }
             results[variable] = gradient;
         });
         long[] ids = new long[watchedCount];
@@ -296,7 +298,15 @@ public final class Tape implements Recorder {
         void deliver(int variable, Tensor gradient);
     }
 
+    private void requireIdle(String method) {
+        if (walking) {
+            throw TensorException.argument(method, "must not be called on a tape by its own hooks, sinks and pullbacks",
+                    "call it after the running backward() has returned, or use another tape");
+        }
+    }
+
     private void walk(Tensor result, Tensor cotangent, Delivery delivery) {
+        requireIdle("backward");
         int root = variables.get(result.id());
         if (root < 0) {
             throw new TensorException(Problem.ARGUMENT, "backward", List.of(result.spec()),
@@ -309,6 +319,11 @@ public final class Tape implements Recorder {
         int end = count;
         prepare(end, root);
         gradients[root] = cotangent;
+        // Holders of the cotangent, such as a pass around this one, go on using it. A recorded pass keeps this hold.
+        if (cotangent.storage().holds() > 0) {
+            cotangent.storage().hold();
+        }
+        walking = true;
         try {
             if (root < watchedCount) {
                 finish(root, delivery);
@@ -317,6 +332,7 @@ public final class Tape implements Recorder {
                 step(i, delivery);
             }
         } finally {
+            walking = false;
             Arrays.fill(gradients, null);
             single[0] = null;
             slices.clear();
@@ -414,25 +430,21 @@ public final class Tape implements Recorder {
         Backward b = new Backward(in, outputs[i], incoming, needs, fused, result >= 0 && beforeEpilogue[result]);
         Tensor[] products = steps[i] instanceof Op op ? op.vjp(b) : ((CustomVjp) steps[i]).vjp(b);
         if (anomalies) {
-            for (Tensor g : products) {
-                if (g != null) {
-                    Anomaly.check(name(steps[i]), "gradient", in, g);
-                }
-            }
+            Anomaly.check(name(steps[i]), "gradient", in, products);
         }
         return products;
     }
 
     /**
-     * Returns the epilogue of the dense layer that computed {@code operand} if the following dense layer can compute
-     * the gradient before that epilogue in its own kernel. This requires that no other operation contributes to the
-     * operand's gradient and that no hook, check or recorder reads it.
+     * Returns the epilogue of the dense layer whose first result is {@code operand} if the following dense layer can
+     * compute the gradient before that epilogue in its own kernel. This requires that no other operation contributes to
+     * the operand's gradient and that no hook, check or recorder reads it.
      */
     private Epilogue.@Nullable Applied fusedProducer(Tensor operand) {
         int v = variables.get(operand.id());
         boolean exclusive = v >= watchedCount && uses[v] == 1 && gradients[v] == null && !anomalies
                 && Recorder.current() == Recorder.NONE && (hooks == null || !hooks.containsKey(operand.id()));
-        return exclusive && steps[makers[v]] instanceof Contraction.Linear producer
+        return exclusive && steps[makers[v]] instanceof Contraction.Linear producer && operand == outputs[makers[v]][0]
                 ? producer.applied(outputs[makers[v]]) : null;
     }
 
@@ -494,20 +506,15 @@ public final class Tape implements Recorder {
     }
 
     private void requireUnchanged(int i) {
-        int v = versionStart[i];
-        for (Tensor t : inputs[i]) {
-            requireVersion(i, t, versions[v++], "operand");
-        }
-        for (Tensor t : outputs[i]) {
-            requireVersion(i, t, versions[v++], "result");
-        }
-    }
-
-    private void requireVersion(int i, Tensor t, long recorded, String what) {
-        if (t.storage().version() != recorded) {
-            throw new TensorException(Problem.VERSION, "backward of " + name(steps[i]), List.of(t.spec()),
-                    "this " + what + " was changed in place after the tape recorded the operation",
-                    "change it after backward(), or record with a copy()");
+        int operands = inputs[i].length;
+        for (int k = 0; k < operands + outputs[i].length; k++) {
+            Tensor t = k < operands ? inputs[i][k] : outputs[i][k - operands];
+            if (t.storage().version() != versions[versionStart[i] + k]) {
+                throw new TensorException(Problem.VERSION, "backward of " + name(steps[i]), List.of(t.spec()),
+                        "this " + (k < operands ? "operand" : "result")
+                        + " was changed in place after the tape recorded the operation",
+                        "change it after backward(), or record with a copy()");
+            }
         }
     }
 }

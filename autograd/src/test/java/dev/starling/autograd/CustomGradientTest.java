@@ -59,6 +59,54 @@ class CustomGradientTest {
                 .square().sum(), x).toDoubles()).containsExactly(-4, -10);
     }
 
+    /** The result is one constant in both calls. */
+    @Test
+    void passesGradientsOnWhereCallsReturnTheSameTensor() {
+        Tensor a = Tensor.of(new double[] {2.0, 3.0});
+        Tensor b = Tensor.of(new double[] {4.0, 5.0});
+        Tensor hard = Tensor.of(new double[] {0.0, 1.0});
+        Pullback unchanged = (in, r, g) -> new Tensor[] {g};
+        Tape tape = new Tape().watch(a, b);
+        Tensor y = tape.record(() -> CustomGradient.apply(in -> hard, unchanged, a).mul(2)
+                .add(CustomGradient.apply(in -> hard, unchanged, b).mul(5)).sum());
+        Gradients gradients = tape.backward(y);
+        assertThat(gradients.of(a).toDoubles()).containsExactly(2, 2);
+        assertThat(gradients.of(b).toDoubles()).containsExactly(5, 5);
+    }
+
+    @Test
+    void servesFunctionsThatChangeTheirArgument() {
+        Tensor x = Tensor.of(new double[] {-1.0, 0.0});
+        Function<Tensor[], Tensor> function = in -> {
+            in[0] = in[0].relu();
+            return in[0].exp();
+        };
+        assertThat(Derivatives.gradient(t -> CustomGradient.apply(function, (in, y, g) ->
+                new Tensor[] {g.mul(y).add(in[0])}, t).sum(), x).toDoubles()).containsExactly(0, 1);
+        Tensor[] inputs = {x};
+        CustomGradient.apply(function, (in, y, g) -> new Tensor[] {g}, inputs);
+        assertThat(inputs).containsExactly(x);
+    }
+
+    /** Other tapes use the gradient of the result twice; afterwards the backward pass frees it. */
+    @Test
+    void differentiatesByOtherTapes() {
+        Tensor a = Tensor.of(new double[] {2.0, -1.0});
+        Tensor b = Tensor.of(new double[] {3.0, 5.0});
+        Tensor[] seen = new Tensor[1];
+        Pullback parts = (in, y, g) -> {
+            seen[0] = g;
+            return new Tensor[] {Derivatives.vjp(u -> u.mul(in[1]), in[0], g),
+                Derivatives.vjp(v -> in[0].mul(v), in[1], g)};
+        };
+        Tape tape = new Tape().watch(a, b);
+        Tensor loss = tape.record(() -> CustomGradient.apply(in -> in[0].mul(in[1]), parts, a, b).square().sum());
+        Gradients gradients = tape.backward(loss);
+        assertThat(gradients.of(a).toDoubles()).containsExactly(36, -50);
+        assertThat(gradients.of(b).toDoubles()).containsExactly(24, 10);
+        assertThat(seen[0].isClosed()).isTrue();
+    }
+
     @Test
     void passesNoGradientWhereItReturnsNull() {
         Tensor a = Tensor.of(new double[] {2.0});

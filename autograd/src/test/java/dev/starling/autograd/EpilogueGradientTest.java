@@ -163,6 +163,8 @@ class EpilogueGradientTest {
         GradientCheck.check(t -> Tensor.apply(keeps, t[0], t[1])[1].square(), x(4, 3), x(5, 3));
         GradientCheck.check(t -> Functions.linear(Tensor.compute(new Contraction.Linear(Epilogue.GELU), t[0], t[1]),
                 t[2], null), x(4, 3), x(5, 3), x(2, 5));
+        GradientCheck.check(t -> Functions.linear(Tensor.apply(keeps, t[0], t[1], t[2])[1], t[3], null), x(4, 3),
+                x(5, 3), x(5), x(2, 5));
     }
 
     @Test

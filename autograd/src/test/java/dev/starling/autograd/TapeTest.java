@@ -146,6 +146,50 @@ class TapeTest {
         }
     }
 
+    /** The hook and the sink go on using the gradient; the gradient of the sink's own tape is the same tensor. */
+    @Test
+    void hooksAndSinksPassGradientsToOtherTapes() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = doubles(1, 2);
+            Tensor c = doubles(5, 7);
+            Tape tape = new Tape().watch(x);
+            Tensor[] middle = new Tensor[1];
+            Tensor loss = tape.record(() -> {
+                middle[0] = x.mul(3);
+                return middle[0].square().sum();
+            });
+            tape.hook(middle[0], g -> Derivatives.vjp(t -> t.mul(2), middle[0], g).add(g));
+            List<Tensor> kept = new ArrayList<>();
+            tape.backward(loss, (t, g) -> {
+                kept.add(Derivatives.vjp(u -> u.add(c), t, g));
+                g.storage().hold();
+                kept.add(g);
+            });
+            assertThat(kept).noneMatch(Tensor::isClosed);
+            assertThat(kept.get(0).sharesMemoryWith(kept.get(1))).isTrue();
+            assertThat(kept.get(0).add(kept.get(1)).toDoubles()).containsExactly(108, 216);
+        }
+    }
+
+    @Test
+    void refusesBackwardAndResetDuringItsOwnBackwardPass() {
+        Tensor x = doubles(3);
+        Tape tape = new Tape().watch(x);
+        Tensor[] y = tape.record(() -> new Tensor[] {x.square().sum(), x.mul(5).sum()});
+        List<Double> seen = new ArrayList<>();
+        tape.backward(y[0], (t, g) -> {
+            assertThatThrownBy(() -> tape.backward(y[1])).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("backward: must not be called").hasMessageContaining("use another tape");
+            assertThatThrownBy(tape::reset).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("reset: must not be called");
+            seen.add(g.item());
+        });
+        assertThat(seen).containsExactly(6.0);
+        assertThatThrownBy(() -> tape.backward(y[0], (t, g) -> tape.reset())).isInstanceOf(TensorException.class);
+        assertThat(tape.backward(y[1]).of(x).item()).isEqualTo(5);
+        assertThat(tape.reset().size()).isZero();
+    }
+
     @Test
     void passesEachGradientToTheSinkOnceAtItsLastContribution() {
         Tensor a = doubles(2);
