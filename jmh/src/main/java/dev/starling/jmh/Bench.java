@@ -79,13 +79,15 @@ public final class Bench implements Callable<Integer> {
                 + threads);
             return CommandLine.ExitCode.USAGE;
         }
-        List<Workload> chosen = Workload.ALL.stream()
-            .filter(workload -> only.isEmpty() || only.stream().anyMatch(name -> matches(name, workload))).toList();
-        if (chosen.isEmpty()) {
-            System.err.println("No benchmark name starts with " + only + "; the names are "
+        List<String> unknown = only.stream()
+            .filter(name -> Workload.ALL.stream().noneMatch(workload -> matches(name, workload))).toList();
+        if (!unknown.isEmpty()) {
+            System.err.println("No benchmark name starts with " + String.join(" or ", unknown) + "; the names are "
                 + String.join(", ", new Names()));
             return CommandLine.ExitCode.USAGE;
         }
+        List<Workload> chosen = Workload.ALL.stream()
+            .filter(workload -> only.isEmpty() || only.stream().anyMatch(name -> matches(name, workload))).toList();
         List<Comparison> comparisons = new ArrayList<>();
         var table = json ? System.err : System.out;
         table.printf(ROW + "%n", "case", "Starling", "the peer", "unit", "ratio", "peer", "fastest variant");

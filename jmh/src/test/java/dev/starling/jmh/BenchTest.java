@@ -21,6 +21,18 @@ class BenchTest {
                 .contains(option.substring(option.indexOf('=') + 1));
     }
 
+    /** Without the check, each of these would measure for minutes, measure nothing, or fail late. */
+    @ParameterizedTest
+    @ValueSource(strings = {"--only matmul-1024,no-such-name", "startup --runs 0", "serving --pairs 0",
+        "serving --clients 8,0", "serving --sample 1", "cluster --processes 4 --only ROUND_TRIP",
+        "cluster --only STEP_LATE", "cluster --only ALL_REDUCE,STEP_ALONE", "cluster --link veth --only TRAIN",
+        "cluster --parties GRPC", "cluster --sizes 1024,67108868", "cluster --sizes 0", "cluster --sizes 1023",
+        "cluster --model --link veth"})
+    void refusesWhatItCannotMeasure(String arguments) {
+        assertThat(Bench.commandLine().setErr(new PrintWriter(new StringWriter())).execute(arguments.split(" ")))
+                .isEqualTo(CommandLine.ExitCode.USAGE);
+    }
+
     @Test
     void printsNoRatioOfTimesOfZero() {
         Comparison fast = new Comparison(Workload.ALL.getFirst(), Contender.PYTORCH, "plain", 0, 0, 0.0 / 0);

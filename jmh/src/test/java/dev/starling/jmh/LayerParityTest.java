@@ -147,6 +147,12 @@ class LayerParityTest {
             assertThat(theirY.sizes().vec().get()).isEqualTo(y[0].shape().dims());
             double[] expected = Torch.doubles(theirY);
             assertClose("result", result, expected, tolerance);
+            double[] given = numbers ? x.toDoubles() : new double[0];
+            for (int i = 0; given.length == result.length && i < given.length; i++) {
+                if (Double.isNaN(given[i]) && Double.isNaN(expected[i])) {
+                    assertThat(result[i]).as("the result of NaN, element %d", i).isNaN();
+                }
+            }
             layer.state().forEach((path, p) -> assertClose(path, p.value().toDoubles(), Torch.doubles(weights.of(path)),
                     tolerance));
             if (!theirY.requires_grad()) {

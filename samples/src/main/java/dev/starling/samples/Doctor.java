@@ -7,6 +7,7 @@ import dev.starling.tensor.spi.Probe;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
@@ -117,7 +118,7 @@ public final class Doctor implements Callable<Integer> {
         List<String> items = new ArrayList<>();
         for (Finding f : findings) {
             items.add("{\"subject\":" + Json.quoted(f.subject()) + ",\"verdict\":"
-                    + Json.quoted(f.verdict().name().toLowerCase())
+                    + Json.quoted(f.verdict().name().toLowerCase(Locale.ROOT))
                     + ",\"state\":" + Json.quoted(f.state()) + ",\"remedy\":" + Json.quoted(f.remedy()) + "}");
         }
         return "{\"findings\":[" + String.join(",", items) + "]}";

@@ -21,7 +21,7 @@ final class LaunchDirectory implements AutoCloseable {
     private static final Path MEMORY = Path.of("/dev/shm");
     private static final String PREFIX = "starling-launch-";
     /** Aeron's files of a process, and of each end of a link, with default sizes. */
-    private static final long PROCESS_BYTES = 12L << 20;
+    private static final long PROCESS_BYTES = 14L << 20;
     private static final long LINK_BYTES = 6L << 20;
 
     private final Path path;

@@ -11,7 +11,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.Callable;
-import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -27,6 +26,8 @@ import picocli.CommandLine.Option;
 public final class ClusterBench implements Callable<Integer> {
     private static final int MAX_MESSAGE = 64 << 10;
     private static final int ROUNDS = 9;
+    /** What is compared with peers. */
+    private static final List<Measure> COMPARED = List.of(Measure.ALL_REDUCE, Measure.ROUND_TRIP, Measure.PUT);
     private static final String LOOPBACK = "loopback";
     private static final String UNLIMITED = "veth";
     private static final String ROW = "%-18s %5s  %-22s %9s  %-13s %9s %-5s %6s  %s";
@@ -36,7 +37,7 @@ public final class ClusterBench implements Callable<Integer> {
     private List<Integer> worlds;
 
     @Option(names = "--sizes", split = ",", defaultValue = "1024,65536,1048576,16777216,67108864",
-            description = "Bytes to all-reduce, up to 67108864 (default: ${DEFAULT-VALUE}).")
+            description = "Bytes to all-reduce, multiples of 4 up to 67108864 (default: ${DEFAULT-VALUE}).")
     private List<Integer> sizes;
 
     @Option(names = "--message", paramLabel = "BYTES", defaultValue = "32",
@@ -91,64 +92,125 @@ public final class ClusterBench implements Callable<Integer> {
 
     @Override
     public Integer call() throws IOException, InterruptedException {
-        if (message < 1 || message > MAX_MESSAGE) {
-            System.err.println("--message must be 1 to " + MAX_MESSAGE + " bytes, got " + message);
-            return CommandLine.ExitCode.USAGE;
-        }
-        int rounds = rounds();
-        if (rounds < 1 || sampleMillis < 1 || warmupMillis < 0 || worlds.stream().anyMatch(world -> world < 2)) {
-            System.err.println("--processes must be 2 or more, --rounds and --sample 1 or more, and --warmup 0 or "
-                + "more, got " + worlds + ", " + rounds + ", " + sampleMillis + " and " + warmupMillis);
+        String misuse = misuse();
+        if (misuse != null) {
+            System.err.println(misuse);
             return CommandLine.ExitCode.USAGE;
         }
         PrintStream table = json ? System.err : System.out;
         Path directory = Files.createTempDirectory("starling-cluster");
-        List<Finding> findings = new ArrayList<>();
-        List<String> lines = new ArrayList<>();
+        List<String> cases = new ArrayList<>();
         try {
             if (model) {
-                new Prediction(directory, table, rounds, sampleMillis, warmupMillis).run(worlds);
-                return CommandLine.ExitCode.OK;
+                Prediction prediction = new Prediction(directory, table, rounds(), sampleMillis, warmupMillis);
+                prediction.run(worlds);
+                cases.addAll(prediction.json());
+            } else {
+                compare(directory, table, cases);
+                train(directory, table, cases);
             }
-            String missing = OpenMpi.missing(directory.resolve("openmpi"));
-            if (missing != null) {
-                table.println("Without Open MPI: " + missing);
-            }
-            table.println("Network: " + describeLink());
-            table.printf(ROW + "%n", "case", "procs", "Starling", "", "peer", "", "unit", "ratio", "fastest variant");
-            for (int world : worlds) {
-                List<Implementation> implementations = Stream.of(Implementation.values())
-                    .filter(implementation -> missing == null || !implementation.isOpenMpi())
-                    .filter(implementation -> !isApart() || implementation.runsBetweenHosts())
-                    .filter(implementation -> chosen.isEmpty() || chosen.contains(implementation)).toList();
-                try (Hosts hosts = hosts(world, directory)) {
-                    for (Measure measure : List.of(Measure.ALL_REDUCE, Measure.ROUND_TRIP, Measure.PUT)) {
-                        if (isSelected(measure) && (world == 2 || measure == Measure.ALL_REDUCE)) {
-                            measure(measure, world, implementations, directory, hosts, table, findings);
-                        }
-                    }
-                }
-            }
-            Training training = new Training(directory, rounds, sampleMillis, warmupMillis, table);
-            for (Implementation implementation : Implementation.values()) {
-                boolean selected = !isApart() && (chosen.isEmpty() || chosen.contains(implementation));
-                if (selected && implementation.supports(Measure.STEP_OVERLAPPED)
-                        && isSelected(Measure.STEP_OVERLAPPED)) {
-                    training.overlap(implementation, 2);
-                }
-                if (selected && implementation.supports(Measure.TRAIN) && isSelected(Measure.TRAIN)) {
-                    training.throughput(implementation, 2);
-                }
-            }
-            lines.addAll(training.json());
         } finally {
             delete(directory);
         }
         if (json) {
-            System.out.println(Stream.concat(findings.stream().map(Finding::json), lines.stream())
-                .collect(Collectors.joining(",", "{\"link\":\"" + link + "\",\"cases\":[", "]}")));
+            System.out.println("{\"link\":\"" + link + "\",\"cases\":[" + String.join(",", cases) + "]}");
         }
         return failed ? CommandLine.ExitCode.SOFTWARE : CommandLine.ExitCode.OK;
+    }
+
+    /** Returns what is wrong with the options, or {@code null}. */
+    private String misuse() {
+        if (message < 1 || message > MAX_MESSAGE) {
+            return "--message must be 1 to " + MAX_MESSAGE + " bytes, got " + message;
+        }
+        if (sizes.stream().anyMatch(size -> size < Float.BYTES || size > Member.MAX_BYTES || size % Float.BYTES > 0)) {
+            return "--sizes must be multiples of " + Float.BYTES + " bytes from " + Float.BYTES + " to "
+                + Member.MAX_BYTES + ", got " + sizes;
+        }
+        if (rounds() < 1 || sampleMillis < 1 || warmupMillis < 0 || worlds.stream().anyMatch(world -> world < 2)) {
+            return "--processes must be 2 or more, --rounds and --sample 1 or more, and --warmup 0 or more, got "
+                + worlds + ", " + rounds() + ", " + sampleMillis + " and " + warmupMillis;
+        }
+        if (model) {
+            return isApart() ? "--model measures over the link " + LOOPBACK + " only, got " + link : null;
+        }
+        List<Measure> idle = only.stream().filter(measure -> !isMeasurable(measure)).toList();
+        if (!idle.isEmpty() || Stream.of(Measure.values()).noneMatch(this::isMeasurable)) {
+            return "nothing to measure" + (idle.isEmpty() ? "" : " for --only " + idle) + " with --processes " + worlds
+                + ", --link " + link + " and --parties " + chosen + ": ROUND_TRIP and PUT need 2 processes, PUT, TRAIN"
+                + " and STEP_OVERLAPPED the link " + LOOPBACK + ", comparisons with peers two parties, and STEP_ALONE"
+                + " and STEP_LATE are parts of STEP_OVERLAPPED";
+        }
+        return null;
+    }
+
+    /** Returns whether there are implementations to measure and, for a comparison, their peers. */
+    private boolean isMeasurable(Measure measure) {
+        List<Implementation> able = implementations().filter(implementation -> implementation.supports(measure))
+            .toList();
+        if (!COMPARED.contains(measure)) {
+            return !able.isEmpty();
+        }
+        return worlds.stream().anyMatch(world -> isBetween(world, measure))
+            && able.stream().anyMatch(ours -> able.stream().anyMatch(peer -> peer.isPeerOf(ours)));
+    }
+
+    private static boolean isBetween(int world, Measure measure) {
+        return world == 2 || measure == Measure.ALL_REDUCE;
+    }
+
+    /** Returns the implementations that the options select. */
+    private Stream<Implementation> implementations() {
+        return Stream.of(Implementation.values())
+            .filter(implementation -> !isApart() || implementation.runsBetweenHosts())
+            .filter(implementation -> chosen.isEmpty() || chosen.contains(implementation));
+    }
+
+    private void compare(Path directory, PrintStream table, List<String> cases)
+            throws IOException, InterruptedException {
+        String missing = OpenMpi.missing(directory.resolve("openmpi"));
+        if (missing != null) {
+            table.println("Without Open MPI: " + missing);
+        }
+        table.println("Network: " + describeLink());
+        table.printf(ROW + "%n", "case", "procs", "Starling", "", "peer", "", "unit", "ratio", "fastest variant");
+        List<Implementation> implementations = implementations()
+            .filter(implementation -> missing == null || !implementation.isOpenMpi()).toList();
+        for (int world : worlds) {
+            try (Hosts hosts = hosts(world, directory)) {
+                for (Measure measure : COMPARED) {
+                    if (isSelected(measure) && isBetween(world, measure)) {
+                        measure(measure, world, implementations, directory, hosts, table, cases);
+                    }
+                }
+            }
+        }
+    }
+
+    private void train(Path directory, PrintStream table, List<String> cases) {
+        Training training = new Training(directory, rounds(), sampleMillis, warmupMillis, table);
+        for (Implementation implementation : implementations().toList()) {
+            if (implementation.supports(Measure.STEP_OVERLAPPED) && isSelected(Measure.STEP_OVERLAPPED)) {
+                attempt(() -> training.overlap(implementation, 2), table);
+            }
+            if (implementation.supports(Measure.TRAIN) && isSelected(Measure.TRAIN)) {
+                attempt(() -> training.throughput(implementation, 2), table);
+            }
+        }
+        cases.addAll(training.json());
+    }
+
+    /** Runs a measurement; if it fails, reports why, and leaves it out. */
+    private void attempt(Runnable measurement, PrintStream table) {
+        try {
+            measurement.run();
+        } catch (IllegalStateException | UncheckedIOException e) {
+            if (Thread.currentThread().isInterrupted()) {
+                throw e;
+            }
+            failed = true;
+            table.println("FAILED, and left out: " + e.getMessage());
+        }
     }
 
     private boolean isApart() {
@@ -173,7 +235,7 @@ public final class ClusterBench implements Callable<Integer> {
     }
 
     private void measure(Measure measure, int world, List<Implementation> implementations, Path directory, Hosts hosts,
-            PrintStream table, List<Finding> findings) {
+            PrintStream table, List<String> cases) {
         List<Integer> bytes = switch (measure) {
             case ALL_REDUCE -> sizes;
             case ROUND_TRIP -> List.of(message);
@@ -188,7 +250,7 @@ public final class ClusterBench implements Callable<Integer> {
             }
             for (int size : bytes) {
                 for (Finding finding : comparison.run(measure, size, rounds(), sampleMillis, warmupMillis)) {
-                    findings.add(finding);
+                    cases.add(finding.json());
                     table.println(row(finding));
                 }
             }

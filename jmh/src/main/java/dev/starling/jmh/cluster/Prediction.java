@@ -2,8 +2,10 @@ package dev.starling.jmh.cluster;
 
 import java.io.PrintStream;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.stream.Stream;
@@ -31,6 +33,7 @@ final class Prediction {
     private final int rounds;
     private final long sampleMillis;
     private final long warmupMillis;
+    private final List<String> json = new ArrayList<>();
 
     Prediction(Path directory, PrintStream table, int rounds, long sampleMillis, long warmupMillis) {
         this.directory = directory;
@@ -38,6 +41,11 @@ final class Prediction {
         this.rounds = rounds;
         this.sampleMillis = sampleMillis;
         this.warmupMillis = warmupMillis;
+    }
+
+    /** Returns the results as JSON objects. */
+    List<String> json() {
+        return json;
     }
 
     /** Measures and predicts for numbers of processes on this machine. */
@@ -73,6 +81,9 @@ final class Prediction {
             boolean calibrates = world == 2 || shares && (i == SMALL || i == LARGE);
             table.printf("%5d %10d %9.1f µs %9.1f µs %9s%n", world, SIZES[i] >> 10, measured[i] / 1e3,
                     predicted / 1e3, calibrates ? "×" : "%+.0f%%".formatted(100 * (predicted / measured[i] - 1)));
+            json.add(String.format(Locale.ROOT, "{\"case\":\"model\",\"processes\":%d,\"bytes\":%d,\"unit\":\"µs\","
+                    + "\"measured\":%.3f,\"predicted\":%.3f,\"calibrates\":%b}", world, SIZES[i], measured[i] / 1e3,
+                    predicted / 1e3, calibrates));
         }
         if (shares) {
             table.printf("A process waits %.1f µs for a processor for each message, and a byte takes %.2f times"
@@ -133,10 +144,13 @@ final class Prediction {
             double bytesPerNano = Math.min(gigabits / 8, processBytesPerNano);
             AllReduceModel model = AllReduceModel.of(AllReduceModel.link(latencyNanos, bytesPerNano));
             for (int ranks = 8; ranks <= 1024; ranks *= 2) {
-                table.printf("%9.0f %6d %9.2f ms %9.2f ms %9.1f ms %9.1f ms%n", gigabits, ranks,
-                        model.nanos(ranks, 64 << 10) / 1e6, model.nanos(ranks, 1 << 20) / 1e6,
-                        model.nanos(ranks, 100e6) / 1e6, ranks == RANKS_OF_A_HOST ? 2 * 100e6 / HOST_BYTES_PER_NANO
-                        / 1e6 : model.byHost(ranks / RANKS_OF_A_HOST, 100e6, HOST_BYTES_PER_NANO) / 1e6);
+                Object[] row = {gigabits, ranks, model.nanos(ranks, 64 << 10) / 1e6, model.nanos(ranks, 1 << 20) / 1e6,
+                    model.nanos(ranks, 100e6) / 1e6, ranks == RANKS_OF_A_HOST ? 2 * 100e6 / HOST_BYTES_PER_NANO
+                    / 1e6 : model.byHost(ranks / RANKS_OF_A_HOST, 100e6, HOST_BYTES_PER_NANO) / 1e6};
+                table.printf("%9.0f %6d %9.2f ms %9.2f ms %9.1f ms %9.1f ms%n", row);
+                json.add(String.format(Locale.ROOT, "{\"case\":\"large cluster\",\"gigabits\":%.0f,\"ranks\":%d,"
+                        + "\"unit\":\"ms\",\"64 KiB\":%.3f,\"1 MiB\":%.3f,\"100 MB\":%.3f,\"100 MB/host\":%.3f}",
+                        row));
             }
         }
     }

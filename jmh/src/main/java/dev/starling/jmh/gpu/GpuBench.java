@@ -9,6 +9,7 @@ import dev.starling.tensor.TensorException;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -44,6 +45,8 @@ public final class GpuBench implements Callable<Integer> {
 
     /** Captured workloads run their first step eagerly; then the step is captured, planned, and made a graph. */
     private static final int STEPS = 4;
+
+    private static final int REPORTED_LINES = 20;
 
     @Option(names = "--device", defaultValue = "cuda", description = "The device (default: cuda).")
     private String device;
@@ -82,6 +85,9 @@ public final class GpuBench implements Callable<Integer> {
 
     private PrintStream out = System.out;
     private PyTorchProcess peer;
+    private boolean peerFailed;
+    /** PyTorch's standard error. */
+    private Path errors;
     /** The higher copy rate of the two, from the last copy case. */
     private double copyRate = Double.NaN;
     /** The seconds of first runs, in which kernels are compiled and libraries plan. */
@@ -112,13 +118,22 @@ public final class GpuBench implements Callable<Integer> {
             out.println(e.getMessage());
             return CommandLine.ExitCode.USAGE;
         }
+        if (workloads().isEmpty()) {
+            out.println("no case matches " + only);
+            return CommandLine.ExitCode.USAGE;
+        }
         return Device.with(chosen, () -> once ? runOnce() : run()) ? 0 : 1;
+    }
+
+    /** Returns the workloads that {@code --only} selects. */
+    private List<GpuWorkload> workloads() {
+        return GpuWorkload.all(tiny).stream().filter(workload -> only.matcher(workload.order()).find()).toList();
     }
 
     /** Runs every case until it does nothing new, and returns whether none has failed. */
     private boolean runOnce() {
         boolean complete = true;
-        for (GpuWorkload workload : GpuWorkload.all(tiny)) {
+        for (GpuWorkload workload : workloads()) {
             try (Case work = GpuCases.of(workload)) {
                 for (int i = 0; i < STEPS; i++) {
                     work.run();
@@ -136,17 +151,18 @@ public final class GpuBench implements Callable<Integer> {
         try {
             startPeer();
             out.println(GpuFinding.heading());
-            for (GpuWorkload workload : GpuWorkload.all(tiny)) {
-                if (only.matcher(workload.order()).find()) {
-                    findings.add(compare(ignoresGoals ? workload.withoutGoal() : workload));
-                    out.println(findings.getLast());
-                    write(findings.getLast());
-                }
+            for (GpuWorkload workload : workloads()) {
+                findings.add(compare(ignoresGoals ? workload.withoutGoal() : workload));
+                out.println(findings.getLast());
+                write(findings.getLast());
             }
         } finally {
             if (peer != null) {
                 peer.close();
             }
+        }
+        if (peerFailed && json == null) {
+            printErrors();
         }
         out.printf(Locale.ROOT, "the first runs took %.1f s, in which kernels are compiled and libraries plan%n",
                 firstRuns);
@@ -155,7 +171,7 @@ public final class GpuBench implements Callable<Integer> {
         long below = findings.size() - held - alone;
         out.println(held + " passed, " + below + " failed of " + findings.size()
                 + (alone > 0 ? ", " + alone + " with nothing to compare them with" : ""));
-        return below == 0 && !findings.isEmpty();
+        return below == 0;
     }
 
     private void startPeer() {
@@ -163,20 +179,41 @@ public final class GpuBench implements Callable<Integer> {
             return;
         }
         try {
-            Path errors = json == null ? Files.createTempFile("starling-peer", ".err")
-                    : Path.of(json + ".err");
-            peer = new PyTorchProcess(python, device.equals("cuda") ? "cuda" : "cpu", tf32, errors,
+            if (json == null) {
+                errors = Files.createTempFile("starling-peer", ".err");
+                errors.toFile().deleteOnExit();
+            } else {
+                errors = Path.of(json + ".err");
+            }
+            peer = new PyTorchProcess(python, device.equals("cuda") ? "cuda:" + index : "cpu", tf32, errors,
                     ANSWER_TIMEOUT);
             out.println("compared with " + peer.describe());
         } catch (PyTorchProcess.Failure | UncheckedIOException e) {
             out.println("PyTorch is not available: " + e.getMessage());
+            peerFailed = true;
             peer = null;
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
     }
 
-    /** Measures alternately; if one of the two fails, the other is still measured. */
+    /** Prints the end of PyTorch's standard error, whose file is deleted when this process ends. */
+    private void printErrors() {
+        try {
+            List<String> lines = new String(Files.readAllBytes(errors), StandardCharsets.UTF_8).lines().toList();
+            lines.subList(Math.max(0, lines.size() - REPORTED_LINES), lines.size()).forEach(out::println);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    /** Returns the note about a failure of PyTorch. */
+    private String failed(PyTorchProcess.Failure e) {
+        peerFailed = true;
+        return "PyTorch: " + e.getMessage();
+    }
+
+    /** Measures alternately; if PyTorch fails, Starling is still measured. */
     private GpuFinding compare(GpuWorkload workload) {
         String note = "";
         boolean theirs = false;
@@ -186,7 +223,7 @@ public final class GpuBench implements Callable<Integer> {
                 theirs = true;
             }
         } catch (PyTorchProcess.Failure e) {
-            note = "PyTorch: " + e.getMessage();
+            note = failed(e);
         }
         double[] times = {Double.NaN, Double.NaN};
         try (Case ours = GpuCases.of(workload)) {
@@ -201,7 +238,7 @@ public final class GpuBench implements Callable<Integer> {
             try {
                 peer.release();
             } catch (PyTorchProcess.Failure e) {
-                note += note.isEmpty() ? "PyTorch: " + e.getMessage() : "";
+                note += note.isEmpty() ? failed(e) : "";
             }
         }
         Device.current().backend().memory().trim();
@@ -231,18 +268,29 @@ public final class GpuBench implements Callable<Integer> {
         String note = "";
         int theirRepeats = 0;
         try {
-            theirRepeats = theirs ? repeats(peer::time, warm) : 0;
+            if (theirs) {
+                // PyTorch compiles in the first run.
+                peer.time(1);
+                theirRepeats = repeats(peer::time, warm);
+            }
         } catch (PyTorchProcess.Failure e) {
-            note = "PyTorch: " + e.getMessage();
+            note = failed(e);
         }
         double[] mine = new double[rounds];
         double[] other = new double[rounds];
         for (int round = 0; round < rounds; round++) {
             mine[round] = time(ours, ourRepeats) / ourRepeats;
-            other[round] = theirRepeats == 0 ? Double.NaN : peer.time(theirRepeats) / theirRepeats;
+            try {
+                if (theirRepeats > 0) {
+                    other[round] = peer.time(theirRepeats) / theirRepeats;
+                }
+            } catch (PyTorchProcess.Failure e) {
+                note = failed(e);
+                theirRepeats = 0;
+            }
         }
         times[0] = Statistics.median(mine);
-        times[1] = Statistics.median(other);
+        times[1] = theirRepeats == 0 ? Double.NaN : Statistics.median(other);
         return note;
     }
 

@@ -39,6 +39,8 @@ final class DjlServer implements Server {
             Iterator<dev.starling.nn.Parameter> weights = source.network().parameters().values().iterator();
             block.getParameters().values().forEach(p -> p.getArray().set(weights.next().value().toFloats()));
         }
+        // Otherwise libtorch records each prediction for a gradient, in every thread but this one.
+        block.freezeParameters(true);
         model.setBlock(block);
     }
 

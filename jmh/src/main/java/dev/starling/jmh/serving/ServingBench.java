@@ -11,7 +11,10 @@ import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.function.ToDoubleFunction;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
 
 /** Compares predictions from many threads with DJL's PyTorch engine. */
 @Command(
@@ -43,12 +46,20 @@ public final class ServingBench implements Callable<Integer> {
             description = "Milliseconds of warm-up of each process (default: ${DEFAULT-VALUE}).")
     private long warmupMillis;
 
+    @Spec
+    private CommandSpec spec;
+
     /** Called by the command line. */
     public ServingBench() {
     }
 
     @Override
     public Integer call() {
+        if (pairs < 1 || clients.stream().anyMatch(n -> n < 1) || sampleMillis < 2 || warmupMillis < 1) {
+            throw new ParameterException(spec.commandLine(), "--pairs, --clients and --warmup must be 1 or more and "
+                    + "--sample 2 or more, got " + pairs + ", " + clients + ", " + warmupMillis + " and "
+                    + sampleMillis);
+        }
         System.out.printf(ROW + "%n", "model", "clients", "server", "answers/s", "p50 µs", "p99 µs",
                 "ratios: answers/s, p50, p99");
         for (Model model : models) {

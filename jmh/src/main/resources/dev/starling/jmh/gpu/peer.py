@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cuda"
+DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cuda:0"
 ON_GPU = DEVICE.startswith("cuda")
 TF32 = "tf32" in sys.argv[2:]
 TYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -278,6 +278,8 @@ def main():
         order, *words = line.split()
         try:
             if order == "hello":
+                if ON_GPU:
+                    torch.cuda.set_device(DEVICE)
                 card = torch.cuda.get_device_name() if ON_GPU else "CPU"
                 answer = f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN " \
                          f"{torch.backends.cudnn.version()}, {card}"

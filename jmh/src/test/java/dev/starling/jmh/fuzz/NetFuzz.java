@@ -88,6 +88,9 @@ final class NetFuzz {
                         return wrong + " (step " + i + ")";
                     }
                 }
+                if (eager.refused != null && oracle.isFinite(eager.refused)) {
+                    return "refusal: libtorch's loss and gradients are finite, but " + eager.refusal;
+                }
             }
             try (TorchOracle oracle = new TorchOracle(of)) {
                 NetRun two = NetRun.of(of, false, 2, -1);

@@ -5,8 +5,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -18,29 +22,34 @@ import org.junit.jupiter.api.Timeout;
  */
 class NetFuzzTest {
     private static final int SHORT = 25;
+    /** Ends a child that hangs: reading its output cannot be interrupted. */
+    private static final Duration SHORT_LIMIT = Duration.ofSeconds(110);
+    private static final Duration LONG_LIMIT = Duration.ofHours(3);
 
     @Test
     @Timeout(120)
     void trainsAsLibtorchDoes() throws IOException, InterruptedException {
-        assertThat(findings(0, SHORT)).isEmpty();
+        assertThat(findings(0, SHORT, SHORT_LIMIT)).isEmpty();
     }
 
     @Test
     @Tag("stress")
     @Timeout(14_400)
     void trainsAsLibtorchDoesForLong() throws IOException, InterruptedException {
-        assertThat(findings(Long.getLong("nets.from", SHORT), Long.getLong("nets.count", 10_000))).isEmpty();
+        assertThat(findings(Long.getLong("nets.from", SHORT), Long.getLong("nets.count", 10_000),
+                LONG_LIMIT)).isEmpty();
     }
 
     /** A crash ends one child only, and is reported with its seed. */
     @Test
     @Timeout(120)
     void reportsACrash() throws IOException, InterruptedException {
-        assertThat(findings(NetFuzz.CRASH, 1)).singleElement().asString().contains("seed " + NetFuzz.CRASH)
+        assertThat(findings(NetFuzz.CRASH, 1, SHORT_LIMIT)).singleElement().asString().contains("seed " + NetFuzz.CRASH)
                 .contains("crashed");
     }
 
-    private static List<String> findings(long from, long count) throws IOException, InterruptedException {
+    private static List<String> findings(long from, long count, Duration limit) throws IOException,
+            InterruptedException {
         List<String> findings = new ArrayList<>();
         long next = from;
         while (next < from + count) {
@@ -51,6 +60,8 @@ class NetFuzzTest {
                     Long.toString(from + count - next));
             builder.redirectErrorStream(true);
             Process child = builder.start();
+            Future<?> end = CompletableFuture.runAsync(child::destroyForcibly,
+                    CompletableFuture.delayedExecutor(limit.toSeconds(), TimeUnit.SECONDS));
             long seed = next;
             boolean done = false;
             List<String> last = new ArrayList<>();
@@ -72,6 +83,7 @@ class NetFuzzTest {
                     }
                 }
             } finally {
+                end.cancel(false);
                 child.destroy();
             }
             int status = child.waitFor();

@@ -22,12 +22,17 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 
 /** One training run of a case, with everything that it computed. */
 final class NetRun {
-    /** A step: the loss, and by path the weights before the step, the gradients, and the weights after it. */
-    record Step(double loss, Map<String, double[]> before, Map<String, double[]> gradients,
+    /**
+     * A step: the loss, the paths of the parameters that are trained, and by path the weights before the step, the
+     * gradients, and the weights after it.
+     */
+    record Step(double loss, Set<String> trained, Map<String, double[]> before, Map<String, double[]> gradients,
             Map<String, double[]> after) { }
 
     /** Checkpoints go to memory, since waiting for the disk would take longer than everything else here. */
@@ -37,6 +42,8 @@ final class NetRun {
     final List<Step> steps = new ArrayList<>();
     /** Why a step was refused, which ends the run; {@code null} if none was. */
     String refusal;
+    /** The refused step, without results. */
+    Step refused;
     private NetPair pair;
     private Optimizer optimizer;
     private TrainingStep step;
@@ -77,6 +84,7 @@ final class NetRun {
                     apply(change, i);
                 }
                 Map<String, double[]> before = weights();
+                Set<String> trained = trained();
                 gradients = new TreeMap<>();
                 double loss;
                 try {
@@ -86,9 +94,10 @@ final class NetRun {
                         throw e;
                     }
                     refusal = "step " + i + ": " + e.getMessage();
+                    refused = new Step(Double.NaN, trained, before, Map.of(), before);
                     return;
                 }
-                steps.add(new Step(loss, before, gradients, weights()));
+                steps.add(new Step(loss, trained, before, gradients, weights()));
             }
         } finally {
             close();
@@ -176,6 +185,16 @@ final class NetRun {
                 }
             }
         }
+    }
+
+    private Set<String> trained() {
+        Set<String> paths = new TreeSet<>();
+        pair.ours().parameters().forEach((path, p) -> {
+            if (p.requiresGradient()) {
+                paths.add(path);
+            }
+        });
+        return paths;
     }
 
     private Map<String, double[]> weights() {

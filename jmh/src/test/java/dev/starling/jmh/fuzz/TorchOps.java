@@ -6,6 +6,7 @@ import dev.starling.jmh.fuzz.NetPair.TorchState;
 import dev.starling.nn.Parameter;
 import java.util.List;
 import java.util.Map;
+import java.util.function.UnaryOperator;
 import org.bytedeco.pytorch.Scalar;
 import org.bytedeco.pytorch.ScalarTypeOptional;
 import org.bytedeco.pytorch.Tensor;
@@ -58,12 +59,15 @@ final class TorchOps {
      * Perturbs a normalisation as its roundings perturb result and gradient. Of two different numbers, the result is 1
      * and -1 but for some ppm, whatever they are, and a second normalisation may be left with the ppm. Gradients are
      * differences of numbers as large as the result's gradient over the deviation; what is left may be too small to be
-     * perturbed in proportion.
+     * perturbed in proportion. Numbers that are far from 0 and nearly equal lose their differences to roundings, as does
+     * the gradient of a weight.
      *
+     * @param normalize normalises numbers, without other effects
      * @param y {@code x} normalised
      * @param groups {@code x} in a shape whose listed dimensions are normalised together
      */
-    private static Tensor rough(Tensor y, Tensor x, TorchState s, Tensor groups, double epsilon, long... together) {
+    private static Tensor rough(UnaryOperator<Tensor> normalize, Tensor y, Tensor x, TorchState s, Tensor groups,
+            double epsilon, long... together) {
         if (s.perturbation() == 0) {
             return y;
         }
@@ -71,7 +75,9 @@ final class TorchOps {
         Tensor centred = detached.sub(mean(detached, together));
         Tensor scale = torch.rsqrt(mean(centred.mul(centred), together).add(new Scalar(epsilon)))
                 .expand_as(groups).reshape(x.sizes());
-        return rounded(y, s).add(x.sub(x.detach()).mul(scale).mul(noise(y, s)));
+        Tensor same = normalize.apply(x.detach());
+        return rounded(y, s).add(x.sub(x.detach()).mul(scale).mul(noise(y, s)))
+                .add(normalize.apply(rounded(x.detach(), s)).sub(same)).add(same.sub(same.detach()).mul(noise(y, s)));
     }
 
     private static Tensor rounded(Tensor y, TorchState s) {
@@ -87,19 +93,26 @@ final class TorchOps {
         for (int i = 1; i < axes.length; i++) {
             axes[i] = i + 1;
         }
-        return rough(torch.batch_norm(x, optional(s, p.get("weight")), optional(s, p.get("bias")),
-                optional(s, p.get("running_mean")), optional(s, p.get("running_var")), true, 0.1, EPSILON, false), x, s,
-                x, EPSILON, axes);
+        return rough(z -> batchNorm(z, s, p, null, null),
+                batchNorm(x, s, p, p.get("running_mean"), p.get("running_var")), x, s, x, EPSILON, axes);
+    }
+
+    private static Tensor batchNorm(Tensor x, TorchState s, Map<String, Parameter> p, Parameter mean,
+            Parameter variance) {
+        return torch.batch_norm(x, optional(s, p.get("weight")), optional(s, p.get("bias")), optional(s, mean),
+                optional(s, variance), true, 0.1, EPSILON, false);
     }
 
     static Tensor layerNorm(Tensor x, TorchState s, Map<String, Parameter> p) {
-        return rough(torch.layer_norm(x, p.get("weight").shape().dims(), optional(s, p.get("weight")),
-                optional(s, p.get("bias")), EPSILON, false), x, s, x, EPSILON, -1);
+        UnaryOperator<Tensor> normalize = z -> torch.layer_norm(z, p.get("weight").shape().dims(),
+                optional(s, p.get("weight")), optional(s, p.get("bias")), EPSILON, false);
+        return rough(normalize, normalize.apply(x), x, s, x, EPSILON, -1);
     }
 
     static Tensor groupNorm(Tensor x, TorchState s, int groups, Map<String, Parameter> p) {
-        return rough(torch.group_norm(x, groups, optional(s, p.get("weight")), optional(s, p.get("bias")), EPSILON,
-                false), x, s, x.reshape(x.size(0), groups, -1), EPSILON, -1);
+        UnaryOperator<Tensor> normalize = z -> torch.group_norm(z, groups, optional(s, p.get("weight")),
+                optional(s, p.get("bias")), EPSILON, false);
+        return rough(normalize, normalize.apply(x), x, s, x.reshape(x.size(0), groups, -1), EPSILON, -1);
     }
 
     static Tensor rmsNorm(Tensor x, TorchState s, Map<String, Parameter> p) {

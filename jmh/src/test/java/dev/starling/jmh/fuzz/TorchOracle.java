@@ -33,6 +33,9 @@ import org.bytedeco.pytorch.global.torch;
  * perturbed by a few roundings of Starling's type.
  */
 final class TorchOracle implements AutoCloseable {
+    /** Beyond, the square of an intermediate result may be infinite in f32. */
+    private static final double LARGE = 1e12;
+
     private final NetCase of;
     private final NetPair pair;
     private final Map<String, Parameter> state;
@@ -110,6 +113,14 @@ final class TorchOracle implements AutoCloseable {
         }
     }
 
+    /** Returns whether libtorch's loss and gradients of a step are far from infinite. */
+    boolean isFinite(NetRun.Step step) {
+        try (PointerScope inner = new PointerScope()) {
+            Result truth = compute(step, 0, 0);
+            return Math.abs(truth.loss) < LARGE && truth.values.values().stream().allMatch(v -> max(v) < LARGE);
+        }
+    }
+
     // ---- losses and gradients ----
 
     private String gradients(NetRun.Step step) {
@@ -151,7 +162,7 @@ final class TorchOracle implements AutoCloseable {
             double[] mine = ours.get(path);
             double[] right = entry.getValue();
             if (mine == null) {
-                // The loss does not depend on the parameter, or the parameter is frozen.
+                // Starling found that the loss does not depend on the parameter.
                 mine = new double[right.length];
             }
             double bound = factor * unit * (max(right) + scale) + tolerance.getOrDefault(path, 0.0);
@@ -171,7 +182,7 @@ final class TorchOracle implements AutoCloseable {
             Map<Parameter, Tensor> tensors = new IdentityHashMap<>();
             state.forEach((path, p) -> {
                 Tensor t = tensor(perturbed(step.before().get(path), perturbation, r), p.shape().dims());
-                tensors.put(p, t.set_requires_grad(step.gradients().containsKey(path)));
+                tensors.put(p, t.set_requires_grad(step.trained().contains(path)));
             });
             long[] dims = new long[of.input().length + 1];
             dims[0] = of.batch();

@@ -48,24 +48,72 @@ class GpuBenchTest {
                 .doesNotContain("held", "MISSED");
     }
 
+    @Test
+    void refusesToRunNoCase() {
+        ByteArrayOutputStream output = new ByteArrayOutputStream();
+        assertThat(GpuBench.run(new PrintStream(output, true, StandardCharsets.UTF_8), "--device", "cpu", "--tiny",
+                "--once", "--only", "no such case")).isEqualTo(2);
+        assertThat(output.toString(StandardCharsets.UTF_8)).contains("no such case");
+    }
+
     /** The peer prepares each case and ends when it is to run it. */
     @Test
     void measuresAllCasesThoughThePeerEnds() throws IOException {
-        Path peer = folder.resolve("peer");
-        Files.writeString(peer, """
+        assertThat(measuresBeside("""
                 #!/bin/sh
                 while read order rest; do
                     if [ "$order" = time ]; then exit 1; fi
                     echo "@ $order"
                 done
-                """);
+                """, "1", "^(copy|add) f32 1024")).hasSize(2).allSatisfy(f -> assertThat(f).contains(
+                "\"pytorch\":null", "PyTorch: its process ended").doesNotContain("\"starling\":null"));
+    }
+
+    /** The peer answers while it warms up, and ends in the first round. */
+    @Test
+    void keepsStarlingsTimesThoughThePeerEndsInARound() throws IOException {
+        assertThat(measuresBeside("""
+                #!/bin/sh
+                count=0
+                while read order rest; do
+                    if [ "$order" = time ]; then count=$((count + 1)); fi
+                    if [ $count = 4 ]; then exit 1; fi
+                    echo "@ 0.01"
+                done
+                """, "1", "^copy f32 1024")).singleElement().asString().contains("\"pytorch\":null",
+                "PyTorch: its process ended").doesNotContain("\"starling\":null");
+    }
+
+    /** The peer's first run takes 100 s, and every other a millisecond. */
+    @Test
+    void doesNotCountTheRunInWhichThePeerCompiles() throws IOException {
+        Path orders = folder.resolve("orders");
+        measuresBeside("""
+                #!/bin/sh
+                first=100
+                while read order rest; do
+                    if [ "$order" = time ]; then
+                        echo "$rest" >> "%s"
+                        echo "@ ${first:-${rest}e-3}"
+                        first=
+                    else
+                        echo "@ $order"
+                    fi
+                done
+                """.formatted(orders), "10", "^copy f32 1024");
+        assertThat(Files.readAllLines(orders)).last().isEqualTo("10");
+    }
+
+    /** Returns the findings of one round beside a script in place of PyTorch. */
+    private List<String> measuresBeside(String script, String millis, String only) throws IOException {
+        Path peer = folder.resolve("peer");
+        Files.writeString(peer, script);
         assertThat(peer.toFile().setExecutable(true)).isTrue();
         Path json = folder.resolve("findings");
         GpuBench.run(new PrintStream(new ByteArrayOutputStream(), true, StandardCharsets.UTF_8), "--device", "cpu",
-                "--python", peer.toString(), "--tiny", "--rounds", "1", "--millis", "1", "--json", json.toString(),
-                "--only", "^(copy|add) f32 1024");
-        assertThat(Files.readAllLines(json)).hasSize(2).allSatisfy(f -> assertThat(f).contains("\"pytorch\":null",
-                "PyTorch: its process ended").doesNotContain("\"starling\":null"));
+                "--python", peer.toString(), "--tiny", "--rounds", "1", "--millis", millis, "--json", json.toString(),
+                "--only", only);
+        return Files.readAllLines(json);
     }
 
     private void measures(String device, String only) throws IOException {

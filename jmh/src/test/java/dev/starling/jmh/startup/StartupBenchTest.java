@@ -3,8 +3,10 @@ package dev.starling.jmh.startup;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.io.ByteArrayOutputStream;
+import java.io.File;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import picocli.CommandLine;
@@ -32,6 +34,15 @@ class StartupBenchTest {
     @Test
     void trainsFromTheLossOfAnUntrainedModel() {
         assertThat(FirstResult.Kind.TRAINING.compute()).isBetween(1.5, 4.0);
+    }
+
+    @Test
+    void keepsTheJarsThatAnApplicationNeeds() {
+        String needed = String.join(File.pathSeparator, "nn/target/starling-nn-1.0.jar",
+                "tensor/target/starling-tensor-1.0-SNAPSHOT.jar", "repository/javacpp-1.5.jar");
+        String all = String.join(File.pathSeparator, "cuda/target/starling-cuda-1.0.jar", needed,
+                "repository/picocli-4.7.jar");
+        assertThat(StartupBench.classPath(all, Path.of("unused"))).isEqualTo(needed);
     }
 
     @Test

@@ -163,14 +163,20 @@ final class BatchServer<M extends Module> implements AutoCloseable {
         queue.close();
         boolean interrupted = false;
         long deadline = System.nanoTime() + TimeUnit.NANOSECONDS.convert(settings.timeout().plusSeconds(CLOSE_SECONDS));
-        while (thread.isAlive()) {
-            try {
-                if (!thread.join(Duration.ofNanos(Math.max(0, deadline - System.nanoTime())))) {
-                    throw new PredictionException(Reason.TIMEOUT, "the predictor's thread did not stop; the model "
-                            + "hangs in forward");
+        try {
+            while (thread.isAlive()) {
+                try {
+                    if (!thread.join(Duration.ofNanos(Math.max(0, deadline - System.nanoTime())))) {
+                        throw new PredictionException(Reason.TIMEOUT, "the predictor's thread did not stop; the model "
+                                + "hangs in forward");
+                    }
+                } catch (InterruptedException e) {
+                    interrupted = true;
                 }
-            } catch (InterruptedException e) {
-                interrupted = true;
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
             }
         }
         serving.lock();
@@ -179,9 +185,6 @@ final class BatchServer<M extends Module> implements AutoCloseable {
             batched.close();
         } finally {
             serving.unlock();
-        }
-        if (interrupted) {
-            Thread.currentThread().interrupt();
         }
     }
 

@@ -41,10 +41,11 @@ public record DataDirectory(Path root, PrintStream log, Download.Deadlines deadl
      * Finds a file, compressed or not.
      *
      * @param folders folders to search, relative to the root, in this order
-     * @param name the file's name; a file whose name ends in {@code .gz} is also found without that ending
+     * @param name the file's name; a file whose name ends in {@code .gz}, but not an archive, is also found without that
+     *     ending
      */
     Optional<Path> find(List<String> folders, String name) {
-        String plain = name.endsWith(".gz") ? name.substring(0, name.length() - 3) : name;
+        String plain = name.endsWith(".gz") && !name.endsWith(".tar.gz") ? name.substring(0, name.length() - 3) : name;
         return folders.stream().map(root::resolve)
             .flatMap(folder -> List.of(folder.resolve(name), folder.resolve(plain)).stream())
             .filter(Files::isRegularFile).findFirst();

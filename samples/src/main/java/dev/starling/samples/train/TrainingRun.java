@@ -218,6 +218,10 @@ final class TrainingRun {
         if (history.epochs().isEmpty()) {
             print(out, sample.name() + ": the run in " + options.checkpoints + " is complete after its " + epochs
                     + (epochs == 1 ? " epoch" : " epochs") + "; to train further, use more --epochs");
+            if (options.json) {
+                out.printf(Locale.ROOT, "{\"sample\":\"%s\",\"complete\":true,\"epochs\":%d,\"device\":\"%s\","
+                        + "\"workers\":%d}%n", sample.name(), epochs, device, world);
+            }
             out.flush();
             return;
         }
