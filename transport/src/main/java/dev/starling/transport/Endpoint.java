@@ -322,6 +322,7 @@ public final class Endpoint implements AutoCloseable {
         if (state == State.CONNECTING) {
             state = State.CONNECTED;
             if (handshake.hello() != null) {
+                link.onProof();
                 context.handlers().connections.onAccepted(this);
             }
         }
@@ -360,7 +361,7 @@ public final class Endpoint implements AutoCloseable {
     /**
      * Processes a frame that arrived whole: only wires whose frames are not protected deliver parts. A frame that is
      * not authentic ends nothing by itself, because any process can send one: if it replaced a frame of the peer, the
-     * next one shows that.
+     * next one shows that, or the liveness timeout does.
      */
     private boolean receiveProtected(DirectBuffer frame, int at) {
         long sequence = Frame.sequence(frame, at);

@@ -19,6 +19,8 @@ public final class MemoryRegion implements AutoCloseable {
     private final MemorySegment memory;
     private final AllocatedMemory allocated;
     private final RemoteWrites.@Nullable Registration registration;
+    /** Whether writes of peers may arrive as long as the wire is open, which nothing checks. */
+    private final boolean outlivesWire;
     private final UnsafeBuffer view = new UnsafeBuffer(0, 0);
     private final UnsafeBuffer copy = new UnsafeBuffer(0, 0);
     /** {@code null} for none. */
@@ -34,6 +36,7 @@ public final class MemoryRegion implements AutoCloseable {
         this.allocated = allocated;
         memory = allocated.segment();
         registration = remote == null || memory.byteSize() == 0 ? null : remote.register(memory);
+        outlivesWire = registration != null && remote != null && remote.areEmulated();
         key = allocated.key(number, registration == null ? new byte[0] : registration.key());
     }
 
@@ -113,7 +116,10 @@ public final class MemoryRegion implements AutoCloseable {
         return closed;
     }
 
-    /** Forbids further writes and releases the memory. Peers that mapped it keep their mapping until they close it. */
+    /**
+     * Forbids further writes and releases the memory. Peers that mapped it keep their mapping until they close it.
+     * Where the wire's own writes are emulated, the memory is released when the transport is closed.
+     */
     @Override
     public void close() {
         if (!closed) {
@@ -122,7 +128,7 @@ public final class MemoryRegion implements AutoCloseable {
             if (registration != null) {
                 registration.close();
             }
-            if (inFlight == 0) {
+            if (inFlight == 0 && !outlivesWire) {
                 free();
             } else {
                 owner.defer(this);
@@ -146,13 +152,13 @@ public final class MemoryRegion implements AutoCloseable {
     }
 
     void drop() {
-        if (--inFlight == 0 && closed) {
+        if (--inFlight == 0 && closed && !outlivesWire) {
             owner.undefer(this);
             free();
         }
     }
 
-    /** Releases the memory; called when no write can read from it any more. */
+    /** Releases the memory; called when no write can access it any more. */
     void free() {
         inFlight = 0;
         allocated.free();

@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
 /** The memory that a transport has registered, by number. Numbers are given once. */
 final class Regions implements AutoCloseable {
     private final Long2ObjectHashMap<MemoryRegion> open = new Long2ObjectHashMap<>();
-    /** Closed regions from which the wire still reads. */
+    /** Closed regions from which the wire still reads, or into which it may still write. */
     private final List<MemoryRegion> deferred = new ArrayList<>();
     private final Consumer<MemoryRegion> onClose;
     private long count;
@@ -47,7 +47,7 @@ final class Regions implements AutoCloseable {
         open.remove(region.key().region());
     }
 
-    /** Keeps the memory of a closed region, because the wire still reads from it. */
+    /** Keeps the memory of a closed region, because the wire still accesses it. */
     void defer(MemoryRegion region) {
         deferred.add(region);
     }
@@ -56,13 +56,13 @@ final class Regions implements AutoCloseable {
         deferred.remove(region);
     }
 
-    /** Closes all open regions. The memory from which the wire still reads remains until {@link #free}. */
+    /** Closes all open regions. The memory that the wire still accesses remains until {@link #free}. */
     @Override
     public void close() {
         List.copyOf(open.values()).forEach(MemoryRegion::close);
     }
 
-    /** Releases the memory from which the wire was reading; called after the wire was closed. */
+    /** Releases the memory that the wire was accessing; called after the wire was closed. */
     void free() {
         deferred.forEach(MemoryRegion::free);
         deferred.clear();

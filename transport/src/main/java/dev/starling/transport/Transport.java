@@ -285,7 +285,14 @@ public final class Transport implements Agent, AutoCloseable {
 
     /** Lets a moment pass in the way that suits the wire; a simulated wire lets other processes run. */
     public void idle(long idleNs) {
-        wire.idle(idleNs);
+        boolean interrupted = Thread.interrupted(); // Otherwise each wait of an interrupted thread would end at once.
+        try {
+            wire.idle(idleNs);
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     /**
@@ -397,7 +404,7 @@ public final class Transport implements Agent, AutoCloseable {
     private void answer(Authentication.Hello hello) {
         try {
             long now = clock.nanoTime();
-            Endpoint endpoint = Endpoint.answer(context, endings, wire.open(hello.address()), hello, now);
+            Endpoint endpoint = Endpoint.answer(context, endings, wire.answer(hello.address()), hello, now);
             hellos.put(hello.identity(), endpoint);
             add(endpoint);
             endpoint.doWork(now);
@@ -469,7 +476,7 @@ public final class Transport implements Agent, AutoCloseable {
         // Arriving frames have no receiver any more, but they may block the outgoing ones.
         try {
             if (wire.poll((_, _, _) -> { }, MAX_MESSAGES_PER_POLL) == 0) {
-                wire.idle(waitedNs);
+                idle(waitedNs);
             }
             return true;
         } catch (TransportException e) {

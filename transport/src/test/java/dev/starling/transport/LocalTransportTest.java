@@ -1,6 +1,7 @@
 package dev.starling.transport;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
@@ -11,6 +12,8 @@ import java.util.ArrayList;
 import java.util.List;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class LocalTransportTest {
     private static final Duration TIMEOUT = Duration.ofSeconds(5);
@@ -59,6 +62,28 @@ class LocalTransportTest {
                 remote.close();
             }
         }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"local", "tcp"})
+    void sleepsWhileAnInterruptedCallerWaits(String wire) {
+        try (Transport transport = Transport.open(TransportConfig.of(wire, Secret.random()))) {
+            int undisturbed = polls(transport);
+            Thread.currentThread().interrupt();
+            int interrupted = polls(transport);
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+            assertThat(interrupted).isLessThan(10 * undisturbed + 1000);
+        } finally {
+            Thread.interrupted();
+        }
+    }
+
+    /** Returns how often a transport asks within a wait that ends at its deadline. */
+    private static int polls(Transport transport) {
+        int[] polls = new int[1];
+        assertThatThrownBy(() -> transport.await(() -> polls[0]++ < 0, Duration.ofMillis(200), "nothing"))
+                .isInstanceOf(TransportException.class).hasMessageContaining("nothing");
+        return polls[0];
     }
 
     @Test

@@ -9,6 +9,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The memory of regions. */
 class MemoryRegionTest {
@@ -49,5 +51,41 @@ class MemoryRegionTest {
         assertThatThrownBy(() -> transport.register(memory)).isInstanceOf(TransportException.class)
                 .hasMessageContaining("closed");
         assertThat(segment.scope().isAlive()).isFalse();
+    }
+
+    /** A network that registers any memory. */
+    private record Network(boolean areEmulated) implements RemoteWrites {
+        @Override
+        public Registration register(MemorySegment memory) {
+            return new Registration() {
+                @Override
+                public byte[] key() {
+                    return new byte[1];
+                }
+
+                @Override
+                public void close() { }
+            };
+        }
+
+        @Override
+        public Target attach(Link link, byte[] key) {
+            throw new UnsupportedOperationException();
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void outlivesTheWireIfNothingChecksLateWrites(boolean emulated) {
+        Regions regions = new Regions(_ -> { });
+        MemoryRegion idle = regions.register(AllocatedMemory.of(4711, false, false), new Network(emulated));
+        MemoryRegion read = regions.register(AllocatedMemory.of(4711, false, false), new Network(emulated));
+        read.hold();
+        idle.close();
+        read.close();
+        read.drop();
+        assertThat(List.of(idle, read)).allMatch(region -> region.memory().scope().isAlive() == emulated);
+        regions.free();
+        assertThat(List.of(idle, read)).noneMatch(region -> region.memory().scope().isAlive());
     }
 }

@@ -65,7 +65,7 @@ final class Admission extends ReceiveChannelEndpoint {
     /**
      * Creates the socket of a wire.
      *
-     * @param maxLinks how many links the wire has had at the same time
+     * @param maxLinks how many links the wire has had at the same time, without those to unproven processes
      * @param lastPolledNs when the wire was polled last
      * @param proofs sessions of senders that are proven, to which the wire adds from its own thread
      */

@@ -44,6 +44,7 @@ final class AeronLink implements Link {
     private long disconnectedNs;
     private long drainsBefore;
     private boolean closed;
+    private boolean toMember;
 
     /**
      * Begins a link.
@@ -102,6 +103,17 @@ final class AeronLink implements Link {
     @Override
     public boolean isBroken() {
         return disconnected && !closed;
+    }
+
+    @Override
+    public void onProof() {
+        toMember = true;
+        wire.onMember();
+    }
+
+    /** Returns whether this link does not merely answer a process that may be a stranger. */
+    boolean isToMember() {
+        return toMember;
     }
 
     private void disconnect() {

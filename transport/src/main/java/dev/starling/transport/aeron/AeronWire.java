@@ -82,7 +82,10 @@ final class AeronWire implements Wire {
 
     private final SecureRandom random = new SecureRandom();
     private final List<AeronLink> links = new ArrayList<>();
-    /** How many links there were at the same time; read by the driver, which may have threads of its own. */
+    /**
+     * How many links there were at the same time, without those that answer processes which are not proven; read by the
+     * driver, which may have threads of its own.
+     */
     private volatile int maxLinks;
     private volatile long lastPolledNs = System.nanoTime();
     private final LongArrayList unflushed = new LongArrayList();
@@ -101,6 +104,7 @@ final class AeronWire implements Wire {
     private long nextUpkeepNs;
     private long drains;
     private boolean networked;
+    private boolean localFirst;
     private boolean closed;
 
     private AeronWire(AeronSettings settings, WireDirectory directory) {
@@ -255,13 +259,24 @@ final class AeronWire implements Wire {
 
     @Override
     public Link open(String peer) {
+        Link link = answer(peer);
+        link.onProof();
+        return link;
+    }
+
+    @Override
+    public Link answer(String peer) {
         checkOpen();
         InetSocketAddress endpoint = HostPort.parse(peer);
         AeronLink link = new AeronLink(this, HostPort.format(endpoint), settings.ipc() ? key(endpoint) : null);
         links.add(link);
-        maxLinks = Math.max(maxLinks, links.size());
         nextUpkeepNs = System.nanoTime();
         return link;
+    }
+
+    /** Notes that one more link is to a member, or is to reach one. */
+    void onMember() {
+        maxLinks = Math.max(maxLinks, (int) links.stream().filter(AeronLink::isToMember).count());
     }
 
     @Override
@@ -299,12 +314,18 @@ final class AeronWire implements Wire {
         } else if (networked) {
             work += driveDriver();
         }
-        int received = local.poll(localMessages, limit);
+        // In turn: what arrives on one of the two without end must not keep the other out.
+        localFirst = !localFirst;
+        int received = receive(localFirst, limit);
         if (received < limit) {
-            received += network.poll(networkMessages, limit - received);
+            received += receive(!localFirst, limit - received);
         }
         drains += upkeep && received < limit ? 1 : 0;
         return work + received;
+    }
+
+    private int receive(boolean locally, int limit) {
+        return locally ? local.poll(localMessages, limit) : network.poll(networkMessages, limit);
     }
 
     /** Returns the interval at which a link checks that a peer on this host still runs. */

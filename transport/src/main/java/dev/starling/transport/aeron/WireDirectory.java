@@ -1,6 +1,7 @@
 package dev.starling.transport.aeron;
 
 import dev.starling.transport.TransportException;
+import dev.starling.transport.system.SystemCall;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.channels.FileChannel;
@@ -38,6 +39,9 @@ final class WireDirectory implements AutoCloseable {
     private static final String ANNOUNCEMENT = "wire";
     /** More than two paths and a number take, in bytes. */
     private static final int MAX_ANNOUNCEMENT = 16 * 1024;
+    /** Number of this process's user, which need not have a name; {@code null} where it is not known. */
+    private static final @Nullable Integer USER =
+            SystemCall.isOnLinux("geteuid") ? SystemCall.of("geteuid").call() : null;
     private static final AtomicInteger COUNT = new AtomicInteger();
 
     private final Path path;
@@ -159,8 +163,9 @@ final class WireDirectory implements AutoCloseable {
     }
 
     private static boolean isOurs(Path directory) throws IOException {
-        return Files.isDirectory(directory, LinkOption.NOFOLLOW_LINKS)
-                && Files.getOwner(directory).getName().equals(System.getProperty("user.name"));
+        return Files.isDirectory(directory, LinkOption.NOFOLLOW_LINKS) && (USER == null
+                ? Files.getOwner(directory, LinkOption.NOFOLLOW_LINKS).getName().equals(System.getProperty("user.name"))
+                : USER.equals(Files.getAttribute(directory, "unix:uid", LinkOption.NOFOLLOW_LINKS)));
     }
 
     private static boolean isAbandoned(Path directory) {

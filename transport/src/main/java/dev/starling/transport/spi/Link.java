@@ -51,6 +51,9 @@ public interface Link extends AutoCloseable {
         return false;
     }
 
+    /** Called when the process that {@link Wire#answer} answers has proven that it has the secret. */
+    default void onProof() { }
+
     /** Ends the link; messages already sent are still delivered if the wire can. */
     @Override
     void close();

@@ -19,6 +19,13 @@ public interface RemoteWrites {
     Registration register(MemorySegment memory);
 
     /**
+     * Returns whether software may perform writes: then nothing checks late ones, and the memory must outlive the wire.
+     */
+    default boolean areEmulated() {
+        return true;
+    }
+
+    /**
      * Opens memory that the other end of a link registered. The link must be connected: it has sent a message.
      *
      * @param link of this wire

@@ -61,6 +61,14 @@ public interface Wire extends AutoCloseable {
     Link open(String address);
 
     /**
+     * As {@link #open}, to answer a process that may be a stranger until {@link Link#onProof}. A wire may grant such
+     * processes no more for it.
+     */
+    default Link answer(String address) {
+        return open(address);
+    }
+
+    /**
      * Returns whether {@link #open} takes no time: not so if the address contains a name that must be looked up. Only
      * such addresses are opened on behalf of strangers.
      */

@@ -50,6 +50,10 @@ final class InboundConnection {
     private boolean proven;
     private boolean closed;
     private boolean delayed;
+    /** Set if the next message has arrived before one of another connection that precedes it. */
+    private boolean early;
+    /** Set while no selector reports what arrives: the wire would be polled without end, but reads nothing more. */
+    private boolean deaf;
     private Lane lane;
     /** Where the body of the present message is being received, or {@code null}; its header is kept aside. */
     private Inbox.@Nullable Place place;
@@ -200,11 +204,18 @@ final class InboundConnection {
     }
 
     private void process() {
+        boolean wasEarly = early;
         delayed = false;
+        early = false;
         boolean progress = true;
         while (progress && !closed) {
             Inbox.Place present = place;
             progress = !greeted ? greet() : present == null ? message() : placedMessage(present);
+        }
+        boolean waits = early && wasEarly;
+        if (waits != deaf && !closed) {
+            deaf = waits;
+            channel.keyFor(wire.selector()).interestOps(waits ? 0 : SelectionKey.OP_READ);
         }
     }
 
@@ -282,6 +293,7 @@ final class InboundConnection {
             }
             if (!lane.isNext(Unit.number(buffer, position))) {
                 delayed = true;
+                early = true;
                 return false;
             }
         }

@@ -53,7 +53,7 @@ final class Rail {
             if (opened.connect(peer)) {
                 greet(opened);
             }
-        } catch (IOException e) {
+        } catch (IOException | UnsupportedOperationException e) {
             fail(String.valueOf(e.getMessage()));
         }
     }

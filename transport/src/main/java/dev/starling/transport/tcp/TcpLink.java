@@ -290,7 +290,7 @@ final class TcpLink implements Link {
             if (opened.connect(peer)) {
                 greet();
             }
-        } catch (IOException e) {
+        } catch (IOException | UnsupportedOperationException e) {
             breakOff(String.valueOf(e.getMessage()));
         }
     }

@@ -75,6 +75,8 @@ final class TcpWire implements Wire {
     /** The connection of the message that is being delivered. */
     private @Nullable InboundConnection delivering;
     private int room;
+    /** Index of the connection that was looked at last for messages that wait for room. */
+    private int turn;
     private int work;
     private boolean polling;
     private boolean closed;
@@ -108,6 +110,9 @@ final class TcpWire implements Wire {
                 close(listener);
             }
             throw failure(settings.bind(), e);
+        } catch (UnsupportedOperationException e) {
+            throw new TransportException(Problem.UNAVAILABLE, "cannot listen at " + settings.bind() + ": "
+                    + e.getMessage(), "choose an IPv4 address, or start Java without preferIPv4Stack", e);
         }
     }
 
@@ -231,10 +236,16 @@ final class TcpWire implements Wire {
         }
     }
 
+    /**
+     * Continues with the connections behind the one that took the last room: each gets room after as many polls as
+     * others wait for it, at the latest.
+     */
     private void receiveDelayed() {
-        for (int i = 0; i < inbound.size(); i++) {
-            if (inbound.get(i).isDelayed()) {
-                work += inbound.get(i).receive();
+        for (int i = inbound.size(); i > 0 && room > 0 && !inbound.isEmpty(); i--) {
+            turn = (turn + 1) % inbound.size();
+            InboundConnection next = inbound.get(turn);
+            if (next.isDelayed()) {
+                work += next.receive();
             }
         }
     }

@@ -17,7 +17,7 @@ import dev.starling.transport.spi.WireProvider;
  * <tr><td>{@code connections}</td><td>connections of each link, over which long messages are distributed; up to
  * {@value Lane#MAX_CONNECTIONS}, by default 1</td></tr>
  * <tr><td>{@code congestion}</td><td>the control of congestion, such as {@code cubic}, or {@code system} for the
- * system's; by default the system's, except that {@code cubic} replaces {@code bbr} between hosts of one network, where
+ * system's; by default the system's, except that {@code reno} replaces {@code bbr} between hosts of one network, where
  * pacing costs as much processor time as the rest of TCP</td></tr>
  * <tr><td>{@code timeToProve}</td><td>milliseconds after which a connection is closed whose peer has not proven that it
  * has the secret; by default 10,000</td></tr>

@@ -39,6 +39,8 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
     private static final String OTHERS = "sm|shm|mm|posix|sysv|cma|xpmem|knem|self|cuda|rocm|gdr_copy";
     private static final Pattern NETWORK = Pattern.compile(NETWORKS);
     private static final Pattern TRANSPORTS = Pattern.compile("\\^?(T)(,(T))*".replace("T", NETWORKS + "|" + OTHERS));
+    /** Networks whose adapters themselves write into memory, and check that it is registered. */
+    private static final Pattern WRITING = Pattern.compile("ib|rc|rc_v|rc_x|dc|dc_x|all");
     private static final String NOT_SHARED_MEMORY = "^posix,sysv,cma,xpmem,knem";
 
     private static final int DEFAULT_BULK = 128 << 10;
@@ -149,9 +151,22 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
         return Files.isDirectory(Path.of("/sys/class/infiniband")) && !tls.equals("tcp");
     }
 
+    /** Returns whether software performs writes between hosts, because no adapter may. */
+    boolean emulatesWrites() {
+        String tls = values.getOrDefault("TLS", "all");
+        String devices = values.getOrDefault("NET_DEVICES", "all");
+        boolean named = Arrays.stream(tls.replace("^", "").split(",")).anyMatch(WRITING.asMatchPredicate());
+        boolean adapter = devices.equals("all") ? hasRdma(tls)
+                : Arrays.stream(devices.split(",")).anyMatch(UcxSettings::isAdapter);
+        return !adapter || named == tls.startsWith("^");
+    }
+
+    private static boolean isAdapter(String device) {
+        return Files.exists(Path.of("/sys/class/infiniband", device.split(":")[0]));
+    }
+
     private static boolean exists(String device) {
-        String name = device.split(":")[0];
-        return Files.exists(Path.of("/sys/class/net", name)) || Files.exists(Path.of("/sys/class/infiniband", name));
+        return isAdapter(device) || Files.exists(Path.of("/sys/class/net", device.split(":")[0]));
     }
 
     /** Returns the length of the messages that carry bulk data fastest: what fits into one segment of TCP. */

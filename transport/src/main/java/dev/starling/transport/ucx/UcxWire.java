@@ -74,6 +74,7 @@ final class UcxWire implements Wire, RemoteWrites {
     private final UnsafeBuffer answer = new UnsafeBuffer(0, 0);
     private final Arrivals arrivals = new Arrivals(accepted, failed);
     private final boolean networkWrites;
+    private final boolean emulatesWrites;
     private final Set<UcxRegistration> registered = new HashSet<>();
     private Backoff backoff = Backoff.forThreads(1);
     private boolean closed;
@@ -82,6 +83,7 @@ final class UcxWire implements Wire, RemoteWrites {
         UcxSettings settings = UcxSettings.of(config);
         bulkLength = settings.bulkLength();
         networkWrites = settings.networkWrites();
+        emulatesWrites = settings.emulatesWrites();
         List<AutoCloseable> opened = new ArrayList<>();
         try {
             UcpParams params = new UcpParams().requestAmFeature();
@@ -335,6 +337,11 @@ final class UcxWire implements Wire, RemoteWrites {
     @Override
     public @Nullable RemoteWrites remoteWrites() {
         return networkWrites ? this : null;
+    }
+
+    @Override
+    public boolean areEmulated() {
+        return emulatesWrites;
     }
 
     @Override

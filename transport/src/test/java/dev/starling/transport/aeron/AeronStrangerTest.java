@@ -141,6 +141,22 @@ class AeronStrangerTest {
     }
 
     @Test
+    void admitsNoMoreSendersBecauseItAnswersStrangers() throws IOException {
+        try (Wire wire = open(0); Wire other = open(0);
+                DatagramSocket stranger = new DatagramSocket(0, InetAddress.getByName("127.0.0.2"))) {
+            for (int i = 0; i < 4; i++) {
+                wire.answer(other.address());
+            }
+            for (int session = 1; session <= 100; session++) {
+                stranger.send(announcement(wire, session, TERM));
+                drive(wire);
+            }
+            await(() -> images().size() >= 2, wire);
+            assertThat(images()).as("two without a proof").hasSize(2);
+        }
+    }
+
+    @Test
     void endsNoMessageThatIsTooLong() {
         try (Wire wire = open(0); Wire other = open(0)) {
             AeronWire sender = (AeronWire) other;

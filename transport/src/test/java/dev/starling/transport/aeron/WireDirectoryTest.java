@@ -16,6 +16,8 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 
 @Timeout(60)
@@ -85,6 +87,20 @@ class WireDirectoryTest {
                 WireDirectory.sweep(base);
                 assertThat(base).as("round %d", round).isEmptyDirectory();
             }
+        }
+    }
+
+    /** As in a container whose list of users lacks that of the process. */
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void sweepsDirectoriesOfAUserWithoutName(@TempDir Path base) throws Exception {
+        String name = System.getProperty("user.name");
+        System.setProperty("user.name", "?");
+        try {
+            abandon(base, 0);
+            assertThat(WireDirectory.sweep(base)).isEqualTo(5);
+        } finally {
+            System.setProperty("user.name", name);
         }
     }
 }

@@ -8,6 +8,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
+import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.Wires;
@@ -17,8 +18,12 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
+import java.util.concurrent.TimeUnit;
 import java.util.function.UnaryOperator;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
@@ -204,6 +209,104 @@ class TcpWireTest {
                 return code == Wire.CLOSED;
             });
             assertThat(received[0]).isEqualTo(count);
+        }
+    }
+
+    /** Uses addresses of IPv6 in a process that has none. */
+    static final class Ipv4Program {
+        private Ipv4Program() { }
+
+        public static void main(String[] args) {
+            try (TcpWire wire = open()) {
+                Link link = wire.open("[::1]:80");
+                wire.poll((buffer, offset, length) -> { }, 16);
+                System.out.println(offer(link, new byte[4]) == Wire.NOT_CONNECTED ? "not connected" : "connected");
+                open(c -> c.at("::1", 0)).close();
+            } catch (TransportException e) {
+                System.out.println(e.problem());
+            }
+        }
+    }
+
+    @Test
+    void endsNoProcessBecauseAnAddressIsOfAFamilyThatItLacks() throws Exception {
+        Process process = new ProcessBuilder(ProcessHandle.current().info().command().orElseThrow(), "--add-exports",
+                "java.base/jdk.internal.misc=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow",
+                "--enable-native-access=ALL-UNNAMED", "-Xmx64m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true",
+                "-cp", System.getProperty("java.class.path"), Ipv4Program.class.getName())
+                .redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        assertThat(process.inputReader().lines().toList()).containsExactly("not connected", "UNAVAILABLE");
+        assertThat(process.waitFor()).isZero();
+    }
+
+    @Test
+    void givesRoomToAllConnectionsInTurn() {
+        try (TcpWire to = open(); TcpWire from = open()) {
+            List<Link> links = List.of(proven(from, to), proven(from, to), proven(from, to));
+            for (int i = 0; i < 20; i++) {
+                for (int link = 0; link < links.size(); link++) {
+                    assertThat(offer(links.get(link), new byte[link])).isEqualTo(Wire.SENT);
+                }
+            }
+            for (int i = 0; i < 100; i++) {
+                to.poll((buffer, offset, length) -> { }, 0); // Receives what is delivered below.
+            }
+            int[] delivered = new int[links.size()];
+            for (int i = 0; i < 12; i++) {
+                to.poll((buffer, offset, length) -> delivered[length - Wires.HEADER]++, 1);
+            }
+            assertThat(delivered).doesNotContain(0);
+        }
+    }
+
+    /** Sends a message that contains its number; the first has no other. */
+    private static void send(SocketChannel to, long number) throws IOException {
+        int head = Unit.MESSAGE_HEADER + (number == 0 ? 0 : Unit.NUMBER);
+        UnsafeBuffer unit = new UnsafeBuffer(new byte[head + Long.BYTES]);
+        Unit.putMessageHeader(unit, 0, Long.BYTES);
+        if (number > 0) {
+            Unit.putNumber(unit, 0, number);
+        }
+        unit.putLong(head, number);
+        to.write(ByteBuffer.wrap(unit.byteArray()));
+    }
+
+    @Test
+    void sleepsWhileAMessageOfAnotherConnectionIsMissing() throws IOException {
+        List<Long> numbers = new ArrayList<>();
+        Inbox inbox = (buffer, offset, length) -> numbers.add(buffer.getLong(offset));
+        try (TcpWire to = open()) {
+            InetSocketAddress address = new InetSocketAddress("127.0.0.1", port(to));
+            try (SocketChannel first = SocketChannel.open(address);
+                    SocketChannel second = SocketChannel.open(address)) {
+                UnsafeBuffer preamble = new UnsafeBuffer(new byte[Unit.PREAMBLE]);
+                Unit.putPreamble(preamble, 0, 4711, true);
+                first.write(ByteBuffer.wrap(preamble.byteArray()));
+                send(first, 0);
+                await(() -> to.proven() == 1, to);
+                ByteBuffer answer = ByteBuffer.allocate(Unit.REPLY + Unit.TICKET);
+                while (answer.hasRemaining()) {
+                    assertThat(first.read(answer)).isPositive();
+                }
+                Unit.putRail(preamble, 0, Unit.ticket(new UnsafeBuffer(answer.array()), Unit.REPLY));
+                second.write(ByteBuffer.wrap(preamble.byteArray()));
+                await(() -> to.proven() == 2, to);
+                send(second, 2);
+                to.poll(inbox, 16);
+                send(second, 3);
+                long begin = System.nanoTime();
+                for (int i = 0; i < 20; i++) {
+                    to.poll(inbox, 16);
+                    to.idle(TimeUnit.SECONDS.toNanos(1));
+                }
+                assertThat(System.nanoTime() - begin).as("time").isGreaterThan(TimeUnit.MILLISECONDS.toNanos(10));
+                assertThat(numbers).isEmpty();
+                send(first, 1);
+                await(() -> to.poll(inbox, 16) >= 0 && numbers.size() == 3);
+                send(second, 4);
+                await(() -> to.poll(inbox, 16) >= 0 && numbers.size() == 4);
+                assertThat(numbers).containsExactly(1L, 2L, 3L, 4L);
+            }
         }
     }
 }
