@@ -87,26 +87,24 @@ record BucketPlan(List<Entry> entries, List<Bucket> buckets, List<Place> places,
      */
     static BucketPlan of(List<Entry> entries, int[] order, long limit) {
         Map<DType, Open> open = new EnumMap<>(DType.class);
-        List<Open> closed = new ArrayList<>();
+        List<Open> all = new ArrayList<>();
         long next = Math.min(MAX_LAST_BYTES, limit);
         // Start with the last bucket, because sizes grow from there.
         for (int i = order.length - 1; i >= 0; i--) {
             Entry entry = entries.get(order[i]);
             Open bucket = open.get(entry.dtype);
             if (bucket == null || bucket.bytes > 0 && bucket.bytes + entry.bytes() > bucket.limit) {
-                if (bucket != null) {
-                    closed.add(bucket);
-                }
                 bucket = new Open(entry.dtype, next);
                 open.put(entry.dtype, bucket);
+                // Its first entry here is the last one to fill it, so buckets are listed in reverse filling order.
+                all.add(bucket);
                 next = Math.min(limit, GROWTH * next);
             }
             bucket.entries.add(order[i]);
             bucket.bytes += entry.bytes();
         }
-        closed.addAll(open.values());
-        Collections.reverse(closed);
-        return laidOut(entries, closed);
+        Collections.reverse(all);
+        return laidOut(entries, all);
     }
 
     private static BucketPlan laidOut(List<Entry> entries, List<Open> inOrder) {

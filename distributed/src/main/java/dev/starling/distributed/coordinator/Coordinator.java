@@ -369,7 +369,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private void onStarted() {
         started = true;
         everStarted = true;
-        electorate.onStarted(view);
+        electorate.onStarted(view, participants);
         for (Participant each : List.copyOf(participants)) {
             if (view.byId(each.id) != null && each.notified != view.epoch()) {
                 each.continued = view.epoch();

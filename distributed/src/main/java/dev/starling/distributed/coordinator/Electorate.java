@@ -38,12 +38,14 @@ final class Electorate {
      */
     record Vote(int present, int members, boolean suffices) { }
 
-    /** An epoch has started; it decides about the next one. */
-    void onStarted(View view) {
+    /** An epoch has started; it decides about the next one. Participants that are not in it are spares. */
+    void onStarted(View view, List<Participant> participants) {
         last = view;
         proposed = new View(0, List.of());
         ended.removeIf(id -> view.byId(id) == null);
         preferredRanks.keySet().removeIf(id -> view.byId(id) == null);
+        // A spare keeps its preferred rank, by which its launcher names it when it is a member.
+        participants.forEach(this::onJoined);
     }
 
     /** Takes note of an epoch that started, or was proposed, under another coordinator. */

@@ -346,7 +346,7 @@ final class Succession implements AutoCloseable {
     private void probe(long now) {
         Endpoint current = probe;
         if (current != null && current.isConnected() && current.address().equals(former) && !coordinator.isPending()
-                && !coordinator.isJoined()) {
+                && !coordinator.isJoined() && coordinator.release()) {
             probe = null;
             followed = null;
             coordinator.follow(current, rejoin(former));

@@ -282,10 +282,12 @@ public final class Launch implements AutoCloseable {
     }
 
     private void variables(int rank, Map<String, String> variables) {
-        variables.keySet().removeAll(List.of(LaunchedProcess.SECRET, LaunchedProcess.COORDINATOR));
+        variables.keySet().removeAll(List.of(LaunchedProcess.SECRET, LaunchedProcess.COORDINATOR,
+                LaunchedProcess.ROLE));
         variables.put(LaunchedProcess.RANK, Integer.toString(rank));
         variables.put(LaunchedProcess.WORLD, Integer.toString(launcher.processes));
         variables.put(LaunchedProcess.LOCAL_WORLD, Integer.toString(launcher.processes));
+        variables.put(LaunchedProcess.LOCAL_RANK, Integer.toString(rank));
         variables.put(LaunchedProcess.SERVERS, Integer.toString(launcher.servers));
         variables.put(LaunchedProcess.SECRET_FILE, secretFile.toString());
         variables.put(LaunchedProcess.RESTART, Integer.toString(starts[rank]));

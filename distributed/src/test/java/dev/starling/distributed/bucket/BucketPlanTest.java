@@ -76,6 +76,18 @@ class BucketPlanTest {
     }
 
     @Test
+    void fillsBucketsOfSeveralTypesInOrder() {
+        List<Entry> entries = IntStream.range(0, 200).mapToObj(i -> new Entry(i % 50 == 20 ? DType.F32 : DType.BF16,
+                10_000)).toList();
+        BucketPlan plan = BucketPlan.of(entries, IntStream.range(0, 200).toArray(), MIB / 4);
+        int[] filled = new int[plan.buckets().size()];
+        for (int i = 0; i < 200; i++) {
+            filled[plan.places().get(i).bucket()] = i;
+        }
+        assertThat(filled).hasSizeGreaterThan(10).isSorted();
+    }
+
+    @Test
     void usesABucketOfItsOwnForALargeGradient() {
         BucketPlan plan = BucketPlan.of(List.of(new Entry(DType.F32, 10), new Entry(DType.F32, 3 * MIB),
                 new Entry(DType.F32, 10)), new int[] {2, 1, 0}, 4 * MIB);

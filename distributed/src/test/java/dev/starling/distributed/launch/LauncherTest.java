@@ -16,6 +16,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
@@ -63,12 +64,23 @@ class LauncherTest {
 
     @Test
     void describesEachProcessInItsEnvironment() {
-        int status = shell("echo $STARLING_RANK of $STARLING_WORLD, $STARLING_SERVERS serve, at $STARLING_COORDINATOR;"
-                + "echo bad $MORE >&2").processes(11).servers(1).coordinator("here:1")
-                .environment("MORE", "news").run();
+        int status = shell("echo $STARLING_RANK of $STARLING_WORLD, $STARLING_SERVERS serve, at $STARLING_COORDINATOR,"
+                + " $STARLING_LOCAL_RANK of $STARLING_LOCAL_WORLD here; echo bad $MORE >&2").processes(11).servers(1)
+                .coordinator("here:1").environment("MORE", "news").run();
         assertThat(status).isZero();
-        assertThat(lines(out)).contains("[ 9] 9 of 11, 1 serve, at here:1").hasSize(11);
+        assertThat(lines(out)).contains("[ 9] 9 of 11, 1 serve, at here:1, 9 of 11 here").hasSize(11);
         assertThat(lines(err)).contains("[ 0] bad news");
+    }
+
+    /** As where the launcher is itself a process of a job. */
+    @Test
+    void placesEachProcessWhateverThePlaceOfTheLauncher() throws Exception {
+        ProcessBuilder builder = new ProcessBuilder(JavaCommand.of(LaunchingProgram.class, List.of("/bin/sh", "-c",
+                "echo place $STARLING_LOCAL_RANK $STARLING_ROLE", mark)))
+                .redirectError(ProcessBuilder.Redirect.INHERIT);
+        builder.environment().putAll(Map.of("STARLING_LOCAL_RANK", "7", "STARLING_ROLE", "server"));
+        launchers.add(builder.start());
+        assertThat(rest(launchers.getLast())).contains("[0] place 0\n[1] place 1\n[2] place 2");
     }
 
     @Test

@@ -26,12 +26,16 @@ import dev.starling.nn.train.TrainingListener;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
+import dev.starling.transport.Secret;
+import dev.starling.transport.TransportConfig;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
 import java.util.function.IntFunction;
@@ -195,6 +199,35 @@ class ParameterServerTest {
             }
         });
         assertThat(sums).containsOnly(expected);
+    }
+
+    @Test
+    void aSynchronousWorkerReportsHowLongItHasWaitedForTheOthers() {
+        CountDownLatch reported = new CountDownLatch(1);
+        TransportConfig transport = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(2));
+        new Cluster(transport, 3, Coordinator.OnLoss.END).servers(1).timeout(Duration.ofSeconds(2)).run(group -> {
+            if (group.rank() == 2) {
+                try {
+                    ParameterServer.serve(group, ServerConfig.inMemory());
+                } catch (DistributedException workersHaveLeft) {
+                    assertThat(workersHaveLeft).isNotNull();
+                }
+                return null;
+            }
+            try (Layer model = Linear.of(2, 1, Generator.seeded(1));
+                    Optimizer sgd = Sgd.over(model).rate(1).build();
+                    ParameterServer servers = ParameterServer.worker(group, group.rank()).workers(2)
+                            .consistency(new Consistency.Synchronous()).build()) {
+                servers.start(TrainingState.of(model, sgd));
+                if (group.rank() == 0) {
+                    assertThatThrownBy(() -> servers.sum(new double[1])).isInstanceOf(DistributedException.class)
+                            .hasMessageContaining("waited PT2S");
+                    reported.countDown();
+                }
+                assertThat(reported.await(20, TimeUnit.SECONDS)).isTrue();
+            }
+            return null;
+        });
     }
 
     @Test

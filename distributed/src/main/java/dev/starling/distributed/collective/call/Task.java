@@ -63,17 +63,22 @@ public abstract sealed class Task implements Work permits CollectiveTask, Exchan
     public final void await(Duration atMost) {
         boolean patient = atMost.compareTo(patience) > 0;
         if (!driver.await(done, patient ? patience : atMost) && !(patient && awaitLonger(atMost))) {
-            driver.locked(() -> {
-                if (inProgress) {
-                    runner.abort(new DistributedException("waited " + atMost + " for " + this + "; "
-                            + runner.describeAwaited(this)));
-                }
-            });
+            abortAfter(atMost);
         }
         RuntimeException why = failure;
         if (why != null) {
             throw why;
         }
+    }
+
+    /** Fails a task that is in progress, because the caller has waited for that long. */
+    public final void abortAfter(Duration wait) {
+        driver.locked(() -> {
+            if (inProgress) {
+                runner.abort(new DistributedException("waited " + wait + " for " + this + "; "
+                        + runner.describeAwaited(this)));
+            }
+        });
     }
 
     private boolean awaitLonger(Duration atMost) {

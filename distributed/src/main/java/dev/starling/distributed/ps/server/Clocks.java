@@ -49,9 +49,17 @@ final class Clocks {
         into.putInt(worker).putInt(states[slot]).putLong(sessions[slot]).putLong(counts[slot]).putLong(clocks[slot]);
     }
 
-    /** Replaces the clock of a worker by one that {@link #write} has written. */
-    void read(int unit, ByteBuffer from) {
-        int slot = slot(unit, from.getInt());
+    /**
+     * Replaces the clock of a worker by one that {@link #write} has written. The other units from {@code begin} to
+     * before {@code end} have taken the same step, each in a session of its own: their clocks advance by one.
+     */
+    void read(int unit, int begin, int end, ByteBuffer from) {
+        int worker = from.getInt();
+        for (int u = begin; u < end; u++) {
+            counts[slot(u, worker)]++;
+            clocks[slot(u, worker)]++;
+        }
+        int slot = slot(unit, worker);
         states[slot] = (byte) from.getInt();
         sessions[slot] = from.getLong();
         counts[slot] = from.getLong();

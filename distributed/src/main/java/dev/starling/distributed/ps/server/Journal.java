@@ -11,6 +11,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.List;
+import java.util.Locale;
 import java.util.stream.Stream;
 import java.util.zip.CRC32C;
 
@@ -73,7 +74,7 @@ final class Journal implements AutoCloseable {
 
     /** Starts a new file and deletes the previous ones, whose records are in a snapshot. */
     private void begin(long first) throws IOException {
-        Path path = directory.resolve("%s%019d".formatted(PREFIX, first));
+        Path path = directory.resolve(String.format(Locale.ROOT, "%s%019d", PREFIX, first));
         List<Path> old = files(directory);
         file = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE,
                 StandardOpenOption.TRUNCATE_EXISTING);

@@ -411,11 +411,9 @@ final class Shard implements AutoCloseable {
         int count = r.getInt(Journal.COUNT);
         int kind = r.getInt(Journal.KIND);
         boolean steps = kind == Journal.GRADIENT || kind == Journal.NO_GRADIENT;
-        for (int u = steps ? begin(unit) : unit; u < (steps ? end(unit) : unit + 1); u++) {
-            r.position(Journal.RECORD_HEADER);
-            for (int i = r.getInt(Journal.MOVED_COUNT); i > 0; i--) {
-                clocks.read(u, r);
-            }
+        r.position(Journal.RECORD_HEADER);
+        for (int i = r.getInt(Journal.MOVED_COUNT); i > 0; i--) {
+            clocks.read(unit, steps ? begin(unit) : unit, steps ? end(unit) : unit + 1, r);
         }
         int at = r.position();
         switch (kind) {

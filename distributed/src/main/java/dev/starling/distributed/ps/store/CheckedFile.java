@@ -20,6 +20,8 @@ import org.jspecify.annotations.Nullable;
  */
 public final class CheckedFile implements Closeable {
     private static final int BUFFER = 1 << 20;
+    /** Whether this system can open a directory and force its entries to disk. */
+    private static final boolean FORCES_DIRECTORIES = !System.getProperty("os.name").startsWith("Windows");
 
     private final Path path;
     /** {@code null} while reading. */
@@ -36,10 +38,12 @@ public final class CheckedFile implements Closeable {
         this.file = file;
     }
 
-    /** Forces the entries of a directory to the disk. */
+    /** Forces the entries of a directory to the disk where the system can. */
     public static void forceDirectory(Path directory) throws IOException {
-        try (FileChannel channel = FileChannel.open(directory, StandardOpenOption.READ)) {
-            channel.force(true);
+        if (FORCES_DIRECTORIES) {
+            try (FileChannel channel = FileChannel.open(directory, StandardOpenOption.READ)) {
+                channel.force(true);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
 import dev.starling.distributed.Work;
+import dev.starling.distributed.collective.call.Task;
 import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Opening;
@@ -209,12 +210,15 @@ public final class Client {
 
     /** Works until a collective of the workers is done; {@code what} completes "waited ..." in the error message. */
     void await(Work work, String what) {
-        group.patience().await(time -> group.awaitLocked(() -> {
+        boolean inTime = group.patience().await(time -> group.awaitLocked(() -> {
             pump();
             return work.isDone() || isOver();
-        }, time), group.config().timeout(), () -> "the other workers, " + what);
+        }, time), timeout(), () -> "the other workers, " + what);
         throwIfOver();
         try {
+            if (!inTime && work instanceof Task task) {
+                task.abortAfter(timeout());
+            }
             work.await(Duration.ZERO);
         } catch (DistributedException e) {
             throw explain(e, what);

@@ -12,6 +12,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.Locale;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -59,6 +60,19 @@ class DurabilityTest {
             shard.load(at.resolve("snapshot"));
             return new JournalReader().read(at, shard.sequence(), shard::replay) - 1;
         }
+    }
+
+    /** Numbers of this locale have other digits than those of file names. */
+    @Test
+    void namesAJournalAlikeInEveryLocale() throws IOException {
+        Locale before = Locale.getDefault();
+        Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
+        try (Journal journal = new Journal(directory, 12)) {
+            journal.rotate(34);
+        } finally {
+            Locale.setDefault(before);
+        }
+        assertThat(directory.toFile().list()).containsExactly("journal-0000000000000000034");
     }
 
     @Test

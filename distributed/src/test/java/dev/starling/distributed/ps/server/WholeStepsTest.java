@@ -48,12 +48,12 @@ class WholeStepsTest {
                 ServerDriver.PLAIN), whole(rule, SHAPE), new Plan.Dense("after", 5, ServerDriver.PLAIN)), List.of());
     }
 
-    /** The whole parameter's blocks are the server's units 2, 3 and 4. */
+    /** The whole parameter's blocks are the server's units 2, 3 and 4. A worker has another session in each unit. */
     private static void join(ServerDriver d, int worker, long session) throws InterruptedException {
         Random random = new Random(5);
         for (int unit = 0; unit < 6; unit++) {
             int[] all = {64, 36, 64, 64, 2, 5};
-            d.join(worker, session, unit, gaussian(random, all[unit]));
+            d.join(worker, session + unit, unit, gaussian(random, all[unit]));
         }
     }
 
@@ -77,7 +77,7 @@ class WholeStepsTest {
     private static void push(ServerDriver d, int worker, long sequence, float[] gradient, int from, int to)
             throws InterruptedException {
         for (int b = from, at = 64 * from; b < to; at += LENGTHS[b++]) {
-            d.send(d.request.push(worker, 7, sequence, 2 + b, 0.01, 1, Arrays.copyOfRange(gradient, at,
+            d.send(d.request.push(worker, 9 + b, sequence, 2 + b, 0.01, 1, Arrays.copyOfRange(gradient, at,
                     at + LENGTHS[b])));
         }
         for (int reply = 0; to == 3 && reply < 3; reply++) {
@@ -153,7 +153,7 @@ class WholeStepsTest {
                 if (replaced == 1) {
                     join(d, 0, 6);
                     for (int b = 0; b < 2; b++) {
-                        d.send(d.request.push(0, 6, 0, 2 + b, 0.01, 1, gaussian(new Random(8), 64)));
+                        d.send(d.request.push(0, 8 + b, 0, 2 + b, 0.01, 1, gaussian(new Random(8), 64)));
                     }
                 }
                 join(d, 0, 7);
@@ -173,7 +173,7 @@ class WholeStepsTest {
             float[] huge = new float[130];
             Arrays.fill(huge, 1e30f);
             for (int b = 0; b < 3; b++) {
-                d.send(d.request.push(0, 7, 0, 2 + b, 0.01, 1, Arrays.copyOf(huge, LENGTHS[b])));
+                d.send(d.request.push(0, 9 + b, 0, 2 + b, 0.01, 1, Arrays.copyOf(huge, LENGTHS[b])));
             }
             assertThat(d.next().status()).isEqualTo(Message.NOT_FINITE);
             assertThat(weights(d)).containsExactly(before);
