@@ -45,6 +45,7 @@ public final class KafkaLearner implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
     private static final Duration IDLE = Duration.ofMillis(100);
     private static final String ANNOUNCE = "kafka.announce";
+    private static final String ANNOUNCED = "kafka.announced";
 
     private final LearnerSettings config;
     private final Work work;
@@ -62,6 +63,10 @@ public final class KafkaLearner implements AutoCloseable {
     private long savedNs = System.nanoTime();
     private long answeredNs = System.nanoTime();
     private ModelVersion announced;
+    /** Whether the brokers have {@code announced}, or a later version. */
+    private boolean acknowledged;
+    /** The version that the brokers had before this start; compaction may have deleted it. -1 if there is none. */
+    private long acknowledgedBefore = -1;
     private final Consumer<byte[], byte[]> consumer;
     /** {@code null} without a topic of dead letters. */
     private final Producer<byte[], byte[]> deadLetters;
@@ -145,6 +150,8 @@ public final class KafkaLearner implements AutoCloseable {
         String announcement = notes.get(ANNOUNCE);
         announced = announcement == null ? null
                 : ModelVersion.ofJson(announcement.getBytes(StandardCharsets.UTF_8));
+        acknowledged = announced != null && notes.containsKey(ANNOUNCED);
+        acknowledgedBefore = acknowledged ? announced.version() : -1;
         LOG.log(Level.INFO, "the learner resumes with {0}", progress.place());
     }
 
@@ -169,9 +176,22 @@ public final class KafkaLearner implements AutoCloseable {
 
     /** Announces a version that was written but not announced before a crash, unless a later one was announced. */
     private void announceAgain() {
-        if (publisher != null && announced != null && watch.maxVersion() < announced.version()) {
+        if (publisher == null || announced == null || acknowledged) {
+            return;
+        }
+        if (watch.maxVersion() < announced.version()) {
             publisher.announce(announced);
         }
+        acknowledge();
+    }
+
+    /**
+     * Saves that the brokers have the version, or a later one: a restart that announced it again would undo a return to
+     * an older version.
+     */
+    private void acknowledge() {
+        acknowledged = true;
+        write();
     }
 
     /**
@@ -294,13 +314,17 @@ public final class KafkaLearner implements AutoCloseable {
         train();
         deliver();
         ModelVersion better = measure();
-        announced = better == null ? announced : better;
+        if (better != null) {
+            announced = better;
+            acknowledged = false;
+        }
         write();
         if (better != null) {
             publisher.announce(better);
             updateReport(report.loss(), report.metrics(), report.servedLoss());
             LOG.log(Level.INFO, "{0} is announced: held-out loss {1}, served {2}", better, report.loss(),
                     report.servedLoss());
+            acknowledge();
         }
     }
 
@@ -324,6 +348,9 @@ public final class KafkaLearner implements AutoCloseable {
         progress.save(notes);
         if (announced != null) {
             notes.put(ANNOUNCE, new String(announced.toJson(), StandardCharsets.UTF_8));
+        }
+        if (acknowledged) {
+            notes.put(ANNOUNCED, "true");
         }
         Checkpoint.save(config.checkpoints, progress.records(), state.tensors(), notes);
         Checkpoint.prune(config.checkpoints, 2, progress.records());
@@ -362,10 +389,11 @@ public final class KafkaLearner implements AutoCloseable {
         if (publisher == null) {
             return null;
         }
-        boolean pending = announced != null && announced.version() > watch.maxVersion();
+        long latest = Math.max(watch.maxVersion(), acknowledgedBefore);
+        boolean pending = announced != null && announced.version() > latest;
         boolean better = served == null || loss < served * (1 - config.margin);
         return pending || !better || !Double.isFinite(loss) ? null
-                : publisher.write(config.published.name(), watch.maxVersion() + 1, config.model, config.metadata);
+                : publisher.write(config.published.name(), latest + 1, config.model, config.metadata);
     }
 
     /** Returns the served version's loss: {@code null} if none is served, NaN if this loss cannot measure it. */

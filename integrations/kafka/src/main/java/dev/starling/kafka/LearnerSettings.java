@@ -144,8 +144,8 @@ public final class LearnerSettings implements Cloneable {
     /**
      * Connects, and resumes from the latest checkpoint if there is one.
      *
-     * @throws StreamException if a topic, a broker or a setting is missing, or records that follow the checkpoint are
-     *     deleted
+     * @throws StreamException if a topic, a broker or a setting is missing, the name of the published model cannot
+     *     begin the name of a file, or records that follow the checkpoint are deleted
      * @throws dev.starling.nn.checkpoint.CheckpointException if the checkpoint is damaged or does not fit
      */
     public KafkaLearner open() {
@@ -157,6 +157,9 @@ public final class LearnerSettings implements Cloneable {
             throw new StreamException("a learner must have batch >= 1, records between checkpoints >= 1, holdOut >= 0 "
                     + "and 1 <= atLeast <= rows of the window, got " + batch + ", " + checkpointRecords + ", " + holdOut
                     + ", " + minMeasuredRows + " and " + window);
+        }
+        if (published != null) {
+            ModelPublisher.requireFileName(published.name());
         }
         return new KafkaLearner(copy());
     }

@@ -44,7 +44,8 @@ public final class ModelPublisher implements AutoCloseable {
      * Writes a version and announces it.
      *
      * @param metadata texts for the file, for example of {@link dev.starling.nn.model.ModelDescription#metadata}
-     * @throws StreamException if the brokers do not acknowledge it within the deadline
+     * @throws StreamException if the name cannot begin the name of a file, the file cannot be written, or the brokers
+     *     do not acknowledge the version within the deadline
      */
     public ModelVersion publish(String name, long version, Layer model, Map<String, String> metadata) {
         ModelVersion written = write(name, version, model, metadata);
@@ -52,8 +53,17 @@ public final class ModelPublisher implements AutoCloseable {
         return written;
     }
 
+    /** Throws if a model's name cannot begin the name of a file. */
+    static void requireFileName(String name) {
+        if (name.isBlank() || name.contains("/") || name.contains("\\") || name.contains("..")) {
+            throw new StreamException("the name of a published model begins the names of its files: it must not be "
+                    + "empty or contain /, \\ or .., got \"" + name + "\"");
+        }
+    }
+
     /** Writes a version's file, whole or not at all, under a name that no other content has. */
     ModelVersion write(String name, long version, Layer model, Map<String, String> metadata) {
+        requireFileName(name);
         try {
             Files.createDirectories(directory);
             Path draft = directory.resolve(name + "-" + version + "-" + ProcessHandle.current().pid() + ".draft");

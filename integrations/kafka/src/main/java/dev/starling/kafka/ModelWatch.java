@@ -21,7 +21,7 @@ import org.apache.kafka.common.TopicPartition;
 final class ModelWatch implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
     private static final Duration POLL_INTERVAL = Duration.ofMillis(100);
-    /** Maximum number of announcements tried at the start: the latest, if the topic is not compacted yet. */
+    /** Maximum number of this model's announcements tried at the start: the latest, if the topic is not compacted. */
     private static final int MAX_TRIED = 1000;
 
     private final KafkaCluster cluster;
@@ -77,7 +77,9 @@ final class ModelWatch implements AutoCloseable {
                 throw cluster.noAnswer("topic " + topic, null);
             }
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL_INTERVAL)) {
-                announced.add(record);
+                if (concernsModel(record)) {
+                    announced.add(record);
+                }
                 if (announced.size() > MAX_TRIED) {
                     recordVersion(announced.remove());
                 }
@@ -109,7 +111,7 @@ final class ModelWatch implements AutoCloseable {
             while (closed.getCount() > 0) {
                 try {
                     for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL_INTERVAL)) {
-                        if (closed.getCount() > 0) {
+                        if (closed.getCount() > 0 && concernsModel(record)) {
                             receive(record);
                         }
                     }
@@ -129,21 +131,26 @@ final class ModelWatch implements AutoCloseable {
         }
     }
 
+    /** Returns whether a record announces this model or is malformed; its key is not read, since it may be absent. */
+    private boolean concernsModel(ConsumerRecord<byte[], byte[]> record) {
+        try {
+            return record.value() != null && ModelVersion.ofJson(record.value()).name().equals(name);
+        } catch (StreamException e) {
+            return true;
+        }
+    }
+
     /** Records the number of a version that a later one has replaced. */
     private void recordVersion(ConsumerRecord<byte[], byte[]> record) {
         try {
-            if (record.value() != null) {
-                recordVersion(ModelVersion.ofJson(record.value()));
-            }
+            recordVersion(ModelVersion.ofJson(record.value()));
         } catch (StreamException e) {
             LOG.log(Level.DEBUG, "a malformed announcement is ignored, since a later one serves", e);
         }
     }
 
     private void recordVersion(ModelVersion version) {
-        if (version.name().equals(name)) {
-            maxVersion = Math.max(maxVersion, version.version());
-        }
+        maxVersion = Math.max(maxVersion, version.version());
     }
 
     /** Returns the highest version number announced, served or refused; -1 if there is none. */
@@ -151,16 +158,10 @@ final class ModelWatch implements AutoCloseable {
         return maxVersion;
     }
 
-    /** Serves the version that a record announces; returns false if it is of another model or is refused. */
+    /** Serves the version that a record announces; returns false if it is refused. */
     private boolean receive(ConsumerRecord<byte[], byte[]> record) {
-        if (record.value() == null) {
-            return false;
-        }
         try {
             ModelVersion version = ModelVersion.ofJson(record.value());
-            if (!version.name().equals(name)) {
-                return false;
-            }
             recordVersion(version);
             if (!version.equals(live.version())) {
                 live.swap(loader.load(version));

@@ -156,6 +156,37 @@ class KafkaLearnerTest {
         assertThat(announced).isEqualTo(1);
     }
 
+    /** The second topic of models holds what compaction leaves of the first after a return to an older version. */
+    @Test
+    void doesNotUndoAReturnToAnOlderVersion(EmbeddedBroker broker) {
+        write(0, 2000, false);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.05).build();
+                Layer old = Linear.of(2, 2, Generator.seeded(5))) {
+            publishTwo(4, old);
+            long published;
+            try (KafkaLearner learner = settings(model, adam).open()) {
+                learn(learner, 2000);
+                published = learner.report().published();
+                assertThat(published).isGreaterThan(4);
+            }
+            models = Broker.topic(broker, "models", 1);
+            publishTwo(3, old);
+            try (KafkaLearner learner = settings(model, adam).open()) {
+                assertThat(Records.read(cluster, models, 1)).extracting(r -> ModelVersion.ofJson(r.value()).version())
+                        .containsExactly(3L);
+                write(2000, 4000, false);
+                learn(learner, 4000);
+                assertThat(learner.report().published()).isGreaterThan(published);
+            }
+        }
+    }
+
+    private void publishTwo(long version, Layer model) {
+        try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory)) {
+            publisher.publish("two", version, model, ModelDescription.of(TwoClasses.class, Map.of()).metadata());
+        }
+    }
+
     @Test
     void deadLettersWhatItCannotLearn(EmbeddedBroker broker) {
         String dead = Broker.topic(broker, "dead", 1);
@@ -182,6 +213,12 @@ class KafkaLearnerTest {
                     .isInstanceOf(StreamException.class).hasMessageContaining("atLeast");
             assertThatThrownBy(() -> settings(model, adam).targets(3).open())
                     .isInstanceOf(StreamException.class).hasMessageContaining("1 to 2 of the target, got 3");
+            assertThatThrownBy(() -> settings(model, adam).publish(ModelTopic.of(models, "team/two"), directory,
+                    Map.of()).open()).isInstanceOf(StreamException.class).hasMessageContaining("got \"team/two\"");
+            try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory)) {
+                assertThatThrownBy(() -> publisher.publish("../two", 1, model, Map.of()))
+                        .isInstanceOf(StreamException.class).hasMessageContaining("got \"../two\"");
+            }
             try (KafkaLearner learner = settings(model, adam).checkpointEvery(100, Duration.ofSeconds(60)).open()) {
                 learn(learner, 100);
             }

@@ -198,6 +198,20 @@ class KafkaScorerTest {
     }
 
     @Test
+    void findsTheAnnouncementBeforeMoreOfAnotherModel() {
+        ModelVersion only = publish(1);
+        byte[] other = new ModelVersion("other", 1, "absent", "0".repeat(64)).toJson();
+        try (Producer<byte[], byte[]> producer = cluster.producer(Map.of())) {
+            for (int id = 0; id < 1001; id++) {
+                producer.send(new ProducerRecord<>(models, Records.key(id), other));
+            }
+        }
+        try (KafkaScorer scorer = scorer().open()) {
+            assertThat(scorer.serving()).isEqualTo(only);
+        }
+    }
+
+    @Test
     void stopsWhenAnotherInstanceStarts() {
         publish(1);
         Records.write(cluster, in, 0, 10);

@@ -10,6 +10,7 @@ import dev.starling.tensor.Tensor;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
@@ -74,6 +75,15 @@ class ModelSwapTest {
         assertThatThrownBy(() -> loader.load(new ModelVersion("m", 1, path.toString(),
                 Sha256.of(file))))
                 .isInstanceOf(StreamException.class).hasMessageContaining("m version 1 failed on 2 rows of 4 numbers");
+    }
+
+    @Test
+    void refusesNamesThatCannotBeginTheNameOfAFile() {
+        for (String name : List.of("", " ", "team/fraud", "team\\fraud", "..")) {
+            assertThatThrownBy(() -> ModelPublisher.requireFileName(name)).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("got \"" + name + "\"");
+        }
+        ModelPublisher.requireFileName("fraud-2.1");
     }
 
     @Test

@@ -3,16 +3,23 @@ package dev.starling.spark;
 import java.io.File;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.NotLinkException;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import org.apache.spark.sql.SparkSession;
 
 /**
  * A cluster of executor processes on this machine that use the jars on this program's class path: no installation of
  * Spark is needed. Three environment variables must be set: {@code SPARK_HOME}, a directory that this class fills,
- * {@code SPARK_SCALA_VERSION=2.13}, and {@code SPARK_LOCAL_IP=127.0.0.1}.
+ * {@code SPARK_SCALA_VERSION=2.13}, and {@code SPARK_LOCAL_IP=127.0.0.1}. In the directory's {@code jars}, symbolic
+ * links to jars that are not on this class path are deleted.
  */
 public final class EmbeddedCluster {
     private EmbeddedCluster() {
@@ -46,28 +53,61 @@ public final class EmbeddedCluster {
                     + " and SPARK_SCALA_VERSION=" + System.getenv("SPARK_SCALA_VERSION"));
         }
         Path jars = Path.of(home, "jars").toAbsolutePath();
-        List<String> directories = new ArrayList<>();
         try {
-            Files.createDirectories(jars);
-            for (String entry : System.getProperty("java.class.path").split(File.pathSeparator)) {
-                Path path = Path.of(entry).toAbsolutePath();
-                if (Files.isDirectory(path)) {
-                    directories.add(path.toString());
-                } else if (Files.exists(path) && !path.startsWith(jars)) {
-                    link(jars.resolve(path.getFileName()), path);
-                }
-            }
+            return ExecutorFlags.addTo(builder.config("spark.executor.extraClassPath",
+                    String.join(File.pathSeparator, linkAll(jars, System.getProperty("java.class.path")))), "");
         } catch (IOException e) {
             throw new UncheckedIOException("cannot link the class path in " + jars + ": " + e.getMessage(), e);
         }
-        return ExecutorFlags.addTo(builder.config("spark.executor.extraClassPath",
-                String.join(File.pathSeparator, directories)), "");
+    }
+
+    /**
+     * Links the jars of a class path in a directory, and deletes the directory's other links. Processes with the same
+     * class path may call this at the same time.
+     *
+     * @return the directories of the class path
+     */
+    static List<String> linkAll(Path jars, String classPath) throws IOException {
+        Files.createDirectories(jars);
+        List<String> directories = new ArrayList<>();
+        Set<Path> links = new HashSet<>();
+        for (String entry : classPath.split(File.pathSeparator)) {
+            Path path = Path.of(entry).toAbsolutePath();
+            if (Files.isDirectory(path)) {
+                directories.add(path.toString());
+            } else if (Files.exists(path)) {
+                Path link = jars.resolve(path.getFileName());
+                links.add(link);
+                if (!path.startsWith(jars)) {
+                    link(link, path);
+                }
+            }
+        }
+        try (DirectoryStream<Path> others = Files.newDirectoryStream(jars,
+                file -> Files.isSymbolicLink(file) && !links.contains(file))) {
+            for (Path other : others) {
+                Files.deleteIfExists(other);
+            }
+        }
+        return directories;
     }
 
     private static void link(Path link, Path target) throws IOException {
-        if (!Files.isSymbolicLink(link) || !Files.readSymbolicLink(link).equals(target)) {
+        while (!leadsTo(link, target)) {
             Files.deleteIfExists(link);
-            Files.createSymbolicLink(link, target);
+            try {
+                Files.createSymbolicLink(link, target);
+            } catch (FileAlreadyExistsException e) {
+                // Another process has created a link since; the loop compares its target.
+            }
+        }
+    }
+
+    private static boolean leadsTo(Path link, Path target) throws IOException {
+        try {
+            return Files.readSymbolicLink(link).equals(target);
+        } catch (NoSuchFileException | NotLinkException e) {
+            return false;
         }
     }
 }

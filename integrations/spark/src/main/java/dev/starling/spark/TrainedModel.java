@@ -15,6 +15,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
@@ -143,7 +144,9 @@ public final class TrainedModel {
                 frame.schema().fieldIndex(name))).toList();
         ScoredModel model = scored(frame.sparkSession(), false);
         List<Column> columns = new ArrayList<>(List.of(functions.col("*")));
-        Set<String> present = new HashSet<>(List.of(frame.schema().fieldNames()));
+        Set<String> present = SparkColumns.classic(frame.sparkSession()).sessionState().conf().caseSensitiveAnalysis()
+                ? new HashSet<>() : new TreeSet<>(String.CASE_INSENSITIVE_ORDER);
+        present.addAll(List.of(frame.schema().fieldNames()));
         for (Output output : outputs) {
             if (!present.add(output.column())) {
                 throw new SparkDataException("there is a column \"" + output.column() + "\" already; name another");

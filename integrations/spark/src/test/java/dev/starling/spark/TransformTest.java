@@ -222,6 +222,14 @@ class TransformTest {
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("\"label\" already");
         assertThatThrownBy(() -> model().transform(points, Output.ofClass("c"), Output.ofValues("c")))
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("\"c\" already");
+        assertThatThrownBy(() -> model().transform(points, Output.ofClass("Label")))
+                .isInstanceOf(SparkDataException.class).hasMessageContaining("\"Label\" already");
+        SharedSession.get().conf().set("spark.sql.caseSensitive", true);
+        try {
+            assertThat(model().transform(points, Output.ofClass("Label")).columns()).contains("label", "Label");
+        } finally {
+            SharedSession.get().conf().unset("spark.sql.caseSensitive");
+        }
         assertThatThrownBy(() -> model().transform(points.selectExpr("'0.5' as point"), Output.ofClass("c")))
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("column \"point\" is of type string");
         assertThatThrownBy(() -> model().transform(points, List.of("x", "y", "y"), Output.ofClass("c")))

@@ -45,8 +45,8 @@ public final class EmbeddedBroker implements AutoCloseable {
     /** Starts a broker on a free port with its log in a temporary directory. */
     public static EmbeddedBroker start() {
         try {
-            Path directory = Files.createTempDirectory("starling-kafka-");
             int[] ports = freePorts();
+            Path directory = Files.createTempDirectory("starling-kafka-");
             String servers = "127.0.0.1:" + ports[0];
             Map<String, Object> settings = new HashMap<>();
             settings.put("node.id", "1");
@@ -72,9 +72,14 @@ public final class EmbeddedBroker implements AutoCloseable {
             settings.put("num.io.threads", "2");
             settings.put("background.threads", "1");
             EmbeddedBroker broker = new EmbeddedBroker(directory, settings, servers);
-            broker.format();
-            broker.boot();
-            return broker;
+            try {
+                broker.format();
+                broker.boot();
+                return broker;
+            } catch (Throwable e) {
+                broker.closeAfter(e);
+                throw e;
+            }
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
@@ -150,10 +155,11 @@ public final class EmbeddedBroker implements AutoCloseable {
 
     /** Stops the broker; its log is kept. */
     public void stop() {
-        if (server != null) {
-            server.shutdown();
-            server.awaitShutdown();
-            server = null;
+        KafkaRaftServer running = server;
+        server = null;
+        if (running != null) {
+            running.shutdown();
+            running.awaitShutdown();
         }
     }
 
@@ -166,13 +172,29 @@ public final class EmbeddedBroker implements AutoCloseable {
     /** Stops the broker and deletes its log. */
     @Override
     public void close() {
-        stop();
+        try {
+            stop();
+        } finally {
+            delete();
+        }
+    }
+
+    private void delete() {
         try (Stream<Path> files = Files.walk(directory)) {
             for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
                 Files.deleteIfExists(file);
             }
         } catch (IOException e) {
             throw new UncheckedIOException("the log directory " + directory + " cannot be deleted", e);
+        }
+    }
+
+    /** Closes a broker whose start has failed; the failure keeps what else fails. */
+    private void closeAfter(Throwable failure) {
+        try {
+            close();
+        } catch (RuntimeException e) {
+            failure.addSuppressed(e);
         }
     }
 }

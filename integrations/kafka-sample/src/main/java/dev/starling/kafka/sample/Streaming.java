@@ -32,6 +32,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.logging.Level;
 import java.util.logging.Logger;
 import java.util.stream.Stream;
+import org.apache.kafka.common.KafkaException;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
@@ -93,7 +94,7 @@ public final class Streaming implements Callable<Integer> {
             } finally {
                 delete(directory);
             }
-        } catch (IOException | UncheckedIOException | StarlingException e) {
+        } catch (IOException | UncheckedIOException | StarlingException | KafkaException e) {
             spec.commandLine().getErr().println("starling: " + e.getMessage());
             return 1;
         } finally {
@@ -179,15 +180,16 @@ public final class Streaming implements Callable<Integer> {
     private int end(long arrived, Results results, long version, LearnerReport learned, double accuracy) {
         PrintWriter out = spec.commandLine().getOut();
         if (results.count() < arrived && !interrupted && failures().isEmpty()) {
-            spec.commandLine().getErr().printf("starling: %,d results are missing after %d s; choose a lower --rate%n",
+            spec.commandLine().getErr().printf(Locale.ROOT,
+                    "starling: %,d results are missing after %d s; choose a lower --rate%n",
                     arrived - results.count(), LAST_RESULTS.toSeconds());
         }
         for (Throwable failure : failures()) {
             spec.commandLine().getErr().println("starling: " + failure.getMessage());
         }
         boolean whole = results.count() == arrived && results.distinct() == arrived;
-        out.printf("%,d records arrived, %,d results for %,d different ones; %,d records learned; version %d serves%n",
-                arrived, results.count(), results.distinct(), learned.records(), version);
+        out.printf(Locale.ROOT, "%,d records arrived, %,d results for %,d different ones; %,d records learned; "
+                + "version %d serves%n", arrived, results.count(), results.distinct(), learned.records(), version);
         if (json) {
             out.printf(Locale.ROOT, "{\"arrived\": %d, \"results\": %d, \"distinct\": %d, \"learned\": %d, "
                     + "\"version\": %d, \"accuracy\": %s}%n", arrived, results.count(), results.distinct(),

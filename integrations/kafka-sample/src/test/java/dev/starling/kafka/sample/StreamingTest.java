@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.util.List;
+import java.util.Locale;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import picocli.CommandLine;
@@ -21,8 +22,15 @@ class StreamingTest {
     @Test
     @Timeout(120)
     void scoresEachRecordOnceAndEndsByItself() {
-        assertThat(run("--seconds", "4", "--rate", "300", "--json")).as(errors.toString()).isZero();
+        Locale locale = Locale.getDefault();
+        Locale.setDefault(Locale.GERMANY);
+        try {
+            assertThat(run("--seconds", "4", "--rate", "300", "--json")).as(errors.toString()).isZero();
+        } finally {
+            Locale.setDefault(locale);
+        }
         List<String> lines = output.toString().lines().toList();
+        assertThat(lines).anyMatch(line -> line.startsWith("1,200 records arrived, 1,200 results for 1,200 different"));
         assertThat(lines.getLast()).startsWith("{\"arrived\": 1200, \"results\": 1200, \"distinct\": 1200, ");
         assertThat(lines).anyMatch(line -> line.startsWith("Seconds    Arrived     Scored"));
     }

@@ -14,6 +14,7 @@ import org.apache.spark.ml.util.DefaultParamsWriter$;
 import org.apache.spark.ml.util.MLReader;
 import org.apache.spark.ml.util.MLWritable;
 import org.apache.spark.ml.util.MLWriter;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.types.StructType;
@@ -79,14 +80,19 @@ public final class StarlingModel extends Model<StarlingModel> implements ColumnP
         Dataset<Row> scored = trained.transform(dataset.toDF(), List.of(getOrDefault(featuresCol())),
                 outputs.toArray(Output[]::new));
         if (!prediction.isEmpty()) {
-            scored = scored.withColumn(prediction, (isClass ? scored.col(prediction)
-                    : scored.col(prediction).getItem(0)).cast("double"));
+            Column result = exactly(scored, prediction);
+            scored = scored.withColumn(prediction, (isClass ? result : result.getItem(0)).cast("double"));
         }
         for (String vector : List.of(probability, values)) {
             scored = vector.isEmpty() ? scored : scored.withColumn(vector, functions.array_to_vector(
-                    scored.col(vector)));
+                    exactly(scored, vector)));
         }
         return scored;
+    }
+
+    /** Returns the column of exactly this name, which may contain dots. */
+    private static Column exactly(Dataset<Row> frame, String name) {
+        return frame.col('`' + name.replace("`", "``") + '`');
     }
 
     @Override

@@ -48,7 +48,7 @@ class PipelineTest {
         SharedSession.points(200, 800).drop("point").write().parquet(points);
         Dataset<Row> rows = SharedSession.get().read().parquet(points);
         String saved = directory.resolve("pipeline").toUri().toString();
-        pipeline(estimator()).write().save(saved);
+        pipeline(estimator().setPredictionCol("risk.class").setProbabilityCol("risk.p")).write().save(saved);
         PipelineModel model = Pipeline.load(saved).fit(rows);
         String trained = directory.resolve("model").toUri().toString();
         model.write().save(trained);
@@ -56,7 +56,7 @@ class PipelineTest {
         Process fresh = ChildDriver.start(log, FreshJvm.class.getName(), trained, points,
                 directory.resolve("scored").toUri().toString());
         List<Row> before = model.transform(rows).orderBy("id").collectAsList();
-        assertThat(before.stream().mapToDouble(r -> r.<Integer>getAs("label") == r.<Double>getAs("prediction")
+        assertThat(before.stream().mapToDouble(r -> r.<Integer>getAs("label") == r.<Double>getAs("risk.class")
                 .intValue() ? 1 : 0).average().orElse(0)).isGreaterThan(0.9);
         assertThat(fresh.waitFor(120, TimeUnit.SECONDS)).isTrue();
         assertThat(fresh.exitValue()).as(Files.readString(log)).isZero();
