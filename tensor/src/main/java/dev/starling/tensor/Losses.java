@@ -92,7 +92,10 @@ public final class Losses {
     /** Binary cross-entropy between {@code sigmoid(logits)} and probabilities {@code target} of the same shape. */
     public static Tensor binaryCrossEntropyWithLogits(Tensor logits, Tensor target, Reduce reduce) {
         requireSame("binaryCrossEntropyWithLogits", logits, target);
-        return reduce.of(logits.softplus().sub(logits.mul(target)));
+        Tensor x = logits.to(logits.dtype().toFloating());
+        Tensor y = target.to(DType.promote(x.dtype(), target.dtype()));
+        // -ln(1 - σ(x)) and -ln σ(x); the shorter softplus(x) - x·y cancels where both terms are large.
+        return reduce.of(x.softplus().mul(y.neg().add(1)).add(x.neg().softplus().mul(y)));
     }
 
     /** Squared error between tensors of the same shape. */

@@ -59,8 +59,8 @@ final class TorchOps {
      * Perturbs a normalisation as its roundings perturb result and gradient. Of two different numbers, the result is 1
      * and -1 but for some ppm, whatever they are, and a second normalisation may be left with the ppm. Gradients are
      * differences of numbers as large as the result's gradient over the deviation; what is left may be too small to be
-     * perturbed in proportion. Numbers that are far from 0 and nearly equal lose their differences to roundings, as does
-     * the gradient of a weight.
+     * perturbed in proportion. Numbers that are far from 0 and nearly equal lose their differences to roundings, as
+     * does the gradient of a weight.
      *
      * @param normalize normalises numbers, without other effects
      * @param y {@code x} normalised

@@ -73,9 +73,9 @@ public sealed interface Canvas {
 
         @Override
         public String toString() {
-            return String.format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-                    + "viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">%n%s</svg>%n", width, height, width, height,
-                    body);
+            return String.format(Locale.ROOT, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+                    + "height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\">%n%s</svg>%n", width, height,
+                    width, height, body);
         }
     }
 

@@ -7,12 +7,19 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.security.SecureRandom;
+import java.util.HexFormat;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /** Writes files that exist completely or not at all, even if the machine fails during the write. */
 final class AtomicFile {
-    /** Distinguishes the temporary files of this process from those of another process that writes the same file. */
-    private static final String OWN = "%08x".formatted(new SecureRandom().nextInt());
+    /** Whether this system can open a directory and force its entries to disk. */
+    private static final boolean FORCES_DIRECTORIES = !System.getProperty("os.name").startsWith("Windows");
+    /**
+     * Distinguishes the temporary file of a write from those of other writes of the same file, in this process by the
+     * order of the writes, and in other processes by the first number, which is random.
+     */
+    private static final AtomicInteger NEXT = new AtomicInteger(new SecureRandom().nextInt());
 
     private AtomicFile() {
     }
@@ -42,9 +49,13 @@ final class AtomicFile {
         }
     }
 
-    /** Returns the path to which this process writes before it renames the file: {@code PATH.XXXXXXXX.tmp}. */
+    /**
+     * Returns the path to which a write goes before the file is renamed: {@code PATH.XXXXXXXX.tmp}, another one at each
+     * call.
+     */
     static Path temporary(Path path) {
-        return path.resolveSibling(path.getFileName() + "." + OWN + ".tmp");
+        return path.resolveSibling(path.getFileName() + "." + HexFormat.of().toHexDigits(NEXT.getAndIncrement())
+                + ".tmp");
     }
 
     /** Writes a file, forces it to disk and returns its SHA-256. */
@@ -63,11 +74,16 @@ final class AtomicFile {
         return checksum.finish();
     }
 
-    /** Renames a complete file and forces the directory to disk, so that the new name survives a crash. */
+    /**
+     * Renames a complete file and forces the directory to disk where the system can, so that the new name survives a
+     * crash.
+     */
     static void moveInto(Path temporary, Path path) throws IOException {
         Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
-        try (FileChannel directory = FileChannel.open(path.toAbsolutePath().getParent(), StandardOpenOption.READ)) {
-            directory.force(true);
+        if (FORCES_DIRECTORIES) {
+            try (FileChannel directory = FileChannel.open(path.toAbsolutePath().getParent(), StandardOpenOption.READ)) {
+                directory.force(true);
+            }
         }
     }
 

@@ -16,6 +16,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.function.Predicate;
@@ -73,7 +74,7 @@ public final class Checkpoint {
     /** Saves the state at a step once its parts are written. Returns an empty result if the parts were abandoned. */
     static Optional<Path> save(Path directory, long step, Map<String, Parameter> tensors, Map<String, String> notes,
             Parts parts) {
-        String name = "step-%010d".formatted(step);
+        String name = String.format(Locale.ROOT, "step-%010d", step);
         Path manifest = directory.resolve(name + ".json");
         Path partial = AtomicFile.temporary(directory.resolve(name + ".safetensors"));
         try {

@@ -1,6 +1,7 @@
 package dev.starling.nn.checkpoint;
 
 import dev.starling.tensor.TensorException;
+import java.util.Locale;
 
 /**
  * A file of a checkpoint that another process wrote, in addition to the file of tensors.
@@ -25,6 +26,6 @@ public record Part(String file, long bytes, String checksum) {
 
     /** Returns the file name of a part. */
     public static String name(long step, int save, int number) {
-        return "step-%010d-%08x-%d.rows".formatted(step, save, number);
+        return String.format(Locale.ROOT, "step-%010d-%08x-%d.rows", step, save, number);
     }
 }

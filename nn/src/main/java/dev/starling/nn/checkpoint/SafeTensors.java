@@ -100,7 +100,8 @@ public final class SafeTensors implements AutoCloseable {
      * target when it is complete.
      *
      * @param metadata texts to write with the tensors
-     * @throws CheckpointException if the file cannot be written; an existing file is then unchanged
+     * @throws CheckpointException if the file cannot be written, or names and texts take more than 100 MB; an existing
+     *     file is then unchanged
      */
     public static void write(Path path, Map<String, Parameter> tensors, Map<String, String> metadata) {
         AtomicFile.write(path, sink -> write(sink, tensors, metadata));
@@ -112,6 +113,7 @@ public final class SafeTensors implements AutoCloseable {
      * @param channel in blocking mode
      * @param metadata texts to write with the tensors
      * @throws IOException if the channel throws it or does not accept any bytes
+     * @throws CheckpointException if names and texts take more than 100 MB; then nothing is written
      */
     public static void write(WritableByteChannel channel, Map<String, Parameter> tensors,
             Map<String, String> metadata) throws IOException {
@@ -130,7 +132,7 @@ public final class SafeTensors implements AutoCloseable {
      * Returns tensors on any device in the format of a file.
      *
      * @param metadata texts to add to the tensors
-     * @throws CheckpointException if the tensors have 2 GiB or more
+     * @throws CheckpointException if the tensors have 2 GiB or more, or names and texts take more than 100 MB
      */
     public static byte[] bytes(Map<String, Parameter> tensors, Map<String, String> metadata) {
         long elements = tensors.values().stream().mapToLong(p -> p.value().spec().bytes()).sum();
@@ -161,6 +163,11 @@ public final class SafeTensors implements AutoCloseable {
             at += spec.bytes();
         }
         byte[] json = new SafeTensorsHeader(metadata, entries).toJson().getBytes(StandardCharsets.UTF_8);
+        if (json.length > MAX_HEADER_BYTES) {
+            throw CheckpointException.inMemory("their names and texts take " + json.length + " bytes, but a header has "
+                    + "at most " + MAX_HEADER_BYTES, "write fewer or shorter texts, for example of metrics with fewer "
+                    + "sums", null);
+        }
         int padded = (json.length + 7) / 8 * 8;
         ByteBuffer start = ByteBuffer.allocate(8 + padded).order(ByteOrder.LITTLE_ENDIAN).putLong(padded).put(json);
         while (start.hasRemaining()) {

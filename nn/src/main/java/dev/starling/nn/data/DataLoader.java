@@ -13,6 +13,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -52,7 +53,7 @@ public final class DataLoader implements AutoCloseable {
     private DataLoader(DataLoaderConfig config) {
         this.config = config;
         plan = EpochPlan.of(0, config, share);
-        ParkingWaitStrategy waiting = new ParkingWaitStrategy(config.deadline().toNanos());
+        ParkingWaitStrategy waiting = new ParkingWaitStrategy(TimeUnit.NANOSECONDS.convert(config.deadline()));
         ring = RingBuffer.createMultiProducer(() -> new BatchSlot(config.dataset().fields(), config.lengths()),
                 config.workers() == 0 ? 1 : config.prefetch(), waiting);
         ring.addGatingSequences(read);

@@ -54,6 +54,17 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
         /** Ten seconds to connect, thirty seconds without a byte, one hour overall. */
         public static final Deadlines DEFAULT =
             new Deadlines(Duration.ofSeconds(10), Duration.ofSeconds(30), Duration.ofHours(1));
+
+        /** Limits each to 292 years, the longest time in nanoseconds. */
+        public Deadlines {
+            connect = limited(connect);
+            stall = limited(stall);
+            overall = limited(overall);
+        }
+
+        private static Duration limited(Duration time) {
+            return Duration.ofNanos(TimeUnit.NANOSECONDS.convert(time));
+        }
     }
 
     /** Is notified of the progress of a download, on the thread that called {@link Download#to}. */

@@ -5,10 +5,13 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.nio.channels.Channels;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Set;
@@ -95,7 +98,8 @@ public final class TarGz {
         Path partial = Files.createTempFile(target.toAbsolutePath().getParent(), target.getFileName() + ".", ".part");
         partial.toFile().deleteOnExit();
         try {
-            try (OutputStream out = Files.newOutputStream(partial)) {
+            try (FileChannel file = FileChannel.open(partial, StandardOpenOption.WRITE)) {
+                OutputStream out = Channels.newOutputStream(file);
                 byte[] buffer = new byte[1 << 16];
                 for (long left = size; left > 0;) {
                     int length = in.readNBytes(buffer, 0, (int) Math.min(left, buffer.length));
@@ -105,6 +109,7 @@ public final class TarGz {
                     out.write(buffer, 0, length);
                     left -= length;
                 }
+                file.force(true);
             }
             Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
         } finally {

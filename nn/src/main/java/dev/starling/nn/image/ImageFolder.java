@@ -60,8 +60,8 @@ public final class ImageFolder implements Dataset {
     }
 
     /**
-     * Lists the images below a folder, in colours. Classes are the names of the folders in it, sorted; hidden files,
-     * and files whose name does not end like that of an image, are skipped.
+     * Lists the images below a folder, in colours. Classes are the names of the folders in it, sorted; hidden files
+     * and folders, and files whose name does not end like that of an image, are skipped.
      *
      * @param root contains a folder for each class
      * @param height rows of an example; an image that has another size after its transforms is resized
@@ -103,12 +103,22 @@ public final class ImageFolder implements Dataset {
     /** Returns what is below a folder, sorted by name, without what is hidden. */
     private static List<Path> list(Path folder, int depth, java.util.function.Predicate<Path> wanted) {
         try (Stream<Path> all = Files.walk(folder, depth, FileVisitOption.FOLLOW_LINKS)) {
-            return all.filter(path -> !path.equals(folder) && !path.getFileName().toString().startsWith(".")
-                    && wanted.test(path)).sorted().toList();
+            return all.filter(path -> !path.equals(folder) && !isHidden(folder.relativize(path)) && wanted.test(path))
+                    .sorted().toList();
         } catch (IOException | UncheckedIOException e) {
             throw new DataException(folder, "a folder that can be read", e.toString(),
                     "check the path and the permissions", e);
         }
+    }
+
+    /** Returns whether a file, or a folder that contains it, is hidden. */
+    private static boolean isHidden(Path relative) {
+        for (Path name : relative) {
+            if (name.toString().startsWith(".")) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Returns the images with other transforms, which are applied one after the other. */

@@ -1,13 +1,15 @@
 package dev.starling.nn.layer;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Precision;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.List;
 
 /**
  * Resizes images by a factor: {@code [N, C, H, W]} to {@code [N, C, H·factor, W·factor]}. Pixels are squares whose
- * centres are half a pixel from the border, as with PyTorch's {@code align_corners=False}.
+ * centres are half a pixel from the border, as with PyTorch's {@code align_corners=False}. Integers between which a
+ * layer interpolates are converted to the type of the {@link Precision}.
  *
  * @param factor at least 1
  * @param method how pixels between centres are computed
@@ -52,7 +54,9 @@ public record Upsample(int factor, Method method) implements Layer {
             throw new TensorException(TensorException.Problem.SHAPE, "upsample", List.of(x.spec()),
                     "x must be [N, C, H, W]", "reshape it");
         }
-        return Interpolation.along(Interpolation.along(x, 2, x.size(2) * factor, method), 3, x.size(3) * factor,
+        // The shares of pixels are not integers.
+        Tensor pixels = method == Method.NEAREST || x.dtype().isFloating() ? x : x.to(Precision.current().type());
+        return Interpolation.along(Interpolation.along(pixels, 2, x.size(2) * factor, method), 3, x.size(3) * factor,
                 method);
     }
 }

@@ -2,6 +2,7 @@ package dev.starling.nn.loss;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Losses;
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.List;
@@ -22,6 +23,10 @@ public final class CrossEntropyLoss implements Loss {
     private final double focus;
 
     CrossEntropyLoss(double smoothing, long ignored, OptionalInt axis, @Nullable Weights weights, double focus) {
+        if (!(smoothing >= 0 && smoothing <= 1)) {
+            throw TensorException.argument("crossEntropy", "0 <= smoothing <= 1 must hold, got " + smoothing,
+                    "change the smoothing");
+        }
         this.smoothing = smoothing;
         this.ignored = ignored;
         this.axis = axis;
@@ -68,16 +73,11 @@ public final class CrossEntropyLoss implements Loss {
 
     @Override
     public Tensor of(Tensor logits, Tensor target) {
-        boolean shares = target.dtype().isFloating() && target.shape().equals(logits.shape());
+        boolean shares = areShares(logits, target);
         boolean composed = weights != null || focus > 0;
-        if (shares && composed) {
-            throw new TensorException(TensorException.Problem.DTYPE, "crossEntropy", List.of(logits.spec(),
-                    target.spec()), "weights and focal loss need class indices as targets", "use target.argmax(1)");
-        }
         // With probabilities as targets, the operation computes in the type of the logits, so 16 bits are widened here.
         Tensor x = (shares || composed) && logits.dtype().bytes() == 2 ? logits.to(DType.F32) : logits;
-        int classes = axis.isPresent() ? logits.shape().axis(axis.getAsInt())
-                : shares ? 1 : Loss.classAxis(logits, target);
+        int classes = classAxis(logits, target, shares);
         if (composed) {
             Tensor[] each = positions(rows(x, classes), target.reshape(-1));
             return each[0].sum().div(each[1].sum());
@@ -92,11 +92,10 @@ public final class CrossEntropyLoss implements Loss {
     /** {@inheritDoc} The loss of a row whose targets are all ignored is 0. */
     @Override
     public Tensor rows(Tensor logits, Tensor target) {
-        boolean shares = target.dtype().isFloating() && target.shape().equals(logits.shape());
+        boolean shares = areShares(logits, target);
         boolean composed = !shares && (weights != null || focus > 0 || ignored != Losses.NONE_IGNORED);
         Tensor x = (shares || composed) && logits.dtype().bytes() == 2 ? logits.to(DType.F32) : logits;
-        int classes = axis.isPresent() ? logits.shape().axis(axis.getAsInt())
-                : shares ? 1 : Loss.classAxis(logits, target);
+        int classes = classAxis(logits, target, shares);
         if (composed) {
             Tensor[] each = positions(rows(x, classes), target.reshape(-1));
             Tensor scale = each[1].reshape(target.size(0), -1).sum(1);
@@ -105,6 +104,31 @@ public final class CrossEntropyLoss implements Loss {
         }
         return RowLoss.means(Losses.crossEntropy(x.movedim(classes, 1), shares ? target.movedim(classes, 1) : target,
                 Losses.Reduce.NONE, smoothing, ignored));
+    }
+
+    /** Returns whether targets are probabilities, which class weights and focal loss do not accept. */
+    private boolean areShares(Tensor logits, Tensor target) {
+        boolean shares = target.dtype().isFloating() && target.shape().equals(logits.shape());
+        if (shares && (weights != null || focus > 0)) {
+            throw new TensorException(TensorException.Problem.DTYPE, "crossEntropy", List.of(logits.spec(),
+                    target.spec()), "weights and focal loss need class indices as targets", "use target.argmax(1)");
+        }
+        return shares;
+    }
+
+    /** Returns the dimension of the classes; class indices must have the other dimensions of the logits. */
+    private int classAxis(Tensor logits, Tensor target, boolean shares) {
+        if (axis.isEmpty()) {
+            return shares ? 1 : Loss.classAxis(logits, target);
+        }
+        int classes = logits.shape().axis(axis.getAsInt());
+        Shape expected = logits.shape().without(classes);
+        if (!shares && !expected.equals(target.shape())) {
+            throw new TensorException(TensorException.Problem.SHAPE, "crossEntropy", List.of(logits.spec(),
+                    target.spec()), "with the classes in dimension " + classes + ", the targets must be " + expected,
+                    "reshape the targets, for example with squeeze(-1), or name another dimension in classesIn(..)");
+        }
+        return classes;
     }
 
     /** Returns the elements as {@code [N, C]}. */
@@ -122,7 +146,8 @@ public final class CrossEntropyLoss implements Loss {
                     + weights.count() + " weights for " + x.size(1) + " classes", "pass one weight for each class");
         }
         Tensor left = target.eq(ignored);
-        Tensor index = target.maskedFill(left, 0).unsqueeze(1);
+        // To gather and take, -1 would be the last class; this number is out of range.
+        Tensor index = target.maskedFill(target.lt(0), Integer.MIN_VALUE).maskedFill(left, 0).unsqueeze(1);
         Tensor log = x.logSoftmax(1);
         Tensor own = log.gather(1, index).squeeze(1);
         Tensor losses = own.neg();

@@ -1,17 +1,24 @@
 package dev.starling.nn.loss;
 
 import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
-/** Constant factors of a loss, one for each class, which are on the device of the logits from the first use on. */
+/** Constant factors of a loss, one for each class, which are kept for each device and type of logits. */
 final class Weights {
     private final double[] values;
-    private @Nullable Parameter onDevice;
+    /** A tape may hold any of them, so they live as long as the loss. */
+    private final Map<Place, Parameter> placed = new HashMap<>();
+
+    private record Place(Device device, DType type) { }
 
     Weights(String loss, double... values) {
         if (values.length == 0 || Arrays.stream(values).anyMatch(w -> !(w >= 0 && w < Double.POSITIVE_INFINITY))) {
@@ -23,20 +30,12 @@ final class Weights {
 
     /** Returns the factors {@code [C]} in type and on the device of {@code like}; with one factor {@code [1]}. */
     synchronized Tensor on(Tensor like) {
-        if (onDevice == null) {
+        return placed.computeIfAbsent(new Place(like.device(), like.dtype()), place -> {
             try (Scope scope = Scope.open("weights")) {
-                onDevice = Recorder.with(Recorder.NONE, () -> Parameter.buffer(Tensor.of(values)));
+                return Recorder.with(Recorder.NONE, () -> Parameter.buffer(Tensor.of(values).to(place.device)
+                        .to(place.type)));
             }
-        }
-        if (onDevice.master().device() != like.device() || onDevice.master().dtype() != like.dtype()) {
-            Parameter weights = onDevice;
-            Recorder.with(Recorder.NONE, () -> {
-                weights.to(like.device());
-                weights.to(like.dtype());
-                return weights;
-            });
-        }
-        return onDevice.master();
+        }).master();
     }
 
     int count() {

@@ -13,6 +13,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.TensorException;
 import java.nio.file.Path;
 import java.util.Collections;
+import java.util.IdentityHashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
@@ -84,10 +85,34 @@ public final class Lora<L extends Module> {
      * model has computed before, to within rounding. The weights stay frozen.
      *
      * @return the base, which needs no adapter any more
+     * @throws TensorException if another layer of the base has the weight of an adapted one; then nothing is changed
      */
     public L merge() {
-        layers.values().forEach(LoraLinear::merge);
+        Map<Parameter, Linear> adapted = new IdentityHashMap<>();
+        layers.values().forEach(layer -> adapted.put(layer.base().weight(), layer.base()));
+        requireOwn(config.base, "", adapted);
+        layers.values().stream().distinct().forEach(LoraLinear::merge);
         return config.base;
+    }
+
+    /** Requires that no module has the weight of an adapted layer, unless it is this layer: merging would change it. */
+    private static void requireOwn(Module module, String prefix, Map<Parameter, Linear> adapted) {
+        module.visit(new Module.Visitor() {
+            @Override
+            public void parameter(String name, Parameter parameter) {
+                Linear owner = adapted.get(parameter);
+                if (owner != null && owner != module) {
+                    throw TensorException.argument("lora", "another layer has the weight of an adapted one as " + prefix
+                            + name + ", and merging would change it", "compute with model() instead of merging, or "
+                            + "leave the adapted layer out with only(..)");
+                }
+            }
+
+            @Override
+            public void layer(String name, Module inner) {
+                requireOwn(inner, prefix + name + ".", adapted);
+            }
+        });
     }
 
     /**
@@ -191,7 +216,7 @@ public final class Lora<L extends Module> {
             return this;
         }
 
-        /** Selects dense layers by their path; default all. */
+        /** Selects dense layers by their path; default all. One path selects a layer that has several. */
         public Builder<L> only(Predicate<String> paths) {
             selected = paths;
             return this;
@@ -211,14 +236,22 @@ public final class Lora<L extends Module> {
         }
 
         private Lora<L> adapt(Generator generator) {
-            Map<String, LoraLinear> layers = new LinkedHashMap<>();
-            L model = Layers.map(base, (path, layer) -> {
-                if (layer instanceof Linear linear && selected.test(path)) {
-                    LoraLinear adapted = LoraLinear.of(linear, rank, alpha, generator).dropout(dropout);
-                    layers.put(path, adapted);
-                    return adapted;
+            // A layer in several places has one adapter, as it has one weight.
+            Map<Module, LoraLinear> adapters = new IdentityHashMap<>();
+            Layers.map(base, (path, layer) -> {
+                if (layer instanceof Linear linear && selected.test(path) && !adapters.containsKey(linear)) {
+                    adapters.put(linear, LoraLinear.of(linear, rank, alpha, generator).dropout(dropout));
                 }
                 return layer;
+            });
+            Map<String, LoraLinear> layers = new LinkedHashMap<>();
+            L model = Layers.map(base, (path, layer) -> {
+                LoraLinear adapted = adapters.get(layer);
+                if (adapted == null) {
+                    return layer;
+                }
+                layers.put(path, adapted);
+                return adapted;
             });
             if (layers.isEmpty()) {
                 throw TensorException.argument("lora", "no dense layer of the model is selected",

@@ -11,7 +11,8 @@ import java.util.Map;
 /**
  * Adafactor: Adam without a mean, whose square of a matrix is the product of a column and a row, so that the state is
  * much smaller than the weights. Steps are relative to the root mean square of the parameter and at most
- * {@code threshold} of it, for a rate of at most {@code 1/√t}. (Shazeer and Stern, 2018)
+ * {@code threshold} of it, for a rate of at most {@code 1/√t}. Beside 16-bit weights the state is f32. (Shazeer and
+ * Stern, 2018)
  */
 public final class Adafactor {
     private static final double EPSILON = 1.1920928955078125e-7;

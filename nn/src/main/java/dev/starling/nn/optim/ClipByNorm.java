@@ -74,12 +74,19 @@ public final class ClipByNorm implements OptimizerAround {
             unchecked = length.device().backend().hostVisible() ? null : gradients;
             Tensor factor = length.reciprocal().mul(bound).clamp(0, 1);
             for (int i = 0; i < clipped.length; i++) {
-                clipped[i] = clipped[i] == null ? null : clipped[i].mul(factor.to(clipped[i].dtype()));
+                clipped[i] = clipped[i] == null ? null : scale(clipped[i], factor);
             }
             // 0 if both norm and guard are finite, otherwise NaN.
             Tensor both = length.mul(0);
             inner.step(guard == null ? both : both.add(guard.mul(0).to(both.dtype())), clipped);
         }
+    }
+
+    /** Returns a gradient times a factor, which is not rounded to 16 bits. */
+    private static Tensor scale(Tensor gradient, Tensor factor) {
+        DType type = gradient.dtype();
+        return type.bytes() < Float.BYTES ? gradient.to(DType.F32).mul(factor.to(DType.F32)).to(type)
+                : gradient.mul(factor.to(type));
     }
 
     /** Computes the norm and stores it in {@link #norm}. Returns {@code null} if there is no gradient. */

@@ -1,6 +1,7 @@
 package dev.starling.nn.optim;
 
 import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -36,6 +37,7 @@ final class TensorRuleOptimizer implements OptimizerAround {
                     own.put(path + "." + name, Parameter.zeros(parameter, shape)));
             slots[i] = own.values().toArray(Parameter[]::new);
             state.putAll(own);
+            convertState(i);
         }
     }
 
@@ -79,9 +81,10 @@ final class TensorRuleOptimizer implements OptimizerAround {
         Tensor sum = guard;
         for (int i = 0; i < gradients.length; i++) {
             if (gradients[i] != null && parameters().get(i).requiresGradient()) {
-                Tensor weights = parameters().get(i).master();
-                Tensor zero = gradients[i].to(weights.device()).to(weights.dtype()).sum().mul(0);
-                sum = sum == null ? zero : zero.add(sum.to(zero.device()).to(zero.dtype()).mul(0));
+                Tensor gradient = gradients[i].to(parameters().get(i).master().device());
+                // The sum of many numbers may exceed what 16 bits can represent.
+                Tensor zero = (gradient.dtype().bytes() < Float.BYTES ? gradient.to(DType.F32) : gradient).sum().mul(0);
+                sum = sum == null ? zero : RuleOptimizer.both(zero, sum);
             }
         }
         return sum;
@@ -93,8 +96,10 @@ final class TensorRuleOptimizer implements OptimizerAround {
         convertState(parameter);
         Tensor[] old = Arrays.stream(slots[parameter]).map(Parameter::value).toArray(Tensor[]::new);
         try (Scope scope = Scope.open("direction")) {
-            Tensor own = gradient.to(weights.device()).to(weights.dtype());
-            Tensor[] results = rules[parameter].step(weights, own, old, rate(parameter));
+            DType type = old[0].dtype();
+            Tensor own = gradient.to(weights.device()).to(type);
+            Tensor[] results = rules[parameter].step(weights.to(type), own, old, rate(parameter));
+            results[0] = results[0].to(weights.dtype());
             for (Tensor each : results) {
                 scope.keep(each);
             }
@@ -120,9 +125,11 @@ final class TensorRuleOptimizer implements OptimizerAround {
     /** Converts the state of a parameter to the parameter's type and device if those have changed. */
     private void convertState(int parameter) {
         Tensor value = parameters().get(parameter).master();
+        // A count of steps in 16 bits would not grow beyond 256, or 2048. The state of Adafactor is small.
+        boolean widens = rules[parameter] instanceof Adafactor.Factored && value.dtype().bytes() < Float.BYTES;
         for (Parameter slot : slots[parameter]) {
             slot.to(value.device());
-            slot.to(value.dtype());
+            slot.to(widens ? DType.F32 : value.dtype());
         }
     }
 

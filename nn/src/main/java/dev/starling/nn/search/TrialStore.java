@@ -31,9 +31,13 @@ public interface TrialStore {
             public void write(String name, String text) throws IOException {
                 Files.createDirectories(directory);
                 Path draft = Files.createTempFile(directory, name, ".draft");
-                Files.writeString(draft, text);
-                Files.move(draft, directory.resolve(name), StandardCopyOption.ATOMIC_MOVE,
-                        StandardCopyOption.REPLACE_EXISTING);
+                try {
+                    Files.writeString(draft, text);
+                    Files.move(draft, directory.resolve(name), StandardCopyOption.ATOMIC_MOVE,
+                            StandardCopyOption.REPLACE_EXISTING);
+                } finally {
+                    Files.deleteIfExists(draft);
+                }
             }
         };
     }

@@ -33,6 +33,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
@@ -79,11 +80,16 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
         ExecutorService threads = Executors.newFixedThreadPool(Math.clamp(plans.size(), 1, sideBySide),
                 Thread.ofPlatform().name("trial-", 0).daemon().factory());
         ClassLoader loader = Thread.currentThread().getContextClassLoader();
+        AtomicBoolean stopped = new AtomicBoolean();
         try {
             for (Trial.Plan plan : plans) {
                 futures.add(threads.submit(() -> {
                     Thread.currentThread().setContextClassLoader(loader);
                     Trial trial = run(plan, train, heldOut, kernelThreads, eachStep);
+                    if (stopped.get()) {
+                        // Its problem may be the interruption.
+                        throw new CancellationException("the search was stopped");
+                    }
                     if (store != null) {
                         TrialFiles.put(store, name(plan, data), trial);
                     }
@@ -99,6 +105,7 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
             Thread.currentThread().interrupt();
             throw new CancellationException("interrupted while trials were under way");
         } finally {
+            stopped.set(true);
             end(threads);
         }
     }

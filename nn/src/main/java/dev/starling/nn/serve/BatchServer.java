@@ -26,7 +26,7 @@ import java.util.function.UnaryOperator;
  * @param <M> the form of the model
  */
 final class BatchServer<M extends Module> implements AutoCloseable {
-    private static final int CLOSE_SECONDS = 30;
+    private static final long CLOSE_NANOS = TimeUnit.SECONDS.toNanos(30);
 
     private final PredictorBuilder.Settings settings;
     private final List<Spec> examples;
@@ -162,7 +162,8 @@ final class BatchServer<M extends Module> implements AutoCloseable {
     public void close() {
         queue.close();
         boolean interrupted = false;
-        long deadline = System.nanoTime() + TimeUnit.NANOSECONDS.convert(settings.timeout().plusSeconds(CLOSE_SECONDS));
+        long deadline = System.nanoTime() + CLOSE_NANOS + Math.min(TimeUnit.NANOSECONDS.convert(settings.timeout()),
+                Long.MAX_VALUE - CLOSE_NANOS);
         try {
             while (thread.isAlive()) {
                 try {

@@ -154,24 +154,36 @@ final class Averages {
         return Scores.of(metrics, total[1] / total[0], means, (long) total[0]);
     }
 
+    /** Adds sums to the notes of a checkpoint, by the positions of metrics: a metric may change its name. */
     void save(Map<String, String> notes, double[] total) {
+        if (total[0] == 0) {
+            // An epoch begins.
+            return;
+        }
         notes.put("sum.examples", Double.toString(total[0]));
         notes.put("sum.loss", Double.toString(total[1]));
         for (int i = 0; i < last.length; i++) {
-            notes.put("sum." + metrics.get(i).name(), Arrays.stream(total, starts[i], starts[i] + size(i))
-                    .mapToObj(Double::toString).collect(Collectors.joining(" ")));
+            notes.put("sum." + i, Arrays.stream(total, starts[i], starts[i] + size(i)).mapToObj(Double::toString)
+                    .collect(Collectors.joining(" ")));
         }
     }
 
-    /** Restores sums from a checkpoint. A metric that the checkpoint does not contain starts at 0. */
-    void restore(Map<String, String> notes) {
-        sums[0] = Double.parseDouble(notes.getOrDefault("sum.examples", "0"));
-        sums[1] = Double.parseDouble(notes.getOrDefault("sum.loss", "0"));
+    /**
+     * Returns what replaces the sums by those of a checkpoint. A metric that the checkpoint does not contain starts at
+     * 0.
+     *
+     * @throws NumberFormatException if the notes are not those of {@link #save}
+     */
+    Runnable restoring(Map<String, String> notes) {
+        double[] saved = new double[sums.length];
+        saved[0] = Double.parseDouble(notes.getOrDefault("sum.examples", "0"));
+        saved[1] = Double.parseDouble(notes.getOrDefault("sum.loss", "0"));
         for (int i = 0; i < last.length; i++) {
-            String[] saved = notes.getOrDefault("sum." + metrics.get(i).name(), "0").split(" ");
+            String[] numbers = notes.getOrDefault("sum." + i, "0").split(" ");
             for (int k = 0; k < size(i); k++) {
-                sums[starts[i] + k] = saved.length == size(i) ? Double.parseDouble(saved[k]) : 0;
+                saved[starts[i] + k] = numbers.length == size(i) ? Double.parseDouble(numbers[k]) : 0;
             }
         }
+        return () -> System.arraycopy(saved, 0, sums, 0, sums.length);
     }
 }

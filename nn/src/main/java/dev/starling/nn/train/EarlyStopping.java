@@ -98,6 +98,14 @@ public final class EarlyStopping implements ResumableListener {
         return bestEpoch;
     }
 
+    /** Ends a run that it has ended before, when that run is started again. */
+    @Override
+    public void started(Progress progress) {
+        if (worse >= patience) {
+            progress.stop();
+        }
+    }
+
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
         double now = measure.of(report);

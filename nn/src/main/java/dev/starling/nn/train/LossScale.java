@@ -101,12 +101,25 @@ final class LossScale {
         notes.put(NOTE, scale + " " + finiteSteps + " " + skipped);
     }
 
-    /** Restores the notes of {@link #save}. A run that was trained without a scale starts with the initial scale. */
-    void restore(Map<String, String> notes) {
+    /**
+     * Returns what restores the notes of {@link #save}. A run that was trained without a scale starts with the initial
+     * scale.
+     *
+     * @throws NumberFormatException if they are not such notes
+     */
+    Runnable restoring(Map<String, String> notes) {
         String[] note = notes.getOrDefault(NOTE, INITIAL + " 0 0").split(" ");
-        scale = Double.parseDouble(note[0]);
-        finiteSteps = Integer.parseInt(note[1]);
-        skipped = Long.parseLong(note[2]);
+        if (note.length != 3) {
+            throw new NumberFormatException(NOTE + " needs 3 numbers, got " + note.length);
+        }
+        double savedScale = Double.parseDouble(note[0]);
+        int savedSteps = Integer.parseInt(note[1]);
+        long savedSkipped = Long.parseLong(note[2]);
+        return () -> {
+            scale = savedScale;
+            finiteSteps = savedSteps;
+            skipped = savedSkipped;
+        };
     }
 
     void close() {

@@ -1,6 +1,7 @@
 package dev.starling.nn.train;
 
 import dev.starling.nn.loss.Loss;
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.List;
@@ -48,8 +49,8 @@ public interface Metric {
      */
     static Metric accuracy() {
         return share("accuracy", (logits, target) -> {
-            boolean shares = target.dtype().isFloating() && target.shape().equals(logits.shape());
-            return shares ? hits(logits, target.argmax(1), 1) : hits(logits, target, Loss.classAxis(logits, target));
+            int axis = areShares(logits, target) ? 1 : Loss.classAxis(logits, target);
+            return hits(logits, target, axis);
         });
     }
 
@@ -85,8 +86,19 @@ public interface Metric {
         }, false);
     }
 
+    private static boolean areShares(Tensor logits, Tensor target) {
+        return target.dtype().isFloating() && target.shape().equals(logits.shape());
+    }
+
     private static double hits(Tensor logits, Tensor target, int axis) {
-        return perExample(logits.argmax(axis).eq(target), target);
+        Tensor classes = areShares(logits, target) ? target.argmax(axis) : target;
+        Shape expected = logits.shape().without(axis);
+        if (!expected.equals(classes.shape())) {
+            throw new TensorException(TensorException.Problem.SHAPE, "accuracy", List.of(logits.spec(), target.spec()),
+                    "with the classes in dimension " + axis + ", the targets must be " + expected,
+                    "reshape the targets, for example with squeeze(-1), or name another dimension");
+        }
+        return perExample(logits.argmax(axis).eq(classes), classes);
     }
 
     /** Returns the sum over examples of the mean over the answers of an example, which are as many as targets. */

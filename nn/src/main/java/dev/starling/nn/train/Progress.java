@@ -172,7 +172,7 @@ public final class Progress {
                 + (epochs - epoch) * pauseSeconds;
     }
 
-    /** Ends the run after the current step. May be called from any thread. */
+    /** Ends the run after the current step, or before the first one. May be called from any thread. */
     public void stop() {
         stopped = true;
     }

@@ -43,6 +43,8 @@ public record RateTest(List<Point> points) {
     private static final double SMOOTHING = 0.9;
     /** How many times the best loss ends the test. */
     private static final double DIVERGED = 4;
+    /** What the first loss counts at least in the bound of losses that are not positive. */
+    private static final double LEAST = 1e-6;
     private static final int PARTS = 10;
 
     /**
@@ -64,7 +66,8 @@ public record RateTest(List<Point> points) {
     }
 
     /**
-     * Tests rates in equal ratios. The test ends early when the loss is four times the best one, or not finite.
+     * Tests rates in equal ratios. The test ends early when the loss is four times the best one, or not finite. If the
+     * best loss is not positive, the bound is instead three times the absolute value of the first loss above the best.
      *
      * @param optimizer makes an optimiser of the model with a given schedule; the test closes it
      * @param lowest the first rate
@@ -113,6 +116,7 @@ public record RateTest(List<Point> points) {
         private final int steps;
         private final List<Point> points = new ArrayList<>();
         private double mean;
+        private double first;
         private double best = Double.POSITIVE_INFINITY;
 
         Recording(Schedule rates, int steps) {
@@ -125,9 +129,10 @@ public record RateTest(List<Point> points) {
             mean = SMOOTHING * mean + (1 - SMOOTHING) * progress.loss();
             // The mean of the first steps includes its start, 0, which this removes.
             double smoothed = mean / (1 - Math.pow(SMOOTHING, progress.step()));
+            first = points.isEmpty() ? Math.max(LEAST, Math.abs(smoothed)) : first;
             points.add(new Point(rates.rate(progress.step() - 1), smoothed));
             best = Math.min(best, smoothed);
-            if (points.size() == steps || smoothed > DIVERGED * best) {
+            if (points.size() == steps || smoothed > best + (DIVERGED - 1) * (best > 0 ? best : first)) {
                 progress.stop();
             }
         }

@@ -13,9 +13,11 @@ import dev.starling.tensor.Device;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.Set;
 import java.util.function.UnaryOperator;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -73,6 +75,7 @@ final class Task {
             }
             this.metrics.add(metric);
         }
+        requireDifferentNames(this.metrics);
     }
 
     private <I extends Record, O extends Record> Task(Model<I, O> model, Objective objective, List<Metric> metrics) {
@@ -99,6 +102,18 @@ final class Task {
         for (Metric metric : metrics) {
             measured[this.metrics.size()] = result(metric, out);
             this.metrics.add(metric);
+        }
+        requireDifferentNames(this.metrics);
+    }
+
+    /** Requires a name of its own for each metric, by which reports contain it. */
+    private static void requireDifferentNames(List<Metric> metrics) {
+        Set<String> found = new HashSet<>();
+        for (Metric metric : metrics) {
+            if (!found.add(metric.name())) {
+                throw TensorException.argument("metric", "two metrics have the name " + metric.name(),
+                        "leave one out, or give it another name, as Metric.of(name, ..) does");
+            }
         }
     }
 

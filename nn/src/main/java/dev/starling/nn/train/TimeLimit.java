@@ -2,6 +2,7 @@ package dev.starling.nn.train;
 
 import dev.starling.tensor.TensorException;
 import java.time.Duration;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Ends a run after the step in which a duration has passed since it started or resumed. With several processes, one
@@ -31,7 +32,7 @@ public final class TimeLimit implements TrainingListener {
 
     @Override
     public void stepEnded(Progress progress) {
-        if (System.nanoTime() - startNs >= limit.toNanos()) {
+        if (System.nanoTime() - startNs >= TimeUnit.NANOSECONDS.convert(limit)) {
             progress.stop();
         }
     }

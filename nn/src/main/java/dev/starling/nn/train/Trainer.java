@@ -167,7 +167,7 @@ public final class Trainer {
 
     /** Trains from the current position until the run ends or the state is restored. Saves the state at the end. */
     private Outcome train(History history) {
-        Outcome outcome = Outcome.TAKEN;
+        Outcome outcome = progress.epoch < config.epochs ? agreeOnStart() : Outcome.TAKEN;
         while (outcome == Outcome.TAKEN && progress.epoch < config.epochs) {
             outcome = epoch();
             if (outcome == Outcome.TAKEN) {
@@ -233,6 +233,13 @@ public final class Trainer {
     /** Returns what has become of the run after calls of the strategy, each of which may have restored the state. */
     private Outcome outcome() {
         return state.isRestored() ? Outcome.RESTORED : Outcome.TAKEN;
+    }
+
+    /** Agrees with the other ranks on whether the run ends before its next step. */
+    private Outcome agreeOnStart() {
+        double[] stops = {progress.isStopped() ? 1 : 0};
+        Outcome outcome = sumOverRanks(stops);
+        return stops[0] > 0 && outcome == Outcome.TAKEN ? Outcome.STOPPED : outcome;
     }
 
     /** Agrees with the other ranks on whether the run ends here. */
@@ -420,7 +427,7 @@ public final class Trainer {
             return this;
         }
 
-        /** Sets the metrics that are evaluated in addition to the loss. */
+        /** Sets the metrics that are evaluated in addition to the loss; their names must differ. */
         public Builder metrics(Metric... values) {
             metrics = List.of(values);
             return this;

@@ -256,6 +256,11 @@ public final class TrainingState {
      * @throws TensorException if they are not the notes of a run like this one; then nothing is changed
      */
     public void restore(Map<String, String> notes) {
+        restore(notes, null);
+    }
+
+    /** Restores notes, and the sums of an epoch that they contain if there are averages. */
+    private void restore(Map<String, String> notes, @Nullable Averages averages) {
         if (!dataNote().equals(notes.get("data"))) {
             throw TensorException.argument("restore", "the state was saved with " + notes.get("data")
                     + ", but this run has " + dataNote(), "build the loader with the settings of the saved run");
@@ -268,16 +273,13 @@ public final class TrainingState {
             String note = notes.getOrDefault(MISSED, "");
             long[] missed = note.isEmpty() ? new long[0]
                     : Stream.of(note.split(" ")).mapToLong(Long::parseLong).toArray();
-            if (scale != null) {
-                scale.restore(notes);
-            }
-            listeners.forEach((prefix, each) -> {
-                Map<String, String> own = within(notes, prefix);
-                if (!own.isEmpty()) {
-                    each.restore(own);
-                }
-            });
-            seed = Long.parseLong(notes.get("random.seed"));
+            long savedSeed = Long.parseLong(notes.get("random.seed"));
+            Runnable factor = scale == null ? () -> { } : scale.restoring(notes);
+            Runnable sums = averages == null ? () -> { } : averages.restoring(notes);
+            restoreListeners(notes);
+            factor.run();
+            sums.run();
+            seed = savedSeed;
             progress.step = step;
             progress.epoch = epoch;
             progress.batch = batch;
@@ -286,6 +288,23 @@ public final class TrainingState {
         } catch (NumberFormatException e) {
             throw TensorException.argument("restore", "the notes are not those of a training run: " + e.getMessage(),
                     "pass the result of TrainingState.notes() of a run");
+        }
+    }
+
+    /** Restores the listeners. If one of them throws, it and those before it get back what they had. */
+    private void restoreListeners(Map<String, String> notes) {
+        Map<ResumableListener, Map<String, String>> before = new LinkedHashMap<>();
+        try {
+            listeners.forEach((prefix, each) -> {
+                Map<String, String> own = within(notes, prefix);
+                if (!own.isEmpty()) {
+                    before.putIfAbsent(each, each.notes());
+                    each.restore(own);
+                }
+            });
+        } catch (RuntimeException e) {
+            before.forEach(ResumableListener::restore);
+            throw e;
         }
     }
 
@@ -302,8 +321,7 @@ public final class TrainingState {
     void restore(Checkpoint checkpoint) {
         Map<String, String> notes = checkpoint.notes();
         try {
-            restore(notes);
-            progress.averages.restore(notes);
+            restore(notes, progress.averages);
         } catch (TensorException e) {
             throw new CheckpointException(checkpoint.path(), String.valueOf(e.getMessage()),
                     "use a checkpoint that this run saved", e);

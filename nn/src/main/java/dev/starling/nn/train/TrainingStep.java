@@ -406,15 +406,20 @@ public final class TrainingStep implements AutoCloseable {
         if (!overflows) {
             optimizer.step(guard, gradients);
         }
+        double value;
         try {
-            double value = readLoss(unread, averages);
+            value = readLoss(unread, null);
             completeUpdate(overflows || scale != null && optimizer.skipped(), steps);
-            return value;
         } catch (RuntimeException e) {
             // The device has left weights and optimiser state unchanged.
             optimizer.resume(steps);
             throw e;
         }
+        // The step has been taken, and counts even if a metric throws an exception.
+        if (unread != null && averages != null) {
+            averages.add(value, unread);
+        }
+        return value;
     }
 
     /** Completes a step whose outcome is known. */

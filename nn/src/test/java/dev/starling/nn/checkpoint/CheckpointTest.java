@@ -9,12 +9,16 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HexFormat;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.locks.LockSupport;
@@ -59,6 +63,21 @@ class CheckpointTest {
         assertThat(latest.step()).isEqualTo(10);
         assertThat(latest.notes()).containsExactly(Map.entry("epoch", "2 \"quoted\" \\ \u00e9\n"));
         assertRestores(4, 5, 6);
+    }
+
+    /** Numbers of this locale have other digits than those of file names. */
+    @Test
+    void namesFilesAlikeInEveryLocale() {
+        Locale before = Locale.getDefault();
+        Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
+        try {
+            assertThat(Checkpoint.save(directory, 9, Map.of("w", weight), Map.of()))
+                    .hasFileName("step-0000000009.json");
+            assertThat(Part.name(9, 0xabc, 1)).isEqualTo("step-0000000009-00000abc-1.rows");
+        } finally {
+            Locale.setDefault(before);
+        }
+        assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(9);
     }
 
     @Test
@@ -169,18 +188,44 @@ class CheckpointTest {
         }
     }
 
+    private static ByteBuffer bytes(String text) {
+        return ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** The second write of a file begins and ends while the first one is under way. */
+    @Test
+    void doesNotMixTwoWritesOfAFile() {
+        Path file = directory.resolve("file");
+        AtomicFile.write(file, sink -> {
+            sink.write(bytes("the first, "));
+            AtomicFile.write(file, other -> other.write(bytes("the second")));
+            assertThat(file).hasContent("the second");
+            sink.write(bytes("as a whole"));
+        });
+        assertThat(file).hasContent("the first, as a whole");
+        assertThat(directory.toFile().list()).containsExactly("file");
+    }
+
+    /** Returns the temporary file of one of the next writes. */
+    private static Path temporary(Path file, int writesFromNow) {
+        String present = AtomicFile.temporary(file).getFileName().toString();
+        int at = present.length() - "01234567.tmp".length();
+        return file.resolveSibling(present.substring(0, at) + HexFormat.of().toHexDigits(HexFormat.fromHexDigits(
+                present, at, at + 8) + writesFromNow) + ".tmp");
+    }
+
     @Test
     void keepsThePreviousCheckpointOnAFullDisk() throws IOException {
         Path full = Path.of("/dev/full");
         assumeTrue(Files.exists(full), "this machine has no /dev/full, which is a disk without space");
         Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
-        Files.createSymbolicLink(AtomicFile.temporary(directory.resolve("step-0000000002.safetensors")), full);
+        Files.createSymbolicLink(temporary(directory.resolve("step-0000000002.safetensors"), 1), full);
         assertThatThrownBy(() -> Checkpoint.save(directory, 2, Map.of("w", weight), Map.of()))
                 .isInstanceOf(CheckpointException.class).hasMessageContaining("step-0000000002.json")
                 .hasMessageContaining("No space left").hasMessageContaining("free some space");
         assertRestores(1, 2, 3);
-        // Now the manifest cannot be written.
-        Files.createSymbolicLink(AtomicFile.temporary(directory.resolve("step-0000000003.json")), full);
+        // Now the manifest, which is written second, cannot be written.
+        Files.createSymbolicLink(temporary(directory.resolve("step-0000000003.json"), 2), full);
         assertThatThrownBy(() -> Checkpoint.save(directory, 3, Map.of("w", weight), Map.of()))
                 .isInstanceOf(CheckpointException.class).hasMessageContaining("No space left");
         assertRestores(1, 2, 3);

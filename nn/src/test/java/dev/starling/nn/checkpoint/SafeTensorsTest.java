@@ -82,6 +82,22 @@ class SafeTensorsTest {
         assertThat(bytes.array()).hasSize(8 + header + 11).endsWith(1, 0, 1);
     }
 
+    @Test
+    void refusesToWriteAHeaderThatItWouldNotRead() throws IOException {
+        Path path = directory.resolve("texts.safetensors");
+        SafeTensors.write(path, Map.of(), Map.of("k", "v"));
+        byte[] before = Files.readAllBytes(path);
+        String text = "x".repeat(1 << 20);
+        Map<String, String> texts = new LinkedHashMap<>();
+        for (int i = 0; i < 96; i++) {
+            texts.put("k" + i, text);
+        }
+        assertThatThrownBy(() -> SafeTensors.write(path, Map.of(), texts)).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining("at most 100000000").hasMessageContaining("shorter texts");
+        assertThat(path).hasBinaryContent(before);
+        assertThat(directory.toFile().list()).hasSize(1);
+    }
+
     /**
      * A file, an array, a channel and off-heap memory contain the same bytes, and reading returns the tensors
      * unchanged.

@@ -11,6 +11,7 @@ import dev.starling.tensor.TensorException;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
@@ -99,6 +100,14 @@ class DataLoaderTest {
             assertThat(run(loader, 3, 0)).isEqualTo(run(plain, 3, 0));
             assertThat(loader.batches()).isEqualTo(11);
             assertThat(loader.seed()).isEqualTo(5);
+        }
+    }
+
+    @Test
+    void waitsWithoutADeadline() {
+        try (DataLoader loader = DataLoader.of(new Numbers(5)).batchSize(2).deadline(ChronoUnit.FOREVER.getDuration())
+                .build()) {
+            assertThat(order(loader, 0)).containsExactly(0, 1, 2, 3, 4);
         }
     }
 

@@ -14,6 +14,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HexFormat;
@@ -71,6 +72,16 @@ class DownloadTest {
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
         assertThat(progress).isSorted().endsWith((long) content.length);
         assertOnly(target);
+    }
+
+    @Test
+    void downloadsWithoutDeadlines() throws Exception {
+        Duration forever = ChronoUnit.FOREVER.getDuration();
+        Download.Deadlines none = new Download.Deadlines(forever, forever, forever);
+        assertThat(none.overall().toNanos()).isEqualTo(Long.MAX_VALUE);
+        Path target = dir.resolve("file");
+        download("/good").to(target, none, (received, total) -> { });
+        assertThat(Files.readAllBytes(target)).isEqualTo(content);
     }
 
     @Test

@@ -191,6 +191,7 @@ class ImageFolderTest {
         Files.move(root.resolve("cat/3.jpg"), root.resolve("cat/3.JPG"));
         Files.writeString(root.resolve("cat/notes.txt"), "no image");
         Files.writeString(root.resolve("cat/.hidden.png"), "no image");
+        write("cat/.ipynb_checkpoints/1.png", image(BufferedImage.TYPE_INT_RGB, 1, 1, 1));
         Files.createDirectory(root.resolve(".git"));
         Files.writeString(root.resolve("readme.md"), "no class");
         ImageFolder folder = ImageFolder.of(root, 1, 1);

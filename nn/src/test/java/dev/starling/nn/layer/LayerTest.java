@@ -231,6 +231,16 @@ class LayerTest {
     }
 
     @Test
+    void interpolatesBetweenIntegersInFloats() {
+        Tensor x = Tensor.of(new float[] {0, 100, 200, 50}, 1, 1, 2, 2);
+        Tensor bytes = x.to(DType.U8);
+        for (Layer layer : new Layer[] {Upsample.bilinear(2), Upsample.bicubic(2)}) {
+            assertThat(layer.forward(bytes).toFloats()).isEqualTo(layer.forward(x).toFloats());
+        }
+        assertThat(Upsample.nearest(2).forward(bytes).dtype()).isEqualTo(DType.U8);
+    }
+
+    @Test
     void refusesShapesThatLayersCannotSplit() {
         Tensor x = Tensor.ones(2, 3, 5, 5);
         for (Layer layer : new Layer[] {new Glu(1), new PixelShuffle(2), new PixelUnshuffle(2), PRelu.of(4),

@@ -117,6 +117,98 @@ class LossTest {
         }
     }
 
+    /** Negative indices count from the end, but a negative target is no class. */
+    @Test
+    void refusesNegativeTargetsThatAreNotIgnored() {
+        try (Scope scope = Scope.open()) {
+            Tensor logits = Tensor.of(new float[] {1, 2, 3}, 1, 3);
+            Tensor target = Tensor.of(new long[] {-1});
+            for (Loss loss : List.<Loss>of(Loss.crossEntropy(), Loss.crossEntropy().weights(1, 1, 1),
+                    Loss.crossEntropy().focal(2), Loss.crossEntropy().ignoring(-100))) {
+                for (Tensor each : new Tensor[] {target, target.to(DType.I32)}) {
+                    assertThatThrownBy(() -> loss.of(logits, each)).isInstanceOf(TensorException.class);
+                    assertThatThrownBy(() -> loss.rows(logits, each)).isInstanceOf(TensorException.class);
+                }
+            }
+            assertThat(Loss.crossEntropy().weights(1, 1, 1).ignoring(-1).rows(logits, target).item()).isZero();
+        }
+    }
+
+    @Test
+    void refusesSharesBeyondTheirRange() {
+        for (double share : new double[] {2, -0.5, Double.NaN}) {
+            assertThatThrownBy(() -> Loss.crossEntropy(share)).isInstanceOf(TensorException.class);
+            assertThatThrownBy(() -> Loss.crossEntropy().weights(1, 2).smoothing(share))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("0 <= smoothing <= 1");
+        }
+    }
+
+    @Test
+    void refusesProbabilitiesBesideWeightsOfClasses() {
+        try (Scope scope = Scope.open()) {
+            Tensor logits = Tensor.zeros(2, 2);
+            Tensor shares = Tensor.eye(2);
+            for (Loss loss : List.<Loss>of(Loss.crossEntropy().weights(1, 10), Loss.crossEntropy().focal(2))) {
+                for (Runnable call : new Runnable[] {() -> loss.of(logits, shares), () -> loss.rows(logits, shares),
+                    () -> loss.weighted(logits, shares, Tensor.ones(2))}) {
+                    assertThatThrownBy(call::run).isInstanceOf(TensorException.class).hasMessageContaining("argmax(1)");
+                }
+            }
+        }
+    }
+
+    /** As many targets as positions are not enough: those of [3, 2] belong to other positions than those of [2, 3]. */
+    @Test
+    void needsTargetsOfTheOtherDimensionsThanTheNamedOne() {
+        try (Scope scope = Scope.open()) {
+            Tensor logits = Generator.seeded(3).normal(2, 3, 4);
+            Tensor target = Tensor.of(new long[6], 3, 2);
+            Loss last = Loss.crossEntropyOfLast();
+            assertThatThrownBy(() -> last.of(logits, target)).hasMessageContaining("targets must be [2, 3]");
+            assertThatThrownBy(() -> last.rows(logits, target)).hasMessageContaining("targets must be [2, 3]");
+            Tensor column = Tensor.of(new long[6], 6, 1);
+            Loss weighted = Loss.crossEntropy().classesIn(1).weights(1, 2, 3, 4);
+            assertThatThrownBy(() -> weighted.of(logits.reshape(6, 4), column))
+                    .hasMessageContaining("targets must be [6]").hasMessageContaining("squeeze(-1)");
+            assertThat(last.of(logits, target.reshape(2, 3)).item()).isPositive();
+            assertThat(last.of(logits, logits.softmax(-1)).item()).isPositive();
+        }
+    }
+
+    /** The tape holds the weights of both types until the backward pass, and neither is made from the other. */
+    @Test
+    void weighsResultsOfTwoTypesInOneRecording() {
+        try (Scope scope = Scope.open()) {
+            Loss loss = Loss.crossEntropy().weights(0.1, 0.3);
+            Tensor x = Generator.seeded(3).normal(4, 2);
+            Tensor wide = x.to(DType.F64);
+            Tensor classes = Tensor.of(new long[] {0, 1, 0, 1});
+            Tape tape = new Tape().watch(x);
+            Tensor sum = tape.record(() -> loss.of(x, classes).add(loss.of(x.to(DType.F64), classes)));
+            assertThat(tape.backward(sum).of(x).abs().sum().item()).isPositive();
+            assertThat(loss.of(wide, classes).item()).isEqualTo(Loss.crossEntropy().weights(0.1, 0.3).of(wide, classes)
+                    .item());
+        }
+    }
+
+    /** A formula that subtracts logits from their softplus gives 0. */
+    @Test
+    void keepsSmallBinaryCrossEntropies() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = Tensor.of(new float[] {20, -20}, 2);
+            Tensor y = Tensor.of(new float[] {1, 0}, 2);
+            double expected = Math.log1p(Math.exp(-20));
+            Tape tape = new Tape().watch(x);
+            Tensor loss = tape.record(() -> Loss.binaryCrossEntropy().of(x, y));
+            assertThat(loss.item()).isCloseTo(expected, within(1e-5 * expected));
+            assertThat(tape.backward(loss).of(x).toDoubles()).containsExactly(new double[] {-sigmoid(-20) / 2,
+                sigmoid(-20) / 2}, within(1e-5 * expected));
+            Tensor infinite = Tensor.of(new float[] {Float.POSITIVE_INFINITY, Float.NEGATIVE_INFINITY}, 2);
+            assertThat(Loss.binaryCrossEntropy().of(infinite, y.neg().add(1)).item()).isInfinite();
+            assertThat(Loss.binaryCrossEntropy().of(x, y.to(DType.U8)).item()).isEqualTo(loss.item());
+        }
+    }
+
     @Test
     void takesClassesOf32BitsAsThoseOf64() {
         try (Scope scope = Scope.open()) {

@@ -10,6 +10,7 @@ import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.checkpoint.SafeTensors;
+import dev.starling.nn.layer.Embedding;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.layer.LoraLinear;
 import dev.starling.nn.layer.Relu;
@@ -17,6 +18,7 @@ import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.TrainingStep;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -24,6 +26,7 @@ import dev.starling.tensor.TensorException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
@@ -121,6 +124,42 @@ class LoraTest {
         other.save(whole);
         assertThatThrownBy(() -> Lora.load(whole, other)).isInstanceOf(CheckpointException.class)
                 .hasMessageContaining("lora.rank");
+    }
+
+    @Test
+    void givesALayerInSeveralPlacesOneAdapter() {
+        Linear shared = Linear.of(4, 4, generator);
+        Sequential base = Sequential.of(shared, new Relu(), shared);
+        Lora<Sequential> lora = Lora.over(base).rank(2).only("2"::equals).build(generator);
+        assertThat(lora.layers().keySet()).containsExactly("0", "2");
+        assertThat(lora.layers().get("2")).isSameAs(lora.layers().get("0"));
+        assertThat(lora.parameters().keySet()).containsExactly("0.lora_A", "0.lora_B");
+        lora.parameters().get("0.lora_B").set(Tensor.full(DType.F32, 0.1, 4, 2));
+        Tensor x = generator.normal(3, 4);
+        float[] untouched = compute(base, x);
+        float[] adapted = compute(lora.model(), x);
+        Path file = directory.resolve("shared.safetensors");
+        lora.save(file);
+        assertThat(compute(Lora.load(file, base).model(), x)).isEqualTo(adapted).isNotEqualTo(untouched);
+        lora.merge();
+        assertThat(compute(base, x)).containsExactly(adapted, within(2e-5f));
+        assertThat(compute(lora.model(), x)).containsExactly(adapted, within(2e-5f));
+    }
+
+    @Test
+    void mergesNoWeightThatAnotherLayerHas() {
+        Linear first = Linear.of(4, 4, generator);
+        Embedding embedding = Embedding.of(5, 4, generator);
+        for (Sequential base : List.of(Sequential.of(first, Linear.of(first.weight(), null)),
+                Sequential.of(embedding, Linear.of(embedding.weight(), null)))) {
+            Lora<Sequential> lora = Lora.over(base).rank(2).build(generator);
+            Parameter up = lora.parameters().get("1.lora_B");
+            up.set(up.master().add(1));
+            Map<String, float[]> before = state(base);
+            assertThatThrownBy(lora::merge).isInstanceOf(TensorException.class).hasMessageContaining("0.weight");
+            Map<String, float[]> after = state(base);
+            before.forEach((name, w) -> assertThat(after.get(name)).as(name).isEqualTo(w));
+        }
     }
 
     /** The memory that a file needs is at most proportional to its size, and a file that does not fit has no effect. */

@@ -345,6 +345,22 @@ class OptimizerTest {
         assertThat(sgd.steps()).isEqualTo(2);
     }
 
+    /** In f16 the factor would be 0, and in bf16 so large that the norm exceeds the bound by 0.4 %. */
+    @Test
+    void doesNotRoundTheFactorOfClippingTo16Bits() {
+        for (DType type : new DType[] {DType.F16, DType.BF16}) {
+            Pair pair = new Pair();
+            pair.to(type);
+            pair.weight.set(Tensor.zeros(SIZE));
+            double bound = type == DType.F16 ? 1e-3 : 1;
+            try (pair; Optimizer sgd = ClipByNorm.of(Sgd.over(pair).rate(1).build(), bound)) {
+                sgd.step(Tensor.full(type, type == DType.F16 ? 6e4 : 9, SIZE), (Tensor) null);
+                double norm = Math.sqrt(SIZE) * Math.abs(pair.weight.value().toDoubles()[5]);
+                assertThat(norm).isBetween(0.997 * bound, 1.001 * bound);
+            }
+        }
+    }
+
     @ParameterizedTest
     @ValueSource(doubles = {-1, Double.NaN, Double.POSITIVE_INFINITY})
     void refusesSettingsThatMakeNoSense(double value) {

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.nn.FarProvider;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -199,6 +200,34 @@ class TensorRuleTest {
         try (layer; Optimizer adafactor = Adafactor.over(layer).rate(10).build()) {
             adafactor.step(Tensor.of(new float[] {1.0f, 1, 1}));
             assertThat(one.value().toDoubles()).usingComparatorWithPrecision(1e-5).containsExactly(0, 0, 0);
+        }
+    }
+
+    /** In bf16, 300 + 1 is 300. */
+    @Test
+    void countsTheStepsOfAdafactorBeside16BitWeights() {
+        Parameter weight = Parameter.filled(1, 2);
+        Layer layer = layer(weight);
+        layer.to(DType.BF16);
+        try (layer; Optimizer adafactor = Adafactor.over(layer).build()) {
+            Parameter count = adafactor.state().get("weight.count");
+            count.set(Tensor.scalar(300));
+            adafactor.step(Tensor.full(DType.BF16, 1, 2));
+            assertThat(count.value().item()).isEqualTo(301);
+            assertThat(weight.value().dtype()).isEqualTo(DType.BF16);
+            assertThat(weight.value().toDoubles()).usingComparatorWithPrecision(4e-3).containsExactly(0.99, 0.99);
+        }
+    }
+
+    /** In f16, the sum of 700 times 100 is infinite. */
+    @Test
+    void checksGradientsOf16BitsByTheirSumInF32() {
+        Parameter weight = Parameter.filled(1, 700);
+        Layer layer = layer(weight);
+        layer.to(DType.F16).to(FarProvider.device());
+        try (layer; Optimizer lamb = Lamb.over(layer).build()) {
+            lamb.step(Tensor.full(DType.F16, 100, 700));
+            assertThat(lamb.state().get("weight.mean").value().toFloats()).doesNotContain(0);
         }
     }
 

@@ -5,6 +5,9 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;
+import dev.starling.nn.data.Dataset;
+import dev.starling.nn.data.Example;
+import dev.starling.nn.data.Field;
 import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
@@ -15,11 +18,15 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CountDownLatch;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -132,6 +139,66 @@ class SearchTest {
                 assertThat(!thread.getName().startsWith("trial-") || thread.join(Duration.ofSeconds(20))).isTrue();
             }
         }
+    }
+
+    /** The second trial waits for an example until the first one ends the search. */
+    @Test
+    void keepsNoResultOfATrialThatItStops() {
+        try (Scope scope = Scope.open("test")) {
+            TensorDataset points = points(0, 40);
+            CountDownLatch waits = new CountDownLatch(1);
+            Dataset train = new Dataset() {
+                @Override
+                public int size() {
+                    return points.size();
+                }
+
+                @Override
+                public List<Field> fields() {
+                    return points.fields();
+                }
+
+                @Override
+                public void write(int index, Example target) throws Exception {
+                    if (Thread.currentThread().getName().equals("trial-1")) {
+                        waits.countDown();
+                        new CountDownLatch(1).await();
+                    }
+                    points.write(index, target);
+                }
+            };
+            List<String> kept = new CopyOnWriteArrayList<>();
+            TrialStore store = new TrialStore() {
+                @Override
+                public String read(String name) {
+                    return null;
+                }
+
+                @Override
+                public void write(String name, String text) {
+                    kept.add(text);
+                }
+            };
+            TrialTraining training = new TrialTraining(Hidden.class.getName(), Map.of("width", "4"),
+                    Loss::crossEntropy, null, 1);
+            List<Trial.Plan> plans = List.of(new Trial.Plan(0, Map.of(), 1), new Trial.Plan(1, Map.of(), 1));
+            assertThatThrownBy(() -> training.run(plans, train, points, "", 2, 1, store, () -> {
+                try {
+                    waits.await();
+                } catch (InterruptedException e) {
+                    throw new AssertionError(e);
+                }
+                throw new IllegalStateException("the search ends");
+            }, _ -> { })).hasMessage("the search ends");
+            assertThat(kept).isEmpty();
+        }
+    }
+
+    @Test
+    void leavesNoDraftOfAResultThatCannotBeKept(@TempDir Path directory) throws IOException {
+        Files.createDirectories(directory.resolve("trial/folder"));
+        assertThatThrownBy(() -> TrialStore.of(directory).write("trial", "text")).isInstanceOf(IOException.class);
+        assertThat(directory.toFile().list()).containsExactly("trial");
     }
 
     @Test

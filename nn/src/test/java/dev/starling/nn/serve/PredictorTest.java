@@ -22,6 +22,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.MemoryUse;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -127,6 +128,14 @@ class PredictorTest {
                 Predictor predictor = Predictor.of(model, 5).build()) {
             float[] example = {1, -2, 3, -4, 5};
             assertThat(predictor.predict(example)).isEqualTo(forward(model, example));
+        }
+    }
+
+    @Test
+    void closesWithoutATimeout() {
+        try (Sequential model = Networks.mlp(Generator.seeded(1), 3, 2);
+                Predictor predictor = Predictor.of(model, 3).timeout(ChronoUnit.FOREVER.getDuration()).build()) {
+            assertThat(predictor.predict(new float[] {1, 2, 3})).hasSize(2);
         }
     }
 

@@ -24,6 +24,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -176,6 +177,19 @@ class CallbacksTest {
     }
 
     @Test
+    void endsARunThatItHasEndedAtOnceWhenTheRunResumes() {
+        List<Outcome> outcomes = new ArrayList<>();
+        for (int seed = 5; seed < 7; seed++) {
+            Sequential model = model(seed);
+            outcomes.add(train(model, new SingleProcess(), 7, b -> b.checkpoints(directory).resume()
+                    .listeners(EarlyStopping.patience(3).growing(SCORE).restoreBest(model))));
+        }
+        assertThat(outcomes.getFirst().history.epochs()).hasSize(5);
+        assertThat(outcomes.getLast().history.epochs()).isEmpty();
+        assertEqual(outcomes.getLast().weights, outcomes.getFirst().weights);
+    }
+
+    @Test
     void restoresEqualWeightsOnAllRanks() throws Exception {
         TrainingThreads threads = new TrainingThreads(3, 5);
         List<Outcome> outcomes = threads.run(rank -> () -> {
@@ -300,7 +314,7 @@ class CallbacksTest {
     @Test
     void endsTheRunAfterTheStepThatExceedsTheTime() {
         List<Long> steps = new ArrayList<>();
-        for (Duration limit : List.of(Duration.ZERO, Duration.ofHours(1))) {
+        for (Duration limit : List.of(Duration.ZERO, Duration.ofHours(1), ChronoUnit.FOREVER.getDuration())) {
             train(model(5), new SingleProcess(), 2, b -> b.listeners(TimeLimit.of(limit), new TrainingListener() {
                 @Override
                 public void ended(Progress progress) {
@@ -308,6 +322,6 @@ class CallbacksTest {
                 }
             }));
         }
-        assertThat(steps).containsExactly(1L, 6L);
+        assertThat(steps).containsExactly(1L, 6L, 6L);
     }
 }

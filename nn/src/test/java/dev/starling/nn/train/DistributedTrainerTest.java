@@ -212,6 +212,23 @@ class DistributedTrainerTest {
         }
     }
 
+    @Test
+    void takesNoStepIfOneRankEndsTheRunWhenItStarts() throws Exception {
+        TrainingThreads threads = new TrainingThreads(1, 1);
+        List<TrainingThreads.Member> members = List.of(threads.member(0), threads.member(1));
+        List<Outcome> all = threads.run(rank -> () -> train(members.get(rank), BATCH, 0, b -> b.listeners(
+                new TrainingListener() {
+                    @Override
+                    public void started(Progress progress) {
+                        if (rank == 1) {
+                            progress.stop();
+                        }
+                    }
+                })));
+        assertThat(all).allMatch(each -> each.history.epochs().isEmpty());
+        assertThat(members).allMatch(each -> each.batchSizes.length == 0);
+    }
+
     @ParameterizedTest
     @ValueSource(ints = {0, 2})
     void comparesSettingsByTheSumsOfAStrategy(int other) throws Exception {

@@ -17,6 +17,8 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
+import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
@@ -65,6 +67,7 @@ class MetricTest {
         Tensor logits = Tensor.of(new float[] {2, 1, 0, 0, 5, 1, 1, 2, 3}, 3, 3);
         Tensor shares = Tensor.of(new float[] {0.7f, 0.3f, 0, 0.6f, 0.4f, 0, 0, 0.1f, 0.9f}, 3, 3);
         assertThat(mean(Metric.accuracy(), logits, shares)).isCloseTo(2 / 3.0, within(1e-9));
+        assertThat(mean(Metric.accuracy(1), logits, shares)).isCloseTo(2 / 3.0, within(1e-9));
         assertThat(Loss.crossEntropy().of(logits, shares).item()).isPositive();
     }
 
@@ -90,6 +93,7 @@ class MetricTest {
             assertThatThrownBy(call::run).hasMessageContaining("integers").hasMessageContaining("to(DType.I64)");
         }
         for (Runnable call : new Runnable[] {() -> Metric.accuracy().sumOver(logits, classes.unsqueeze(1)),
+            () -> Metric.accuracy(1).sumOver(logits, classes.unsqueeze(1)),
             () -> Loss.crossEntropy().of(logits, classes.unsqueeze(1))}) {
             assertThatThrownBy(call::run).hasMessageContaining("squeeze(-1)");
         }
@@ -100,6 +104,30 @@ class MetricTest {
                 .hasMessageContaining("same shape");
         assertThatThrownBy(() -> Metric.meanAbsoluteError().sumOver(column, column.squeeze(1)))
                 .hasMessageContaining("same shape");
+    }
+
+    /** The optimiser has performed the step whose result the metric does not measure. */
+    @Test
+    void countsTheStepAfterWhichAMetricFails() {
+        Metric failing = Metric.of("failing", (result, target) -> {
+            throw new IllegalStateException("no value");
+        });
+        try (Linear model = Linear.of(3, 1, random); Optimizer adam = Adam.over(model).build();
+                DataLoader data = DataLoader.of(TensorDataset.of(random.normal(4, 3), random.normal(4, 1)))
+                        .batchSize(4).build()) {
+            float[] before = model.weight().master().toFloats();
+            Trainer trainer = Trainer.of(model, Loss.meanSquared(), adam).data(data).metrics(failing).build();
+            assertThatThrownBy(trainer::run).hasStackTraceContaining("no value");
+            assertThat(model.weight().master().toFloats()).isNotEqualTo(before);
+            assertThat(adam.steps()).isEqualTo(1);
+        }
+    }
+
+    @Test
+    void refusesTwoMetricsOfOneName() {
+        assertThatThrownBy(() -> Task.of(x -> x, Loss.crossEntropy(), List.of(Metric.accuracy(),
+                Metrics.accuracyIgnoring(0)))).isInstanceOf(TensorException.class)
+                .hasMessageContaining("two metrics have the name accuracy");
     }
 
     /** The network must repeat its input; its head has the shape of Gpt2's, [N, L, V]. */

@@ -208,12 +208,12 @@ class MixedPrecisionTest {
         Map<String, String> notes = new HashMap<>();
         scale.save(notes);
         LossScale resumed = new LossScale();
-        resumed.restore(notes);
+        resumed.restoring(notes).run();
         resumed.adjust(true);
         assertThat(resumed.scale()).isEqualTo(2 * 65536);
         resumed.adjust(false);
         assertThat(resumed.scale()).isEqualTo(65536);
-        resumed.restore(Map.of());
+        resumed.restoring(Map.of()).run();
         assertThat(resumed.skipped()).isZero();
     }
 

@@ -30,6 +30,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.regex.Matcher;
@@ -107,6 +108,23 @@ class PicturesTest {
         }
     }
 
+    /** Numbers of this locale have other digits than those of SVG. */
+    @Test
+    void drawsAlikeInEveryLocale() throws IOException {
+        Path file = directory.resolve("curve.svg");
+        LearningCurve curve = LearningCurve.in(file).add(report(1, 4, 0.5)).add(report(2, 3, 0.6));
+        curve.draw();
+        String expected = Files.readString(file);
+        Locale before = Locale.getDefault();
+        Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
+        try {
+            curve.draw();
+        } finally {
+            Locale.setDefault(before);
+        }
+        assertThat(file).hasContent(expected);
+    }
+
     /** The places of points: halves of the way between two numbers are halves of the way between their places. */
     @Test
     void putsPointsWhereTheirNumbersAre() throws IOException {
@@ -182,6 +200,19 @@ class PicturesTest {
             assertThat(Files.readString(directory.resolve("rates.svg"))).contains(">1e-4<");
             assertThatThrownBy(() -> RateTest.run(model, Loss.crossEntropy(), rates -> Adam.over(model).build(), data,
                     1, 1, 5)).isInstanceOf(TensorException.class);
+        }
+    }
+
+    /** The loss falls from about -95 to -100. */
+    @Test
+    void testsAllRatesIfLossesAreNegative() {
+        Tensor x = Generator.seeded(1).normal(64, 1);
+        try (Sequential model = Sequential.of(Linear.of(1, 1, Generator.seeded(2)));
+                DataLoader data = DataLoader.of(TensorDataset.of(x, x.mul(3))).batchSize(32).build()) {
+            Loss negative = (result, target) -> Loss.meanSquared().of(result, target).sub(100);
+            RateTest test = RateTest.run(model, negative, rates -> Sgd.over(model).rate(rates).build(), data, 1e-4,
+                    0.1, 20);
+            assertThat(test.points()).hasSize(20).allMatch(point -> point.loss() < 0);
         }
     }
 

@@ -9,6 +9,7 @@ import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
+import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.DataLoader;
@@ -39,6 +40,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -207,6 +209,34 @@ class TrainerTest {
                     .build();
             assertThatThrownBy(trainer::run).isInstanceOf(CheckpointException.class)
                     .hasMessageContaining("300 examples").hasMessageContaining("301 examples");
+        }
+    }
+
+    /** Position, seed, loss scale and listeners stay as they are if one note is missing or malformed. */
+    @Test
+    void restoresNothingFromDamagedNotes(@TempDir Path directory) {
+        try (Sequential net = mlp(1); Optimizer sgd = Sgd.over(net).build()) {
+            TrainingState state = new TrainingState(net, sgd, null, 7, new Progress(1, new Averages(List.of())),
+                    new LossScale());
+            state.listeners(List.of(EarlyStopping.patience(3)));
+            Map<String, String> present = state.notes();
+            Map<String, String> saved = new HashMap<>(present);
+            saved.putAll(Map.of("step", "5", "random.seed", "8", "loss.scale", "2.0 1 1",
+                    "listener.EarlyStopping.best", "0.5"));
+            Map<String, String> damages = Map.of("random.seed", "", "loss.scale", "2.0",
+                    "listener.EarlyStopping.worse", "x");
+            damages.forEach((name, note) -> {
+                Map<String, String> notes = new HashMap<>(saved);
+                notes.put(name, note);
+                assertThatThrownBy(() -> state.restore(notes)).as(name).isInstanceOf(TensorException.class)
+                        .hasMessageContaining("not those of a training run");
+                assertThat(state.notes()).as(name).isEqualTo(present);
+            });
+            saved.put("sum.loss", "x");
+            Checkpoint.save(directory, 5, state.tensors(), saved);
+            Checkpoint damaged = Checkpoint.latest(directory).orElseThrow();
+            assertThatThrownBy(() -> state.restore(damaged)).isInstanceOf(CheckpointException.class);
+            assertThat(state.notes()).isEqualTo(present);
         }
     }
 

@@ -41,8 +41,8 @@ public record DataDirectory(Path root, PrintStream log, Download.Deadlines deadl
      * Finds a file, compressed or not.
      *
      * @param folders folders to search, relative to the root, in this order
-     * @param name the file's name; a file whose name ends in {@code .gz}, but not an archive, is also found without that
-     *     ending
+     * @param name the file's name; a file whose name ends in {@code .gz}, but not an archive, is also found without
+     *     that ending
      */
     Optional<Path> find(List<String> folders, String name) {
         String plain = name.endsWith(".gz") && !name.endsWith(".tar.gz") ? name.substring(0, name.length() - 3) : name;
