@@ -14,6 +14,7 @@ import java.util.Map;
 import java.util.ServiceLoader;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 import org.agrona.DirectBuffer;
@@ -285,7 +286,11 @@ public final class Transport implements Agent, AutoCloseable {
 
     /** Lets a moment pass in the way that suits the wire; a simulated wire lets other processes run. */
     public void idle(long idleNs) {
-        boolean interrupted = Thread.interrupted(); // Otherwise each wait of an interrupted thread would end at once.
+        boolean interrupted = Thread.interrupted();
+        if (interrupted) {
+            // An interrupt ends the next park, too; otherwise each wait of an interrupted thread would end at once.
+            LockSupport.parkNanos(1);
+        }
         try {
             wire.idle(idleNs);
         } finally {
