@@ -21,8 +21,10 @@ final class LaunchDirectory implements AutoCloseable {
     private static final Path MEMORY = Path.of("/dev/shm");
     private static final String PREFIX = "starling-launch-";
     /** Aeron's files of a process, and of each end of a link, with default sizes. */
-    private static final long PROCESS_BYTES = 14L << 20;
+    private static final long PROCESS_BYTES = 12L << 20;
     private static final long LINK_BYTES = 6L << 20;
+    /** What a process requires beyond its files when it starts. */
+    private static final long MARGIN_BYTES = 2L << 20;
 
     private final Path path;
 
@@ -62,7 +64,7 @@ final class LaunchDirectory implements AutoCloseable {
     /** Returns the space that a number of processes and a coordinator need, each of which has a link to each other. */
     static long roomBytes(int processes) {
         long members = processes + 1L;
-        return members * (PROCESS_BYTES + (members - 1) * LINK_BYTES);
+        return members * (PROCESS_BYTES + (members - 1) * LINK_BYTES) + MARGIN_BYTES;
     }
 
     Path path() {
