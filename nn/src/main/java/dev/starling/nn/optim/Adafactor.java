@@ -94,6 +94,11 @@ public final class Adafactor {
         }
 
         @Override
+        public boolean widensState() {
+            return true;
+        }
+
+        @Override
         public Map<String, Shape> slots(Shape parameter) {
             Map<String, Shape> slots = new LinkedHashMap<>();
             slots.put("count", Shape.of());

@@ -20,6 +20,14 @@ public sealed interface TensorRule permits Moments, Adafactor.Factored, Muon.Ort
     Map<String, Shape> slots(Shape parameter);
 
     /**
+     * Returns whether the state beside 16-bit weights is f32, in which the step is then computed: a count of steps
+     * would not grow beyond 256 in bf16, or 2,048 in f16.
+     */
+    default boolean widensState() {
+        return false;
+    }
+
+    /**
      * Computes a step {@code weights -= rate·direction}.
      *
      * @param state one tensor for each slot

@@ -125,8 +125,7 @@ final class TensorRuleOptimizer implements OptimizerAround {
     /** Converts the state of a parameter to the parameter's type and device if those have changed. */
     private void convertState(int parameter) {
         Tensor value = parameters().get(parameter).master();
-        // A count of steps in 16 bits would not grow beyond 256, or 2048. The state of Adafactor is small.
-        boolean widens = rules[parameter] instanceof Adafactor.Factored && value.dtype().bytes() < Float.BYTES;
+        boolean widens = rules[parameter].widensState() && value.dtype().bytes() < Float.BYTES;
         for (Parameter slot : slots[parameter]) {
             slot.to(value.device());
             slot.to(widens ? DType.F32 : value.dtype());
