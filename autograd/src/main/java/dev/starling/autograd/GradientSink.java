@@ -19,7 +19,7 @@ public interface GradientSink {
      * @param gradient has the shape of {@code watched}. If the backward pass allocated its memory, that memory is freed
      *     after the call unless another gradient shares it: copy the gradient, apply it or
      *     {@linkplain dev.starling.tensor.Storage#hold hold} its storage. Memory that a {@linkplain Tape#hook hook}
-     *     allocated, and that of a gradient that is a view of the cotangent, is freed when its scope closes
+     *     allocated, and that of a recorded pass, is freed when its scope closes
      */
     void accept(Tensor watched, Tensor gradient);
 }

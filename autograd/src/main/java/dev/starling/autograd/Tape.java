@@ -239,11 +239,6 @@ public final class Tape implements Recorder {
         }
     }
 
-    /** Returns the watched tensors. */
-    List<Tensor> watched() {
-        return Arrays.asList(watched).subList(0, watchedCount);
-    }
-
     boolean depends(Tensor t) {
         return variables.get(t.id()) >= 0;
     }
@@ -277,13 +272,18 @@ public final class Tape implements Recorder {
 
     /** Passes the gradients of {@code result}, which must have one element, to {@code sink} as each becomes final. */
     public void backward(Tensor result, GradientSink sink) {
-        walk(result, seed(result), (variable, gradient) -> {
-            boolean held = gradient.storage().holds() > 0;
+        Tensor seed = seed(result);
+        // Gradients that are views of the seed then count as holders of its memory, like those that the pass allocates.
+        seed.storage().hold();
+        boolean drops = Recorder.current() == Recorder.NONE;
+        walk(result, seed, (variable, gradient) -> {
+            boolean held = drops && gradient.storage().holds() > 0;
             sink.accept(watched[variable], gradient);
             if (held) {
                 gradient.storage().drop();
             }
         });
+        seed.storage().drop();
     }
 
     private static Tensor seed(Tensor result) {

@@ -146,6 +146,34 @@ class TapeTest {
         }
     }
 
+    /** Both gradients are one tensor: a view of the pass's seed, or the result of an operation in a recorded pass. */
+    @Test
+    void countsEachHoldOfASinkOnSharedMemory() {
+        try (Scope scope = Scope.open()) {
+            Tensor a = doubles(1, 2);
+            Tensor b = doubles(3, 4);
+            Tape tape = new Tape().watch(a, b);
+            Tensor sum = tape.record(() -> a.add(b).sum());
+            Tensor squares = tape.record(() -> a.add(b).square().sum());
+            List<Tensor> held = new ArrayList<>();
+            GradientSink sink = (t, g) -> {
+                g.storage().hold();
+                held.add(g);
+            };
+            tape.backward(sum, sink);
+            new Tape().record(() -> {
+                tape.backward(squares, sink);
+                return squares;
+            });
+            held.get(0).storage().drop();
+            held.get(2).storage().drop();
+            assertThat(held.get(1).toDoubles()).containsExactly(1, 1);
+            assertThat(held.get(3).toDoubles()).containsExactly(8, 12);
+            held.get(3).storage().drop();
+            assertThat(held.get(3).isClosed()).isTrue();
+        }
+    }
+
     /** The hook and the sink go on using the gradient; the gradient of the sink's own tape is the same tensor. */
     @Test
     void hooksAndSinksPassGradientsToOtherTapes() {

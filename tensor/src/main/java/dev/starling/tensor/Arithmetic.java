@@ -175,7 +175,8 @@ public sealed interface Arithmetic permits Tensor {
     /** Returns a·b. */
     default Tensor mul(double b) {
         Tensor a = promotedFor(b);
-        return a.dtype().isFloating() ? Tensor.compute(new Unary.Affine(b, 0), a) : a.mul(a.scalarLike(b));
+        // The sum with -0.0, unlike that with 0.0, keeps the sign of a product of zero.
+        return a.dtype().isFloating() ? Tensor.compute(new Unary.Affine(b, -0.0), a) : a.mul(a.scalarLike(b));
     }
 
     /** Returns a/b; the result is floating even for integers. */

@@ -47,12 +47,18 @@ public sealed interface HostAccess permits Tensor {
 
     /** Returns the only element as a double. */
     default double item() {
-        return HostMemory.getDouble(self().dtype(), only().address());
+        Tensor host = only();
+        double value = HostMemory.getDouble(host.dtype(), host.address());
+        Reference.reachabilityFence(host);
+        return value;
     }
 
     /** Returns the only element as a long. */
     default long itemLong() {
-        return HostMemory.getLong(self().dtype(), only().address());
+        Tensor host = only();
+        long value = HostMemory.getLong(host.dtype(), host.address());
+        Reference.reachabilityFence(host);
+        return value;
     }
 
     private Tensor only() {

@@ -142,8 +142,9 @@ public final class Losses {
      */
     public static Tensor klDiv(Tensor logProbabilities, Tensor target, Reduce reduce) {
         requireSame("klDiv", logProbabilities, target);
-        Tensor log = target.maskedFill(target.le(0), 1).log();
-        return reduce.of(target.mul(log.sub(logProbabilities)));
+        Tensor none = target.le(0);
+        Tensor log = target.maskedFill(none, 1).log();
+        return reduce.of(target.mul(log.sub(logProbabilities.maskedFill(none, 0))));
     }
 
     /**

@@ -165,7 +165,10 @@ public final class Storage {
         return version;
     }
 
-    /** Counts a change in place that did not pass through {@link Tensor#apply}, as in a replay by the device itself. */
+    /**
+     * Counts a change in place that did not pass through {@link Tensor#apply}: in a replay by the device itself, or
+     * through {@link Tensor#address}.
+     */
     public void changed() {
         version++;
     }

@@ -398,6 +398,8 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     /**
      * Returns the address of the first element, for backends and zero-copy exchange; valid while the tensor is open.
+     * Code that writes to it then calls {@link Storage#changed}: until the memory has another version, kernels use
+     * packed copies of the elements, and a tape does not detect that values which it needs have changed.
      */
     public long address() {
         if (storage.isClosed()) {

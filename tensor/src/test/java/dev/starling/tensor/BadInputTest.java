@@ -99,6 +99,24 @@ class BadInputTest {
                 shape(() -> Tensor.of(new float[5], 2, 3), "copyOf", "24 bytes", "20"));
     }
 
+    /** Kernels count the elements of a row with an {@code int}. */
+    static Stream<Bad> rows() {
+        long n = 1L << 31;
+        Tensor matrix = ones(1, 1).expand(1, n);
+        Tensor row = ones(1).expand(n);
+        Op gradient = new CrossEntropy.Gradient(0, -100);
+        return Stream.of(
+                shape(() -> matrix.softmax(1), "softmax", "2147483648", "f32[1, 2147483648]"),
+                shape(() -> matrix.logSoftmax(1), "logSoftmax", "2147483648"),
+                shape(() -> Losses.crossEntropy(matrix, Tensor.of(new long[] {0})), "crossEntropy", "2147483648"),
+                shape(() -> compute(gradient, ones(1), matrix, ones(1, 2), whole(1)), "crossEntropyGradient",
+                        "2147483648"),
+                shape(() -> Norms.layerNorm(matrix, row, row, 1e-5), "layerNorm", "2147483648"),
+                shape(() -> compute(new Normalization.LayerNormGradient(), matrix, matrix, row, ones(1), ones(1)),
+                        "layerNormGradient", "2147483648"),
+                shape(() -> Norms.batchNorm(ones(1, 1).expand(2, n), row, row, 1e-5), "batchNorm", "2147483648"));
+    }
+
     static Stream<Bad> types() {
         return Stream.of(
                 dtype(() -> Functions.linear(whole(4, 3), ones(2, 3), null), "linear", "i32[4, 3]"),
@@ -376,7 +394,7 @@ class BadInputTest {
 
     @ParameterizedTest
     @MethodSource({"shapes", "types", "devices", "arguments", "places", "amounts", "numbers", "gradients", "records",
-        "hooks"})
+        "hooks", "rows"})
     void throwsATypedError(Bad bad) {
         try (Scope scope = Scope.open()) {
             assertThatThrownBy(bad.call::get).isInstanceOfSatisfying(TensorException.class, e -> {

@@ -402,6 +402,8 @@ class FunctionsTest {
         check(Losses.smoothL1Loss(p(3, 2, 4), p(5, 2, 4), Losses.Reduce.MEAN, 0.8), "[]", 0.610546875);
         check(Losses.klDiv(p(3, 2, 4), p(5, 2, 4).relu(), Losses.Reduce.NONE), "[2, 4]", 0.0, 0.0, -0.033570561, 0.0,
                 1.0, 0.0, -0.590761554, 0.0);
+        check(Losses.klDiv(Tensor.of(new double[] {Double.NEGATIVE_INFINITY, 0}).to(dtype),
+                Tensor.of(new double[] {0, 1}).to(dtype), Losses.Reduce.SUM), "[]", 0.0);
     }
 
     private void attention() {

@@ -105,7 +105,7 @@ final class BatchNormKernels {
     private abstract static class Pass implements Runnable, RangeTask {
         final int c;
         final long n;
-        private final int width;
+        private final long width;
         private final Runnable result;
         private long sums;
 
@@ -117,13 +117,13 @@ final class BatchNormKernels {
         Pass(Tensor x, Runnable result) {
             c = Math.toIntExact(x.size(1));
             n = x.count() / c;
-            width = 2 * c;
+            width = 2L * c;
             this.result = result;
         }
 
         @Override
         public void run() {
-            Block scratch = HostAllocator.shared().allocate(4L * width * blocks(n));
+            Block scratch = HostAllocator.shared().allocate(4 * width * blocks(n));
             try {
                 sums = scratch.address();
                 begin();
@@ -145,17 +145,17 @@ final class BatchNormKernels {
             for (int i = 0; i < count; i++) {
                 long b = from + i;
                 long sum = sums + 4 * b * width;
-                ALL.asSlice(sum, 4L * width).fill((byte) 0);
+                ALL.asSlice(sum, 4 * width).fill((byte) 0);
                 moments(4 * b * ROWS * c, (int) Math.min(ROWS, n - b * ROWS), sum, sum + 4L * c);
             }
         }
 
         /** Returns the sum of a column over all blocks. */
-        double total(int column) {
+        double total(long column) {
             double total = 0;
             int blocks = Math.toIntExact(blocks(n));
             for (int b = 0; b < blocks; b++) {
-                total += getFloat(sums + 4 * ((long) b * width + column));
+                total += getFloat(sums + 4 * (b * width + column));
             }
             return total;
         }
@@ -224,7 +224,7 @@ final class BatchNormKernels {
         @Override
         void channel(int i) {
             double s = total(i) / n;
-            double variance = Math.max(total(c + i) / n - s * s, 0);
+            double variance = Math.max(total((long) c + i) / n - s * s, 0);
             variance = Double.isNaN(s) ? Double.NaN : variance;
             isRough |= variance < s * s * ROUGH;
             double m = getFloat(pivot + 4L * i) + s;
@@ -298,7 +298,7 @@ final class BatchNormKernels {
         void channel(int i) {
             double sum = total(i);
             double inv = getFloat(inverse + 4L * i);
-            double product = total(c + i) * inv;
+            double product = total((long) c + i) * inv;
             putFloat(dbeta + 4L * i, (float) sum);
             putFloat(dgamma + 4L * i, (float) product);
             double a = getFloat(gamma + 4L * i) * inv;

@@ -9,6 +9,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.rows.RowLoops;
+import dev.starling.tensor.cpu.rows.Rows;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.host.RangeTask;
@@ -26,6 +27,8 @@ import org.jspecify.annotations.Nullable;
 final class ReductionKernels {
     private static final int ROWS = 1024;
     private static final int CHUNK = 1 << 16;
+    /** The most columns in one call of a loop, which counts them with an {@code int}. */
+    private static final int COLUMNS = 1 << 30;
 
     private enum Kind { SUM, MAX, MIN }
 
@@ -159,7 +162,7 @@ final class ReductionKernels {
         private final long y;
         private final Kind kind;
         private final double factor;
-        private final int columns;
+        private final long columns;
         private final int inner;
         private final long rows;
         private final long stride;
@@ -175,7 +178,7 @@ final class ReductionKernels {
             this.y = y;
             this.kind = kind;
             this.factor = factor;
-            columns = Math.toIntExact(f.size[f.rank - 1]);
+            columns = f.size[f.rank - 1];
             inner = f.reduced[f.rank - 2] ? 2 : 1;
             rows = inner == 2 ? f.size[f.rank - 2] : 1;
             stride = inner == 2 ? 4 * f.stride[f.rank - 2] : 0;
@@ -187,7 +190,7 @@ final class ReductionKernels {
         @Override
         public void run() {
             HostAllocator memory = HostAllocator.shared();
-            Block scratch = memory.allocate(kept * parts * columns * 4L);
+            Block scratch = memory.allocate(4 * kept * parts * columns);
             try {
                 partial = scratch.address();
                 Parallel.forRange(kept * parts, Math.max(1, CHUNK / (Math.min(rows, ROWS) * columns)), this);
@@ -214,7 +217,7 @@ final class ReductionKernels {
             long step = f.outStride[f.rank - 1];
             long to = y + 4 * f.offset(k, false, inner, true);
             int count = Math.toIntExact(parts);
-            for (int c = 0; c < columns; c++) {
+            for (long c = 0; c < columns; c++) {
                 double total = getFloat(partial + 4 * (k * parts * columns + c));
                 for (int p = 1; p < count; p++) {
                     total = ReductionKernels.combine(kind, total,
@@ -225,12 +228,18 @@ final class ReductionKernels {
         }
     }
 
-    private static void block(Kind kind, long x, long stride, int rows, int columns, long partial) {
-        MemorySegment.copy(ALL, x, ALL, partial, 4L * columns);
-        switch (kind) {
-            case SUM -> RowLoops.FASTEST.matrix().columnSums(x + stride, stride, rows - 1, columns, partial);
-            case MAX -> RowLoops.FASTEST.matrix().columnExtremes(x + stride, stride, rows - 1, columns, partial, true);
-            case MIN -> RowLoops.FASTEST.matrix().columnExtremes(x + stride, stride, rows - 1, columns, partial, false);
+    private static void block(Kind kind, long x, long stride, int rows, long columns, long partial) {
+        MemorySegment.copy(ALL, x, ALL, partial, 4 * columns);
+        Rows loops = RowLoops.FASTEST.matrix();
+        for (long c = 0; c < columns; c += COLUMNS) {
+            long from = x + stride + 4 * c;
+            long to = partial + 4 * c;
+            int n = (int) Math.min(COLUMNS, columns - c);
+            switch (kind) {
+                case SUM -> loops.columnSums(from, stride, rows - 1, n, to);
+                case MAX -> loops.columnExtremes(from, stride, rows - 1, n, to, true);
+                case MIN -> loops.columnExtremes(from, stride, rows - 1, n, to, false);
+            }
         }
     }
 }

@@ -13,9 +13,10 @@ import java.util.Objects;
 /** Caching allocator of off-heap memory; each request to the system has an arena of its own. */
 public final class HostAllocator implements Allocator {
     private static final int ALIGNMENT = 64;
-    private static final long SLAB = 1 << 20;
+    /** Blocks smaller than a large page are cut from slabs of several, so that they, too, are in large pages. */
+    private static final long SLAB = 8 * LargePages.BYTES;
     private static final CachingAllocator.Sizes SIZES =
-            new CachingAllocator.Sizes(ALIGNMENT, 4, ALIGNMENT, SLAB, SLAB / 8);
+            new CachingAllocator.Sizes(ALIGNMENT, 4, ALIGNMENT, SLAB, LargePages.BYTES);
     /**
      * The system grants more memory than it has and kills the process that then uses it, so larger requests are
      * checked.

@@ -11,6 +11,9 @@ public final class HostMemory {
     /** All of memory, from address 0, so that a byte offset is an address. */
     public static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
+    /** The bits of the largest integers that a double lacks. */
+    private static final long LOST = (1 << 11) - 1;
+
     private HostMemory() {
     }
 
@@ -74,7 +77,7 @@ public final class HostMemory {
         }
     }
 
-    /** Writes a long to an element, with wrap-around if the type is narrower. */
+    /** Writes a long to an element: rounded once for floating types, with wrap-around if an integer is narrower. */
     public static void putLong(DType dtype, long address, long value) {
         switch (dtype) {
             case I64 -> ALL.set(ValueLayout.JAVA_LONG_UNALIGNED, address, value);
@@ -82,7 +85,8 @@ public final class HostMemory {
             case I8, U8 -> ALL.set(ValueLayout.JAVA_BYTE, address, (byte) value);
             case BOOL -> ALL.set(ValueLayout.JAVA_BYTE, address, (byte) (value != 0 ? 1 : 0));
             case F32 -> ALL.set(ValueLayout.JAVA_FLOAT_UNALIGNED, address, (float) value);
-            case F64, BF16, F16 -> putDouble(dtype, address, value);
+            case F64 -> ALL.set(ValueLayout.JAVA_DOUBLE_UNALIGNED, address, (double) value);
+            case BF16, F16 -> putDouble(dtype, address, toOdd(value));
         }
     }
 
@@ -98,6 +102,12 @@ public final class HostMemory {
         int bits = Float.floatToRawIntBits(nearest);
         int truncated = Math.abs((double) nearest) > Math.abs(value) ? bits - 1 : bits;
         return Float.intBitsToFloat(truncated | 1);
+    }
+
+    /** Converts to a double that rounds to the same 16 bits: inexact ones get an odd last bit. */
+    private static double toOdd(long value) {
+        long lost = value & LOST;
+        return Math.abs(value) >> 53 == 0 || lost == 0 ? value : value - lost | LOST + 1;
     }
 
     /** Widens a brain float. */

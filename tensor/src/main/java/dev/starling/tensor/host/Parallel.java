@@ -25,6 +25,9 @@ public final class Parallel {
     /** Parts per thread; with several, a thread that the system suspends delays the others only a little. */
     private static final int PARTS_PER_THREAD = 4;
 
+    /** The most indices of a part, unless the grain is larger: tasks may count them with an {@code int}. */
+    private static final long MAX_PART = 1 << 30;
+
     /** Marks a helper that runs a job or has stopped. */
     private static final Object BUSY = new Object();
 
@@ -71,8 +74,9 @@ public final class Parallel {
     /**
      * Runs {@code task} over all of {@code [0, n)} and returns when it is complete. Parts begin at multiples of
      * {@code grain}, the smallest number of indices that justifies a thread (some 20 µs of work). A range of at most
-     * {@code grain} indices runs as one part on the calling thread. The caller sees what the task has written. An
-     * exception of a task is rethrown here, once no part runs any more; parts that have not begun are then skipped.
+     * {@code grain} indices runs as one part on the calling thread; a longer part has at most 2^30 indices. The caller
+     * sees what the task has written. An exception of a task is rethrown here, once no part runs any more; parts that
+     * have not begun are then skipped.
      */
     public static void forRange(long n, long grain, RangeTask task) {
         if (n <= 0) {
@@ -85,7 +89,10 @@ public final class Parallel {
         Context context = CONTEXT.get();
         int threads = context.threads > 0 ? context.threads : defaultThreads;
         if (threads == 1 || context.inTask) {
-            task.run(0, n);
+            long step = step(MAX_PART, Math.max(1, grain));
+            for (long from = 0; from < n; from += step) {
+                task.run(from, Math.min(n, from + step));
+            }
             return;
         }
         context.inTask = true;
@@ -94,6 +101,11 @@ public final class Parallel {
         } finally {
             context.inTask = false;
         }
+    }
+
+    /** Returns the largest multiple of {@code grain} up to {@code most}, and at least {@code grain}. */
+    private static long step(long most, long grain) {
+        return Math.max(1, most / grain) * grain;
     }
 
     /** Stops the helpers and waits until they have ended. A later call starts new ones. */
@@ -200,7 +212,7 @@ public final class Parallel {
             task = body;
             end = n;
             long grains = (n + grain - 1) / grain;
-            step = Math.max(1, grains / ((long) threads * PARTS_PER_THREAD)) * grain;
+            step = step(Math.min(MAX_PART, grains / ((long) threads * PARTS_PER_THREAD) * grain), grain);
             next.setPlain(0);
             joined.setPlain(0);
             int helpers = (int) Math.min(threads - 1, (n + step - 1) / step - 1);

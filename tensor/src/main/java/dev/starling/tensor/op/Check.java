@@ -88,6 +88,14 @@ final class Check {
         }
     }
 
+    /** Requires what kernels count with an {@code int} to have fewer than 2^31 elements. */
+    static void counted(Op op, String what, long count, Spec... operands) {
+        if (count > Integer.MAX_VALUE) {
+            throw shape(op, what + " must have fewer than 2^31 elements, got " + count, "divide it into several",
+                    operands);
+        }
+    }
+
     /** Requires a valid summand that keeps a variance from being 0. */
     static void epsilon(Op op, double epsilon, Spec... operands) {
         if (!(epsilon >= 0 && epsilon < Double.POSITIVE_INFINITY)) {

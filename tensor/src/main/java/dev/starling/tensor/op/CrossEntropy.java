@@ -32,6 +32,7 @@ public sealed interface CrossEntropy extends Op {
             check(this, smoothing, in);
             Check.floating(this, in[0]);
             Check.rank(this, in[0], 2, in);
+            Check.counted(this, "a row", in[0].shape().dim(1), in);
             Check.index(this, in[1], in);
             if (!in[1].shape().equals(Shape.of(in[0].shape().dim(0)))) {
                 throw Check.shape(this, "targets must be [" + in[0].shape().dim(0) + "], one class per row",
@@ -85,6 +86,7 @@ public sealed interface CrossEntropy extends Op {
             check(this, smoothing, in);
             Check.floating(this, in[0], in[1], in[2]);
             Check.rank(this, in[1], 2, in);
+            Check.counted(this, "a row", in[1].shape().dim(1), in);
             Check.index(this, in[3], in);
             DType wide = wide(in[1].dtype());
             if (in[0].dtype() != wide || in[2].dtype() != wide) {

@@ -28,6 +28,7 @@ public sealed interface Normalization extends Op {
             Check.sameType(this, in[1], in[2]);
             Check.shape(in[0].shape().rank() >= 2, this, "needs [N, C, ..]", "unsqueeze x", in);
             Shape c = Shape.of(in[0].shape().dim(1));
+            Check.counted(this, "gamma", c.count(), in);
             if (!in[1].shape().equals(c) || !in[2].shape().equals(c)) {
                 throw Check.shape(this, "gamma and beta must be " + c, "give one value for each channel", in);
             }
@@ -113,6 +114,7 @@ public sealed interface Normalization extends Op {
                     "pass the gradient of y", in);
             Check.shape(x.rank() >= 2, this, "needs [N, C, ..]", "unsqueeze x", in);
             Shape c = Shape.of(x.dim(1));
+            Check.counted(this, "gamma", c.count(), in);
             if (!in[2].shape().equals(c) || !in[4].shape().equals(c) || !in[5].shape().equals(c)) {
                 throw Check.shape(this, "gamma, mean and deviation must be " + c,
                         "pass the operands and results of batchNorm", in);
@@ -137,6 +139,7 @@ public sealed interface Normalization extends Op {
             Check.sameType(this, in[1], in[2]);
             Shape x = in[0].shape();
             Shape d = in[1].shape();
+            Check.counted(this, "gamma", d.count(), in);
             Check.shape(trails(d, x) && in[2].shape().equals(d), this,
                     "gamma and beta must have the trailing sizes of x",
                     "give one value for each normalised element", in);
@@ -179,6 +182,7 @@ public sealed interface Normalization extends Op {
                     "pass the gradient of y", in);
             Check.shape(trails(d, x), this, "gamma must have the trailing sizes of x",
                     "pass the operands of layerNorm", in);
+            Check.counted(this, "gamma", d.count(), in);
             Shape lead = x.slice(0, x.rank() - d.rank());
             if (!in[3].shape().equals(lead) || !in[4].shape().equals(lead)) {
                 throw Check.shape(this, "mean and deviation must be " + lead, "pass the results of layerNorm", in);

@@ -23,6 +23,7 @@ public sealed interface Softmax extends Op {
         int count = this instanceof GradientKernel ? 2 : 1;
         Elementwise.floating(this, count, in);
         Check.axis(this, axis(), in[0], in);
+        Check.counted(this, "a row", in[0].shape().dim(axis()), in);
         Check.shape(in[count - 1].shape().equals(in[0].shape()), this, "y and g must have the same shape",
                 "pass the result and its gradient", in);
         return new Spec[] {in[0]};

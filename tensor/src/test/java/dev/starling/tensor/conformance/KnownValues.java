@@ -131,6 +131,7 @@ final class KnownValues {
         known("clamp", () -> f64(-2, 0.5, 7, NaN).clamp(-1, 1), -1, 0.5, 1, NaN);
         known("sign", () -> f64(-2, 0, 7, NaN).sign(), -1, 0, 1, NaN);
         known("reciprocal of zeros", () -> f64(0, -0.0).reciprocal(), INF, -INF);
+        known("signs of products of zero", () -> f64(0, -0.0, -1).mul(2).mul(0).reciprocal(), INF, -INF, -INF);
         known("predicates", () -> f64(NaN, INF, 1).isNan().to(DType.I64)
                 .add(f64(NaN, INF, 1).isInf().to(DType.I64).mul(2)).add(f64(NaN, INF, 1).isFinite().to(DType.I64)
                 .mul(4)), 1, 2, 4);

@@ -107,6 +107,18 @@ class CpuKernelsTest {
         assertThat(x.toDoubles()).containsExactly(1, 1, 2, 3, 1, 1, 2, 3, 1, 1, 2, 3);
     }
 
+    /** In f64 the numbers beside a middle between two bf16 numbers would first be rounded to that middle. */
+    @Test
+    void roundsLongsOnce() {
+        long middle = (1L << 60) + (1L << 52);
+        long next = (1L << 60) + (3L << 52);
+        for (Device device : new Device[] {Device.cpu(), Device.reference()}) {
+            Tensor x = Tensor.of(new long[] {middle - 1, middle + 1, -middle - 1, next - 1, next + 1, Long.MIN_VALUE});
+            assertThat(x.to(device).to(DType.BF16).to(DType.F64).toDoubles()).as(device.toString()).containsExactly(
+                    0x1p60, 0x1.02p60, -0x1.02p60, 0x1.02p60, 0x1.04p60, -0x1p63);
+        }
+    }
+
     @ParameterizedTest
     @EnumSource(value = DType.class, names = {"F32", "F64", "F16"})
     void drawsWhatTheRecordsDefine(DType type) {

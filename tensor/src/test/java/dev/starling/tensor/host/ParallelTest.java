@@ -46,6 +46,22 @@ class ParallelTest {
     }
 
     @Test
+    void cutsEvenTheLongestRangesIntoPartsThatAnIntCounts() {
+        long n = 3L << 30;
+        for (int threads : new int[] {1, 2}) {
+            AtomicLong sum = new AtomicLong();
+            Parallel.withThreads(threads, () -> {
+                Parallel.forRange(n * 8, 3, (from, to) -> {
+                    assertThat(from % 3).isZero();
+                    sum.addAndGet(Math.toIntExact(to - from));
+                });
+                return null;
+            });
+            assertThat(sum.get()).isEqualTo(n * 8);
+        }
+    }
+
+    @Test
     void usesSeveralThreadsWithDistinctIndices() {
         List<Integer> indices = new ArrayList<>();
         CountDownLatch together = new CountDownLatch(3);

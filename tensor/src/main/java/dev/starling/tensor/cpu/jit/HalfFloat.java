@@ -57,4 +57,12 @@ final class HalfFloat {
         int isLost = body.compare(Primitive.NE, value, back);
         return body.reinterpret(body.select(isLost, body.or(cut, i(body, 1)), cut));
     }
+
+    /** Does the same for a long that becomes a double: beyond 53 bits, the lower 11 are cut off. */
+    static int toOddLong(LoopBody body, int value) {
+        int isLost = body.compare(Primitive.NE, body.and(value, body.i64(0x7FF)), body.i64(0));
+        int last = body.select(isLost, body.i64(0x800), body.i64(0));
+        int odd = body.or(body.and(value, body.i64(-0x800)), last);
+        return body.select(body.less(body.i64(1L << 53), body.abs(value)), odd, value);
+    }
 }

@@ -105,7 +105,7 @@ final class Lowering {
         }
         if (type == DType.BF16 && (source == Lane.I32 || source == Lane.I64)) {
             // f32 would round first.
-            value = body.convert(Lane.F64, value);
+            value = body.convert(Lane.F64, source == Lane.I64 ? HalfFloat.toOddLong(body, value) : value);
             source = Lane.F64;
         }
         if (source == Lane.F64 && type.isFloating() && type.bytes() == 2) {
