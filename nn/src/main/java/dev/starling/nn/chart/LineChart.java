@@ -43,8 +43,10 @@ public final class LineChart {
             }
             if (!(low < high)) {
                 boolean none = low > high;
-                low = none ? 0 : low - (fromZero ? 0 : 0.5);
-                high = none ? 1 : low + 1;
+                // Neighbours of a large number are farther from it than 0.5.
+                double margin = none ? 0.5 : Math.max(0.5, Math.abs(low) * 1e-9);
+                low = none ? 0 : low - (fromZero ? 0 : margin);
+                high = low + 2 * margin;
             }
             double step = logarithmic ? Math.max(1, Math.ceil((high - low) / INTERVALS))
                     : roundStep((high - low) / INTERVALS);

@@ -132,7 +132,8 @@ public final class SafeTensors implements AutoCloseable {
      * Returns tensors on any device in the format of a file.
      *
      * @param metadata texts to add to the tensors
-     * @throws CheckpointException if the tensors have 2 GiB or more, or names and texts take more than 100 MB
+     * @throws CheckpointException if the elements take more than 2,047,483,647 bytes, or names and texts more than
+     *     100 MB
      */
     public static byte[] bytes(Map<String, Parameter> tensors, Map<String, String> metadata) {
         long elements = tensors.values().stream().mapToLong(p -> p.value().spec().bytes()).sum();

@@ -36,8 +36,8 @@ sealed interface Column {
         @Override
         public @Nullable String text(int row) {
             double value = values[row];
-            return Double.isNaN(value) ? null
-                    : value == (long) value ? Long.toString((long) value) : Double.toString(value);
+            return Double.isNaN(value) ? null : Math.abs(value) < 0x1p63 && value == (long) value
+                    ? Long.toString((long) value) : Double.toString(value);
         }
 
         @Override
@@ -51,8 +51,9 @@ sealed interface Column {
      *
      * @param codes the index of each row's text in {@code values}; -1 if it is missing
      * @param values the different texts
+     * @param decimal the character between units and tenths of numbers where the texts come from
      */
-    record Texts(int[] codes, String[] values) implements Column {
+    record Texts(int[] codes, String[] values, char decimal) implements Column {
         @Override
         public int size() {
             return codes.length;
@@ -70,7 +71,7 @@ sealed interface Column {
 
         @Override
         public Column rows(int[] rows) {
-            return new Texts(Arrays.stream(rows).map(row -> codes[row]).toArray(), values);
+            return new Texts(Arrays.stream(rows).map(row -> codes[row]).toArray(), values, decimal);
         }
     }
 }

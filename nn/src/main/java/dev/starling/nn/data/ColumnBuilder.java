@@ -70,7 +70,7 @@ final class ColumnBuilder {
             return new Column.Numbers(Arrays.copyOf(numbers, size));
         }
         double[] parsed = type == Type.TEXTS ? null : allNumbers();
-        return parsed == null ? new Column.Texts(Arrays.copyOf(codes, size), values.toArray(String[]::new))
+        return parsed == null ? new Column.Texts(Arrays.copyOf(codes, size), values.toArray(String[]::new), decimal)
                 : new Column.Numbers(Arrays.stream(codes, 0, size).mapToDouble(c -> c < 0 ? Double.NaN : parsed[c])
                         .toArray());
     }

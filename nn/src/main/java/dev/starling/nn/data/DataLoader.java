@@ -189,6 +189,7 @@ public final class DataLoader implements AutoCloseable {
     /**
      * Starts a pass over the data at a given batch, such as the one at which a checkpoint was saved.
      *
+     * @throws TensorException if {@code firstBatch} is negative
      * @throws LoadException while iterating, if an example cannot be read (the next batch can still be requested), or
      *     if a batch is not ready within the deadline
      */
@@ -196,11 +197,16 @@ public final class DataLoader implements AutoCloseable {
         if (closed) {
             throw LoadException.ofClosed(null);
         }
+        if (firstBatch < 0) {
+            throw TensorException.argument("data loader", "the first batch must be >= 0, got " + firstBatch,
+                    "count batches from 0");
+        }
         discard();
         plan = epoch == plan.epoch() ? plan : EpochPlan.of(epoch, config, share);
-        current = new Epoch(plan, firstBatch, device);
-        current.publishAhead();
-        return () -> current;
+        Epoch started = new Epoch(plan, firstBatch, device);
+        current = started;
+        started.publishAhead();
+        return () -> started;
     }
 
     /** Waits until no worker writes into a slot, then releases all slots. */

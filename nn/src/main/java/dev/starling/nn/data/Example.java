@@ -131,6 +131,11 @@ public final class Example {
     /** Writes i64 field {@code field}, which has one element. */
     public void put(int field, long value) {
         require(field, DType.I64);
+        Field f = fields.get(field);
+        if (f.length() == Field.Length.FIXED && f.shape().count() != 1) {
+            throw TensorException.argument("example", "field " + field + " is " + f.dtype() + f.shape()
+                    + ", got one element", "pass all elements as an array");
+        }
         segment(field).set(ValueLayout.JAVA_LONG, offset(field), value);
     }
 

@@ -101,9 +101,15 @@ public final class Mixup implements Dataset {
     /** Draws from the beta distribution with equal parameters of at most 1. (Jöhnk, 1964) */
     private double beta(RandomGenerator random) {
         while (true) {
-            double x = Math.pow(random.nextDouble(), 1 / alpha);
-            double y = Math.pow(random.nextDouble(), 1 / alpha);
-            if (x + y > 0 && x + y <= 1) {
+            double u = random.nextDouble();
+            double v = random.nextDouble();
+            double x = Math.pow(u, 1 / alpha);
+            double y = Math.pow(v, 1 / alpha);
+            if (x + y == 0) {
+                // For a small alpha both powers are below the smallest double, but not their ratio.
+                return 1 / (1 + Math.exp((Math.log(v) - Math.log(u)) / alpha));
+            }
+            if (x + y <= 1) {
                 return x / (x + y);
             }
         }

@@ -39,10 +39,12 @@ public final class StreamDataset<T> implements Dataset {
     private final List<T> buffer = new ArrayList<>();
     /** {@code null} before the first example is read. */
     private @Nullable Iterator<? extends T> iterator;
-    private int epoch = -1;
+    private int epoch;
     private long seed;
     /** The number of objects of this epoch that were read or dropped. */
     private int next;
+    /** The example that was asked for last; the largest number until the source is started for the epoch. */
+    private int asked = Integer.MAX_VALUE;
 
     private StreamDataset(Supplier<? extends Iterator<? extends T>> source, int examples, List<Field> fields,
             ExampleWriter<? super T> writer, int capacity) {
@@ -96,12 +98,15 @@ public final class StreamDataset<T> implements Dataset {
 
     @Override
     public synchronized void write(int index, Example target) throws Exception {
-        if (epoch != target.epoch() || seed != target.seed() || index < next) {
+        if (epoch != target.epoch() || seed != target.seed() || index <= asked) {
+            // Stays so if the source cannot be started: the next call must not go on with another epoch's objects.
+            asked = Integer.MAX_VALUE;
+            start();
             epoch = target.epoch();
             seed = target.seed();
             next = 0;
-            start();
         }
+        asked = index;
         while (next < index) {
             draw();
         }
@@ -111,10 +116,11 @@ public final class StreamDataset<T> implements Dataset {
     /** Starts the source. Objects in the buffer stay if it continues. */
     private Iterator<? extends T> start() throws Exception {
         Iterator<? extends T> started = source.get();
-        if (started != iterator) {
+        Iterator<? extends T> before = iterator;
+        if (started != before) {
             buffer.clear();
-            close(iterator);
             iterator = started;
+            close(before);
         }
         return started;
     }

@@ -140,8 +140,8 @@ public final class Table {
     }
 
     /**
-     * Returns a value of any column as a text, or {@code null} if it is missing. An integral number is written without
-     * a fraction.
+     * Returns a value of any column as a text, or {@code null} if it is missing. An integral number between ±2⁶³ is
+     * written without a fraction.
      */
     public @Nullable String text(String column, int row) {
         return column(column).text(checked(row));
@@ -176,17 +176,18 @@ public final class Table {
     }
 
     Column.Numbers numeric(String name) {
-        if (!(column(name) instanceof Column.Numbers numbers)) {
-            throw TensorException.argument("table", "column \"" + name + "\" has texts, not numbers" + firstText(name),
-                    "read it with CsvFile.numbers(\"" + name + "\") to find the lines, or use it as categories");
-        }
-        return numbers;
+        return switch (column(name)) {
+            case Column.Numbers numbers -> numbers;
+            case Column.Texts texts -> throw TensorException.argument("table", "column \"" + name
+                    + "\" has texts, not numbers" + firstText(texts), "read it with CsvFile.numbers(\"" + name
+                    + "\") to find the lines, or use it as categories");
+        };
     }
 
-    private String firstText(String name) {
+    private String firstText(Column.Texts column) {
         for (int row = 0; row < rows; row++) {
-            String text = text(name, row);
-            if (text != null && Double.isNaN(ColumnBuilder.parse(text, '.'))) {
+            String text = column.text(row);
+            if (text != null && Double.isNaN(ColumnBuilder.parse(text, column.decimal()))) {
                 return ", for example \"" + text + "\" in " + origin(row);
             }
         }

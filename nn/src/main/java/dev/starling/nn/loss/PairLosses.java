@@ -46,7 +46,8 @@ final class PairLosses {
 
     /** Returns the products of rows, divided by the roots of both squares. */
     private static Tensor product(Tensor a, Tensor b, Tensor squareOfA, Tensor squareOfB) {
-        return a.mul(b).sum(-1).mul(squareOfA.mul(squareOfB).rsqrt());
+        // One after the other: the product of both squares may exceed what f32 can represent.
+        return a.mul(b).sum(-1).mul(squareOfA.rsqrt()).mul(squareOfB.rsqrt());
     }
 
     /** Returns the distances of rows; the small number keeps the slope finite where they are equal. */

@@ -118,11 +118,19 @@ public final class AveragedWeights implements OptimizerAround {
         averages[i].to(weights.dtype());
     }
 
+    /** Returns whether there is an average yet. */
+    private boolean isAveraged() {
+        return inner.steps() >= from;
+    }
+
     /**
      * Runs {@code body} with the averages in place of the weights, and then puts the weights back. {@code body} must
-     * not train.
+     * not train. Before the first step that counts there is no average, and {@code body} runs with the weights.
      */
     public <T> T evaluate(Supplier<T> body) {
+        if (!isAveraged()) {
+            return body.get();
+        }
         exchange();
         try {
             return body.get();
@@ -131,9 +139,12 @@ public final class AveragedWeights implements OptimizerAround {
         }
     }
 
-    /** Replaces the weights by their averages, for example before the model is saved at the end of a training. */
+    /**
+     * Replaces the weights by their averages, for example before the model is saved at the end of a training. Before
+     * the first step that counts there is no average, and the weights stay as they are.
+     */
     public void apply() {
-        for (int i = 0; i < averages.length; i++) {
+        for (int i = 0; isAveraged() && i < averages.length; i++) {
             inner.parameters().get(i).set(averages[i].master());
         }
     }
@@ -153,7 +164,10 @@ public final class AveragedWeights implements OptimizerAround {
         }
     }
 
-    /** Returns the average of a parameter. The caller must not close it. */
+    /**
+     * Returns the average of a parameter. Before the first step that counts it is what the parameter was when this
+     * optimiser was made. The caller must not close it.
+     */
     public Tensor average(int parameter) {
         return averages[parameter].master();
     }

@@ -40,7 +40,7 @@ public final class ClipByNorm implements OptimizerAround {
         return new ClipByNorm(inner, bound);
     }
 
-    /** Returns the norm of the last step's gradients before they were scaled. Waits for the device. */
+    /** Returns the norm of the last step's gradients before they were scaled. 0 without any. Waits for the device. */
     public double norm() {
         return norm == null ? 0 : norm.value().item();
     }
@@ -99,6 +99,9 @@ public final class ClipByNorm implements OptimizerAround {
             }
         }
         if (n == 0) {
+            if (norm != null) {
+                norm.set(norm.value().zerosLike());
+            }
             return null;
         }
         Tensor length = Tensor.stack(0, Arrays.copyOf(sums, n)).sum().sqrt();

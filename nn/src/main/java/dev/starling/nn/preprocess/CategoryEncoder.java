@@ -2,6 +2,7 @@ package dev.starling.nn.preprocess;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Precision;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.HashMap;
@@ -50,9 +51,18 @@ public final class CategoryEncoder implements Layer {
         return this;
     }
 
-    /** Returns the index of a text; {@code null} is a missing value. */
+    /**
+     * Returns the index of a text; {@code null} is a missing value.
+     *
+     * @throws TensorException if a vocabulary was loaded that has more texts than there are indices
+     */
     public int index(@Nullable String text) {
         int place = text == null ? -1 : vocabulary.place(text);
+        if (place >= size - Vocabulary.FIRST) {
+            throw TensorException.argument("category encoder", "the vocabulary has " + vocabulary.texts().size()
+                    + " texts, but of " + size + " indices only " + (size - Vocabulary.FIRST) + " are for texts",
+                    "build the encoder with the size of that whose vocabulary was loaded");
+        }
         return text == null ? Vocabulary.MISSING : place < 0 ? Vocabulary.UNKNOWN : place + Vocabulary.FIRST;
     }
 
@@ -66,10 +76,25 @@ public final class CategoryEncoder implements Layer {
         return size;
     }
 
-    /** Returns one-hot vectors of indices, integers or floating numbers. */
+    /**
+     * Returns one-hot vectors of indices, integers or floating numbers.
+     *
+     * @throws TensorException if 16-bit floating numbers cannot represent all indices
+     */
     @Override
     public Tensor forward(Tensor x) {
-        return x.oneHot(size).to(Precision.current().type());
+        int exact = switch (x.dtype()) {
+            case BF16 -> 1 << 8;
+            case F16 -> 1 << 11;
+            case F32, F64, I64, I32, I8, U8, BOOL -> Integer.MAX_VALUE;
+        };
+        if (size - 1 > exact) {
+            throw new TensorException(TensorException.Problem.DTYPE, "category encoder", List.of(x.spec()),
+                    "indices up to " + (size - 1) + " are rounded in " + x.dtype() + " above " + exact,
+                    "pass integers, or train in f32");
+        }
+        // Bytes do not hold all indices, with which they are compared.
+        return (x.dtype().isFloating() ? x : x.to(DType.I64)).oneHot(size).to(Precision.current().type());
     }
 
     @Override

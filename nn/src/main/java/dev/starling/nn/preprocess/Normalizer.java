@@ -67,14 +67,18 @@ public final class Normalizer implements Layer {
         return new Normalizer(features, kind, dimension);
     }
 
-    /** Adapts the buffers to the training data, at once. */
+    /**
+     * Adapts the buffers to the training data, at once.
+     *
+     * @throws TensorException if a mean or a spread is not finite in f32; the buffers stay as they were
+     */
     public Normalizer adapt(Tensor x) {
         Statistics statistics = new Statistics();
         statistics.add(x);
         return set(statistics);
     }
 
-    /** Adapts the buffers to the inputs of epoch 0 of the training data. */
+    /** Adapts the buffers to the inputs of epoch 0 of the training data. See {@link #adapt(Tensor)}. */
     public Normalizer adapt(DataLoader data) {
         Statistics statistics = new Statistics();
         for (Batch batch : data.epoch(0)) {
@@ -94,6 +98,11 @@ public final class Normalizer implements Layer {
             means[i] = observed ? (float) of.mean[i] : 0;
             shifts[i] = observed && range ? (float) of.min[i] : means[i];
             scales[i] = observed && (float) spread > 0 ? (float) spread : 1;
+            if (observed && !Double.isFinite((double) (float) spread + means[i] + shifts[i])) {
+                throw TensorException.argument("normaliser", "the values of feature " + i + " reach from " + of.min[i]
+                        + " to " + of.max[i] + ", whose mean or spread is not finite in f32",
+                        "leave out values that are infinite, or divide the feature");
+            }
         }
         try (Scope scope = Scope.open("normaliser")) {
             shift.set(Tensor.of(shifts));
@@ -136,14 +145,18 @@ public final class Normalizer implements Layer {
     @Override
     public Tensor forward(Tensor x) {
         requireAdapted();
-        Tensor wide = x.dtype().bytes() >= 4 && x.dtype().isFloating() ? x : x.to(DType.F32);
+        Tensor wide = wide(x);
         Tensor complete = wide.isNan().where(on(wide, mean), wide);
         return complete.sub(on(wide, shift)).div(on(wide, scale)).to(type(x));
     }
 
     private Tensor back(Tensor y) {
         requireAdapted();
-        return y.to(DType.F32).mul(on(y, scale)).add(on(y, shift)).to(type(y));
+        return wide(y).mul(on(y, scale)).add(on(y, shift)).to(type(y));
+    }
+
+    private static Tensor wide(Tensor x) {
+        return x.dtype().bytes() >= 4 && x.dtype().isFloating() ? x : x.to(DType.F32);
     }
 
     private static DType type(Tensor x) {

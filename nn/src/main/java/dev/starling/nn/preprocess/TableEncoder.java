@@ -76,8 +76,8 @@ public final class TableEncoder implements Layer {
     /**
      * Adapts the buffers to the training data.
      *
-     * @throws TensorException if a column does not exist or has texts in place of numbers, or if there are more classes
-     *     than the encoder was built for
+     * @throws TensorException if a column does not exist, has texts in place of numbers or numbers beyond f32, or if
+     *     there are more classes than the encoder was built for
      */
     public TableEncoder adapt(Table table) {
         try (Scope scope = Scope.open("table encoder")) {

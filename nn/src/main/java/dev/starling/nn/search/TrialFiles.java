@@ -3,6 +3,7 @@ package dev.starling.nn.search;
 import dev.starling.nn.checkpoint.CheckpointException;
 import java.io.IOException;
 import java.io.StringReader;
+import java.nio.charset.CharacterCodingException;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -50,7 +51,7 @@ final class TrialFiles {
                     ? new Trial(plan.number(), plan.settings(), plan.epochs(),
                     Double.parseDouble(kept.getProperty("loss")), Double.parseDouble(kept.getProperty("metric")),
                     Double.parseDouble(kept.getProperty("seconds")), kept.getProperty("problem")) : null;
-        } catch (IllegalArgumentException e) {
+        } catch (IllegalArgumentException | CharacterCodingException damaged) {
             return null;
         } catch (IOException e) {
             throw new CheckpointException(Path.of(name), "a result of the search cannot be read: " + e.getMessage(),

@@ -222,14 +222,12 @@ final class BatchServer<M extends Module> implements AutoCloseable {
                     batch.get(i).answer(rows.row(i));
                 }
             });
-        } catch (RuntimeException e) {
+        } catch (RuntimeException | Error e) {
             if (batch.size() == 1) {
                 batch.getFirst().fail(e);
             } else {
                 answerOneByOne(batch);
             }
-        } catch (Error e) {
-            batch.forEach(request -> request.fail(e));
         }
     }
 

@@ -143,7 +143,7 @@ public final class EarlyStopping implements ResumableListener {
 
     @Override
     public void ended(Progress progress) {
-        if (model != null && progress.isOver() && copy(EPOCH).master().item() > 0) {
+        if (model != null && progress.over && copy(EPOCH).master().item() > 0) {
             model.state().forEach((path, p) -> p.set(copy("best." + path).master()));
         }
     }

@@ -28,6 +28,8 @@ public final class Progress {
     /** Duration of the last pause between two epochs, for evaluation and checkpoints. */
     private double pauseSeconds;
     private volatile boolean stopped;
+    /** Whether the run has ended, and not by an exception. */
+    boolean over;
 
     Progress(int epochs, Averages averages) {
         this(epochs, averages, new SingleProcess());
@@ -46,6 +48,7 @@ public final class Progress {
     }
 
     void startClock() {
+        over = false;
         long now = System.nanoTime();
         if (batch == 0 && weight > 0) {
             pauseSeconds = (now - lastNs) / 1e9;
@@ -179,11 +182,6 @@ public final class Progress {
 
     boolean isStopped() {
         return stopped;
-    }
-
-    /** Returns whether all epochs are done or the end of the run was requested. */
-    boolean isOver() {
-        return stopped || epoch == epochs;
     }
 
     EpochReport report(Scores training, @Nullable Scores heldOut) {

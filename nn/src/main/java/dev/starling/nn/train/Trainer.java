@@ -23,6 +23,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -153,6 +154,7 @@ public final class Trainer {
             } while (train(history) == Outcome.RESTORED);
             ending.finish();
             reportSaved();
+            progress.over = true;
         } finally {
             explain();
             step.close();
@@ -287,9 +289,11 @@ public final class Trainer {
         Averages measured = task.averages();
         DataLoader heldOut = Objects.requireNonNull(config.heldOut);
         heldOut.share(strategy.share().ofHeldOut());
-        double[] sums = config.precision.run(() -> Scores.sums(task, heldOut, measured));
-        heldOut.share(Share.whole());
-        return sums;
+        try {
+            return config.precision.run(() -> Scores.sums(task, heldOut, measured));
+        } finally {
+            heldOut.share(Share.whole());
+        }
     }
 
     /** Adds up sums over ranks that are at the same step, unless the state was restored before. */
@@ -325,12 +329,8 @@ public final class Trainer {
         }
     }
 
-    private interface Notification {
-        void to(TrainingListener listener);
-    }
-
-    private void notifyListeners(Notification notification) {
-        config.listeners.forEach(notification::to);
+    private void notifyListeners(Consumer<TrainingListener> notification) {
+        config.listeners.forEach(notification);
     }
 
     /** Collects the settings of a trainer. */

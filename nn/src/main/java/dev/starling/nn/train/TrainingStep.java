@@ -233,7 +233,7 @@ public final class TrainingStep implements AutoCloseable {
         try (Scope scope = Scope.open("step")) {
             BatchResult result = differentiate(StepBatch.single(batch, 1));
             boolean local = strategy.beforeStep(gradients) == DistributionStrategy.Step.LOCAL;
-            double loss = local ? update(result, null) : readLoss(result, null);
+            double loss = local ? update(result) : readLoss(result, null);
             strategy.afterStep();
             return loss;
         } finally {
@@ -266,14 +266,19 @@ public final class TrainingStep implements AutoCloseable {
                     }
                 }
             }
+            double loss = 0;
             switch (strategy.beforeStep(gradients)) {
-                case LOCAL -> update(unread, averages);
-                case ELSEWHERE -> readLoss(unread, averages);
+                case LOCAL -> loss = update(unread);
+                case ELSEWHERE -> loss = readLoss(unread, null);
                 case RESTORED -> {
                     return Outcome.RESTORED;
                 }
             }
+            // The step has been taken, and counts even if a metric throws an exception.
             state.advance(count);
+            if (unread != null) {
+                averages.add(loss, unread);
+            }
             averages.endStep(true);
             strategy.afterStep();
             return Outcome.TAKEN;
@@ -399,27 +404,22 @@ public final class TrainingStep implements AutoCloseable {
      * Performs the optimiser's step, guarded by a loss that has not been read yet, and then reads and returns the loss.
      * When the host waits for it, all work of the step has been queued.
      */
-    private double update(@Nullable BatchResult unread, @Nullable Averages averages) {
+    private double update(@Nullable BatchResult unread) {
         long steps = optimizer.steps();
         Tensor guard = unread == null ? null : unread.loss().rank() == 0 ? unread.loss() : unread.loss().reshape();
         boolean overflows = scale != null && device.backend().hostVisible() && optimizer.notFinite(gradients) >= 0;
         if (!overflows) {
             optimizer.step(guard, gradients);
         }
-        double value;
         try {
-            value = readLoss(unread, null);
+            double value = readLoss(unread, null);
             completeUpdate(overflows || scale != null && optimizer.skipped(), steps);
+            return value;
         } catch (RuntimeException e) {
             // The device has left weights and optimiser state unchanged.
             optimizer.resume(steps);
             throw e;
         }
-        // The step has been taken, and counts even if a metric throws an exception.
-        if (unread != null && averages != null) {
-            averages.add(value, unread);
-        }
-        return value;
     }
 
     /** Completes a step whose outcome is known. */

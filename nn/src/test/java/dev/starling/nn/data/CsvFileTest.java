@@ -115,6 +115,9 @@ class CsvFileTest {
         assertThatThrownBy(() -> table.numbers("a")).isInstanceOf(TensorException.class)
                 .hasMessageContaining("\"n.a.\" in ").hasMessageContaining("line 3");
         assertThatThrownBy(() -> table.numbers("c")).hasMessageContaining("[a, b]");
+        Table commas = file("a;b\n1,5;2\nn.a.;4\n").separator(';').decimal(',').read();
+        assertThatThrownBy(() -> commas.numbers("a")).hasMessageContaining("\"n.a.\" in ");
+        assertThatThrownBy(() -> commas.rows(0, 1).numbers("a")).hasMessageContaining("\"n.a.\" in ");
     }
 
     @Test

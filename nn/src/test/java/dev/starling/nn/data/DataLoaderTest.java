@@ -152,6 +152,20 @@ class DataLoaderTest {
                 assertThat(loader.epoch(i + 1).iterator().next().epoch()).isEqualTo(i + 1);
                 assertThat(epoch.hasNext()).isFalse();
             }
+            Iterable<Batch> ended = loader.epoch(50);
+            Iterable<Batch> started = loader.epoch(51);
+            assertThat(ended.iterator().hasNext()).as("a pass that another one has ended").isFalse();
+            assertThat(started.iterator().next().epoch()).isEqualTo(51);
+        }
+    }
+
+    /** A worker would look for the examples before the first. */
+    @Test
+    void refusesToStartBeforeTheFirstBatch() {
+        try (DataLoader loader = DataLoader.of(new Numbers(9)).batchSize(4).shuffle().build()) {
+            assertThatThrownBy(() -> loader.epoch(0, -1)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("the first batch must be >= 0, got -1");
+            assertThat(order(loader, 0)).hasSize(9);
         }
     }
 
@@ -218,6 +232,17 @@ class DataLoaderTest {
                 assertThatThrownBy(() -> loader.epoch(0).iterator().next()).isInstanceOf(LoadException.class)
                         .hasMessageContaining("nothing was written to field 1, ").hasMessageContaining("i64");
             }
+        }
+    }
+
+    /** The second element would be that of an earlier batch. */
+    @Test
+    void refusesOneElementForAFieldOfSeveral() {
+        Dataset pairs = ListDataset.of(List.of(1, 2), List.of(Field.of(DType.I64, 2)),
+                (number, example) -> example.put(0, number));
+        try (DataLoader loader = DataLoader.of(pairs).build()) {
+            assertThatThrownBy(() -> loader.epoch(0).iterator().next()).isInstanceOf(LoadException.class)
+                    .hasMessageContaining("field 0 is i64[2], got one element");
         }
     }
 

@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.within;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -258,6 +259,13 @@ class SamplingTest {
             }
         }
         assertThat(smallShares / 60).isBetween(0.02, 0.3);
+        // Any power with the exponent 1/alpha is 0.
+        try (DataLoader loader = DataLoader.of(Mixup.of(numbers(30), 3, 1e-20)).batchSize(30)
+                .deadline(Duration.ofSeconds(10)).build()) {
+            float[] shares = loader.epoch(0).iterator().next().target().toFloats();
+            assertThat(shares).containsOnly(0, 1);
+            assertThat(IntStream.range(0, 30).filter(i -> shares[3 * i + i % 3] == 1).count()).isBetween(8L, 29L);
+        }
         assertThatThrownBy(() -> Mixup.of(numbers(3), 3, 1.5)).isInstanceOf(TensorException.class);
         assertThatThrownBy(() -> Mixup.of(STREAM, 3, 1)).isInstanceOf(TensorException.class);
         assertThatThrownBy(() -> all(Mixup.of(numbers(9), 2, 1), 0, 0)).isInstanceOf(LoadException.class)

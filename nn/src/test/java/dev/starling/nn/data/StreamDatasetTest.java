@@ -122,6 +122,39 @@ class StreamDatasetTest {
         }
     }
 
+    /** What is left of the source of the epoch before must not become this epoch's. */
+    @Test
+    void startsTheSourceAnewAfterItCouldNotBeStarted() {
+        AtomicInteger starts = new AtomicInteger();
+        StreamDataset<Integer> stream = StreamDataset.of(() -> {
+            if (starts.incrementAndGet() == 2) {
+                throw new IllegalStateException("no connection");
+            }
+            return IntStream.range(0, 100).iterator();
+        }, 10, FIELDS, (i, e) -> e.put(0, i));
+        try (DataLoader loader = DataLoader.of(stream).batchSize(5).workers(0).build()) {
+            assertThat(read(loader, 0, 0)).isEqualTo(range(0, 10));
+            assertThatThrownBy(() -> read(loader, 1, 0)).hasMessageContaining("no connection");
+            assertThat(read(loader, 1, 0)).isEqualTo(range(0, 10));
+        }
+    }
+
+    @Test
+    void startsTheSourceAnewAfterItsFirstObjectsCouldNotBeRead() {
+        AtomicInteger failures = new AtomicInteger(1);
+        StreamDataset<Integer> stream = StreamDataset.<Integer>of(() -> IntStream.range(0, 100).map(i -> {
+            if (i == 3 && failures.getAndDecrement() > 0) {
+                throw new IllegalStateException("no connection");
+            }
+            return i;
+        }).iterator(), 20, FIELDS, (i, e) -> e.put(0, i)).shuffle(8);
+        try (DataLoader loader = DataLoader.of(stream).batchSize(5).workers(0).build();
+                DataLoader intact = DataLoader.of(numbers(100, 20).shuffle(8)).batchSize(5).workers(0).build()) {
+            assertThatThrownBy(() -> read(loader, 0, 0)).hasMessageContaining("no connection");
+            assertThat(read(loader, 0, 0)).isEqualTo(read(intact, 0, 0));
+        }
+    }
+
     @Test
     void closesIteratorsThatCanBeClosed() {
         AtomicInteger open = new AtomicInteger();

@@ -51,6 +51,9 @@ class TableTest {
         assertThat(table.text("b", 1)).isNull();
         assertThat(table.numbers("e")).containsExactly(Double.NaN, 7);
         assertThat(table.numbers("d")).containsExactly(Double.NaN, Double.NaN);
+        Table large = Table.of(List.of(Map.of("a", 0x1p62), Map.of("a", 0x1p63)));
+        assertThat(large.text("a", 0)).isEqualTo("4611686018427387904");
+        assertThat(large.text("a", 1)).isEqualTo("9.223372036854776E18");
     }
 
     @Test

@@ -240,6 +240,16 @@ class LossTest {
         }
     }
 
+    /** The product of the squares of both lengths is infinite in f32. */
+    @Test
+    void computesCosinesOfLongRows() {
+        try (Scope scope = Scope.open()) {
+            Tensor rows = Tensor.of(new float[] {3e10f, 4e10f, 6e10f, 8e10f}, 1, 2, 2);
+            assertThat(Loss.cosine().of(rows.narrow(1, 0, 1), rows.narrow(1, 1, 1)).item()).isCloseTo(0, within(1e-6));
+            assertThat(Loss.cosineEmbedding(0).of(rows, Tensor.ones(1)).item()).isCloseTo(0, within(1e-6));
+        }
+    }
+
     /** Processes that train together compare these texts. */
     @Test
     void describesSumsByAllTheirSettings() {

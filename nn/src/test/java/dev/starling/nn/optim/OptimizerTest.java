@@ -281,6 +281,23 @@ class OptimizerTest {
         other.close();
     }
 
+    /** A run that ends before the first step that counts must not lose its weights. */
+    @Test
+    void leavesWeightsAsTheyAreWhileThereIsNoAverage() {
+        Pair pair = new Pair();
+        try (pair; AveragedWeights averaged = AveragedWeights.stochastic(Sgd.over(pair).rate(0.1).build(), 2, 1)) {
+            averaged.step(Tensor.ones(SIZE), Tensor.ones(SIZE - 1));
+            float[] weight = pair.weight.value().toFloats();
+            assertThat(averaged.evaluate(() -> pair.weight.value().toFloats())).isEqualTo(weight);
+            averaged.apply();
+            assertThat(pair.weight.value().toFloats()).isEqualTo(weight);
+            averaged.step(Tensor.ones(SIZE), Tensor.ones(SIZE - 1));
+            averaged.step(Tensor.ones(SIZE), Tensor.ones(SIZE - 1));
+            averaged.apply();
+            assertThat(pair.weight.value().toFloats()[3]).isCloseTo(weight[3] - 0.15f, within(1e-5f));
+        }
+    }
+
     /** The host does not see whether gradients, or their norm, are finite. */
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
@@ -343,6 +360,8 @@ class OptimizerTest {
                 .isInstanceOf(TensorException.class).hasMessageContaining("NaN");
         assertThat(pair.weight.value().toFloats()).isEqualTo(unchanged);
         assertThat(sgd.steps()).isEqualTo(2);
+        sgd.step((Tensor) null, (Tensor) null);
+        assertThat(sgd.norm()).as("a step without gradients").isZero();
     }
 
     /** In f16 the factor would be 0, and in bf16 so large that the norm exceeds the bound by 0.4 %. */

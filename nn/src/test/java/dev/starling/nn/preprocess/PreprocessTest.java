@@ -89,6 +89,27 @@ class PreprocessTest {
         assertThat(normalizer.inverse().forward(normalizer.forward(x)).toFloats()).containsExactly(1, 5, 3, 5, 9, 5);
     }
 
+    /** Otherwise all results of that feature would be NaN, or 0. */
+    @Test
+    void refusesStatisticsThatAreNotFinite() {
+        Normalizer normalizer = Normalizer.standard(2);
+        assertThatThrownBy(() -> normalizer.adapt(Tensor.of(new double[] {1, 1, 2, 1 / 0.0}, 2, 2)))
+                .isInstanceOf(TensorException.class).hasMessageContaining("feature 1 reach from 1.0 to Infinity");
+        assertThat(normalizer.isAdapted()).isFalse();
+        assertThatThrownBy(() -> Normalizer.standard(1).adapt(Tensor.of(new double[] {1e39, 1e39}, 2, 1)))
+                .hasMessageContaining("1.0E39");
+        assertThatThrownBy(() -> Normalizer.minMax(1).adapt(Tensor.of(new double[] {-3e38, 3e38}, 2, 1)))
+                .hasMessageContaining("feature 0 reach from -3.0E38");
+    }
+
+    @Test
+    void convertsBackInTheTypeOfItsInput() {
+        Normalizer normalizer = Normalizer.standard(1).adapt(Tensor.of(new float[] {1, 3}, 2, 1));
+        Tensor y = Tensor.of(new double[] {1 / 3.0}, 1, 1);
+        assertThat(normalizer.inverse().forward(y).toDoubles()).containsExactly(new double[] {2 + 1 / 3.0},
+                within(1e-15));
+    }
+
     @Test
     void normalisesChannelsOfImagesAdaptedToBatches() {
         Tensor images = Generator.seeded(1).normal(7, 3, 4, 5).mul(3).add(100);
@@ -135,6 +156,29 @@ class PreprocessTest {
         loaded.to(DType.BF16);
         assertThat(loaded.vocabulary()).isEqualTo(encoder.vocabulary());
         assertThatThrownBy(() -> CategoryEncoder.of(2)).isInstanceOf(TensorException.class);
+    }
+
+    /** One that begins with all texts of a larger encoder would return indices without a column. */
+    @Test
+    void refusesTheVocabularyOfALargerEncoder() {
+        CategoryEncoder larger = CategoryEncoder.of(5).adapt(List.of("a", "b", "c"));
+        CategoryEncoder smaller = CategoryEncoder.of(4);
+        copy(larger, smaller);
+        assertThat(smaller.index("b")).isEqualTo(3);
+        assertThatThrownBy(() -> smaller.index("c")).isInstanceOf(TensorException.class)
+                .hasMessageContaining("the vocabulary has 3 texts, but of 4 indices only 2 are for texts");
+    }
+
+    @Test
+    void encodesIndicesThatTheirTypeHolds() {
+        CategoryEncoder encoder = CategoryEncoder.of(300);
+        Tensor bytes = encoder.forward(Tensor.of(new long[] {1, 44, 255}).to(DType.U8));
+        assertThat(bytes.argmax(1).toLongs()).containsExactly(1, 44, 255);
+        assertThat(bytes.sum(1).toFloats()).containsOnly(1);
+        assertThatThrownBy(() -> encoder.forward(Tensor.of(new long[] {1}).to(DType.BF16)))
+                .isInstanceOf(TensorException.class).hasMessageContaining("rounded in bf16 above 256");
+        assertThat(encoder.forward(Tensor.of(new long[] {299}).to(DType.F16)).argmax(1).toLongs())
+                .containsExactly(299);
     }
 
     @Test

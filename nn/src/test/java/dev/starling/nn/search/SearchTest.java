@@ -19,6 +19,7 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -92,6 +93,22 @@ class SearchTest {
             assertThat(search().keep(TrialStore.of(directory)).run(train, points(300, 99), 2).computed())
                     .as("trials with other examples").isEqualTo(10);
             assertThat(search().random(3).halving(5).run(train, heldOut, 2).trials()).hasSize(3);
+        }
+    }
+
+    /** The first is no text in UTF-8, the second no number. */
+    @Test
+    void makesTrialsAgainWhoseResultsAreDamaged(@TempDir Path directory) throws IOException {
+        TrialStore store = TrialStore.of(directory);
+        TrialTraining training = search().training();
+        Trial.Plan plan = new Trial.Plan(0, Map.of("width", "4"), 1);
+        Path file = directory.resolve(training.name(plan, ""));
+        TrialFiles.put(store, training.name(plan, ""), new Trial(0, plan.settings(), 1, 0.5, 0.75, 2, null));
+        assertThat(TrialFiles.get(store, training.name(plan, ""), plan).loss()).isEqualTo(0.5);
+        for (byte[] damaged : new byte[][] {{(byte) 0xff, (byte) 0xfe}, "loss=x\nmetric=1\nseconds=1\n".getBytes(
+                StandardCharsets.UTF_8)}) {
+            Files.write(file, damaged);
+            assertThat(TrialFiles.get(store, training.name(plan, ""), plan)).isNull();
         }
     }
 

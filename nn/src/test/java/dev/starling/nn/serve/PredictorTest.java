@@ -357,6 +357,26 @@ class PredictorTest {
         }
     }
 
+    /** An application's model may check its input by an assertion. */
+    @Test
+    void failsOnlyTheExampleForWhichTheModelThrowsAnError() throws Exception {
+        Layer model = x -> {
+            for (float number : x.toFloats()) {
+                if (number == 13) {
+                    throw new AssertionError("there is no such number");
+                }
+            }
+            return x.mul(2);
+        };
+        try (Predictor predictor = Predictor.of(model, 1).maxBatch(2).maxDelay(Duration.ofSeconds(20)).build();
+                ExecutorService threads = Executors.newFixedThreadPool(2)) {
+            Future<float[]> good = threads.submit(() -> predictor.predict(new float[] {4}));
+            Future<float[]> bad = threads.submit(() -> predictor.predict(new float[] {13}));
+            assertThat(reason(bad)).isEqualTo(Reason.FAILED);
+            assertThat(good.get(30, TimeUnit.SECONDS)).containsExactly(8);
+        }
+    }
+
     /** The model reads elements, so it is not captured and may return another shape each time. */
     @Test
     void failsARequestWhoseResultHasAnotherShapeThanTheFirst() {

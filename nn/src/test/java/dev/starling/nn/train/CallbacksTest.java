@@ -116,6 +116,46 @@ class CallbacksTest {
         assertEqual(outcome.weights, outcome.byEpoch.get(1));
     }
 
+    @Test
+    void restoresTheBestWeightsOfARunThatHasMoreEpochsThanItResumesFor() {
+        List<Outcome> outcomes = new ArrayList<>();
+        for (int epochs : new int[] {4, 3}) {
+            Sequential model = model(epochs);
+            outcomes.add(train(model, new SingleProcess(), epochs, b -> b.checkpoints(directory).resume()
+                    .listeners(EarlyStopping.patience(9).growing(SCORE).restoreBest(model))));
+        }
+        assertThat(outcomes.getLast().history.epochs()).isEmpty();
+        assertEqual(outcomes.getLast().weights, outcomes.getFirst().byEpoch.get(1));
+    }
+
+    /** The only checkpoint is that of the end of the run. */
+    @Test
+    void leavesTheLastWeightsOfARunThatFailsAtItsEnd() {
+        Sequential model = model(5);
+        Map<String, float[]> last = new LinkedHashMap<>();
+        Map<String, float[]> atEnd = new LinkedHashMap<>();
+        TrainingListener failing = new TrainingListener() {
+            @Override
+            public void epochEnded(Progress progress, EpochReport report) {
+                last.putAll(weights(model));
+            }
+
+            @Override
+            public void checkpointSaved(Progress progress, Path manifest) {
+                throw new IllegalStateException("the copy has failed");
+            }
+
+            @Override
+            public void ended(Progress progress) {
+                atEnd.putAll(weights(model));
+            }
+        };
+        assertThatThrownBy(() -> train(model, new SingleProcess(), 4, b -> b.checkpoints(directory, 1000).listeners(
+                EarlyStopping.patience(9).growing(SCORE).restoreBest(model), failing)))
+                .isInstanceOf(IllegalStateException.class);
+        assertEqual(atEnd, last);
+    }
+
     /** A buffer whose size follows the data, as that of a vocabulary. */
     private record Words(Parameter words) implements Layer {
         @Override

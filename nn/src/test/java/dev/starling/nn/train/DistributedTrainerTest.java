@@ -130,6 +130,30 @@ class DistributedTrainerTest {
     }
 
     @Test
+    void leavesHeldOutDataWholeWhenAnEvaluationFails() {
+        DistributionStrategy half = new SingleProcess() {
+            @Override
+            public Share share() {
+                return Share.part(0, 2);
+            }
+        };
+        Metric failing = Metric.of("fails", (result, target) -> {
+            if (target.size(0) == 25) {
+                throw new IllegalStateException("on held-out rows");
+            }
+            return 0;
+        });
+        try (Sequential net = Sequential.of(Linear.of(4, 4, Generator.seeded(1)));
+                Optimizer sgd = Sgd.over(net).build();
+                DataLoader data = DataLoader.of(new Points(32)).batchSize(8).build();
+                DataLoader test = DataLoader.of(new Points(100)).batchSize(50).build()) {
+            assertThatThrownBy(() -> Trainer.of(net, Loss.crossEntropy(), sgd).data(data).heldOut(test)
+                    .metrics(failing).strategy(half).build().run()).isInstanceOf(IllegalStateException.class);
+            assertThat(test.share()).isEqualTo(Share.whole());
+        }
+    }
+
+    @Test
     void accumulatesBatchesToTheStepOfALargeBatch() throws Exception {
         Outcome large = single();
         Outcome accumulated = train(new SingleProcess(), BATCH / 4, 0, b -> b.accumulate(4));

@@ -120,6 +120,8 @@ class MetricTest {
             assertThatThrownBy(trainer::run).hasStackTraceContaining("no value");
             assertThat(model.weight().master().toFloats()).isNotEqualTo(before);
             assertThat(adam.steps()).isEqualTo(1);
+            assertThat(trainer.progress().step()).as("a further run continues behind the step").isEqualTo(1);
+            assertThat(trainer.progress().batch()).isEqualTo(1);
         }
     }
 
