@@ -2,6 +2,7 @@ package dev.starling.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_EXECUTION_FAILED_CUDART;
 
 import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.tensor.DType;
@@ -29,6 +30,7 @@ class RecurrenceLibraryTest {
 
     @AfterEach
     void librariesReportNoMisuse() {
+        FakeLibraries.failToRunLayers(0, 0);
         assertThat(FakeLibraries.firstMisuse()).isEmpty();
     }
 
@@ -120,6 +122,47 @@ class RecurrenceLibraryTest {
         }
     }
 
+    /** There is only one algorithm for so many units. The library may find no memory when it plans and runs it. */
+    @Test
+    void triesAgainAfterMemoryWasFreed() {
+        Recurrence.Forward op = new Recurrence.Lstm(false, true);
+        try (Scope scope = Scope.open()) {
+            Tensor[] in = operands(op, FAKE, 3, 2, 4, 130);
+            long before = FakeLibraries.computed();
+            failOnce();
+            Tensor[] out = Tensor.apply(op, in);
+            assertThat(out[out.length - 1].dtype()).isEqualTo(DType.U8);
+            failOnce();
+            Tensor[] gradients = gradients(op, true, in, out);
+            failOnce();
+            close(Tensor.apply(op, in)[0].toDoubles(), out[0].toDoubles(), 0);
+            assertThat(FakeLibraries.computed() - before).isEqualTo(3);
+            Tensor[] host = operands(op, Device.cpu(), 3, 2, 4, 130);
+            close(gradients, gradients(op, true, host, Tensor.apply(op, host)), 1e-4);
+        }
+    }
+
+    private static void failOnce() {
+        FakeLibraries.failToRunLayers(CUDNN_STATUS_EXECUTION_FAILED_CUDART, 1);
+    }
+
+    @Test
+    void usesOwnKernelsAfterTheLibraryFailed() {
+        Recurrence.Forward op = new Recurrence.Lstm(false, true);
+        try (Scope scope = Scope.open()) {
+            Tensor[] in = operands(op, FAKE, 3, 2, 7, 11);
+            Tensor[] first = Tensor.apply(op, in);
+            FakeLibraries.failToRunLayers(CUDNN_STATUS_EXECUTION_FAILED_CUDART, 2);
+            Tensor[] out = Tensor.apply(op, in);
+            Tensor[] host = operands(op, Device.cpu(), 3, 2, 7, 11);
+            Tensor[] expected = Tensor.apply(op, host);
+            close(Arrays.copyOf(out, out.length - 1), Arrays.copyOf(expected, out.length - 1), 1e-5);
+            Tensor[] gradients = gradients(op, true, host, expected);
+            close(gradients(op, true, in, out), gradients, 1e-4);
+            close(gradients(op, true, in, first), gradients, 1e-4);
+        }
+    }
+
     @Test
     void usesOwnKernelsForSequencesWithLengths() {
         try (Scope scope = Scope.open()) {
@@ -184,12 +227,14 @@ class RecurrenceLibraryTest {
     private static void close(Tensor[] actual, Tensor[] expected, double tolerance) {
         assertThat(actual.length).isEqualTo(expected.length);
         for (int i = 0; i < expected.length; i++) {
-            double[] a = actual[i].toDoubles();
-            double[] e = expected[i].toDoubles();
-            assertThat(a.length).isEqualTo(e.length);
-            for (int k = 0; k < e.length; k++) {
-                assertThat(Math.abs(a[k] - e[k])).isLessThanOrEqualTo(tolerance * (1 + Math.abs(e[k])));
-            }
+            close(actual[i].toDoubles(), expected[i].toDoubles(), tolerance);
+        }
+    }
+
+    private static void close(double[] actual, double[] expected, double tolerance) {
+        assertThat(actual.length).isEqualTo(expected.length);
+        for (int k = 0; k < expected.length; k++) {
+            assertThat(Math.abs(actual[k] - expected[k])).isLessThanOrEqualTo(tolerance * (1 + Math.abs(expected[k])));
         }
     }
 }

@@ -27,6 +27,7 @@ import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.function.IntSupplier;
 import org.bytedeco.cuda.cublas.cublasLtContext;
 import org.bytedeco.cuda.cudart.CUstream_st;
 import org.bytedeco.javacpp.Pointer;
@@ -54,6 +55,7 @@ public final class CublasLt {
     private final CUstream_st queue;
     private final Workspaces memory;
     private final CudaConfig config;
+    private final int capability;
     private final cublasLtContext handle = new cublasLtContext();
     private final RawPointer workspace = new RawPointer();
     private final LruMap<MatrixCall, MatrixPlan> plans;
@@ -87,6 +89,7 @@ public final class CublasLt {
         this.stream = stream;
         this.memory = memory;
         this.config = config;
+        capability = LibraryFaults.capability(gpu.architecture());
         queue = NvidiaGpu.handle(stream);
         plans = new LruMap<>(maxPlans, plan -> true);
     }
@@ -161,21 +164,12 @@ public final class CublasLt {
      */
     synchronized Answer multiply(MatrixCall call, long aAddress, long bAddress, long biasAddress, long sideAddress,
             long yAddress) {
-        gpu.enter();
-        MatrixPlan plan = plans.get(call);
-        if (plan == null) {
-            plan = new MatrixPlan(call, config.tf32());
-            if (!isAllowed(call)) {
-                plan.disable();
-            }
-            plans.put(call, plan);
-            plans.evict().forEach(MatrixPlan::destroy);
-        }
+        MatrixPlan plan = plan(call);
         plan.setPointers(biasAddress, sideAddress);
         if (plan.needsSearch()) {
-            int status = plan.search(handle, workspaceBytes());
-            if (status != CUBLAS_STATUS_SUCCESS) {
-                logMissing(call, status);
+            int found = attempt(() -> plan.search(handle, workspaceBytes()));
+            if (found != CUBLAS_STATUS_SUCCESS) {
+                onFailure(call, plan, found);
             }
         }
         if (plan.algorithm() == null) {
@@ -189,21 +183,54 @@ public final class CublasLt {
                 && (memory.isCapturing() || hidesNan(call, plan))) {
             return HIDES_NAN;
         }
-        int status = run(call, plan, one);
+        int status = attempt(() -> run(call, plan, one));
         if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
             LOG.log(Level.WARNING, "cuBLASLt rejects its own algorithm for {0} ({1}): Starling''s kernel computes "
                     + "this product from now on", call, describe(status));
             plan.disable();
             return NO_ALGORITHM;
         }
+        if (MatrixPlan.isTransient(status) && !memory.isCapturing()) {
+            onFailure(call, plan, status);
+            return NO_ALGORITHM;
+        }
         check(status, "cublasLtMatmul");
         return Answer.HANDLED;
+    }
+
+    private MatrixPlan plan(MatrixCall call) {
+        MatrixPlan plan = plans.get(call);
+        if (plan == null) {
+            plan = new MatrixPlan(call, config.tf32());
+            if (!isAllowed(call)) {
+                plan.disable();
+            }
+            plans.put(call, plan);
+            plans.evict().forEach(MatrixPlan::destroy);
+        }
+        return plan;
+    }
+
+    /**
+     * Makes a request and, if it may have found no memory, frees cached memory and makes it once more: the library
+     * loads a kernel into the device's memory when it first uses it.
+     */
+    private int attempt(IntSupplier request) {
+        // A log handler may have blocked; this virtual thread may now run on a carrier with another context.
+        gpu.enter();
+        int status = request.getAsInt();
+        if (MatrixPlan.isTransient(status) && !memory.isCapturing()) {
+            memory.trim();
+            gpu.enter();
+            status = request.getAsInt();
+        }
+        return status;
     }
 
     /** Returns whether a call may use the library: no known fault affects it and its epilogue is not omitted. */
     private boolean isAllowed(MatrixCall call) {
         LibraryFault fault = LibraryFaults.find(LibraryFault.Remedy.DECLINE, LibraryFault.Library.CUBLASLT, version,
-                new LibraryQuery.Product(call.type(), call.span()));
+                new LibraryQuery.Product(call.type(), call.span(), call.isInterleaved(), capability));
         if (fault != null) {
             LOG.log(Level.INFO, "cuBLASLt {0} is not used for {1}: {2} ({3})", versionText(), call, fault.symptom(),
                     fault.source());
@@ -212,20 +239,24 @@ public final class CublasLt {
     }
 
     private int run(MatrixCall call, MatrixPlan plan, Pointer[] factor) {
-        // A log handler may have blocked; this virtual thread may now run on a carrier with another context.
-        gpu.enter();
         int wide = call.type() == DType.F64 ? 1 : 0;
         return cublasLtMatmul(handle, plan.product(), factor[wide], b, plan.left(), a, plan.right(), zero[wide], y,
                 plan.result(), y, plan.result(), plan.algorithm(), workspace, workspaceBytes(), queue);
     }
 
     /**
-     * Returns whether the algorithm's ReLU replaces NaN by 0, and disables it in that case; y is undefined afterwards.
+     * Returns whether the algorithm's ReLU replaces NaN by 0, and disables it in that case, or cannot be tested now; y
+     * is undefined afterwards.
      */
     private boolean hidesNan(MatrixCall call, MatrixPlan plan) {
-        if (run(call, plan, nan) != CUBLAS_STATUS_SUCCESS) {
-            // The real product will fail as well and report the error.
-            return false;
+        int status = attempt(() -> run(call, plan, nan));
+        if (status != CUBLAS_STATUS_SUCCESS) {
+            // After other failures, the real product will fail as well and report the error.
+            boolean untested = MatrixPlan.isTransient(status);
+            if (untested) {
+                onFailure(call, plan, status);
+            }
+            return untested;
         }
         gpu.download(y.address(), element.address(), call.type().bytes(), stream);
         if (isNan(call.type())) {
@@ -250,14 +281,18 @@ public final class CublasLt {
         return workspace.isNull() ? 0 : WORKSPACE_BYTES;
     }
 
-    private void logMissing(MatrixCall call, int status) {
+    /** Logs a failure of the library. After one that may pass, a later call asks the library again. */
+    private void onFailure(MatrixCall call, MatrixPlan plan, int status) {
+        if (MatrixPlan.isTransient(status)) {
+            plan.postpone();
+        }
         boolean plain = call.after() == ProductEpilogue.NOTHING && !call.bias();
         boolean logged = plain ? loggedPlain : loggedFused;
         LOG.log(logged ? Level.DEBUG : plain ? Level.WARNING : Level.INFO,
-                "cuBLASLt has no algorithm for {0} ({1}): {2}{3}{4}", call, describe(status),
+                "cuBLASLt cannot compute {0} ({1}): {2}{3}{4}", call, describe(status),
                 plain ? "Starling's own kernel multiplies, which is slower"
                         : "a kernel after the product computes the epilogue",
-                MatrixPlan.isTransient(status) ? ", until the library finds one" : "",
+                MatrixPlan.isTransient(status) ? ", until a later attempt succeeds" : "",
                 logged ? "" : ". Further cases are logged at level DEBUG");
         loggedPlain |= plain;
         loggedFused |= !plain;

@@ -88,7 +88,18 @@ public record MatrixCall(DType type, long m, long n, long k, Operand left, Opera
     }
 
     private long span(Operand operand, long rows, long columns) {
-        return (batches - 1) * operand.batch + operand.leading * (operand.transposed ? rows : columns);
+        return (batches - 1) * operand.batch + extent(operand, rows, columns);
+    }
+
+    /** Returns the distance from the first element of one matrix to its end, in elements. */
+    private static long extent(Operand operand, long rows, long columns) {
+        return operand.leading * (operand.transposed ? rows : columns);
+    }
+
+    /** Returns whether an operand's matrices lie between the columns of each other, as heads side by side do. */
+    boolean isInterleaved() {
+        return batches > 1 && (left.batch > 0 && left.batch < extent(left, m, k)
+                || right.batch > 0 && right.batch < extent(right, k, n));
     }
 
     /** Returns whether the epilogue uses a side matrix. */

@@ -36,6 +36,7 @@ import static org.bytedeco.cuda.global.cublas.CUBLAS_OP_T;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_ALLOC_FAILED;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_EXECUTION_FAILED;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_INTERNAL_ERROR;
+import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_NOT_INITIALIZED;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_NOT_SUPPORTED;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_SUCCESS;
 import static org.bytedeco.cuda.global.cublas.cublasLtMatmulAlgoGetHeuristic;
@@ -143,6 +144,14 @@ final class MatrixPlan {
         nanSafe = true;
     }
 
+    /** Stops the use of the library for this call until a later search. */
+    void postpone() {
+        settled = false;
+        algorithm = null;
+        nanSafe = false;
+        backoff.onFailure();
+    }
+
     /** Stops the use of the library for this call permanently. */
     void disable() {
         settled = true;
@@ -167,7 +176,7 @@ final class MatrixPlan {
 
     /**
      * Asks the library for an algorithm and returns the status. The candidates depend on the alignment of the operands.
-     * After a transient failure a later call asks again.
+     * After a transient failure the caller repeats the search or {@linkplain #postpone postpones} it.
      */
     int search(cublasLtContext handle, long workspaceBytes) {
         int[] found = new int[1];
@@ -178,19 +187,20 @@ final class MatrixPlan {
         if (status == CUBLAS_STATUS_SUCCESS) {
             status = found[0] == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : heuristic.state();
         }
-        if (isTransient(status)) {
-            backoff.onFailure();
-        } else {
+        if (!isTransient(status)) {
             settled = true;
             algorithm = status == CUBLAS_STATUS_SUCCESS ? heuristic.algo() : null;
         }
         return status;
     }
 
-    /** Returns whether a later attempt may succeed after this status. */
+    /**
+     * Returns whether a later attempt may succeed after this status. Where the library finds no memory for a kernel, it
+     * reports any of these.
+     */
     static boolean isTransient(int status) {
-        return status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_INTERNAL_ERROR
-                || status == CUBLAS_STATUS_EXECUTION_FAILED;
+        return status == CUBLAS_STATUS_NOT_INITIALIZED || status == CUBLAS_STATUS_ALLOC_FAILED
+                || status == CUBLAS_STATUS_INTERNAL_ERROR || status == CUBLAS_STATUS_EXECUTION_FAILED;
     }
 
     /** Destroys the descriptors; work queued with them is not affected. */

@@ -141,6 +141,21 @@ public final class Cudnn {
         return version;
     }
 
+    /**
+     * Makes a call and, if it may have found no memory, frees cached memory and makes it once more: the library loads a
+     * kernel into the device's memory when it first uses it.
+     *
+     * @param call returns a status
+     */
+    int attempt(IntSupplier call) {
+        int status = call.getAsInt();
+        if (CudnnException.isTransient(status) && !memory.isCapturing()) {
+            memory.trim();
+            status = call.getAsInt();
+        }
+        return status;
+    }
+
     /** Returns whether a known fault affects a query. The first query with each fault is logged at level INFO. */
     boolean isFaulty(LibraryQuery query, String fallback) {
         LibraryFault fault = LibraryFaults.find(LibraryFault.Remedy.DECLINE, LibraryFault.Library.CUDNN, version,

@@ -27,7 +27,6 @@ import org.jspecify.annotations.Nullable;
  */
 public final class CudnnAttention implements Kernels<Attention> {
     private static final String FALLBACK = "Starling's own kernels compute attention, which is slower";
-    private static final int HOPPER = 90;
     private static final GraphPlan.Constraints DETERMINISTIC = new GraphPlan.Constraints(true, false, 1L << 28);
     private static final GraphPlan.Constraints NONDETERMINISTIC = new GraphPlan.Constraints(false, false, 1L << 28);
     private static final Answer UNSUPPORTED = new Answer.Declined("cuDNN needs bf16 or f16, rows at 16-byte multiples");
@@ -45,14 +44,9 @@ public final class CudnnAttention implements Kernels<Attention> {
     public CudnnAttention(Cudnn cudnn, Launcher launcher, CudaConfig config) {
         this.cudnn = cudnn;
         this.launcher = launcher;
-        capability = capability(cudnn.gpu().architecture());
+        capability = LibraryFaults.capability(cudnn.gpu().architecture());
         nondeterministic = config.nondeterministic();
         graphs = new CudnnGraphs(cudnn, config, FALLBACK);
-    }
-
-    /** An emulated GPU, whose architecture has another form, counts as Hopper. */
-    private static int capability(String architecture) {
-        return architecture.startsWith("sm_") ? Integer.parseInt(architecture.substring(3)) : HOPPER;
     }
 
     @Override

@@ -9,6 +9,7 @@ import dev.starling.cuda.kernels.ConvolutionKernels;
 import dev.starling.cuda.kernels.Kernels;
 import dev.starling.cuda.kernels.Launcher;
 import dev.starling.cuda.kernels.ReductionKernels;
+import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Spec;
@@ -29,6 +30,7 @@ public final class CudnnConvolution implements Kernels<Convolution> {
     private static final String FALLBACK = "Starling's own kernels compute convolutions, which are slower";
     private static final Answer UNSUPPORTED = new Answer.Declined("cuDNN has no such convolution, or not of this type");
     private static final Answer NOT_OPEN = new Answer.Declined("cuDNN is not open");
+    private static final Answer FAULTY = new Answer.Declined("cuDNN has a known fault");
     private static final Answer COUNT = new Answer.Declined("cuDNN convolves 1 to 2^31 - 1 elements");
     private static final long MAX_WORKSPACE_BYTES = 1L << 30;
 
@@ -75,6 +77,11 @@ public final class CudnnConvolution implements Kernels<Convolution> {
         }
         if (!cudnn.isOpen(FALLBACK)) {
             return NOT_OPEN;
+        }
+        Tensor images = op instanceof Convolution.ConvInputGradient ? out[0] : in[0];
+        boolean depthwise = op.geometry().groups() > 1 && op.geometry().groups() == images.size(1);
+        if (cudnn.isFaulty(new LibraryQuery.Convolution(depthwise), FALLBACK)) {
+            return FAULTY;
         }
         Tensor a = launcher.channelsLast(in[0]);
         Tensor b = launcher.channelsLast(in[1]);

@@ -24,9 +24,9 @@ import org.jspecify.annotations.Nullable;
  * one call at a time. The plans used least recently are destroyed unless a captured program contains them. Safe for use
  * by several threads.
  *
- * <p>The library is asked only once about a graph for which it has no engine. If planning fails for another reason (no
- * memory, a component library that cannot be loaded), memory is freed and planning retried once; then the fallback
- * computes the call, and later calls, at growing distances, try again.
+ * <p>The library is asked only once about a graph for which it has no engine. If planning or a run fails for another
+ * reason (no memory, a component library that cannot be loaded), memory is freed and the attempt repeated once; then
+ * the fallback computes the call, and later calls, at growing distances, try again.
  */
 final class CudnnGraphs {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
@@ -60,6 +60,7 @@ final class CudnnGraphs {
         private @Nullable PlanCandidates retired;
         /** For transient failures. */
         private final RetryBackoff backoff = new RetryBackoff();
+        /** Whether the last attempt failed. */
         private boolean failed;
 
         /** Returns the plans of a call that has been planned. */
@@ -114,7 +115,10 @@ final class CudnnGraphs {
                 evict();
             }
             // During a capture, no retry of what failed before: it would delay the program.
-            if (planned.candidates == null && planned.backoff.isDue() && !(planned.failed && memory.isCapturing())) {
+            if (planned.failed && memory.isCapturing() || !planned.backoff.isDue()) {
+                return NO_PLAN;
+            }
+            if (planned.candidates == null) {
                 plan(call, planned, constraints, graph.get());
             }
             if (!planned.isUsable()) {
@@ -146,10 +150,10 @@ final class CudnnGraphs {
     }
 
     private Answer execute(Record call, Planned planned, long... operands) {
-        int status = run(planned.candidates().plans().getFirst(), operands);
-        if (CudnnException.isShortage(status) && !memory.isCapturing()) {
-            memory.trim();
-            status = run(planned.candidates().plans().getFirst(), operands);
+        int status = cudnn.attempt(() -> run(planned.candidates().plans().getFirst(), operands));
+        if (CudnnException.isTransient(status) && !memory.isCapturing()) {
+            onFailure(call, planned, status, CudnnException.describe("running a plan", status));
+            return NO_PLAN;
         }
         if (CudnnException.isRefusal(status)) {
             LOG.log(Level.WARNING, "cuDNN rejects its own plan for {0} ({1}): from now on {2}", call,
@@ -158,6 +162,7 @@ final class CudnnGraphs {
             return NO_PLAN;
         }
         Descriptor.check(status, "cudnnBackendExecute");
+        planned.failed = false;
         return Answer.HANDLED;
     }
 
@@ -189,9 +194,7 @@ final class CudnnGraphs {
         }
         candidates.destroy();
         if (CudnnException.isTransient(candidates.status())) {
-            logFailure(call, candidates);
-            planned.failed = true;
-            planned.backoff.onFailure();
+            onFailure(call, planned, candidates.status(), candidates.description());
         } else {
             logRefusal(call, candidates);
             planned.candidates = candidates;
@@ -204,12 +207,15 @@ final class CudnnGraphs {
         loggedRefusal = true;
     }
 
-    private void logFailure(Record call, PlanCandidates candidates) {
-        String remedy = CudnnException.isIncomplete(candidates.status())
+    /** Leaves a call to the fallback until a later attempt. */
+    private void onFailure(Record call, Planned planned, int status, String description) {
+        planned.failed = true;
+        planned.backoff.onFailure();
+        String remedy = CudnnException.isIncomplete(status)
                 ? "install all libraries of one version of cuDNN in one folder on the loader's path"
                 : "leave more of the GPU's memory free";
-        LOG.log(loggedFailure ? Level.DEBUG : Level.WARNING, "cuDNN cannot plan {0} ({1}): {2}, until a later attempt "
-                + "succeeds; {3}{4}", call, candidates.description(), fallback, remedy,
+        LOG.log(loggedFailure ? Level.DEBUG : Level.WARNING, "cuDNN cannot compute {0} ({1}): {2}, until a later "
+                + "attempt succeeds; {3}{4}", call, description, fallback, remedy,
                 loggedFailure ? "" : ". Further cases are logged at level DEBUG");
         loggedFailure = true;
     }
@@ -220,11 +226,13 @@ final class CudnnGraphs {
         GraphPlan best = null;
         long fastestNs = Long.MAX_VALUE;
         int compared = 0;
+        int failure = CUDNN_STATUS_SUCCESS;
         for (GraphPlan plan : planned.candidates().plans()) {
             if (best != null && System.nanoTime() - planned.endNs > 0) {
                 break;
             }
-            if (run(plan, operands) == CUDNN_STATUS_SUCCESS) {
+            int status = cudnn.attempt(() -> run(plan, operands));
+            if (status == CUDNN_STATUS_SUCCESS) {
                 gpu.synchronize(stream);
                 long start = System.nanoTime();
                 for (int i = 0; i < TIMED_RUNS; i++) {
@@ -237,15 +245,21 @@ final class CudnnGraphs {
                     fastestNs = elapsedNs;
                     best = plan;
                 }
+            } else if (!CudnnException.isTransient(failure)) {
+                failure = status;
             }
         }
         LOG.log(Level.DEBUG, "compared {1} of cuDNN''s plans for {0} in {2} ms; the fastest takes {3} ms", call,
                 compared, (System.nanoTime() - begin) / NANOS_PER_MS, fastestNs / NANOS_PER_MS / TIMED_RUNS);
         PlanningTime.add(System.nanoTime() - begin, 0);
-        if (best == null) {
-            disable(planned);
-        } else {
+        if (best != null) {
             planned.candidates().choose(best);
+        } else if (CudnnException.isTransient(failure)) {
+            destroy(planned.candidates());
+            planned.candidates = null;
+            onFailure(call, planned, failure, CudnnException.describe("running a plan", failure));
+        } else {
+            disable(planned);
         }
     }
 

@@ -164,7 +164,8 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         synchronized (cudnn) {
             State state = state(call);
             while (!state.plans.isEmpty()) {
-                if (isComputed(call, run(state.plans.getFirst(), o, results, reserve))) {
+                RecurrencePlan plan = state.plans.getFirst();
+                if (isComputed(call, cudnn.attempt(() -> run(plan, o, results, reserve)))) {
                     state.proven = true;
                     restore(out[0], results[0]);
                     return Answer.HANDLED;
@@ -189,7 +190,8 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
             if (state.plans.isEmpty() || !state.proven) {
                 return REFUSED;
             }
-            if (!isComputed(call, backward(state.plans.getFirst(), o, y, in[states + 2], incoming, to))) {
+            RecurrencePlan plan = state.plans.getFirst();
+            if (!isComputed(call, cudnn.attempt(() -> backward(plan, o, y, in[states + 2], incoming, to)))) {
                 state.refuse();
                 return REFUSED;
             }
@@ -243,8 +245,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         Deque<RecurrencePlan> plans = new ArrayDeque<>();
         for (int algorithm : RecurrencePlan.algorithms(call)) {
             try {
-                gpu.enter();
-                plans.add(RecurrencePlan.of(cudnn.handle(), call, algorithm, tf32));
+                plans.add(plan(call, algorithm));
             } catch (GpuException e) {
                 logRefusal(call + " by algorithm " + algorithm, e);
             }
@@ -252,9 +253,24 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         return plans;
     }
 
-    /** Returns whether the library computed a call, not refused it. */
+    /** Makes a plan; if the library may have found no memory, frees cached memory and tries once more. */
+    private RecurrencePlan plan(RecurrenceCall call, int algorithm) {
+        gpu.enter();
+        try {
+            return RecurrencePlan.of(cudnn.handle(), call, algorithm, tf32);
+        } catch (CudnnException e) {
+            if (!CudnnException.isTransient(e.status()) || memory.isCapturing()) {
+                throw e;
+            }
+            memory.trim();
+            gpu.enter();
+            return RecurrencePlan.of(cudnn.handle(), call, algorithm, tf32);
+        }
+    }
+
+    /** Returns whether the library computed a call, neither refused it nor lacked memory. */
     private boolean isComputed(RecurrenceCall call, int status) {
-        if (CudnnException.isRefusal(status)) {
+        if (CudnnException.isRefusal(status) || CudnnException.isTransient(status) && !memory.isCapturing()) {
             logRefusal(call + " (" + CudnnException.describe("a recurrent layer", status) + ")", null);
             return false;
         }
@@ -263,7 +279,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
     }
 
     private void logRefusal(String what, @Nullable GpuException cause) {
-        LOG.log(loggedRefusal ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "cuDNN does not support "
+        LOG.log(loggedRefusal ? System.Logger.Level.DEBUG : System.Logger.Level.WARNING, "cuDNN does not compute "
                 + what + ": another algorithm or Starling's own kernel computes it from now on"
                 + (loggedRefusal ? "" : ". Further cases are logged at level DEBUG"), cause);
         loggedRefusal = true;

@@ -18,6 +18,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BiFunction;
 import java.util.stream.Stream;
@@ -130,12 +131,23 @@ public final class Nvrtc implements Compiler {
 
     /** Loads NVRTC from a folder, after the builtins library, which NVRTC would ask the system's loader for by name. */
     private static SymbolLookup in(Path folder) {
-        try (DirectoryStream<Path> builtins = Files.newDirectoryStream(folder, "*nvrtc-builtins*")) {
-            builtins.forEach(file -> SymbolLookup.libraryLookup(file, Arena.global()));
+        try {
+            builtins(folder).forEach(file -> SymbolLookup.libraryLookup(file, Arena.global()));
+            return SymbolLookup.libraryLookup(folder.resolve(LIBRARY), Arena.global());
+        } catch (IllegalArgumentException e) {
+            throw (LinkageError) new UnsatisfiedLinkError(folder + ": " + e.getMessage()).initCause(e);
+        }
+    }
+
+    /** Returns the builtins libraries in a folder, without the static ones that a CUDA toolkit has there too. */
+    static List<Path> builtins(Path folder) {
+        List<Path> found = new ArrayList<>();
+        try (DirectoryStream<Path> files = Files.newDirectoryStream(folder, "*nvrtc-builtins*.{so,dll}*")) {
+            files.forEach(found::add);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
-        return SymbolLookup.libraryLookup(folder.resolve(LIBRARY), Arena.global());
+        return found;
     }
 
     private static MemorySegment find(SymbolLookup library, String name) {

@@ -96,8 +96,8 @@ public final class AttentionKernels implements Kernels<Attention> {
 
     private void dots(Tensor dots, Tensor g, Tensor y) {
         int last = g.rank() - 1;
-        Layout queries = Layout.rowMajor(dots.shape(), Relabelled.view(g, dots.shape(), lead(g), 0),
-                Relabelled.view(y, dots.shape(), lead(y), 0));
+        Layout queries = Layout.rowMajor(dots.shape(), Relabelled.view(g, dots.shape(), lead(g), g.offset()),
+                Relabelled.view(y, dots.shape(), lead(y), y.offset()));
         launcher.launch(new AttentionKernel("dots", g.dtype(), 1)).tensor(dots).tensor(g).tensor(y)
                 .i64(g.strides()[last]).i64(y.strides()[last]).i64(g.size(last)).layout(queries, 2)
                 .threads(dots.count() * WARP);

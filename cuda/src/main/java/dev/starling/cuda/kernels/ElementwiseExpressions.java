@@ -41,8 +41,9 @@ final class ElementwiseExpressions {
     }
 
     /**
-     * Returns a chain of up to three operands as one expression that rounds where the separate operations would; or
-     * {@code null} if they compute in several types, or have parameters for integers.
+     * Returns a chain of up to three operands as one expression that narrows intermediate results to their types; or
+     * {@code null} if they compute in several types, or have parameters for integers. NVIDIA's compiler may still fuse
+     * a product with a sum of the next operation, so that f32 and f64 results differ in rounding.
      */
     static @Nullable Fused of(Chain chain) {
         int operands = chain.operands().size();

@@ -98,7 +98,7 @@ final class FormulaSource implements Formula.Interpretation<String> {
             case XOR -> a + " ^ " + b;
             case NOT -> type.isInteger() ? "~" + a : "1 - " + a;
             case WHERE -> a + " != 0 ? " + b + " : " + c;
-            case CLAMP -> call("minimum", call("maximum", a, b), c);
+            case CLAMP -> "clamped(" + a + ", " + b + ", " + c + ")";
             case LEAKY_RELU -> a + " > 0 ? " + a + " : " + b + " * " + a;
             case ELU -> a + " > 0 ? " + a + " : " + b + " * expm1(" + a + ")";
             case AFFINE -> a + " * " + b + " + " + c;

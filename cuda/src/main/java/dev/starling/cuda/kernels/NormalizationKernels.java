@@ -34,7 +34,7 @@ public final class NormalizationKernels implements Kernels<Normalization> {
 
         @Override
         public int partBytes() {
-            return 2 * Types.sums(type).bytes();
+            return 2 * (problem.equals("Moments") ? DType.F64 : Types.sums(type)).bytes();
         }
 
         @Override

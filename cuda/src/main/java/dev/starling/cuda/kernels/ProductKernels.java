@@ -34,6 +34,9 @@ public final class ProductKernels implements Products {
         }
         Tensor bias = m.bias();
         Product p = m.product(m.a(), m.b());
+        if (p.batches() > Layout.MAX_COUNT) {
+            return Answer.TOO_LARGE;
+        }
         Layout batches = Layout.rowMajor(p.batch(), p.aBatch(), p.bBatch());
         long tiles = Math.ceilDiv(p.m(), (long) TILE) * Math.ceilDiv(p.n(), (long) TILE);
         launcher.launch(new ProductKernel("product", m.y().dtype(), relu)).tensor(m.y()).tensor(m.a()).tensor(m.b())

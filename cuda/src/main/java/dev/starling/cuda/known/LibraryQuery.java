@@ -27,8 +27,17 @@ public sealed interface LibraryQuery {
      *
      * @param type of the operands
      * @param span elements from the first to the last of the operand that spans more memory, gaps included
+     * @param interleaved whether an operand's matrices lie between the rows or columns of each other
+     * @param capability compute capability of the GPU, as 10·major + minor
      */
-    record Product(DType type, long span) implements LibraryQuery { }
+    record Product(DType type, long span, boolean interleaved, int capability) implements LibraryQuery { }
+
+    /**
+     * A convolution, or one of its gradients.
+     *
+     * @param depthwise whether every channel of the images is a group of its own
+     */
+    record Convolution(boolean depthwise) implements LibraryQuery { }
 
     /**
      * A recurrent layer.

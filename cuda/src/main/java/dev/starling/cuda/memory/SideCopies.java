@@ -95,10 +95,14 @@ public final class SideCopies {
 
         private void upload(long hostAddress, long deviceAddress, long bytes) {
             gpu.await(lent, stream);
-            staging.upload(hostAddress, deviceAddress, bytes);
-            synchronized (underWay) {
-                gpu.record(done, stream);
-                add(deviceAddress);
+            try {
+                staging.upload(hostAddress, deviceAddress, bytes);
+            } finally {
+                // After a failure too: pieces may be under way.
+                synchronized (underWay) {
+                    gpu.record(done, stream);
+                    add(deviceAddress);
+                }
             }
             submissions.settle(gpu, stream);
         }

@@ -6,7 +6,7 @@ extern "C" __global__ void progression(T* y, i64 n, f64 start, f64 step) {
     T first = narrow<T>(start);
     Vec<T, width> values;
     for (int k = 0; k < width; k++) {
-        // Element 0 is not computed as a sum: 0·step is NaN for an infinite step.
+        // A constant is not computed as a sum: -0 + 0 is 0.
         values.at[k] = step == 0 ? first : narrow<T>(__dadd_rn(start, __dmul_rn((f64) (i + k), step)));
     }
     if (i + width <= n && (u64) y % 16 == 0) {

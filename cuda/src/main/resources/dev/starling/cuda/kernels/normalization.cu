@@ -4,17 +4,15 @@
 
 #include "fold.cuh"
 
-struct Sums {
-    C first, second;
-};
-struct Summing {
-    typedef Sums Part;
-    DEVICE Sums none() { return Sums {C(0), C(0)}; }
-    DEVICE Sums join(Sums a, Sums b) { return Sums {a.first + b.first, a.second + b.second}; }
+template <class S> struct Summing {
+    struct Part { S first, second; };
+    DEVICE Part none() { return Part {S(0), S(0)}; }
+    DEVICE Part join(Part a, Part b) { return Part {a.first + b.first, a.second + b.second}; }
 };
 
-// Mean and variance of a channel, from sums of distances from its first value; then y = x·table[c] + table[C + c].
-struct Moments : Summing {
+// Mean and variance of a channel, from sums of distances from its first value; then y = x·table[c] + table[C + c]. The
+// sums are in f64: if the first value is far from all others, the variance is a small difference of large numbers.
+struct Moments : Summing<f64> {
     struct Lane { C pivot; };
     const TX* x;
     const TW* gamma;
@@ -25,18 +23,18 @@ struct Moments : Summing {
     i64 step, channels, size;
     f64 epsilon;
     __device__ __forceinline__ Lane lane(u32 c) const { return Lane {widen(x[c * step])}; }
-    template <int W> __device__ __forceinline__ void take(Sums* sums, const Lane* lanes, const i64* at, u32 i,
+    template <int W> __device__ __forceinline__ void take(Part* sums, const Lane* lanes, const i64* at, u32 i,
             u32 step) const {
         Vec<TX, W> v = load<TX, W>(x + at[0]);
         for (int k = 0; k < W; k++) {
-            C distance = widen_at(v, k) - lanes[k].pivot;
+            f64 distance = widen_at(v, k) - lanes[k].pivot;
             sums[k].first += distance;
             sums[k].second += distance * distance;
         }
     }
-    __device__ __forceinline__ void end(u32 c, Sums sums) const {
-        f64 distance = (f64) sums.first / (f64) size;
-        f64 variance = (f64) sums.second / (f64) size - distance * distance;
+    __device__ __forceinline__ void end(u32 c, Part sums) const {
+        f64 distance = sums.first / (f64) size;
+        f64 variance = sums.second / (f64) size - distance * distance;
         f64 mean = (f64) lane(c).pivot + distance;
         f64 inverse = 1 / sqrt((variance < 0 ? 0 : variance) + epsilon);
         f64 scale = (f64) widen(gamma[c]) * inverse;
@@ -48,7 +46,7 @@ struct Moments : Summing {
 };
 
 // Σ g and Σ g·x̂ of a channel; then dx = g·table[c] + x·table[C + c] + table[2·C + c].
-struct BatchSums : Summing {
+struct BatchSums : Summing<C> {
     struct Lane { C mean, inverse; };
     const TX* g;
     const TX* x;
@@ -61,7 +59,7 @@ struct BatchSums : Summing {
     C* table;
     i64 channels, size;
     __device__ __forceinline__ Lane lane(u32 c) const { return Lane {widen(means[c]), widen(inverses[c])}; }
-    template <int W> __device__ __forceinline__ void take(Sums* sums, const Lane* lanes, const i64* at, u32 i,
+    template <int W> __device__ __forceinline__ void take(Part* sums, const Lane* lanes, const i64* at, u32 i,
             u32 step) const {
         Vec<TX, W> gs = load<TX, W>(g + at[0]), xs = load<TX, W>(x + at[1]), ys = gs;
         if (RELU) {
@@ -73,7 +71,7 @@ struct BatchSums : Summing {
             sums[k].second += gradient * ((widen_at(xs, k) - lanes[k].mean) * lanes[k].inverse);
         }
     }
-    __device__ __forceinline__ void end(u32 c, Sums sums) const {
+    __device__ __forceinline__ void end(u32 c, Part sums) const {
         dgamma[c] = narrow<TW>(sums.second);
         dbeta[c] = narrow<TW>(sums.first);
         f64 inverse = (f64) widen(inverses[c]);
@@ -86,7 +84,7 @@ struct BatchSums : Summing {
 };
 
 // Σ g·x̂ and Σ g over the rows of a matrix, for each column.
-struct LayerSums : Summing {
+struct LayerSums : Summing<C> {
     struct Lane { };
     const TX* g;
     const TX* x;
@@ -95,7 +93,7 @@ struct LayerSums : Summing {
     TW* dgamma;
     TW* dbeta;
     DEVICE Lane lane(u32 column) { return Lane(); }
-    template <int W> __device__ __forceinline__ void take(Sums* sums, const Lane* lanes, const i64* at, u32 row,
+    template <int W> __device__ __forceinline__ void take(Part* sums, const Lane* lanes, const i64* at, u32 row,
             u32 step) const {
         Vec<TX, W> gs = load<TX, W>(g + at[0]), xs = load<TX, W>(x + at[1]);
         for (int k = 0; k < W; k++) {
@@ -105,7 +103,7 @@ struct LayerSums : Summing {
             sums[k].second += gradient * normal;
         }
     }
-    __device__ __forceinline__ void end(u32 column, Sums sums) const {
+    __device__ __forceinline__ void end(u32 column, Part sums) const {
         dgamma[column] = narrow<TW>(sums.second);
         dbeta[column] = narrow<TW>(sums.first);
     }

@@ -14,6 +14,12 @@ DEVICE i64 floor_divide(i64 a, i64 b) {
 }
 DEVICE i64 remainder_of(i64 a, i64 b) { return b == 0 ? 0 : subtract(a, multiply(floor_divide(a, b), b)); }
 
+// Numbers within the bounds stay, with the sign of a zero.
+template <class X> DEVICE X clamped(X a, X low, X high) {
+    X least = a < low ? low : a;
+    return high < least ? high : least;
+}
+
 #define FLOATING(C) \
     DEVICE C add(C a, C b) { return a + b; } \
     DEVICE C subtract(C a, C b) { return a - b; } \
@@ -34,7 +40,11 @@ DEVICE i64 remainder_of(i64 a, i64 b) { return b == 0 ? 0 : subtract(a, multiply
     } \
     DEVICE C power(C a, C b) { return b == 3 ? a * a * a : pow(a, b); } \
     DEVICE C sigmoid(C x) { return C(1) / (C(1) + exp(-x)); } \
-    DEVICE C silu(C x) { return x / (C(1) + exp(-x)); } \
+    /* For x far below 0 the exponential of -x overflows before the result is 0. */ \
+    DEVICE C silu(C x) { \
+        C power = exp(-fabs(x)); \
+        return x * (x < 0 ? power : C(1)) / (C(1) + power); \
+    } \
     DEVICE C normal_cumulative(C x) { return C(0.5) * (C(1) + erf(x * C(0.70710678118654752440))); } \
     DEVICE C normal_cumulative_by_tanh(C x) { \
         return C(0.5) * (C(1) + tanh(C(0.79788456080286535588) * (x + C(0.044715) * x * x * x))); \
@@ -42,9 +52,11 @@ DEVICE i64 remainder_of(i64 a, i64 b) { return b == 0 ? 0 : subtract(a, multiply
     DEVICE C gelu_slope(C x) { \
         return normal_cumulative(x) + x * exp(C(-0.5) * x * x) * C(0.39894228040143267794); \
     } \
+    /* Where the cumulative distribution is 0 or 1, x or its square may be infinite. */ \
     DEVICE C slope_by_tanh(C x, C cumulative) { \
+        C spread = C(2) * cumulative * (C(1) - cumulative); \
         C inner = C(0.79788456080286535588) * (C(1) + C(3 * 0.044715) * x * x); \
-        return cumulative + x * C(2) * cumulative * (C(1) - cumulative) * inner; \
+        return spread == 0 ? cumulative : cumulative + x * spread * inner; \
     } \
     DEVICE C gelu_slope_by_tanh(C x) { return slope_by_tanh(x, normal_cumulative_by_tanh(x)); }
 FLOATING(f32)

@@ -2,6 +2,7 @@ package dev.starling.cuda.blas;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_ALLOC_FAILED;
+import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_EXECUTION_FAILED;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_NOT_SUPPORTED;
 
 import dev.starling.cuda.config.CudaConfig;
@@ -33,7 +34,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
 
-/** The life of algorithms: those that are not found, and eviction. */
+/** The life of algorithms: those that are not found or fail, and eviction. */
 @EnabledIf(value = "dev.starling.cuda.emulated.FakeLibraries#areAvailable",
         disabledReason = "needs g++ on Linux on x86-64, and no NVIDIA driver")
 class CublasLtTest {
@@ -42,7 +43,14 @@ class CublasLtTest {
 
     private final Gpu gpu = Emulation.gpu();
     private final Gpu.Stream stream = gpu.stream();
-    private final Workspaces memory = new Workspaces(null);
+    private int trims;
+    private final Allocator cache = (Allocator) Proxy.newProxyInstance(Allocator.class.getClassLoader(),
+            new Class<?>[] {Allocator.class}, (proxy, method, arguments) -> {
+                assertThat(method.getName()).isEqualTo("trim");
+                trims++;
+                return null;
+            });
+    private final Workspaces memory = new Workspaces(cache);
     private final CublasLt library = new CublasLt(gpu, stream, memory, DEFAULT, MAX_PLANS);
     private final MemorySegment operands = Arena.ofAuto().allocate(1 << 12, 256);
     private final LogCapture log = new LogCapture();
@@ -56,6 +64,7 @@ class CublasLtTest {
     void libraryReportsNoMisuse() {
         log.close();
         FakeLibraries.failToMultiply(0, 0);
+        FakeLibraries.failToRunProducts(0, 0);
         FakeLibraries.hideNan(false);
         assertThat(FakeLibraries.firstMisuse()).isEmpty();
     }
@@ -85,30 +94,50 @@ class CublasLtTest {
 
     @Test
     void opensAfterMemoryWasFreed() {
-        int[] trims = new int[1];
-        Allocator cache = (Allocator) Proxy.newProxyInstance(Allocator.class.getClassLoader(),
-                new Class<?>[] {Allocator.class}, (proxy, method, arguments) -> {
-                    assertThat(method.getName()).isEqualTo("trim");
-                    trims[0]++;
-                    return null;
-                });
-        CublasLt late = new CublasLt(gpu, stream, new Workspaces(cache), DEFAULT, MAX_PLANS);
+        CublasLt late = new CublasLt(gpu, stream, memory, DEFAULT, MAX_PLANS);
         FakeLibraries.failToOpenProducts(2);
         assertThat(late.isOpen()).isFalse();
         assertThat(late.isOpen()).isFalse();
         assertThat(late.isOpen()).as("a call between attempts").isFalse();
         assertThat(late.isOpen()).isTrue();
-        assertThat(trims[0]).isEqualTo(2);
+        assertThat(trims).isEqualTo(2);
+    }
+
+    @Test
+    void searchesAgainAfterMemoryWasFreed() {
+        FakeLibraries.failToMultiply(CUBLAS_STATUS_ALLOC_FAILED, 1);
+        assertThat(run(3)).isEqualTo(6);
+        assertThat(trims).isEqualTo(1);
+        assertThat(log.warnings()).isEmpty();
+    }
+
+    /** The library loads a kernel at its first use, and may find no memory for it. */
+    @Test
+    void multipliesAgainAfterMemoryWasFreed() {
+        FakeLibraries.failToRunProducts(CUBLAS_STATUS_EXECUTION_FAILED, 1);
+        assertThat(run(3)).isEqualTo(6);
+        assertThat(trims).isEqualTo(1);
+        assertThat(log.warnings()).isEmpty();
+    }
+
+    @Test
+    void leavesAProductThatFailsToOthersUntilALaterCall() {
+        FakeLibraries.failToRunProducts(CUBLAS_STATUS_EXECUTION_FAILED, 4);
+        assertThat(run(3)).isNaN();
+        assertThat(run(3)).isNaN();
+        assertThat(run(3)).as("a call between attempts").isNaN();
+        assertThat(run(3)).isEqualTo(6);
+        assertThat(log.warnings()).singleElement().asString().contains("status 13", "until a later attempt succeeds");
     }
 
     @Test
     void triesAgainAfterATransientFailure() {
-        FakeLibraries.failToMultiply(CUBLAS_STATUS_ALLOC_FAILED, 2);
+        FakeLibraries.failToMultiply(CUBLAS_STATUS_ALLOC_FAILED, 4);
         assertThat(run(3)).isNaN();
         assertThat(run(4)).isNaN();
         assertThat(run(3)).isEqualTo(6);
         assertThat(run(4)).isEqualTo(6);
-        assertThat(log.warnings()).singleElement().asString().contains("status 3", "until the library finds one");
+        assertThat(log.warnings()).singleElement().asString().contains("status 3", "until a later attempt succeeds");
     }
 
     @Test
@@ -135,6 +164,33 @@ class CublasLtTest {
         FakeLibraries.hideNan(false);
         assertThat(runs(2, ProductEpilogue.RELU)).as("permanently").isFalse();
         assertThat(run(2)).as("without it").isEqualTo(6);
+    }
+
+    @Test
+    void doesNotUseReluThatCannotBeTested() {
+        FakeLibraries.hideNan(true);
+        FakeLibraries.failToRunProducts(CUBLAS_STATUS_EXECUTION_FAILED, 1);
+        assertThat(runs(2, ProductEpilogue.RELU)).isFalse();
+        FakeLibraries.hideNan(false);
+        FakeLibraries.failToRunProducts(CUBLAS_STATUS_EXECUTION_FAILED, 2);
+        assertThat(runs(3, ProductEpilogue.RELU)).isFalse();
+        assertThat(runs(3, ProductEpilogue.RELU)).isTrue();
+    }
+
+    @Test
+    void declinesInterleavedOperandsOnGpusWithAFault() {
+        Gpu workstation = (Gpu) Proxy.newProxyInstance(Gpu.class.getClassLoader(), new Class<?>[] {Gpu.class},
+                (proxy, method, arguments) -> method.getName().equals("architecture") ? "sm_120"
+                        : method.invoke(gpu, arguments));
+        CublasLt faulty = new CublasLt(workstation, stream, memory, DEFAULT, MAX_PLANS);
+        assertThat(faulty.isOpen()).isTrue();
+        long a = operands.address();
+        for (long distance : new long[] {1, 4}) {
+            MatrixCall call = new MatrixCall(DType.F32, 1, 1, 2, new MatrixCall.Operand(false, 2, distance),
+                    new MatrixCall.Operand(false, 2, 2), 2, 1, false, ProductEpilogue.NOTHING, 256);
+            assertThat(library.multiply(call, a, a + 1024, 0, 0, a + 2048).isHandled()).isTrue();
+            assertThat(faulty.multiply(call, a, a + 1024, 0, 0, a + 2048).isHandled()).isEqualTo(distance == 4);
+        }
     }
 
     @Test

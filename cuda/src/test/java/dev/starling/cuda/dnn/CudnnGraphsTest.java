@@ -1,6 +1,7 @@
 package dev.starling.cuda.dnn;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_EXECUTION_FAILED_CUDART;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_NOT_SUPPORTED;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED;
@@ -77,6 +78,7 @@ class CudnnGraphsTest {
     void libraryReportsNoMisuse() {
         log.close();
         FakeLibraries.failToPlan(0, 0);
+        FakeLibraries.failToExecute(0, 0);
         assertThat(FakeLibraries.firstMisuse()).isEmpty();
     }
 
@@ -155,6 +157,40 @@ class CudnnGraphsTest {
         assertThat(log.warnings()).singleElement().asString().contains("status 4004");
     }
 
+    /** The library loads a kernel at its first use, and may find no memory for it. */
+    @Test
+    void runsAgainWhenMemoryIsFreed() {
+        CudnnGraphs graphs = graphs();
+        FakeLibraries.failToExecute(CUDNN_STATUS_EXECUTION_FAILED_CUDART, 1);
+        assertThat(run(graphs, 5)).isEqualTo(6);
+        assertThat(allocator.trims).isEqualTo(1);
+        assertThat(log.warnings()).isEmpty();
+    }
+
+    @Test
+    void keepsAPlanThatFailsForALaterCall() {
+        CudnnGraphs graphs = graphs();
+        FakeLibraries.failToExecute(CUDNN_STATUS_EXECUTION_FAILED_CUDART, 4);
+        assertThat(run(graphs, 5)).isNaN();
+        long planned = FakeLibraries.planned();
+        assertThat(run(graphs, 5)).isNaN();
+        assertThat(run(graphs, 5)).as("a call between attempts").isNaN();
+        assertThat(run(graphs, 5)).isEqualTo(6);
+        assertThat(FakeLibraries.planned()).isEqualTo(planned);
+        assertThat(log.warnings()).singleElement().asString().contains("status 5003", "others compute",
+                "leave more of the GPU's memory free");
+    }
+
+    @Test
+    void comparesAgainIfNoPlanCanRun() {
+        CudnnGraphs graphs = graphs("starling.cuda.autotune=true");
+        long before = FakeLibraries.descriptors();
+        FakeLibraries.failToExecute(CUDNN_STATUS_EXECUTION_FAILED_CUDART, 4);
+        assertThat(run(graphs, DType.BF16, 5, false)).as("two engines, twice each").isNaN();
+        assertThat(FakeLibraries.descriptors()).isEqualTo(before);
+        assertThat(run(graphs, DType.BF16, 5, false)).isNotNaN();
+    }
+
     @Test
     void doesNotTryAgainIfThereIsNoEngine() {
         CudnnGraphs graphs = graphs();
@@ -230,13 +266,13 @@ class CudnnGraphsTest {
                 FakeLibraries.descriptors() - descriptors);
     }
 
-    /** Convolves a pixel, or declines. */
-    private Answer convolve(Cudnn library) {
+    /** Convolves a pixel of 4 channels, or declines. */
+    private Answer convolve(Cudnn library, int groups) {
         Launcher launcher = new Launcher(gpu, new KernelCompiler(gpu.compiler(), gpu.architecture()));
         try (Scope scope = Scope.open()) {
-            Tensor[] in = {Tensor.ones(1, 4, 1), Tensor.ones(4, 4, 1)};
+            Tensor[] in = {Tensor.ones(1, 4, 1), Tensor.ones(4, 4 / groups, 1)};
             return new CudnnConvolution(library, launcher, new ReductionKernels(launcher), config()).compute(
-                    new Convolution.Conv(Convolution.Geometry.of(1, 1, 0, 1, 1), Epilogue.NONE), in,
+                    new Convolution.Conv(Convolution.Geometry.of(1, 1, 0, 1, groups), Epilogue.NONE), in,
                     new Tensor[] {Tensor.zeros(1, 4, 1)});
         }
     }
@@ -256,7 +292,7 @@ class CudnnGraphsTest {
         long before = FakeLibraries.handles();
         Cudnn other = new Cudnn(gpu, gpu.stream(), memory);
         assertThat(FakeLibraries.handles()).isEqualTo(before);
-        assertThat(convolve(other)).isEqualTo(Answer.HANDLED);
+        assertThat(convolve(other, 1)).isEqualTo(Answer.HANDLED);
         assertThat(reserve(other)).isPositive();
         assertThat(FakeLibraries.handles()).isEqualTo(before + 1);
     }
@@ -266,12 +302,25 @@ class CudnnGraphsTest {
         FakeLibraries.build(12080, 0);
         try {
             Cudnn other = new Cudnn(gpu, gpu.stream(), memory);
-            assertThat(convolve(other)).isEqualTo(new Answer.Declined("cuDNN is not open"));
+            assertThat(convolve(other, 1)).isEqualTo(new Answer.Declined("cuDNN is not open"));
             assertThat(reserve(other)).isZero();
             assertThat(log.warnings()).singleElement().asString().contains("cuDNN 9.19.0", "built for CUDA 12",
                     "for CUDA 13");
         } finally {
             FakeLibraries.build(13010, 0);
+        }
+    }
+
+    @Test
+    void declinesDepthwiseConvolutionsOfVersionsWithAFault() {
+        assertThat(convolve(cudnn, 4)).isEqualTo(Answer.HANDLED);
+        FakeLibraries.version(92301);
+        try {
+            Cudnn faulty = new Cudnn(gpu, gpu.stream(), memory);
+            assertThat(convolve(faulty, 4)).isEqualTo(new Answer.Declined("cuDNN has a known fault"));
+            assertThat(convolve(faulty, 2)).isEqualTo(Answer.HANDLED);
+        } finally {
+            FakeLibraries.version(91900);
         }
     }
 

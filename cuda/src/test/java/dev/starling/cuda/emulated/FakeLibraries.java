@@ -152,6 +152,24 @@ public final class FakeLibraries {
                 times);
     }
 
+    /** Makes cuBLASLt's next products fail with a status. */
+    public static void failToRunProducts(int status, int times) {
+        call("fake_multiply_fails", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), status,
+                times);
+    }
+
+    /** Makes the next executions of cuDNN's plans fail with a status. */
+    public static void failToExecute(int status, int times) {
+        call("fake_execute_fails", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), status,
+                times);
+    }
+
+    /** Makes cuDNN's next recurrent layers fail with a status, when they are planned or run. */
+    public static void failToRunLayers(int status, int times) {
+        call("fake_layers_fail", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), status,
+                times);
+    }
+
     /** Makes the next attempts to open cuBLASLt fail for lack of memory. */
     public static void failToOpenProducts(int times) {
         call("fake_products_closed", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), times);

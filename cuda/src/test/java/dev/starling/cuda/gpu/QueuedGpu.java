@@ -63,6 +63,7 @@ public final class QueuedGpu implements Gpu {
     private int events;
     private String failure;
     private String lateFailure;
+    private int pinnedLeft = Integer.MAX_VALUE;
 
     /** Makes a device with {@code budget} bytes of memory. */
     public QueuedGpu(long budget) {
@@ -90,6 +91,11 @@ public final class QueuedGpu implements Gpu {
     /** Makes the next launched kernel fail when it runs. */
     public void failLater(String message) {
         lateFailure = message;
+    }
+
+    /** Limits how many blocks of pinned memory can be allocated from now on. */
+    public void limitPinned(int count) {
+        pinnedLeft = count;
     }
 
     /** Returns the launches so far. */
@@ -161,6 +167,9 @@ public final class QueuedGpu implements Gpu {
 
     @Override
     public long allocatePinned(long bytes) {
+        if (pinnedLeft-- <= 0) {
+            throw new GpuException("no pinned memory");
+        }
         return reserve(bytes);
     }
 

@@ -79,6 +79,36 @@ class LibraryFaultsTest {
     }
 
     @Test
+    void declinesOneQueryOnBlackwellWhereItIsWrong() {
+        Call call = new Call();
+        call.queries = 1;
+        for (int capability : new int[] {100, 103, 110}) {
+            call.capability = capability;
+            assertThat(isDeclined(91899, call.query())).isFalse();
+            assertThat(isDeclined(91900, call.query())).isTrue();
+            assertThat(isDeclined(92500, call.query())).isTrue();
+            assertThat(isDeclined(92501, call.query())).isFalse();
+        }
+        call.queries = 2;
+        assertThat(isDeclined(92500, call.query())).isFalse();
+        call.queries = 1;
+        for (int capability : new int[] {90, 120}) {
+            call.capability = capability;
+            assertThat(isDeclined(92500, call.query())).isFalse();
+        }
+    }
+
+    @Test
+    void declinesDepthwiseConvolutionsWhereTheyAreWrong() {
+        LibraryQuery depthwise = new LibraryQuery.Convolution(true);
+        assertThat(isDeclined(92001, depthwise)).isFalse();
+        assertThat(isDeclined(92100, depthwise)).isTrue();
+        assertThat(isDeclined(92399, depthwise)).isTrue();
+        assertThat(isDeclined(92400, depthwise)).isFalse();
+        assertThat(isDeclined(92301, new LibraryQuery.Convolution(false))).isFalse();
+    }
+
+    @Test
     void declinesMoreSequencesOrHeadsThanBlocks() {
         Call call = new Call();
         call.batch = 65_535;
@@ -174,11 +204,23 @@ class LibraryFaultsTest {
     void declinesProductsOfOperandsWithALargeSpan() {
         Predicate<LibraryQuery.Product> declined =
                 p -> LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130600, p) != null;
-        assertThat(declined).accepts(new LibraryQuery.Product(DType.F32, 1L << 31))
-                .rejects(new LibraryQuery.Product(DType.F32, (1L << 31) - 1),
-                        new LibraryQuery.Product(DType.BF16, 1L << 31));
+        assertThat(declined).accepts(new LibraryQuery.Product(DType.F32, 1L << 31, false, 90))
+                .rejects(new LibraryQuery.Product(DType.F32, (1L << 31) - 1, false, 90),
+                        new LibraryQuery.Product(DType.BF16, 1L << 31, false, 90));
         assertThat(LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130599,
-                new LibraryQuery.Product(DType.F32, 1L << 31))).isNull();
+                new LibraryQuery.Product(DType.F32, 1L << 31, false, 90))).isNull();
+    }
+
+    @Test
+    void declinesProductsOfInterleavedMatricesWhereTheLibraryReadsPastThem() {
+        Predicate<LibraryQuery.Product> declined =
+                p -> LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130600, p) != null;
+        assertThat(declined).accepts(new LibraryQuery.Product(DType.BF16, 100, true, 120),
+                        new LibraryQuery.Product(DType.F32, 100, true, 121))
+                .rejects(new LibraryQuery.Product(DType.BF16, 100, false, 120),
+                        new LibraryQuery.Product(DType.BF16, 100, true, 100));
+        assertThat(LibraryFaults.find(Remedy.DECLINE, Library.CUBLASLT, 130601,
+                new LibraryQuery.Product(DType.BF16, 100, true, 120))).isNull();
     }
 
     @Test

@@ -2,6 +2,7 @@ package dev.starling.cuda.memory;
 
 import static dev.starling.cuda.memory.DeviceAllocatorTest.submissions;
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.QueuedGpu;
@@ -130,6 +131,32 @@ class SideCopiesTest {
             wrong += ALL.get(ValueLayout.JAVA_BYTE, next.address()) == 2 ? 0 : 1;
         }
         return wrong;
+    }
+
+    /** The pieces that were queued before the failure may still be under way. */
+    @Test
+    void reusesMemoryAfterAnUploadThatFailed() {
+        for (int seed = 0; seed < SEEDS; seed++) {
+            QueuedGpu gpu = new QueuedGpu(2 << 20, seed);
+            Gpu.Stream compute = gpu.stream();
+            SideCopies copies = new SideCopies(gpu, compute, submissions(), PIECE);
+            DeviceAllocator memory = new DeviceAllocator("queued", gpu, copies, true);
+            Uploader uploader = copies.uploader();
+            Block block = memory.allocate(1 << 20);
+            uploader.lend();
+            gpu.limitPinned(1);
+            try (Arena arena = Arena.ofConfined()) {
+                long host = arena.allocate(BYTES).fill((byte) 1).address();
+                assertThatThrownBy(() -> uploader.copy(host, block.address(), BYTES))
+                        .hasMessageContaining("no pinned memory");
+            }
+            memory.free(block);
+            Block next = memory.allocate(1 << 20);
+            assertThat(next.address()).isEqualTo(block.address());
+            gpu.fill(next.address(), (byte) 2, BYTES, compute);
+            gpu.streams().forEach(gpu::synchronize);
+            assertThat(ALL.get(ValueLayout.JAVA_BYTE, next.address())).isEqualTo((byte) 2);
+        }
     }
 
     @Test

@@ -25,10 +25,13 @@ struct Offer { Algorithm algorithm; size_t workspace; int state; float waves; in
 static int blas_type(int type) { return type == 0 ? F32 : type == 1 ? F64 : type == 2 ? F16 : type == 14 ? BF16 : -1; }
 
 static std::atomic<long> lt_objects;
-static std::atomic<int> lt_failure, lt_failures, lt_hides, lt_unopened;
+static std::atomic<int> lt_failure, lt_failures, lt_hides, lt_unopened, lt_run_failure, lt_run_failures;
 
 // Makes the next requests for algorithms fail with a status.
 API void fake_products_fail(int status, int times) { lt_failure = status; lt_failures = times; }
+
+// Makes the next products fail with a status.
+API void fake_multiply_fails(int status, int times) { lt_run_failure = status; lt_run_failures = times; }
 
 // Sets whether ReLU replaces NaN by 0.
 API void fake_relu_hides(int hides) { lt_hides = hides; }
@@ -214,6 +217,10 @@ static int multiply(const Product* p, double factor, const void* a, const Matrix
 API int cublasLtMatmul(void*, Product* p, const void* alpha, const void* a, Matrix* la, const void* b, Matrix* lb,
         const void* beta, const void* c, Matrix* lc, void* d, Matrix* ld, const Algorithm* algorithm, void* workspace,
         size_t bytes, void* stream) {
+    if (lt_run_failures > 0) {
+        lt_run_failures--;
+        return lt_run_failure;
+    }
     if (int error = check(p, la, lb, lc, ld)) {
         return error;
     }

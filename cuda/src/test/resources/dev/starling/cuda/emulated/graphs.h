@@ -43,13 +43,16 @@ static int type_of(int attribute) {
 
 static std::atomic<size_t> version {91900};
 static std::atomic<long> descriptors, planned;
-static std::atomic<int> failure, failures;
+static std::atomic<int> failure, failures, execute_failure, execute_failures;
 
 // Sets the version.
 API void fake_version(size_t number) { version = number; }
 
 // Makes the finalization of the next plans fail with a status.
 API void fake_failures(int status, int times) { failure = status; failures = times; }
+
+// Makes the next executions of plans fail with a status.
+API void fake_execute_fails(int status, int times) { execute_failure = status; execute_failures = times; }
 
 // The number of existing descriptors.
 API long fake_descriptors() { return descriptors; }
@@ -405,6 +408,10 @@ static int execute(Descriptor* plan, Descriptor* pack) {
 }
 
 API int cudnnBackendExecute(Dnn* handle, Descriptor* plan, Descriptor* pack) {
+    if (execute_failures > 0) {
+        execute_failures--;
+        return execute_failure;
+    }
     REQUIRE(plan->type == PLAN && plan->final && pack->type == PACK && pack->final, 2000);
     REQUIRE(aligned((void*) pack->at(1003), 16), 2000);
     {

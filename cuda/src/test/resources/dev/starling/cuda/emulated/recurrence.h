@@ -10,6 +10,10 @@ struct Dropout { bool set; };
 static const int PIECE_ALIGNMENT = 64;
 
 static std::atomic<long> rnn_objects;
+static std::atomic<int> layer_failure, layer_failures;
+
+// Makes the next layers fail with a status, when they are planned or run.
+API void fake_layers_fail(int status, int times) { layer_failure = status; layer_failures = times; }
 
 // The number of existing descriptors of layers and their tensors.
 API long fake_layers() { return rnn_objects; }
@@ -97,6 +101,10 @@ static size_t place(const Layer* layer, int wanted, bool bias) {
 }
 
 API int cudnnGetRNNWeightSpaceSize(Dnn*, Layer* layer, size_t* bytes) {
+    if (layer_failures > 0) {
+        layer_failures--;
+        return layer_failure;
+    }
     *bytes = place(layer, -1, false);
     return DNN_OK;
 }
@@ -147,6 +155,10 @@ API int cudnnGetRNNTempSpaceSizes(Dnn*, Layer* layer, int mode, Sequences* x, si
 static int check_layer(Dnn* handle, const Layer* layer, const int* device_lengths, const Sequences* dx,
         const Sequences* dy, const Images* dh, size_t weight_bytes, const void* weights, size_t work_bytes,
         const void* work) {
+    if (layer_failures > 0) {
+        layer_failures--;
+        return layer_failure;
+    }
     REQUIRE(handle->stream != nullptr && device_lengths == nullptr, DNN_BAD);
     REQUIRE(dx->type == layer->type && dy->type == layer->type && dh->type == layer->type, DNN_BAD);
     REQUIRE(dx->width == layer->inputs && dy->width == layer->units, DNN_BAD);

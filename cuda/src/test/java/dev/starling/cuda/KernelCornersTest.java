@@ -1,0 +1,90 @@
+package dev.starling.cuda;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
+import static org.assertj.core.api.Assertions.withinPercentage;
+
+import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
+import dev.starling.tensor.op.Activation;
+import dev.starling.tensor.op.Attention;
+import dev.starling.tensor.op.Epilogue;
+import dev.starling.tensor.op.Normalization;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIf;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** Values at the ends of functions' domains, extreme statistics, and operands that begin at their last element. */
+@EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
+class KernelCornersTest {
+    private static final Device GPU = AnyGpu.device();
+    private static final double INFINITY = Double.POSITIVE_INFINITY;
+
+    private final Scope scope = Scope.open();
+
+    @AfterEach
+    void close() {
+        scope.close();
+    }
+
+    /** The square of 1e30 is infinite in f32. */
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"F32", "BF16"})
+    void theSlopeOfGeluIsOneAndZeroAtTheEnds(DType type) {
+        Tensor x = Tensor.of(new double[] {INFINITY, -INFINITY, 1e30, -1e30}).to(type).to(GPU);
+        Tensor slopes = Tensor.compute(Activation.GELU_TANH_GRADIENT, x, Tensor.full(type, 2, 4).to(GPU));
+        assertThat(slopes.toDoubles()).containsExactly(2, 0, 2, 0);
+    }
+
+    @Test
+    void siluOfNumbersFarBelowZeroIsNotZero() {
+        double exact = -712 * Math.exp(-712 + 50) * Math.exp(-50);
+        assertThat(Tensor.of(new double[] {-712}).to(GPU).silu().item() / exact).isCloseTo(1, within(1e-12));
+    }
+
+    @Test
+    void clampedZerosKeepTheirSign() {
+        Tensor x = Tensor.of(new float[] {-0f, -1, 0, 3, Float.NaN}).to(GPU);
+        assertThat(x.clamp(0, 1).toDoubles()).containsExactly(-0d, 0, 0, 1, Double.NaN);
+    }
+
+    /** All distances from the first pixel are large, and equal up to rounding. */
+    @Test
+    void batchNormKeepsItsPrecisionIfTheFirstPixelIsFarFromAllOthers() {
+        float first = 100.3f;
+        int n = 128 * 32 * 32;
+        float[] elements = new float[2 * n];
+        elements[0] = first;
+        Tensor x = Tensor.of(elements, 128, 2, 32, 32).to(GPU);
+        Tensor one = Tensor.ones(2).to(GPU);
+        Tensor[] y = Tensor.apply(new Normalization.BatchNorm(1e-5, Epilogue.NONE), x, one, one);
+        double mean = (double) first / n;
+        double variance = (double) first * first / n - mean * mean;
+        assertThat(y[1].toDoubles()[0]).isCloseTo(mean, withinPercentage(0.01));
+        assertThat(y[2].toDoubles()[0]).isCloseTo(1 / Math.sqrt(variance + 1e-5), withinPercentage(0.01));
+    }
+
+    @Test
+    void attentionTakesReversedGradients() {
+        Generator random = Generator.seeded(1);
+        Tensor[] in = {random.normal(2, 3, 4), random.normal(2, 5, 4), random.normal(2, 5, 4)};
+        Tensor[] expected = attentionGradients(Device.reference(), in);
+        Tensor[] actual = attentionGradients(GPU, in);
+        for (int i = 0; i < expected.length; i++) {
+            assertThat(actual[i].toDoubles()).containsExactly(expected[i].toDoubles(), within(1e-5));
+        }
+    }
+
+    private static Tensor[] attentionGradients(Device device, Tensor[] in) {
+        Tensor q = in[0].to(device);
+        Tensor k = in[1].to(device);
+        Tensor v = in[2].to(device);
+        Tensor[] y = Tensor.apply(new Attention.ScaledDotProduct(0.5, false), q, k, v);
+        return Tensor.apply(new Attention.ScaledDotProductGradient(0.5, false), q.flip(0, 1), q, k, v, y[0], y[1]);
+    }
+}
