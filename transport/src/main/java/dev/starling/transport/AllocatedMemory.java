@@ -35,14 +35,20 @@ public final class AllocatedMemory {
                     made::close);
         }
         Arena arena = Arena.ofShared();
-        boolean absent = sparse && bytes > 0 && SharedMemory.isAvailable();
-        boolean large = !absent && bytes >= MIN_LARGE_PAGE_BYTES;
-        MemorySegment memory = absent ? SharedMemory.reserve(bytes, arena)
-                : arena.allocate(bytes, large ? SharedMemory.LARGE_PAGE : 4096);
-        if (large) {
-            SharedMemory.collapse(memory);
+        try {
+            boolean absent = sparse && bytes > 0 && SharedMemory.isAvailable();
+            boolean large = !absent && bytes >= MIN_LARGE_PAGE_BYTES;
+            MemorySegment memory = absent ? SharedMemory.reserve(bytes, arena)
+                    : arena.allocate(bytes, large ? SharedMemory.LARGE_PAGE : 4096);
+            if (large) {
+                SharedMemory.collapse(memory);
+            }
+            return new AllocatedMemory(memory, token, 0, 0, arena::close);
+        } catch (OutOfMemoryError e) {
+            arena.close();
+            throw new TransportException(TransportException.Problem.NO_ROOM, "cannot allocate " + bytes + " bytes: "
+                    + e.getMessage(), "free memory, or raise Java's limit with -XX:MaxDirectMemorySize", e);
         }
-        return new AllocatedMemory(memory, token, 0, 0, arena::close);
     }
 
     MemorySegment segment() {

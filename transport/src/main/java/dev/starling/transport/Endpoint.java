@@ -223,12 +223,14 @@ public final class Endpoint implements AutoCloseable {
         if (mapped == null) {
             return puts.add(source, sourceOffset, target, targetOffset, bytes, notify, immediate, completion);
         }
-        if (notify && puts.isFull()) {
+        // A completion also says that the data of earlier puts have arrived.
+        boolean queued = notify || completion != null && puts.carriesData();
+        if (queued && puts.isFull()) {
             return BACK_PRESSURED;
         }
         MemorySegment.copy(source.memory(), sourceOffset, mapped, targetOffset, bytes);
-        if (notify) {
-            return puts.add(source, sourceOffset, target, targetOffset, 0, true, immediate, completion);
+        if (queued) {
+            return puts.add(source, sourceOffset, target, targetOffset, 0, notify, immediate, completion);
         }
         if (completion != null) {
             completion.onComplete(true);

@@ -139,12 +139,12 @@ final class Handshake {
     }
 
     private int greet(long now) {
-        return now < nextTryNs ? 0
+        return now - nextTryNs < 0 ? 0
                 : offer(Frame.HELLO, authentication.hello(session.number(), context.address()), now);
     }
 
     private int prove(long now) {
-        if (now < nextTryNs) {
+        if (now - nextTryNs < 0) {
             return 0;
         }
         if (now - challengedNs > context.livenessTimeoutNs()) {
@@ -161,7 +161,7 @@ final class Handshake {
             giveUp("it did not prove in time that it has the cluster's secret");
             return 1;
         }
-        int work = now < nextTryNs ? 0 : offer(Frame.CHALLENGE, challenge, now);
+        int work = now - nextTryNs < 0 ? 0 : offer(Frame.CHALLENGE, challenge, now);
         if (work > 0 && contradicts()) {
             // The challenge says what this side has; the peer draws the same conclusion.
             context.refusals().settings(difference());
@@ -185,7 +185,7 @@ final class Handshake {
             state = State.CLOSED;
             return 0;
         }
-        int work = now < nextTryNs ? 0 : offer(Frame.REFUSAL, new byte[0], now);
+        int work = now - nextTryNs < 0 ? 0 : offer(Frame.REFUSAL, new byte[0], now);
         if (work > 0) {
             state = State.CLOSED;
         }

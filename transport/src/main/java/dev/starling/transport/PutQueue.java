@@ -47,6 +47,8 @@ final class PutQueue {
     /** Puts below this number have begun, as far as the wire itself performs them. */
     private long begun;
     private long added;
+    /** Puts from this number on carry no data. */
+    private long dataEnd;
     /** Bytes that were sent in the present turn. */
     private int pieceBytes;
     /** Counts of incoming puts: received completely, awaited by the sender, acknowledged to the sender. */
@@ -94,6 +96,11 @@ final class PutQueue {
         return added - arrived == SLOTS || added >= SLOTS && ring[(int) (added % SLOTS)].held != null;
     }
 
+    /** Returns whether data of a put have yet to arrive, as far as is known. */
+    boolean carriesData() {
+        return arrived < dataEnd;
+    }
+
     int add(MemoryRegion source, long sourceOffset, RemoteRegion target, long targetOffset, long bytes, boolean notify,
             long immediate, @Nullable Completion completion) {
         if (isFull()) {
@@ -115,6 +122,7 @@ final class PutQueue {
         put.immediate = immediate;
         put.completion = completion;
         added++;
+        dataEnd = bytes > 0 ? added : dataEnd;
         doWork();
         return Endpoint.OK;
     }

@@ -62,8 +62,9 @@ final class Regions implements AutoCloseable {
         List.copyOf(open.values()).forEach(MemoryRegion::close);
     }
 
-    /** Releases the memory that the wire was accessing; called after the wire was closed. */
+    /** Releases the memory that the wire was accessing; called after the wire was closed, also if that has failed. */
     void free() {
+        close();
         deferred.forEach(MemoryRegion::free);
         deferred.clear();
     }

@@ -51,7 +51,7 @@ final class SealWarmUp {
         byte[] opened = new byte[frame.length];
         long deadline = System.nanoTime() + AT_MOST.toNanos();
         int count = 0;
-        while (count < FRAMES && System.nanoTime() < deadline) {
+        while (count < FRAMES && System.nanoTime() - deadline < 0) {
             sealing.seal(body, BODY, count, frame);
             if (!opening.open(frame, frame.length, count, opened)) {
                 throw new IllegalStateException("a frame sealed with " + protection + " is not authentic");

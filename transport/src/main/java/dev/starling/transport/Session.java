@@ -39,6 +39,7 @@ final class Session {
         this.link = link;
         this.address = address;
         lastReceivedNs = now;
+        lastSentNs = now - context.livenessTimeoutNs(); // Once connected, a heartbeat is due.
     }
 
     /** Returns the number by which the peer addresses this side. */

@@ -54,7 +54,7 @@ final class SharedMemory implements AutoCloseable {
         int descriptor = descriptor("starling");
         try (RandomAccessFile file = new RandomAccessFile("/proc/self/fd/" + descriptor, "rw")) {
             file.setLength(bytes);
-            return file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, bytes, arena);
+            return map(file, bytes, arena);
         } catch (IOException e) {
             throw noRoom(bytes, e);
         } finally {
@@ -71,7 +71,7 @@ final class SharedMemory implements AutoCloseable {
             MemorySegment all;
             try (RandomAccessFile file = new RandomAccessFile("/proc/self/fd/" + descriptor, "rw")) {
                 file.setLength(whole);
-                all = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, whole, arena);
+                all = map(file, whole, arena);
             }
             if (!sparse) {
                 all.fill((byte) 0);
@@ -83,6 +83,18 @@ final class SharedMemory implements AutoCloseable {
             arena.close();
             Calls.CLOSE.call(descriptor);
             throw noRoom(bytes, e);
+        }
+    }
+
+    /** Maps a file; Java would close it for an interrupt, which is kept for later. */
+    private static MemorySegment map(RandomAccessFile file, long bytes, Arena arena) throws IOException {
+        boolean interrupted = Thread.interrupted();
+        try {
+            return file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, bytes, arena);
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
     }
 
@@ -111,7 +123,7 @@ final class SharedMemory implements AutoCloseable {
         Arena arena = Arena.ofShared();
         try (RandomAccessFile file = new RandomAccessFile("/proc/" + key.process() + "/fd/" + key.descriptor(), "rw")) {
             if (file.length() == whole) {
-                MemorySegment all = file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, whole, arena);
+                MemorySegment all = map(file, whole, arena);
                 if (all.get(ValueLayout.JAVA_LONG, whole - Long.BYTES) == key.token()) {
                     return new SharedMemory(arena, -1, all.asSlice(0, key.bytes()));
                 }

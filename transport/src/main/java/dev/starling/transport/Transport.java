@@ -187,7 +187,8 @@ public final class Transport implements Agent, AutoCloseable {
     }
 
     /**
-     * Registers new, zeroed memory. This transport owns it; the memory is released when either of the two is closed.
+     * Registers new, zeroed memory. This transport owns it; closing either of the two releases the memory, as {@link
+     * MemoryRegion#close} describes.
      *
      * @throws TransportException if memory is exhausted, or this transport is closed
      */
@@ -232,22 +233,30 @@ public final class Transport implements Agent, AutoCloseable {
     /** Receives what has arrived and continues pending work; returns the amount of work done, 0 if idle. */
     @Override
     public int doWork() {
-        long now = nanoTime();
-        clock.update(now);
-        // Frames of strangers are no reason to poll again at once: they would keep threads from idling.
-        long refused = counters.refused() + greetings;
-        int polled = wire.poll(inbox, MAX_MESSAGES_PER_POLL);
-        int work = (int) Math.max(0, polled - (counters.refused() + greetings - refused));
-        answerWaiting();
-        boolean upkeep = now >= nextUpkeepNs;
-        if (upkeep) {
-            nextUpkeepNs = now + UPKEEP_EVERY_NS;
+        // Java closes files that an interrupted thread maps or writes, which Aeron does for each new link.
+        boolean interrupted = Thread.interrupted();
+        try {
+            long now = nanoTime();
+            clock.update(now);
+            // Frames of strangers are no reason to poll again at once: they would keep threads from idling.
+            long refused = counters.refused() + greetings;
+            int polled = wire.poll(inbox, MAX_MESSAGES_PER_POLL);
+            int work = (int) Math.max(0, polled - (counters.refused() + greetings - refused));
+            answerWaiting();
+            boolean upkeep = now - nextUpkeepNs >= 0;
+            if (upkeep) {
+                nextUpkeepNs = now + UPKEEP_EVERY_NS;
+            }
+            for (int i = 0; i < endpoints.size(); i++) {
+                Endpoint endpoint = endpoints.get(i);
+                work += upkeep ? endpoint.doWork(now) : endpoint.isConnected() ? endpoint.puts.doWork() : 0;
+            }
+            return work;
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
-        for (int i = 0; i < endpoints.size(); i++) {
-            Endpoint endpoint = endpoints.get(i);
-            work += upkeep ? endpoint.doWork(now) : endpoint.isConnected() ? endpoint.puts.doWork() : 0;
-        }
-        return work;
     }
 
     /** Sends what was accepted before, as far as there is room; returns the amount of work done. */
@@ -274,7 +283,7 @@ public final class Transport implements Agent, AutoCloseable {
             boolean worked = doWork() > 0;
             long now = clock.nanoTime();
             lastWork = worked ? now : lastWork;
-            if (now - begin > timeout.toNanos()) {
+            if (now - begin > TimeUnit.NANOSECONDS.convert(timeout)) {
                 throw new TransportException(TransportException.Problem.TIMED_OUT, "waited " + timeout + " for " + what,
                         "");
             }
@@ -382,7 +391,7 @@ public final class Transport implements Agent, AutoCloseable {
             refusals.stranger(hello.address(), "it has a different secret");
             if (!wire.opensImmediately(hello.address())
                     || in(Handshake.State.REFUSING).count() >= MAX_PENDING_REFUSALS
-                    || clock.nanoTime() < nextRefusalNs) {
+                    || clock.nanoTime() - nextRefusalNs < 0) {
                 return;
             }
             nextRefusalNs = clock.nanoTime() + REFUSAL_EVERY_NS;
@@ -495,10 +504,12 @@ public final class Transport implements Agent, AutoCloseable {
         if (!closed) {
             closed = true;
             closedNs = wire.clock().nanoTime();
-            List.copyOf(endpoints).forEach(e -> e.close(this::waitsForRoom));
-            regions.close();
-            wire.close();
-            regions.free();
+            try (wire) {
+                List.copyOf(endpoints).forEach(e -> e.close(this::waitsForRoom));
+                regions.close();
+            } finally {
+                regions.free();
+            }
         }
     }
 

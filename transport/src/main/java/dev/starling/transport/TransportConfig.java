@@ -21,7 +21,7 @@ import org.jspecify.annotations.Nullable;
  * @param directory in which the wire may keep files, or {@code null} for the wire's default
  * @param sharedMemory whether peers on the same host write into each other's memory; otherwise all data travel over the
  *     wire, as between hosts
- * @param livenessTimeout how long a peer may be silent before it counts as lost
+ * @param livenessTimeout how long a peer may be silent before it counts as lost; at most 365 days
  * @param protection of the frames of connections to other hosts; all members need the same
  * @param options of the wire, by name; an unknown one is an error
  */
@@ -33,10 +33,15 @@ public record TransportConfig(String provider, Secret secret, String host, int p
      */
     public static final String AUTOMATIC = "auto";
 
+    /** A few times as many nanoseconds are still a {@code long}. */
+    private static final Duration MAX_LIVENESS = Duration.ofDays(365);
+
     /** Checks the values and copies the options. */
     public TransportConfig {
         require(port >= 0 && port < 65_536, "0 <= port < 65536 must hold, got " + port, "");
         require(livenessTimeout.isPositive(), "the liveness timeout must be positive, got " + livenessTimeout, "");
+        require(livenessTimeout.compareTo(MAX_LIVENESS) <= 0, "the liveness timeout must be at most " + MAX_LIVENESS
+                + ", got " + livenessTimeout, "");
         options = Map.copyOf(options);
     }
 

@@ -57,7 +57,7 @@ public final class TransportCounters {
         return refusedWrites;
     }
 
-    /** Returns the number of peers that were silent for too long or violated the protocol. */
+    /** Returns the number of peers that were silent for too long, closed the connection or violated the protocol. */
     public long lostPeers() {
         return lostPeers;
     }

@@ -3,6 +3,7 @@ package dev.starling.transport;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import java.lang.foreign.ValueLayout;
@@ -10,6 +11,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import org.agrona.concurrent.NanoClock;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -60,6 +62,119 @@ class LocalTransportTest {
                 assertThat(notified).containsExactly(42L);
                 assertThat(target.memory().mismatch(source.memory())).isEqualTo(-1);
                 remote.close();
+            }
+        }
+    }
+
+    @Test
+    void completesAPutIntoMappedMemoryAfterThoseBefore() {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        try (Transport a = Transport.open(config); Transport b = Transport.open(config)) {
+            Endpoint toB = a.connect(b.address(), new byte[0]);
+            both(a, b, toB::isConnected);
+            MemoryRegion source = a.register(1000);
+            RegionKey key = b.register(1000).key();
+            RemoteRegion sent = toB.open(key, false);
+            RemoteRegion mapped = toB.open(key);
+            assertThat(mapped.memory()).isNotNull();
+            List<String> arrived = new ArrayList<>();
+            assertThat(toB.put(source, 0, sent, 0, 1000, _ -> arrived.add("sent"))).isEqualTo(Endpoint.OK);
+            assertThat(toB.put(source, 0, mapped, 0, 1000, _ -> arrived.add("mapped"))).isEqualTo(Endpoint.OK);
+            assertThat(arrived).isEmpty();
+            both(a, b, () -> arrived.size() == 2);
+            assertThat(arrived).containsExactly("sent", "mapped");
+            assertThat(toB.put(source, 0, mapped, 0, 1000, _ -> arrived.add("at once"))).isEqualTo(Endpoint.OK);
+            assertThat(arrived).endsWith("at once");
+            mapped.close();
+        }
+    }
+
+    @Test
+    void closesItsWireAndItsMemoryIfACompletionThrows() {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        try (Transport b = Transport.open(config)) {
+            Transport a = Transport.open(config.at("127.0.0.1", 4712));
+            Endpoint toB = a.connect(b.address(), new byte[0]);
+            both(a, b, toB::isConnected);
+            MemoryRegion source = a.register(8);
+            assertThat(toB.put(source, 0, toB.open(b.register(8).key(), false), 0, 8, _ -> {
+                throw new IllegalStateException("thrown by a completion");
+            })).isEqualTo(Endpoint.OK);
+            assertThatThrownBy(a::close).isInstanceOf(IllegalStateException.class)
+                    .hasMessage("thrown by a completion");
+            assertThat(source.memory().scope().isAlive()).isFalse();
+            Transport.open(config.at("127.0.0.1", 4712)).close();
+        }
+    }
+
+    @Test
+    void waitsForAsLongAsADurationCanBe() {
+        try (Transport transport = Transport.open(TransportConfig.of("local", Secret.random()))) {
+            int[] polls = new int[1];
+            transport.await(() -> polls[0]++ == 3, Duration.ofSeconds(Long.MAX_VALUE), "the third poll");
+            assertThat(polls[0]).isEqualTo(4);
+        }
+    }
+
+    /** A wire by a clock that the test sets. */
+    private record ClockedWire(Wire wire, long[] now) implements Wire {
+        @Override
+        public String address() {
+            return wire.address();
+        }
+
+        @Override
+        public int maxMessageLength() {
+            return wire.maxMessageLength();
+        }
+
+        @Override
+        public Link open(String peer) {
+            return wire.open(peer);
+        }
+
+        @Override
+        public int poll(Inbox inbox, int limit) {
+            return wire.poll(inbox, limit);
+        }
+
+        @Override
+        public NanoClock clock() {
+            return () -> now[0];
+        }
+
+        @Override
+        public void idle(long idleNs) {
+            wire.idle(idleNs);
+        }
+
+        @Override
+        public void close() {
+            wire.close();
+        }
+    }
+
+    private static Transport clocked(TransportConfig config, long[] now) {
+        return Transport.over(new ClockedWire(Transport.providers().get("local").open(config.wire()), now), config);
+    }
+
+    @Test
+    void connectsAndStaysConnectedWhenTheNumbersOfTheClockBeginAgain() {
+        long millisecond = 1_000_000;
+        long[] now = {Long.MAX_VALUE - 3 * millisecond / 2};
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofMillis(100));
+        try (Transport a = clocked(config, now)) {
+            Endpoint toB = a.connect("port-4713", new byte[0]);
+            a.doWork(); // The next attempt is due in a millisecond.
+            now[0] += 2 * millisecond;
+            assertThat(now[0]).isNegative();
+            try (Transport b = clocked(config.at("127.0.0.1", 4713), now)) {
+                for (int i = 0; i < 500; i++) {
+                    now[0] += millisecond;
+                    a.doWork();
+                    b.doWork();
+                }
+                assertThat(toB.state()).as(toB.reason()).isEqualTo(Endpoint.State.CONNECTED);
             }
         }
     }

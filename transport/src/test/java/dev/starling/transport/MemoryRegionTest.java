@@ -2,6 +2,7 @@ package dev.starling.transport;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.RemoteWrites;
@@ -51,6 +52,31 @@ class MemoryRegionTest {
         assertThatThrownBy(() -> transport.register(memory)).isInstanceOf(TransportException.class)
                 .hasMessageContaining("closed");
         assertThat(segment.scope().isAlive()).isFalse();
+    }
+
+    @Test
+    void reportsThatMemoryIsExhausted() {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).sharedMemory(false);
+        try (Transport transport = Transport.open(config)) {
+            TransportException e = catchThrowableOfType(TransportException.class, () -> transport.register(1L << 56));
+            assertThat(e.problem()).isEqualTo(TransportException.Problem.NO_ROOM);
+            assertThat(e).hasMessageContaining(" " + (1L << 56) + " bytes");
+        }
+    }
+
+    @Test
+    void isMappedAlsoForAnInterruptedCaller() {
+        try (Transport transport = Transport.open(TransportConfig.of("local", Secret.random()))) {
+            Endpoint self = transport.connect(transport.address(), new byte[0]);
+            Thread.currentThread().interrupt();
+            MemoryRegion region = transport.register(4711);
+            try (RemoteRegion mapped = self.open(region.key())) {
+                assertThat(mapped.memory() == null).isEqualTo(region.key().process() == 0);
+            }
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+        } finally {
+            Thread.interrupted();
+        }
     }
 
     /** A network that registers any memory. */

@@ -134,7 +134,7 @@ final class AeronLink implements Link {
                 return 1;
             }
         }
-        if (now >= nextLookupNs) {
+        if (now - nextLookupNs >= 0) {
             nextLookupNs = now + (connected ? wire.probeNs() : LOOKUP_NS);
             lookUp();
         }

@@ -10,6 +10,7 @@ import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.WireConfig;
 import io.aeron.Aeron;
 import io.aeron.AeronCounters;
+import io.aeron.CncFileDescriptor;
 import io.aeron.CommonContext;
 import io.aeron.Image;
 import io.aeron.Subscription;
@@ -101,7 +102,7 @@ final class AeronWire implements Wire {
     private boolean delivers;
     private int deliveredSession;
     private Backoff backoff = Backoff.forThreads(1);
-    private long nextUpkeepNs;
+    private long nextUpkeepNs = System.nanoTime();
     private long drains;
     private boolean networked;
     private boolean localFirst;
@@ -121,9 +122,20 @@ final class AeronWire implements Wire {
         InetSocketAddress endpoint = HostPort.resolve(config.host(), config.port());
         checkFree(endpoint);
         WireDirectory.sweep(settings.base());
+        boolean interrupted = Thread.interrupted(); // Java closes files that an interrupted thread maps or locks.
+        try {
+            return open(settings, config.host(), endpoint);
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    private static AeronWire open(AeronSettings settings, String host, InetSocketAddress endpoint) {
         AeronWire wire = new AeronWire(settings, WireDirectory.create(settings.base()));
         try {
-            wire.start(config.host(), endpoint);
+            wire.start(host, endpoint);
             return wire;
         } catch (RuntimeException e) {
             wire.close();
@@ -182,7 +194,7 @@ final class AeronWire implements Wire {
         long deadline = System.nanoTime() + START_NS;
         String resolved;
         while ((resolved = network.resolvedEndpoint()) == null) {
-            if (System.nanoTime() > deadline) {
+            if (System.nanoTime() - deadline > 0) {
                 throw new TransportException(Problem.TIMED_OUT, "the media driver did not open a socket in time", "");
             }
             drive();
@@ -193,15 +205,26 @@ final class AeronWire implements Wire {
 
     /** Connects to the driver in a directory; {@code invoker} drives it if it is this wire's own. */
     Aeron connect(Path driverDirectory, @Nullable AgentInvoker invoker, NanoClock clock) {
-        return Aeron.connect(new Aeron.Context()
+        Path present = driverDirectory.resolve(CncFileDescriptor.CNC_FILE);
+        boolean[] connected = new boolean[1];
+        Aeron opened = Aeron.connect(new Aeron.Context()
                 .aeronDirectoryName(driverDirectory.toString())
                 .useConductorAgentInvoker(true)
                 .driverAgentInvoker(invoker)
                 .nanoClock(clock)
+                .epochClock(() -> {
+                    // Aeron would wait for a driver that has left as long as for one that is stopped.
+                    if (!connected[0] && !Files.exists(present)) {
+                        throw new AeronException("no media driver runs in " + driverDirectory);
+                    }
+                    return System.currentTimeMillis();
+                })
                 .driverTimeoutMs(DRIVER_TIMEOUT_MS)
                 .closeLingerDurationNs(0)
                 .errorHandler(e -> LOG.log(Level.DEBUG, "Aeron: {0}", e.getMessage()))
                 .subscriberErrorHandler(LangUtil::rethrowUnchecked));
+        connected[0] = true;
+        return opened;
     }
 
     /** A clock that stops while this process is stopped; otherwise the client would give itself up after resuming. */
@@ -296,7 +319,7 @@ final class AeronWire implements Wire {
         inbox = to;
         int work = 0;
         long now = System.nanoTime();
-        boolean upkeep = now >= nextUpkeepNs;
+        boolean upkeep = now - nextUpkeepNs >= 0;
         if (upkeep) {
             nextUpkeepNs = now + UPKEEP_NS;
             lastPolledNs = now;
@@ -448,7 +471,7 @@ final class AeronWire implements Wire {
     private void flush() {
         long deadline = System.nanoTime() + settings.linger().toNanos();
         CountersReader counters = client.countersReader();
-        while (!unflushed.isEmpty() && System.nanoTime() < deadline) {
+        while (!unflushed.isEmpty() && System.nanoTime() - deadline < 0) {
             drive();
             long registration = unflushed.getLong(0);
             if (counters.findByTypeIdAndRegistrationId(AeronCounters.DRIVER_SENDER_POSITION_TYPE_ID, registration)
@@ -472,6 +495,6 @@ final class AeronWire implements Wire {
         long deadline = System.nanoTime() + (hasSenders ? GOODBYE_NS : 0);
         do {
             drive();
-        } while (System.nanoTime() < deadline);
+        } while (System.nanoTime() - deadline < 0);
     }
 }

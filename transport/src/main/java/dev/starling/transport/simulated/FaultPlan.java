@@ -75,13 +75,14 @@ public record FaultPlan(long seed, List<String> ranks, Duration horizon, Set<Kin
         FaultPlan plan(long seed, Duration length, Set<Kind> kinds) {
             Conditions conditions = conditions(kinds);
             List<Fault> faults = new ArrayList<>();
-            if (kinds.contains(Kind.CUT)) {
+            boolean several = ranks.size() > 1;
+            if (several && kinds.contains(Kind.CUT)) {
                 times(MAX_OF_A_KIND, () -> faults.add(cut()));
             }
             if (kinds.contains(Kind.PAUSE)) {
                 times(MAX_OF_A_KIND, () -> faults.add(pause()));
             }
-            if (kinds.contains(Kind.BREAK)) {
+            if (several && kinds.contains(Kind.BREAK)) {
                 times(2, () -> faults.add(link()));
             }
             if (kinds.contains(Kind.CRASH)) {

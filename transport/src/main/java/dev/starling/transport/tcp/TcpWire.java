@@ -447,11 +447,16 @@ final class TcpWire implements Wire {
             return;
         }
         List.copyOf(links).forEach(TcpLink::close);
+        boolean interrupted = false;
         long begin = System.nanoTime();
         while (tendLinks() >= 0 && !closing.isEmpty() && System.nanoTime() - begin < CLOSE_NS) {
+            interrupted |= Thread.interrupted(); // Otherwise each pause would end at once.
             advanceClock();
             closing.forEach(TcpLink::retry);
             backoff.pause(System.nanoTime() - begin);
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
         }
         closed = true;
         closing.forEach(TcpLink::end);

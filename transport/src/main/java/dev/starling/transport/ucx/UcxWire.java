@@ -378,11 +378,16 @@ final class UcxWire implements Wire, RemoteWrites {
             return;
         }
         List.copyOf(links).forEach(UcxLink::close);
+        boolean interrupted = false;
         long begin = System.nanoTime();
         while (!closing.isEmpty() && System.nanoTime() - begin < CLOSE_NS) {
+            interrupted |= Thread.interrupted(); // Otherwise each pause would end at once.
             if (progress() + tend() == 0) {
                 idle(System.nanoTime() - begin);
             }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
         }
         closed = true;
         if (events != null) {

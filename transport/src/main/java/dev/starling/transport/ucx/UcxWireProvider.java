@@ -19,8 +19,9 @@ import org.openucx.jucx.ucp.UcpConstants;
  * <li>{@code devices}: the network devices that UCX may use, such as {@code eth0} or {@code mlx5_0:1}; by default the
  * one with the host's address, or all where there is RDMA and that address is not a loopback address.
  * <li>{@code writes}: {@code network} lets UCX write into peers' memory, {@code messages} sends the data of puts in
- * messages. By default {@code network} where there is RDMA: elsewhere UCX would only emulate it, with more copies. With
- * {@code network}, UCX reads and writes any memory of this process for every process that can connect to it.
+ * messages. By default {@code network} where there is RDMA: elsewhere UCX would only emulate it, with more copies, and
+ * the memory of each closed region would remain until its transport is closed. With {@code network}, UCX reads and
+ * writes any memory of this process for every process that can connect to it.
  * <li>{@code log}: the level at which UCX prints to standard output, from {@code fatal}, the default, to {@code debug}.
  * One setting for all wires of a process.
  * <li>some of the variables that UCX documents, such as {@code UCX_TCP_RX_SEG_SIZE}; an unknown one is refused with the

@@ -15,6 +15,7 @@ import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.Wires;
+import io.aeron.exceptions.AeronException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -87,6 +88,25 @@ class AeronWireTest {
                     .hasMessageContaining("a media driver already runs in");
         }
         assertThat(directory).isEmptyDirectory();
+    }
+
+    @Test
+    void doesNotWaitForADriverThatHasLeft() {
+        try (AeronWire wire = (AeronWire) open(config())) {
+            assertThatThrownBy(() -> wire.connect(directory.resolve("left"), null, System::nanoTime))
+                    .isInstanceOf(AeronException.class).hasMessageContaining("no media driver runs in");
+        }
+    }
+
+    @Test
+    void opensForAnInterruptedCaller() {
+        Thread.currentThread().interrupt();
+        try (Wire wire = open(config())) {
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+            assertThat(wire.address()).startsWith("127.0.0.1:");
+        } finally {
+            Thread.interrupted();
+        }
     }
 
     @Test

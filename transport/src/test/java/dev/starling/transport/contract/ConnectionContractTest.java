@@ -85,6 +85,19 @@ class ConnectionContractTest {
     }
 
     @Test
+    void connectsWhileTheCallerIsInterrupted() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Member a = cluster.member();
+            Member b = cluster.member();
+            Thread.currentThread().interrupt();
+            cluster.connect(a, b);
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+        } finally {
+            Thread.interrupted();
+        }
+    }
+
+    @Test
     void keepsManyEndpointsApart() {
         int count = 12;
         try (Cluster cluster = new Cluster(setting)) {

@@ -62,6 +62,13 @@ class SimulationTest {
     }
 
     @Test
+    void plansNoFaultBetweenProcessesForASingleOne() {
+        for (long seed = 0; seed < 20; seed++) {
+            assertThat(FaultPlan.random(seed, List.of("a"), HORIZON).faults()).allMatch(Fault.Pause.class::isInstance);
+        }
+    }
+
+    @Test
     void losesNothingOnABadNetwork() {
         Set<Kind> harmless = EnumSet.of(Kind.WEATHER, Kind.DISTURBANCE);
         for (long seed = 0; seed < 200; seed++) {

@@ -230,14 +230,7 @@ class StrangersTest {
             signed.add(stranger(preamble()));
             awaitReply(signed.getLast());
             signed.getLast().write(ByteBuffer.wrap(messages(1, 8)));
-            int[] delivered = new int[1];
-            await(() -> {
-                wire.poll((buffer, offset, length) -> {
-                    delivered[0]++;
-                    wire.onSignature();
-                }, 16);
-                return delivered[0] > 0;
-            });
+            awaitSignature();
         }
         assertThat(wire.unproven()).isEqualTo(Gate.MAX_SIGNED);
         assertThat(answerUntilClosed(signed.getFirst())).containsExactly(Unit.BUSY);
@@ -249,6 +242,41 @@ class StrangersTest {
             assertThat(each.read(ByteBuffer.allocate(1))).isZero();
         }
         checkThePeer();
+    }
+
+    @Test
+    void mayTurnAwayOneThatWaitsForItsTurn() throws IOException {
+        List<SocketChannel> signed = new ArrayList<>();
+        for (int i = 0; i < Gate.MAX_SIGNED; i++) {
+            signed.add(stranger(preamble()));
+            awaitReply(signed.getLast());
+            signed.getLast().write(ByteBuffer.wrap(messages(1, 8)));
+            awaitSignature();
+        }
+        SocketChannel newcomer = stranger(preamble());
+        awaitReply(newcomer);
+        // Their messages wait, the newcomer's in front; its signature turns the other one away.
+        for (SocketChannel each : List.of(newcomer, signed.getFirst())) {
+            each.write(ByteBuffer.wrap(messages(1, 8)));
+            long until = wire.nowNs() + 20_000_000;
+            await(() -> wire.poll((buffer, offset, length) -> { }, 0) >= 0 && wire.nowNs() > until);
+        }
+        awaitSignature();
+        assertThat(answerUntilClosed(signed.getFirst())).containsExactly(Unit.BUSY);
+        assertThat(wire.unproven()).isEqualTo(Gate.MAX_SIGNED);
+        checkThePeer();
+    }
+
+    /** Polls until a message has been delivered, which counts as signed. */
+    private void awaitSignature() {
+        int[] delivered = new int[1];
+        await(() -> {
+            wire.poll((buffer, offset, length) -> {
+                delivered[0]++;
+                wire.onSignature();
+            }, 16);
+            return delivered[0] > 0;
+        });
     }
 
     @Test

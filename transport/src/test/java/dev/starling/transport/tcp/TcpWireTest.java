@@ -16,6 +16,8 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.nio.ByteBuffer;
@@ -174,6 +176,28 @@ class TcpWireTest {
             to.close();
             await(() -> offer(link, new byte[4]) == Wire.CLOSED, from);
             assertThat(pending[0]).isZero();
+        }
+    }
+
+    @Test
+    void sleepsWhileAnInterruptedCallerClosesIt() {
+        UnaryOperator<TransportConfig> small = c -> c.option("sendBuffer", "4k").option("receiveBuffer", "4k");
+        TcpWire from = open(small);
+        try (TcpWire to = open(small)) {
+            Link link = proven(from, to);
+            while (offer(link, new byte[10_000]) == Wire.SENT) {
+                from.poll((buffer, offset, length) -> { }, 16);
+            }
+            ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+            Thread.currentThread().interrupt();
+            long before = threads.getCurrentThreadCpuTime();
+            from.close(); // As the peer reads nothing, this takes as long as it may.
+            long used = threads.getCurrentThreadCpuTime() - before;
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+            assertThat(used).as("ns of processor time").isLessThan(TimeUnit.MILLISECONDS.toNanos(200));
+        } finally {
+            Thread.interrupted();
+            from.close();
         }
     }
 
