@@ -37,6 +37,9 @@ public final class HttpServing implements AutoCloseable {
                 throw new NumberFormatException("expected [x, y]");
             }
             float[] point = {Float.parseFloat(numbers[0]), Float.parseFloat(numbers[1])};
+            if (!Float.isFinite(point[0]) || !Float.isFinite(point[1])) {
+                throw new NumberFormatException("expected finite numbers");
+            }
             answer(exchange, 200, Arrays.toString(predictor.predict(point)));
         } catch (NumberFormatException e) {
             answer(exchange, 400, e.getMessage());

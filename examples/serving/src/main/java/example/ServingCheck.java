@@ -55,8 +55,10 @@ final class ServingCheck {
             for (Future<Void> future : clients) {
                 future.get(60, TimeUnit.SECONDS);
             }
-            HttpResponse<String> refused = post(client, uri, "[1, 2, 3]");
-            require(refused.statusCode() == 400, refused);
+            for (String malformed : List.of("[1, 2, 3]", "[1, NaN]")) {
+                HttpResponse<String> refused = post(client, uri, malformed);
+                require(refused.statusCode() == 400, refused);
+            }
         }
         System.out.println(name + " answered " + THREADS * REQUESTS + " requests");
     }

@@ -40,6 +40,8 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
         Concludes {
     private static final System.Logger LOG = System.getLogger("dev.starling.kafka");
     private static final double MIN_MASS = 1e-6;
+    /** Kafka looks up no time before 1970. */
+    private static final Duration MAX_STALENESS = Duration.ofDays(3650);
     /** How many times as long as a failed attempt to connect a site trains before the next one. */
     private static final long PAUSE = 10;
 
@@ -344,10 +346,14 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
             return this;
         }
 
-        /** Sets the greatest age of weights that are mixed in, by the sites' clocks; 1 minute by default. */
+        /**
+         * Sets the greatest age of weights that are mixed in, 1 ms to 3,650 days by the sites' clocks; 1 minute by
+         * default.
+         */
         public Builder staleness(Duration oldest) {
-            if (oldest.toMillis() < 1) {
-                throw new StreamException("the staleness must be 1 ms or more, got " + oldest);
+            if (oldest.compareTo(Duration.ofMillis(1)) < 0 || oldest.compareTo(MAX_STALENESS) > 0) {
+                throw new StreamException("the staleness must be 1 ms to " + MAX_STALENESS.toDays() + " days, got "
+                        + oldest);
             }
             staleness = oldest;
             return this;

@@ -15,6 +15,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -236,7 +237,7 @@ public final class KafkaLearner implements AutoCloseable {
             } else {
                 answeredNs = System.nanoTime();
             }
-            boolean late = System.nanoTime() - savedNs > config.checkpointInterval.toNanos();
+            boolean late = System.nanoTime() - savedNs > TimeUnit.NANOSECONDS.convert(config.checkpointInterval);
             long fresh = progress.records() - savedRecords;
             if (fresh >= config.checkpointRecords || fresh > 0 && late) {
                 save();
@@ -391,7 +392,7 @@ public final class KafkaLearner implements AutoCloseable {
         }
         long latest = Math.max(watch.maxVersion(), acknowledgedBefore);
         boolean pending = announced != null && announced.version() > latest;
-        boolean better = served == null || loss < served * (1 - config.margin);
+        boolean better = served == null || config.improves(loss, served);
         return pending || !better || !Double.isFinite(loss) ? null
                 : publisher.write(config.published.name(), latest + 1, config.model, config.metadata);
     }

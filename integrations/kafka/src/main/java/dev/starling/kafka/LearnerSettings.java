@@ -135,10 +135,18 @@ public final class LearnerSettings implements Cloneable {
         return this;
     }
 
-    /** Publishes a version only if its loss is below (1 - {@code share}) times the served loss; 0 by default. */
+    /**
+     * Publishes a version only if its loss is below the served loss by more than {@code share} of the latter's absolute
+     * value; 0 by default.
+     */
     public LearnerSettings margin(double share) {
         margin = share;
         return this;
+    }
+
+    /** Returns whether a loss is below the served one by more than the margin; a likelihood's loss may be negative. */
+    boolean improves(double loss, double served) {
+        return loss < served * (served < 0 ? 1 + margin : 1 - margin);
     }
 
     /**

@@ -168,8 +168,9 @@ final class ModelWatch implements AutoCloseable {
                 LOG.log(Level.INFO, "{0} from {1} serves now", version, version.uri());
             }
             return true;
-        } catch (RuntimeException | LinkageError | OutOfMemoryError e) {
-            // Errors too: a model that lacks a class or memory must not end the watch, which later models need.
+        } catch (RuntimeException | Error e) {
+            // Errors too: a factory that lacks a class or memory, or asserts, must not end the watch, which later
+            // models need.
             String reason = e.getMessage() == null || e instanceof Error ? e.toString() : e.getMessage();
             ModelVersion old = live.version();
             LOG.log(Level.ERROR, "topic " + topic + ", partition " + record.partition() + ", offset "

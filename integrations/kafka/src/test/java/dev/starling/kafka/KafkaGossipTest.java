@@ -15,6 +15,8 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
+import java.util.List;
 import java.util.Map;
 import java.util.function.UnaryOperator;
 import org.apache.kafka.clients.producer.Producer;
@@ -233,6 +235,15 @@ class KafkaGossipTest {
                 .around(new Server()).build();
         assertThatThrownBy(() -> new GossipSite(gossip, 0)).isInstanceOf(StreamException.class)
                 .hasMessageContaining("use ring or gossip within the site");
+    }
+
+    @Test
+    void refusesAStalenessThatKafkaCannotLookUp() {
+        KafkaGossip.Builder site = KafkaGossip.of(KafkaCluster.at("127.0.0.1:1"), "weights", "a");
+        for (Duration staleness : List.of(Duration.ZERO, Duration.ofDays(36_500), ChronoUnit.FOREVER.getDuration())) {
+            assertThatThrownBy(() -> site.staleness(staleness)).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("1 ms to 3650 days, got " + staleness);
+        }
     }
 
     @Test

@@ -16,6 +16,7 @@ import dev.starling.nn.train.Metric;
 import dev.starling.tensor.Generator;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
@@ -108,6 +109,17 @@ class KafkaLearnerTest {
     }
 
     @Test
+    void measuresTheMarginOfNegativeLossesDownwardsToo() {
+        LearnerSettings settings = KafkaLearner.of(cluster, topic, CODEC).margin(0.1);
+        assertThat(settings.improves(0.89, 1)).isTrue();
+        assertThat(settings.improves(0.91, 1)).isFalse();
+        assertThat(settings.improves(-1.11, -1)).isTrue();
+        assertThat(settings.improves(-0.95, -1)).as("a loss that is worse").isFalse();
+        assertThat(settings.improves(0, Double.NaN)).isFalse();
+        assertThat(settings.improves(1, Double.POSITIVE_INFINITY)).isTrue();
+    }
+
+    @Test
     void publishesWhatIsBetterOnTheWindow() {
         write(0, 4000, false);
         try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).rate(0.05).build();
@@ -195,7 +207,7 @@ class KafkaLearnerTest {
         Records.write(cluster, topic, 101, CODEC.encode(new float[] {1, 2, 7}, 0, 3));
         try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build();
                 KafkaLearner learner = settings(model, adam).deadLetters(dead)
-                        .checkpointEvery(102, Duration.ofSeconds(60))
+                        .checkpointEvery(102, ChronoUnit.FOREVER.getDuration())
                         .open()) {
             learn(learner, 102);
             assertThat(learner.report().refused()).isEqualTo(2);

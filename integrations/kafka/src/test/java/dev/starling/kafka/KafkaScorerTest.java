@@ -362,15 +362,21 @@ class KafkaScorerTest {
         ModelStore store = uri -> {
             if (uri.equals("broken")) {
                 throw new NoClassDefFoundError("org/example/Absent");
+            } else if (uri.equals("asserting")) {
+                throw new AssertionError("there is no such store");
             }
             return ModelStore.files().read(uri);
         };
         try (KafkaScorer scorer = scorer().model(ModelTopic.of(models, "sum").store(store)).open()) {
             announce(new ModelVersion("sum", 2, "broken", "0".repeat(64)));
-            publish(3);
-            drive(scorer, () -> scorer.serving().version() == 3 && scorer.counts().refused() == 1);
+            announce(new ModelVersion("sum", 3, "asserting", "0".repeat(64)));
+            publish(4);
+            drive(scorer, () -> scorer.serving().version() == 4 && scorer.counts().refused() == 2);
         }
-        assertThat(Records.header(Records.read(cluster, dead, 1).getFirst(), StreamHeaders.ERROR))
+        List<ConsumerRecord<byte[], byte[]>> letters = Records.read(cluster, dead, 2);
+        assertThat(Records.header(letters.getFirst(), StreamHeaders.ERROR))
                 .contains("NoClassDefFoundError", "org/example/Absent");
+        assertThat(Records.header(letters.getLast(), StreamHeaders.ERROR))
+                .contains("AssertionError", "there is no such store");
     }
 }

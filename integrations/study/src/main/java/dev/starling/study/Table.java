@@ -108,7 +108,7 @@ final class Table {
         }
         List<Run> reached = runs.stream().filter(run -> run.secondsTo(goal).isPresent()).toList();
         String time = reached.size() < runs.size()
-                ? String.format("not reached by %d of %d", runs.size() - reached.size(), runs.size())
+                ? "not reached by " + (runs.size() - reached.size()) + " of " + runs.size()
                 : spread(reached, run -> run.secondsTo(goal).getAsDouble()) + " s";
         String images = reached.size() < runs.size() ? "–" : spread(reached, run -> run.imagesTo(goal).getAsDouble());
         return String.format(Locale.ROOT, "| %s | %s | %s | %s | %s | %s | %d%s |%n", setup.title(), processes,

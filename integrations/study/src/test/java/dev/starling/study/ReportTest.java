@@ -14,6 +14,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import javax.imageio.ImageIO;
 import javax.xml.parsers.DocumentBuilderFactory;
 import org.junit.jupiter.api.Test;
@@ -53,6 +54,18 @@ class ReportTest {
         assertThat(Table.markdown(result()))
                 .contains("| ring, 4 processes | 4 | 905 (900–910) | not reached by 1 of 2 | – | 70.0 % | 2 |")
                 .contains("| one process, GPU | 1 | – | no GPU on this machine | – | – | 0 |");
+    }
+
+    @Test
+    void writesTheSameTableInALocaleWithOtherDigits() {
+        String table = Table.markdown(result());
+        Locale before = Locale.getDefault();
+        Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
+        try {
+            assertThat(Table.markdown(result())).isEqualTo(table);
+        } finally {
+            Locale.setDefault(before);
+        }
     }
 
     @Test
