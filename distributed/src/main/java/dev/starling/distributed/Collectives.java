@@ -8,9 +8,10 @@ import java.util.function.BooleanSupplier;
 /**
  * Collective operations of the members of one epoch, and transfers between two of them. All ranks must call the same
  * collectives in the same order; otherwise all get a {@link CollectiveMismatchException} that names two differing
- * calls. Results have the same bits on every rank and in every run. Ranks that map each other's memory compute in it
- * directly; others send pieces around a ring or, if there is little to send, gather all elements in rounds of doubled
- * distance.
+ * calls, unless one of them is {@link #symmetric} or {@link #exchange}: these wait until the time-out, or fail where
+ * they receive what the other sends. Results have the same bits on every rank and in every run. Ranks that map each
+ * other's memory compute in it directly; others send pieces around a ring or, if there is little to send, gather all
+ * elements in rounds of doubled distance.
  *
  * <p>A returned {@link Work} is already started, unless the method's name begins with {@code prepare}. It fails if a
  * member is lost. Methods that wait use {@link GroupConfig#timeout}, and throw what {@link Work#await} throws. Offsets

@@ -159,6 +159,9 @@ public final class Engine implements Task.Runner, AutoCloseable {
             throw TensorException.argument("transfer", "the memory belongs to an arena that is confined to a thread, "
                     + "but the group's thread must access it", "use a shared or automatic arena");
         }
+        if (!sending && bytes.isReadOnly()) {
+            throw TensorException.argument("transfer", "the memory that receives is read-only", "pass writable memory");
+        }
         return new Transfer(this, sending, peer, tag, bytes);
     }
 
@@ -291,9 +294,19 @@ public final class Engine implements Task.Runner, AutoCloseable {
                     EpochMessages.body(buffer, offset, length));
             case EpochMessages.ABORT -> onAbort(from, EpochMessages.sequence(buffer, offset),
                     EpochMessages.body(buffer, offset, length));
-            case EpochMessages.POINT_TO_POINT -> transfers.onMessage(from, buffer, offset + body, length - body);
+            case EpochMessages.POINT_TO_POINT -> onTransfer(from, buffer, offset + body, length - body);
             case EpochMessages.NETWORK -> network.onMessage(from, buffer, offset + body, length - body);
             default -> { }
+        }
+    }
+
+    /** Handles a message about a transfer, whose memory the caller may have closed. */
+    private void onTransfer(int from, DirectBuffer buffer, int offset, int length) {
+        try {
+            transfers.onMessage(from, buffer, offset, length);
+        } catch (RuntimeException e) {
+            abort(new DistributedException("rank " + fabric.rank() + " failed in a transfer from rank " + from + ": "
+                    + e, e));
         }
     }
 

@@ -1,6 +1,8 @@
 package dev.starling.distributed.conformance;
 
+import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.PeerLostException;
+import dev.starling.transport.TransportException;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -9,6 +11,7 @@ import java.util.Map;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
+import org.jspecify.annotations.Nullable;
 
 /** What must hold after a {@link Schedule}. */
 final class Invariants {
@@ -35,16 +38,24 @@ final class Invariants {
         }
     }
 
-    /** Checks that the message of each failed process names a process and a cause. */
+    /** Checks that each failed process has an exception of the group, whose message names a process and a cause. */
     static void requireExplained(Schedule schedule) {
         for (Outcome outcome : schedule.outcomes().values()) {
             RuntimeException failure = outcome.failure;
             if (failure != null) {
+                // A trainer passes other exceptions on as causes.
+                require(isOfGroup(failure) || isOfGroup(failure.getCause()), () -> outcome.name + " must end with a "
+                        + "DistributedException or a TransportException, but ends with " + failure
+                        + schedule.describe());
                 String message = String.valueOf(failure.getMessage());
                 require(SUBJECT.matcher(message).find() && CAUSE.matcher(message).find(), () -> outcome.name
                         + " must name a process and a cause, but says: " + message + schedule.describe());
             }
         }
+    }
+
+    private static boolean isOfGroup(@Nullable Throwable failure) {
+        return failure instanceof DistributedException || failure instanceof TransportException;
     }
 
     /**

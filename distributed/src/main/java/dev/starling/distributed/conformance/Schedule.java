@@ -217,17 +217,22 @@ final class Schedule {
 
     /** Returns whether processes that crash are started again. */
     private boolean restartsCrashed() {
-        return onLoss == OnLoss.REFORM && plan.seed() % 5 == 2;
+        return onLoss == OnLoss.REFORM && isSeed(5, 2);
     }
 
     /** Most models have two weights; some have so many that all-reduces use halving, or a ring. */
     private int outputs() {
-        return plan.seed() % 100 == 49 ? 50_000 : plan.seed() % 20 == 7 ? 3_000 : 1;
+        return isSeed(100, 49) ? 50_000 : isSeed(20, 7) ? 3_000 : 1;
     }
 
     /** Returns whether weights show how many steps were taken. */
     boolean isCounting() {
-        return outputs() == 1 && plan.seed() % 2 == 1;
+        return outputs() == 1 && isSeed(2, 1);
+    }
+
+    /** Returns whether the seed has a remainder; seeds may be negative. */
+    private boolean isSeed(int divisor, int remainder) {
+        return Math.floorMod(plan.seed(), divisor) == remainder;
     }
 
     /** Trains in a group, or without one. */
@@ -272,7 +277,7 @@ final class Schedule {
 
     /** Returns a layer, or for some seeds one with hidden ones, whose gradients are larger matrices. */
     private Layer model(int outputs, Generator random) {
-        return plan.seed() % 20 != 8 ? Linear.of(1, outputs, random) : Sequential.of(Linear.of(1, HIDDEN, random),
+        return !isSeed(20, 8) ? Linear.of(1, outputs, random) : Sequential.of(Linear.of(1, HIDDEN, random),
                 Linear.of(HIDDEN, HIDDEN, random), new Tanh(), Linear.of(HIDDEN, outputs, random));
     }
 

@@ -113,7 +113,7 @@ public final class StrategyConformance {
         LongAdder failed = new LongAdder();
         LongAdder returned = new LongAdder();
         seeds.parallel().forEach(seed -> {
-            FaultPlan plan = plan(seed, WORKERS + (int) (seed % 3));
+            FaultPlan plan = plan(seed, WORKERS + Math.floorMod(seed, 3));
             schedules.increment();
             try {
                 Schedule schedule = Schedule.run(plan, onLoss, strategy);
@@ -145,7 +145,8 @@ public final class StrategyConformance {
     /** Returns a plan in which, for most seeds, any faults happen; some have no crashes or no broken connections. */
     static FaultPlan plan(long seed, int processes) {
         return FaultPlan.random(seed, Schedule.names(processes), Schedule.HORIZON,
-                seed % 8 == 3 ? WEATHER : seed % 8 == 6 ? DEATHS : EnumSet.allOf(Kind.class));
+                Math.floorMod(seed, 8) == 3 ? WEATHER : Math.floorMod(seed, 8) == 6 ? DEATHS
+                        : EnumSet.allOf(Kind.class));
     }
 
     /** Throws an error that lists the failures of all seeds, if there are any. */

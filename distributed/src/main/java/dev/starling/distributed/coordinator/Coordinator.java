@@ -160,8 +160,9 @@ public final class Coordinator implements Agent, AutoCloseable {
             reportMissing(now);
         }
         if (!everStarted && !ended && now - createdNs > joinTimeoutNs) {
-            end("the group did not start within " + Duration.ofNanos(joinTimeoutNs).toSeconds() + " s: only "
-                    + founders.describeMissing(participants) + "; start the others, or ask for fewer");
+            String cause = stale || view.members().isEmpty() ? "only " + founders.describeMissing(participants)
+                    + "; start the others, or ask for fewer" : Roster.describeUnready(view, participants);
+            end("the group did not start within " + Duration.ofNanos(joinTimeoutNs).toSeconds() + " s: " + cause);
         }
         if (suspicions.areOlderThan(settleNs, now)) {
             evictMostSuspected();
@@ -188,12 +189,13 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     /**
      * Excludes the process that joined first of those with a preferred rank, as if its connection were lost. For
-     * callers that know of its end before the network reports it. A process that has not joined before the first epoch
-     * is no longer waited for, if the group re-forms. Call it between calls of {@link #doWork}.
+     * callers that know that it ended {@code agoNs} ago before the network reports it; one that joined since then is
+     * its replacement, which stays. A process that has not joined before the first epoch is no longer waited for, if
+     * the group re-forms. Call it between calls of {@link #doWork}.
      */
-    void exclude(int preferredRank, String reason) {
-        Optional<Participant> first = participants.stream().filter(p -> p.join.preferredRank() == preferredRank)
-                .min(Comparator.comparingLong(p -> p.id));
+    void exclude(int preferredRank, String reason, long agoNs) {
+        Optional<Participant> first = participants.stream().filter(p -> p.join.preferredRank() == preferredRank
+                && transport.nanoTime() - p.joinedNs >= agoNs).min(Comparator.comparingLong(p -> p.id));
         if (first.isPresent()) {
             electorate.onEnded(first.get().id);
             evict(first.get(), reason, silentNs(first.get().outbox.endpoint()));
@@ -272,6 +274,7 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     private void admit(Participant participant) {
         participant.outbox.endpoint().attach(participant);
+        participant.joinedNs = transport.nanoTime();
         participants.add(participant);
         reported = null;
         founders.onJoined(participant.join.preferredRank());

@@ -83,15 +83,28 @@ public final class CoordinatorThread implements AutoCloseable {
      * @param reason describes the end of the process, for the members' exceptions
      */
     public void exclude(int preferredRank, String reason) {
-        requests.add(() -> coordinator.exclude(preferredRank, reason));
+        exclude(preferredRank, reason, System.nanoTime());
+    }
+
+    /**
+     * As {@link #exclude(int, String)}, for an end of which the caller learns late.
+     *
+     * @param endedNs the {@link System#nanoTime} of the end: a process that joined after it has replaced the ended one
+     *     and is not excluded
+     */
+    public void exclude(int preferredRank, String reason, long endedNs) {
+        requests.add(() -> coordinator.exclude(preferredRank, reason, System.nanoTime() - endedNs));
         LockSupport.unpark(thread);
     }
 
-    /** As {@link #exclude}, for a process that is started again: before the first epoch, the group waits for it. */
+    /**
+     * As {@link #exclude(int, String)}, for a process that is started again: before the first epoch, the group waits
+     * for it.
+     */
     public void replace(int preferredRank, String reason) {
         requests.add(() -> {
             if (coordinator.view().epoch() > 0) {
-                coordinator.exclude(preferredRank, reason);
+                coordinator.exclude(preferredRank, reason, 0);
             }
         });
         LockSupport.unpark(thread);

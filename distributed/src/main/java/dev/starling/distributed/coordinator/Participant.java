@@ -9,6 +9,7 @@ final class Participant {
     final long id;
     final Control.Join join;
     final Outbox outbox;
+    long joinedNs;
     /** The last epoch in which it was connected to all members that it needs. */
     long ready;
     /** The epoch that it is in without having lost a member, or 0. */

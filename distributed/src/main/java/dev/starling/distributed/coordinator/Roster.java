@@ -9,10 +9,13 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.function.LongPredicate;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /** Which processes a coordinator admits, and the ranks that it gives to them. */
 final class Roster {
+    private static final int MAX_NAMED = 8;
+
     private Roster() { }
 
     /** Returns why a process cannot join a group that has not ended, or {@code null} if it can. */
@@ -69,6 +72,15 @@ final class Roster {
                 && view.byId(p.id) != null).toList();
         List<Participant> newcomers = unready.stream().filter(p -> isNew.test(p.id)).toList();
         return newcomers.isEmpty() ? unready : newcomers;
+    }
+
+    /** Returns a description of the members of a proposed epoch that are not connected to all that they need. */
+    static String describeUnready(View view, List<Participant> participants) {
+        List<Participant> unready = unready(view, participants, _ -> false);
+        return unready.size() + " of " + view.world() + " members do not reach all others: " + unready.stream()
+                .limit(MAX_NAMED).map(p -> "rank " + rank(view, p.id) + " at " + p.join.address())
+                .collect(Collectors.joining(", ")) + (unready.size() > MAX_NAMED ? ", ..." : "")
+                + "; check their hosts' names and firewalls";
     }
 
     /** Returns the next view, of these members. */

@@ -81,7 +81,8 @@ public final class Gossip implements DistributionStrategy, Concludes {
     private Staging staging;
     private double mass = 1;
     private long steps;
-    private int nextPeer;
+    /** Index of the peer that is considered first at the next publication. */
+    int nextPeer;
     private long mixed;
     private long published;
     /** What ended the run, or {@code null}. */
@@ -395,7 +396,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         for (int i = 0; i < peers.size(); i++) {
             Peer peer = peers.get((nextPeer + i) % peers.size());
             if (peer.accepts(Phase.TRAINING, staging)) {
-                nextPeer += i + 1;
+                nextPeer = (nextPeer + i + 1) % peers.size();
                 if (write(peer, new Update(mass / 2))) {
                     mass /= 2;
                     published++;

@@ -45,7 +45,7 @@ abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
         }
         Engine next = new Engine(fabric, group, channel);
         engine = next;
-        collectives = new GroupCollectives(group, next, collectives);
+        collectives = new GroupCollectives(group, next, fabric.rank(), collectives);
     }
 
     /** Returns the engine of the present epoch; the first must have begun. */

@@ -25,15 +25,22 @@ final class GroupCollectives implements Collectives {
 
     private final Membership group;
     private final Engine engine;
+    private final int rank;
     /** {@code null} before it is needed. */
     private volatile @Nullable SymmetricBuffer stage;
     /** Stage of an earlier epoch, whose calls may still use it when this epoch starts. */
     private @Nullable SymmetricBuffer outdated;
 
-    /** Creates the collectives of an epoch; {@code previous} are those of the last one, or {@code null}. */
-    GroupCollectives(Membership group, Engine engine, @Nullable GroupCollectives previous) {
+    /**
+     * Creates the collectives of an epoch of a group or sub-group.
+     *
+     * @param rank of this process in it
+     * @param previous those of the last epoch, or {@code null}
+     */
+    GroupCollectives(Membership group, Engine engine, int rank, @Nullable GroupCollectives previous) {
         this.group = group;
         this.engine = engine;
+        this.rank = rank;
         if (previous != null) {
             outdated = previous.stage == null ? previous.outdated : previous.stage;
         }
@@ -140,7 +147,7 @@ final class GroupCollectives implements Collectives {
 
     @Override
     public void broadcast(MemorySegment bytes, int root) {
-        staged(bytes, DType.U8, count -> CollectiveCall.broadcast(DType.U8, count, root, "staged"));
+        staged(bytes, DType.U8, rank != root, count -> CollectiveCall.broadcast(DType.U8, count, root, "staged"));
     }
 
     @Override
@@ -150,10 +157,14 @@ final class GroupCollectives implements Collectives {
                     "the size of the memory, " + elements.byteSize() + " bytes, must be a multiple of " + type.bytes()
                     + ", the size of an element of " + type, "pass whole elements");
         }
-        staged(elements, type, count -> CollectiveCall.allReduce(type, op, count, "staged"));
+        staged(elements, type, true, count -> CollectiveCall.allReduce(type, op, count, "staged"));
     }
 
-    private void staged(MemorySegment bytes, DType type, LongFunction<CollectiveCall> call) {
+    private void staged(MemorySegment bytes, DType type, boolean receives, LongFunction<CollectiveCall> call) {
+        if (receives && bytes.isReadOnly()) {
+            throw TensorException.argument("collective", "the memory that receives is read-only",
+                    "pass writable memory");
+        }
         SymmetricBuffer through = stage;
         if (through == null) {
             through = symmetric(STAGE_BYTES);
@@ -167,7 +178,9 @@ final class GroupCollectives implements Collectives {
             long piece = Math.min(STAGE_BYTES, bytes.byteSize() - done);
             MemorySegment.copy(bytes, done, through.memory(), 0, piece);
             prepare(call.apply(piece / type.bytes()), through, 0).run(group.config().timeout());
-            MemorySegment.copy(through.memory(), 0, bytes, done, piece);
+            if (receives) {
+                MemorySegment.copy(through.memory(), 0, bytes, done, piece);
+            }
         }
     }
 

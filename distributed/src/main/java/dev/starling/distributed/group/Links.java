@@ -40,6 +40,8 @@ final class Links {
     private final Map<Integer, PeerLostException> departures = new HashMap<>();
     /** By member id, the loss because of which the member left, as it reported. */
     private final Map<Long, PeerLostException> reportedLosses = new HashMap<>();
+    /** Ids of members of this epoch that have left the group, and not only closed the connection to this process. */
+    private final Set<Long> leavers = new HashSet<>();
     /** Ids of members of this epoch that were connected and then lost, or were not reached in time. */
     private final Set<Long> lost = new HashSet<>();
     /** By id, in the order of ranks, the partners of this epoch, followed by members that were used otherwise. */
@@ -142,6 +144,7 @@ final class Links {
         ownId = id;
         departures.clear();
         reportedLosses.clear();
+        leavers.clear();
         lost.clear();
         demandedNs.clear();
         List.copyOf(knocks.keySet()).forEach(this::stopKnocking);
@@ -364,8 +367,8 @@ final class Links {
         int heard = 0;
         boolean first = false;
         for (Member member : of.members()) {
-            Member present = view.byId(member.id());
-            if (present == null || !departures.containsKey(present.rank())) {
+            // Members of a later epoch close their connections to one that is not in it, but do not leave.
+            if (!leavers.contains(member.id())) {
                 Endpoint endpoint = endpoints.get(member.id());
                 boolean here = member.id() == ownId || endpoint != null && endpoint.isConnected()
                         && transport.nanoTime() - endpoint.lastReceivedNs() < withinNs;
@@ -430,6 +433,19 @@ final class Links {
         }
         departures.put(member.rank(), reportedLosses.getOrDefault(member.id(), loss));
         return null;
+    }
+
+    /** A member announces that it leaves the group. */
+    void onLeave(Endpoint from) {
+        Member member = member(from);
+        if (member != null) {
+            leavers.add(member.id());
+        }
+    }
+
+    /** Returns whether all other members have left the group. */
+    boolean haveOthersLeft() {
+        return leavers.size() == view.world() - 1;
     }
 
     /** Returns whether a member has left in this epoch. */

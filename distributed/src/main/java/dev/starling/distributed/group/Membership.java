@@ -282,7 +282,7 @@ public final class Membership extends EpochGroup implements Driver {
      * than half of the present epoch's members, or half with rank 0. Otherwise others may continue without it.
      */
     public boolean hasQuorum() {
-        return progress.get(succession::hasQuorum);
+        return progress.get(() -> (phase != Phase.ENDED || links.haveOthersLeft()) && succession.hasQuorum());
     }
 
     @Override
@@ -360,6 +360,7 @@ public final class Membership extends EpochGroup implements Driver {
         if (!coordinator.adopt(from)) {
             switch (message) {
                 case Control.Lost(long epoch, LossReport loss) -> links.onReportedLoss(from, epoch, loss);
+                case Control.Leave _ -> links.onLeave(from);
                 case Control.Successor m -> succession.onAnnouncement(links.member(from), m);
                 case Control.Moved m -> succession.onMoved(from, m.address());
                 default -> { }
@@ -499,6 +500,7 @@ public final class Membership extends EpochGroup implements Driver {
             if (!phase.isForming() && failure instanceof PeerLostException loss && loss.rank() >= 0) {
                 last.addAll(links.sendToAll(new Control.Lost(view.epoch(), LossReport.of(loss))));
             }
+            last.addAll(links.sendToAll(new Control.Leave()));
         });
         awaitLocked(() -> {
             last.forEach(Outbox::doWork);

@@ -60,6 +60,10 @@ final class JavaCommand {
             throw TensorException.argument("launcher", "this JVM was not started by the java command",
                     "name a main class");
         }
+        if (started.startsWith("jdk.compiler/")) {
+            throw TensorException.argument("launcher", "this program was started from its source file, " + all,
+                    "compile it and start its class");
+        }
         if (module != null) {
             command.add("-m");
         } else if (started.endsWith(".jar")) {

@@ -188,9 +188,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             restoreRows(used);
         }
         client.ask(localWeights.requests(), Message.JOIN);
-        for (RemoteTable table : tables.values()) {
-            client.ask(table.parts(), Message.JOIN);
-        }
+        tables.values().forEach(table -> client.ask(table.parts(), Message.JOIN));
         client.await(rank() == 0 ? "for the servers to store the initial weights"
                 : "for the initial weights of worker 0");
         localWeights.adopt();
@@ -223,7 +221,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
                 restored = keep(plan.dense().get(i), optimizer.parameters().get(i), keepers.getLast());
             }
             // Servers count the steps of all workers.
-            localWeights.keptSteps(i, restored ? optimizer.steps() * (synchronous ? 1 : world()) : 0);
+            localWeights.keptSteps(i, restored ? Rules.steps(optimizer, i) * (synchronous ? 1 : world()) : 0);
         }
         localWeights.keep(keepers);
         if (!synchronous && state.step() > 0) {
@@ -314,7 +312,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         if (address != 0) {
             GradientCopies.requireFinite(state.optimizer(), index, address, rank());
         }
-        client.ask(localWeights.setGradient(index, address, state.optimizer().rate(index)), Message.PUSH);
+        client.ask(localWeights.setGradient(index, address, Rules.rate(state.optimizer(), index)), Message.PUSH);
     }
 
     @Override
@@ -331,14 +329,13 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             }
             pushed[i] = false;
         }
-        for (RemoteTable table : tables.values()) {
-            client.ask(table.gather(state.optimizer().rate()), Message.PUSH_ROWS);
-        }
+        tables.forEach((table, remote) -> client.ask(remote.gather(Rules.rate(state.optimizer(), table)),
+                Message.PUSH_ROWS));
         client.await("for the weights after a step");
         held.forEach(Tensor::close);
         held.clear();
         localWeights.adoptTrained();
-        state.optimizer().resume(state.optimizer().steps() + 1);
+        Rules.countStep(state.optimizer());
         return Step.ELSEWHERE;
     }
 

@@ -67,6 +67,44 @@ final class Rules {
     }
 
     /**
+     * Returns the learning rate of a parameter's next step.
+     *
+     * @throws TensorException if servers would refuse it
+     */
+    static double rate(Optimizer optimizer, int parameter) {
+        return required(optimizer.rate(parameter));
+    }
+
+    /** As above, for the rows of a table: the rate of its path in the model, or the common one if it has none. */
+    static double rate(Optimizer optimizer, EmbeddingTable table) {
+        int anchor = optimizer.parameters().indexOf(table.anchor());
+        return required(anchor < 0 ? optimizer.rate() : optimizer.rate(anchor));
+    }
+
+    private static double required(double rate) {
+        if (!(rate >= 0 && rate < Double.POSITIVE_INFINITY)) {
+            throw TensorException.argument("parameter server", "the learning rate of a step on servers must be >= 0 "
+                    + "and finite, got " + rate, "correct the optimiser's schedule");
+        }
+        return rate;
+    }
+
+    /** Returns in how many of the optimiser's steps a parameter was not frozen. */
+    static long steps(Optimizer optimizer, int parameter) {
+        long[] missed = optimizer.missed();
+        return optimizer.steps() - (parameter < missed.length ? missed[parameter] : 0);
+    }
+
+    /** Counts a step that servers have taken; frozen parameters have missed it. */
+    static void countStep(Optimizer optimizer) {
+        long[] missed = optimizer.missed();
+        for (int i = 0; i < missed.length; i++) {
+            missed[i] += optimizer.parameters().get(i).requiresGradient() ? 0 : 1;
+        }
+        optimizer.resume(optimizer.steps() + 1, missed);
+    }
+
+    /**
      * Returns the name in checkpoints of a slot of a rule's state: its number, or its own name where two variants of
      * the rule have as many slots.
      */

@@ -66,7 +66,9 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
     private final Membership group;
     private final RingConfig config;
     private final Duration timeout;
-    private final MembershipEpochs epochs;
+    /** Set by {@link #start}. */
+    @SuppressWarnings("NullAway.Init")
+    private MembershipEpochs epochs;
     /** Set by {@link #start}. */
     @SuppressWarnings("NullAway.Init")
     private TrainingState state;
@@ -88,7 +90,6 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
         this.group = Membership.of(group);
         this.config = config;
         timeout = group.config().timeout();
-        epochs = MembershipEpochs.of(group, config.elastic(), this::begin, this::close);
         assignRank();
     }
 
@@ -122,6 +123,10 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
 
     @Override
     public void start(TrainingState newState) {
+        // What an earlier run has left does not count in this one.
+        close();
+        wantsToStop = false;
+        epochs = MembershipEpochs.of(group, config.elastic(), this::begin, this::close);
         state = newState;
         group.patience().place(() -> "rank " + rank + " of " + world + ", at step " + newState.step() + ",");
         epochs.start(newState, config.addTo(newState.settings()));

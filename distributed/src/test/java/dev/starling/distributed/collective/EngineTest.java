@@ -17,6 +17,8 @@ import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.List;
@@ -63,6 +65,7 @@ class EngineTest {
                 refuse(() -> all.allReduce(buffer, 64, BYTES / 4 - 15, DType.F32, ReduceOp.SUM), "4096 bytes");
                 refuse(() -> all.allReduce(buffer, BYTES + 64, 0, DType.F32, ReduceOp.SUM), "4096 bytes");
                 refuse(() -> all.allReduce(buffer, 0, Long.MAX_VALUE / 2 + 1, DType.F32, ReduceOp.SUM), "4096 bytes");
+                refuse(() -> all.receive(buffer.memory().asReadOnly(), 1 - group.rank(), 0), "read-only");
                 sum(group, buffer);
             }
             return null;
@@ -139,6 +142,39 @@ class EngineTest {
         assertThat(ends).allSatisfy(end -> assertThat(end).hasMessageContaining("rank 1 failed")
                 .hasMessageContaining("for gradients").hasMessageContaining("closed"));
         assertThat(ends.get(1)).hasCauseInstanceOf(TransportException.class);
+    }
+
+    @Test
+    void notifiesAllRanksOfAReceiveIntoClosedMemory() {
+        CountDownLatch notified = new CountDownLatch(2);
+        List<String> ends = cluster(2, false).run(group -> {
+            Collectives all = group.collectives();
+            Arena arena = Arena.ofShared();
+            MemorySegment memory = arena.allocate(64);
+            try {
+                if (group.rank() == 0) {
+                    Work receive = all.receive(memory, 1, 3);
+                    // Rank 1 knows of the receive after a barrier.
+                    all.barrier().await(SOON);
+                    // This is invalid: the memory must stay open until the bytes have arrived.
+                    arena.close();
+                    all.barrier().await(SOON);
+                    receive.await(SOON);
+                } else {
+                    all.barrier().await(SOON);
+                    all.barrier().await(SOON);
+                    all.send(memory, 0, 3).await(SOON);
+                    all.barrier().await(SOON);
+                }
+                return "nothing noticed";
+            } catch (DistributedException e) {
+                // No rank leaves before all have received the failure, or it would count as lost.
+                notified.countDown();
+                group.await(() -> notified.getCount() == 0, SOON);
+                return e.getMessage();
+            }
+        });
+        assertThat(ends).allSatisfy(end -> assertThat(end).contains("rank 0 failed in a transfer from rank 1"));
     }
 
     @ParameterizedTest

@@ -5,13 +5,17 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.ring.RingAllReduce;
+import dev.starling.nn.Parameter;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.Collective;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.nn.train.TrainingState;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.time.Duration;
 import java.util.function.Function;
 import java.util.stream.LongStream;
@@ -85,8 +89,27 @@ class StrategyConformanceTest {
     }
 
     private static void assertFinds(Function<Group, DistributionStrategy> strategy, String finding) {
-        assertThatThrownBy(() -> run(StrategyConformance.of(strategy), 8))
+        assertFinds(StrategyConformance.of(strategy), finding);
+    }
+
+    private static void assertFinds(StrategyConformance conformance, String finding) {
+        assertThatThrownBy(() -> run(conformance, 8))
                 .isInstanceOf(AssertionError.class).hasMessageContaining(finding);
+    }
+
+    /** Returns a strategy that throws an exception in its third step, on all ranks. */
+    private static StrategyConformance ending(Function<Integer, DistributedException> byRank) {
+        return StrategyConformance.of(group -> new Defective(group) {
+            private int steps;
+
+            @Override
+            public Step beforeStep(Tensor[] gradients) {
+                if (++steps == 3) {
+                    throw byRank.apply(rank());
+                }
+                return super.beforeStep(gradients);
+            }
+        }).inexact();
     }
 
     @Test
@@ -126,6 +149,38 @@ class StrategyConformanceTest {
     }
 
     @Test
+    void findsOtherStepsThanThoseOfOneProcess() {
+        assertFinds(group -> new Defective(group) {
+            private int steps;
+
+            @Override
+            public boolean stops(boolean requested) {
+                return super.stops(requested) || ++steps == 5;
+            }
+        }, "took the steps");
+    }
+
+    @Test
+    void findsWeightsThatAreNotFinite() {
+        assertFinds(StrategyConformance.of(group -> new Defective(group) {
+            private TrainingState state;
+
+            @Override
+            public void start(TrainingState newState) {
+                super.start(newState);
+                state = newState;
+            }
+
+            @Override
+            public void afterStep() {
+                super.afterStep();
+                Parameter first = state.optimizer().parameters().getFirst();
+                first.set(Tensor.full(DType.F32, Double.NaN, first.shape().dims()));
+            }
+        }).inexact(), "has the weight NaN after step 1");
+    }
+
+    @Test
     void findsAHang() {
         assertFinds(group -> new Defective(group) {
             @Override
@@ -150,6 +205,53 @@ class StrategyConformanceTest {
                 }
             }
         }, "must name a process and a cause");
+    }
+
+    @Test
+    void findsAnErrorOfAnotherType() {
+        assertFinds(group -> new Defective(group) {
+            @Override
+            public Step beforeStep(Tensor[] gradients) {
+                try {
+                    return super.beforeStep(gradients);
+                } catch (DistributedException e) {
+                    throw TensorException.argument("strategy", "the tensor is closed", "start again");
+                }
+            }
+        }, "must end with a DistributedException or a TransportException");
+    }
+
+    @Test
+    void findsALossThatNoFaultExplains() {
+        assertFinds(ending(rank -> new PeerLostException(rank == 1 ? 0 : 1, Duration.ZERO, "it has left")),
+                "as lost, but no fault had affected it by");
+    }
+
+    @Test
+    void findsALossThatIsReportedLate() {
+        assertFinds(group -> new Defective(group) {
+            @Override
+            public Step beforeStep(Tensor[] gradients) {
+                try {
+                    return super.beforeStep(gradients);
+                } catch (PeerLostException e) {
+                    Membership.of(group).await(() -> false, Duration.ofSeconds(2));
+                    throw e;
+                }
+            }
+        }, "after the last fault, expected less than");
+    }
+
+    @Test
+    void findsARankThatEndsWithoutALoss() {
+        assertFinds(ending(_ -> new DistributedException("rank 1 has left")), "must finish without harmful faults");
+    }
+
+    @Test
+    void takesAnySeeds() {
+        StrategyConformance.Report report = new Sweep(new long[] {-1, -2, -3, Long.MIN_VALUE})
+                .run(StrategyConformance.of(Defective::new).inexact());
+        assertThat(report.schedules()).isEqualTo(4);
     }
 
     @Test

@@ -347,7 +347,7 @@ class CoordinatorTest {
         try (Coordinator coordinator = open(3, OnLoss.REFORM); Client first = new Client(coordinator, 0, WORKER);
                 Client third = new Client(coordinator, 2, WORKER)) {
             awaitJoined(coordinator, 2);
-            coordinator.exclude(1, "rank 1 was ended by SIGKILL");
+            coordinator.exclude(1, "rank 1 was ended by SIGKILL", 0);
             for (Client each : List.of(first, third)) {
                 each.receiveMissing("2 of 3 processes have joined; missing: rank 1 (rank 1 was ended by SIGKILL)");
                 each.receiveView(1, 2);
@@ -364,7 +364,7 @@ class CoordinatorTest {
         processes.add(coordinator::doWork);
         try (coordinator; Client first = new Client(coordinator, 0, WORKER)) {
             awaitJoined(coordinator, 1);
-            coordinator.exclude(1, "it had no memory");
+            coordinator.exclude(1, "it had no memory", 0);
             first.receiveMissing("rank 1 (it had no memory)");
             try (Client replacement = new Client(coordinator, 1, WORKER)) {
                 first.receiveView(1, 2);
@@ -401,12 +401,46 @@ class CoordinatorTest {
     }
 
     @Test
+    void aLateReportExcludesTheEndedProcessAndNotItsReplacement() {
+        try (Coordinator coordinator = open(2, OnLoss.REFORM); Client first = new Client(coordinator, 0, WORKER);
+                Client ended = new Client(coordinator, 1, WORKER)) {
+            first.receiveView(1, 2);
+            ended.receiveView(1, 2);
+            long endedNs = System.nanoTime();
+            try (Client replacement = new Client(coordinator, 1, WORKER)) {
+                first.receiveView(2, 3);
+                replacement.receiveView(2, 3);
+                coordinator.exclude(1, "its task failed", System.nanoTime() - endedNs);
+                first.receiveView(3, 2);
+                replacement.receiveView(3, 2);
+                coordinator.exclude(1, "its task failed", System.nanoTime() - endedNs);
+                assertThat(coordinator.joined()).isEqualTo(2);
+            }
+        }
+    }
+
+    /** As where a firewall is between members, but not between them and the coordinator. */
+    @Test
+    void namesTheMembersThatDoNotReachAllOthers() {
+        Coordinator coordinator = Coordinator.open(config, 2, OnLoss.END, 1, Duration.ofMillis(1_500));
+        processes.add(coordinator::doWork);
+        try (coordinator; Client first = new Client(coordinator, 0, WORKER);
+                Client second = new Client(coordinator, 1, WORKER)) {
+            first.receiveView(1, 2);
+            second.receiveView(1, 2);
+            first.send(new Control.Ready(1));
+            assertThat(first.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
+                    .contains("1 of 2 members do not reach all others: rank 1 at client").doesNotContain("missing"));
+        }
+    }
+
+    @Test
     void namesTheMissingRanksOfAGroupThatDoesNotReform() {
         Coordinator coordinator = Coordinator.open(config, 3, OnLoss.END, 1, Duration.ofMillis(1_500));
         processes.add(coordinator::doWork);
         try (coordinator; Client first = new Client(coordinator, 0, WORKER)) {
             awaitJoined(coordinator, 1);
-            coordinator.exclude(2, "it exited with status 1");
+            coordinator.exclude(2, "it exited with status 1", 0);
             first.receiveMissing("1 of 3 processes have joined; missing: rank 1, rank 2 (it exited with status 1)");
             assertThat(first.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
                     .contains("missing: rank 1, rank 2 (it exited with status 1); start the others"));

@@ -124,7 +124,7 @@ final class SimulatedGroup {
                 .toList();
     }
 
-    private static TransportConfig transport() {
+    static TransportConfig transport() {
         return TransportConfig.of("simulated", Secret.ofText("a secret of simulated processes"))
                 .livenessTimeout(SILENCE);
     }

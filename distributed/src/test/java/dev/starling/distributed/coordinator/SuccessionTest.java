@@ -5,14 +5,30 @@ import static dev.starling.distributed.coordinator.SimulatedGroup.SILENCE;
 import static dev.starling.distributed.coordinator.SimulatedGroup.cut;
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.distributed.GroupConfig;
+import dev.starling.distributed.Member;
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.QuorumLostException;
+import dev.starling.distributed.Role;
+import dev.starling.distributed.View;
 import dev.starling.distributed.coordinator.SimulatedGroup.Life;
+import dev.starling.distributed.group.Control;
+import dev.starling.distributed.group.Inbox;
+import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.group.Outbox;
+import dev.starling.transport.ConnectionHandler;
+import dev.starling.transport.Endpoint;
+import dev.starling.transport.Transport;
 import dev.starling.transport.simulated.Conditions;
 import dev.starling.transport.simulated.Fault;
+import dev.starling.transport.simulated.Simulation;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.function.BiConsumer;
+import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
@@ -204,5 +220,99 @@ class SuccessionTest {
             assertThat(life.failure).as(name).isNull();
             assertThat(life.lastMembers()).as(name).containsExactlyInAnyOrder("rank0", "rank1", "rank2");
         });
+    }
+
+    /**
+     * Rank 1 follows the coordinator that rank 0 announces, learns that this one has no quorum, and then finds the
+     * former one. A goodbye without notice would count as the end of rank 1, so that fewer members would be a quorum.
+     */
+    @Test
+    void aMemberWithdrawsBeforeItReturnsToTheFormerCoordinator() {
+        // Longer than a process idles, and short for a liveness timeout.
+        Duration pause = Duration.ofMillis(20);
+        Role worker = new Role.Worker();
+        Control.NewView view = new Control.NewView(2, new View(1, List.of(new Member(1, 0, "rank0", "rank0", worker),
+                new Member(2, 1, "rank1", "rank1", worker))), new Control.Rules(2, true, 1, 2, new Quorum.Majority(),
+                LONG.toNanos()), 0);
+        Endpoint[] started = new Endpoint[1];
+        boolean[] announced = new boolean[1];
+        boolean[] returned = new boolean[1];
+        boolean[] left = new boolean[1];
+        BooleanSupplier over = () -> returned[0] && left[0];
+        List<Control> received = new ArrayList<>();
+        try (Simulation simulation = Simulation.of(1)) {
+            simulation.start(COORDINATOR, () -> {
+                try (Transport transport = scripted(simulation, COORDINATOR, (from, message) -> {
+                    switch (message) {
+                        case Control.Join _ -> from.send(view);
+                        case Control.Ready _ -> {
+                            from.send(new Control.Start(1));
+                            started[0] = from.endpoint();
+                        }
+                        case Control.Rejoin _ -> returned[0] = true;
+                        default -> { }
+                    }
+                })) {
+                    transport.await(() -> announced[0], LONG, "the announcement");
+                    simulation.sleep(pause);
+                    started[0].close();
+                    transport.await(over, LONG, "the return of rank 1");
+                }
+            });
+            simulation.start("rank0", () -> {
+                try (Transport transport = scripted(simulation, "rank0", (_, _) -> { })) {
+                    Endpoint[] member = new Endpoint[1];
+                    transport.onConnection(new ConnectionHandler() {
+                        @Override
+                        public void onAccepted(Endpoint endpoint) {
+                            member[0] = endpoint;
+                        }
+                    });
+                    transport.await(() -> started[0] != null, LONG, "the epoch");
+                    simulation.sleep(pause);
+                    new Outbox(member[0]).send(new Control.Successor("other", 0, 1, 1, 0));
+                    announced[0] = true;
+                    transport.await(over, LONG, "the return of rank 1");
+                }
+            });
+            simulation.start("other", () -> {
+                try (Transport transport = scripted(simulation, "other", (from, message) -> {
+                    received.add(message);
+                    if (message instanceof Control.Rejoin) {
+                        from.send(new Control.NoQuorum(1, 2));
+                    }
+                })) {
+                    transport.onConnection(new ConnectionHandler() {
+                        @Override
+                        public void onLost(Endpoint endpoint) {
+                            left[0] = true;
+                        }
+                    });
+                    transport.await(over, LONG, "the return of rank 1");
+                }
+            });
+            simulation.start("rank1", () -> {
+                GroupConfig config = GroupConfig.of(null, COORDINATOR).preferredRank(1).host("rank1");
+                try (Membership group = Membership.join(Transport.over(simulation.wire("rank1"),
+                        SimulatedGroup.transport()), config, false, _ -> { })) {
+                    group.await(over, LONG);
+                }
+            });
+            simulation.run(LONG.multipliedBy(2));
+        }
+        assertThat(received).hasExactlyElementsOfTypes(Control.Rejoin.class, Control.Withdraw.class);
+    }
+
+    /** Returns the transport of a process that answers control messages as a test says. */
+    private static Transport scripted(Simulation simulation, String name, BiConsumer<Outbox, Control> answer) {
+        Transport transport = Transport.over(simulation.wire(name), SimulatedGroup.transport());
+        Inbox inbox = new Inbox();
+        transport.onMessage((from, buffer, offset, length) -> {
+            Control message = inbox.read(from, buffer, offset, length);
+            if (message != null) {
+                answer.accept(new Outbox(from), message);
+            }
+        });
+        return transport;
     }
 }

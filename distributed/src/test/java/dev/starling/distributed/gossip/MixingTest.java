@@ -139,6 +139,18 @@ class MixingTest {
         }
     }
 
+    @Test
+    void publishesToEachPeerAfterAnyNumberOfUpdates() {
+        AtomicIntegerArray published = new AtomicIntegerArray(3);
+        mix(true, new double[] {0, 3, 12}, new int[] {1, 1, 1}, (gossip, _) -> {
+            gossip.nextPeer = Integer.MAX_VALUE - 1;
+            stepUntil(gossip, () -> {
+                published.set(gossip.rank(), (int) gossip.published());
+                return published.get(0) > 5 && published.get(1) > 5 && published.get(2) > 5;
+            }, () -> published.get(gossip.rank()));
+        });
+    }
+
     private static double[] all(AtomicLongArray values) {
         double[] all = new double[values.length()];
         Arrays.setAll(all, i -> Double.longBitsToDouble(values.get(i)));

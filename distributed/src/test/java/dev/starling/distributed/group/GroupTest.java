@@ -205,7 +205,7 @@ class GroupTest {
     }
 
     @Test
-    void refusesPartialElements() {
+    void refusesPartialElementsAndMemoryThatCannotReceive() {
         List<byte[]> all = Cluster.local(2).run(group -> {
             Collectives collectives = group.collectives();
             byte mine = (byte) (10 + group.rank());
@@ -214,6 +214,8 @@ class GroupTest {
                     .isInstanceOf(TensorException.class).hasMessageContaining("all reduce (sum)")
                     .hasMessageContaining("7 bytes").hasMessageContaining("multiple of 4")
                     .hasMessageContaining("i32");
+            assertThatThrownBy(() -> collectives.allReduce(MemorySegment.ofArray(bytes).asSlice(0, 4).asReadOnly(),
+                    DType.I32, ReduceOp.SUM)).isInstanceOf(TensorException.class).hasMessageContaining("read-only");
             assertThat(bytes).containsOnly(mine);
             // A refused call has no effect, and a collective on bytes may have any length.
             collectives.allReduce(MemorySegment.ofArray(bytes).asSlice(0, 4), DType.I32, ReduceOp.SUM);
@@ -222,6 +224,21 @@ class GroupTest {
             return bytes;
         });
         assertThat(all).containsOnly(new byte[] {21, 21, 21, 21, 11, 11, 11});
+    }
+
+    @Test
+    void broadcastsFromReadOnlyMemory() {
+        List<byte[]> all = Cluster.local(2).run(group -> {
+            byte[] bytes = new byte[3];
+            MemorySegment memory = MemorySegment.ofArray(bytes);
+            if (group.rank() == 1) {
+                memory.fill((byte) 7);
+                memory = memory.asReadOnly();
+            }
+            group.collectives().broadcast(memory, 1);
+            return bytes;
+        });
+        assertThat(all).containsOnly(new byte[] {7, 7, 7});
     }
 
     @Test
@@ -262,6 +279,7 @@ class GroupTest {
             assertThatThrownBy(() -> group.collectives().barrier().await(SOON.multipliedBy(6)))
                     .isInstanceOf(DistributedException.class).hasMessageContaining("the run was cancelled");
             assertThat(group.isEnded()).isTrue();
+            assertThat(group.hasQuorum()).as("although all are reachable").isFalse();
             ended.countDown();
             return null;
         });
@@ -305,6 +323,30 @@ class GroupTest {
                 assertThat(one.failure()).hasMessageContaining("its process was killed");
             }
         }
+    }
+
+    /** A member that a later epoch lacks learns first that the others close their connections to it. */
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void onlyMembersThatLeaveDoNotCountForTheQuorum(boolean leave) {
+        CountDownLatch known = new CountDownLatch(1);
+        List<Boolean> quorums = new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(SOON), 3,
+                Coordinator.OnLoss.REFORM).run(group -> {
+                    List<Long> ids = group.view().members().stream().map(Member::id).toList();
+                    if (group.rank() > 0) {
+                        if (!leave) {
+                            group.locked(() -> group.endpoint(ids.getFirst()).close());
+                            assertThat(known.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+                        }
+                        return true;
+                    }
+                    assertThat(group.awaitLocked(() -> ids.stream().skip(1).allMatch(id -> group.endpoint(id)
+                            .receivedGoodbye()), SOON)).isTrue();
+                    boolean quorum = group.hasQuorum();
+                    known.countDown();
+                    return quorum;
+                });
+        assertThat(quorums.getFirst()).isEqualTo(leave);
     }
 
     @Test

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.TransportConfig;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -265,7 +266,7 @@ class LauncherTest {
     }
 
     @Test
-    void startsAJarAgainWhosePathHasSpaces() {
+    void startsTheSameProgramAgain() {
         String command = System.getProperty("sun.java.command");
         String path = System.getProperty("java.class.path");
         try {
@@ -274,6 +275,10 @@ class LauncherTest {
             assertThat(JavaCommand.ofThisProgram(List.of("again"))).endsWith("-jar", "/opt/my app/app.jar", "again");
             System.setProperty("sun.java.command", "org.example.Main train it");
             assertThat(JavaCommand.ofThisProgram(List.of("again"))).endsWith("org.example.Main", "again");
+            System.setProperty("sun.java.command", "jdk.compiler/com.sun.tools.javac.launcher.SourceLauncher "
+                    + "Train.java");
+            assertThatThrownBy(() -> JavaCommand.ofThisProgram(List.of("again"))).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("source file").hasMessageContaining("Train.java");
         } finally {
             System.setProperty("sun.java.command", command);
             System.setProperty("java.class.path", path);

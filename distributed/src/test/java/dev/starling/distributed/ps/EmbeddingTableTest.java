@@ -171,6 +171,17 @@ class EmbeddingTableTest {
         assertThat(run.after).isNotEqualTo(run.before);
     }
 
+    /** The optimiser has a group for the table's path in the model. */
+    @Test
+    void rowsHaveTheRateOfTheirGroup() {
+        Function<Layer, Optimizer> grouped = m -> Sgd.over(m).rate(0.5).rate(path -> path.startsWith("rows"), 0.125)
+                .build();
+        Run run = train(1, 1, new Consistency.Synchronous(), FEW, grouped, 2, 1).getFirst();
+        Run alone = trainAlone(run.before, grouped, 2, 1);
+        assertThat(run.after).containsExactly(alone.after, within(5e-5f));
+        assertThat(run.after).isNotEqualTo(run.before);
+    }
+
     @ParameterizedTest
     @ValueSource(ints = {-1, 0, 3})
     void asynchronousWorkersLearnPreferences(int bound) {

@@ -26,6 +26,7 @@ import dev.starling.nn.train.TrainingListener;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.nio.file.Files;
@@ -279,6 +280,14 @@ class ParameterServerTest {
             }
             return null;
         });
+    }
+
+    /** Servers do not answer a push with such a rate. */
+    @Test
+    void endsAtALearningRateThatServersRefuse() {
+        assertThatThrownBy(() -> train(1, 1, new Consistency.Asynchronous(), ServerConfig.inMemory(),
+                CornerImages::perceptron, m -> Sgd.over(m).rate(steps -> steps < 2 ? 0.1 : -0.1).build(), 1))
+                .isInstanceOf(TensorException.class).hasMessageContaining("learning rate").hasMessageContaining("-0.1");
     }
 
     @Test

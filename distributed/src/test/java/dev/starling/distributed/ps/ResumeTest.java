@@ -12,8 +12,10 @@ import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
 import dev.starling.nn.optim.Sgd;
+import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
+import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.op.Rule;
 import java.nio.file.Path;
@@ -158,6 +160,39 @@ class ResumeTest {
         // Names of other state are those of earlier checkpoints.
         assertThat(Rules.key(new Rule.Adagrad(1e-8, 0, 0), 0)).isEqualTo("Adagrad0");
         assertThat(Rules.key(new Rule.Rmsprop(0.9, 1, 0, 0.5, true), 2)).isEqualTo("Rmsprop2");
+    }
+
+    /** Adam counts the steps of each parameter by itself. */
+    @Test
+    void resumesTheStepsOfAParameterThatWasUnfrozenLate() {
+        Outcome whole = unfreezing(ALL, b -> { });
+        unfreezing(FIRST, this::saving);
+        assertEquals(unfreezing(ALL, this::resuming), whole, 0);
+    }
+
+    /** Trains a network whose first layer is frozen in the first two epochs. */
+    private static Outcome unfreezing(int epochs, Consumer<Trainer.Builder> more) {
+        return Cluster.local(3).servers(1).run(group -> {
+            if (group.rank() == 2) {
+                ParameterServer.serve(group, ServerConfig.inMemory());
+                return null;
+            }
+            Layer[] made = new Layer[1];
+            TrainingListener unfreezes = new TrainingListener() {
+                @Override
+                public void epochStarted(Progress progress) {
+                    if (progress.epoch() >= 2) {
+                        made[0].unfreeze(path -> true);
+                    }
+                }
+            };
+            Function<Generator, Layer> network = g -> {
+                made[0] = CornerImages.perceptron(g).freeze(path -> path.startsWith("1."));
+                return made[0];
+            };
+            return CornerImages.train(network, ResumeTest::adam, epochs, ParameterServer.worker(group, group.rank())
+                    .workers(2).consistency(SYNCHRONOUS).build(), b -> more.accept(b.listeners(unfreezes)));
+        }).getFirst();
     }
 
     private static Optimizer plain(Layer model) {

@@ -245,6 +245,25 @@ class RingAllReduceTest {
         });
     }
 
+    /** Ranks begin the second run, too, with different weights and with the state of rank 0. */
+    @Test
+    void trainsAgainAfterARunThatWasStopped() {
+        List<Outcome> second = Cluster.local(2).run(group -> {
+            RingAllReduce ring = RingAllReduce.over(group).build();
+            Runs.train(Runs::mlp, ring, b -> b.listeners(new TrainingListener() {
+                @Override
+                public void stepEnded(Progress progress) {
+                    if (progress.step() == 3) {
+                        progress.stop();
+                    }
+                }
+            }));
+            return Runs.train(Runs::mlp, ring, b -> b.epochs(1));
+        });
+        assertThat(second.getFirst().history().last().step()).isEqualTo(Runs.STEPS / Runs.EPOCHS);
+        assertClose(second.get(1), second.get(0), 0);
+    }
+
     // ---- errors ----
 
     @Test

@@ -10,10 +10,12 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.scheduler.TaskInfo;
 import scala.Function1;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
@@ -146,7 +148,7 @@ final class DriverRun {
     }
 
     /** Cancels an elastic job if another attempt would fail too; else the other workers continue immediately. */
-    private void taskFailed(String why, int partition) {
+    private void taskFailed(String why, TaskInfo task) {
         JobWatch running = watch;
         CoordinatorThread meeting = coordinator;
         if (running == null || meeting == null) {
@@ -157,7 +159,10 @@ final class DriverRun {
             problem = found;
             running.cancel(found);
         } else {
-            meeting.exclude(partition, "Spark says: " + why.lines().findFirst().orElse("the task failed"));
+            // Spark may already have restarted the task, if its listener bus is behind.
+            long agoNs = TimeUnit.MILLISECONDS.toNanos(Math.max(0, System.currentTimeMillis() - task.finishTime()));
+            meeting.exclude(task.partitionId(), "Spark says: " + why.lines().findFirst().orElse("the task failed"),
+                    System.nanoTime() - agoNs);
         }
     }
 

@@ -2,6 +2,7 @@ package dev.starling.spark;
 
 import java.time.Duration;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Collectors;
 import org.apache.spark.SparkContext;
@@ -48,7 +49,7 @@ final class JobWatch implements AutoCloseable {
             if (live.listenerFailure() != null) {
                 cancel("a listener failed: " + live.listenerFailure());
                 return;
-            } else if (live.tasksStarted() < tasks && waitedNs > slotTimeout.toNanos()) {
+            } else if (live.tasksStarted() < tasks && waitedNs > TimeUnit.NANOSECONDS.convert(slotTimeout)) {
                 cancel("only " + live.tasksStarted() + " of " + tasks + " tasks started within "
                         + slotTimeout.toSeconds() + " s; other jobs hold the slots: wait for them, or ask for "
                         + "fewer with workers(n)");

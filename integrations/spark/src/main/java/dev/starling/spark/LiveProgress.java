@@ -5,9 +5,9 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
-import java.util.function.ObjIntConsumer;
 import java.util.stream.Collectors;
 import org.apache.spark.Success$;
 import org.apache.spark.TaskFailedReason;
@@ -18,6 +18,7 @@ import org.apache.spark.scheduler.SparkListenerJobStart;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.SparkListenerTaskStart;
 import org.apache.spark.scheduler.StageInfo;
+import org.apache.spark.scheduler.TaskInfo;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Passes the progress that executors report on to the driver's listeners, over all attempts of a run. */
@@ -26,7 +27,7 @@ final class LiveProgress extends SparkListener {
 
     private final long accumulator;
     private final Listeners listeners;
-    private final ObjIntConsumer<String> failures;
+    private final BiConsumer<String, TaskInfo> failures;
     private volatile int tasksStarted;
     /** Running tasks of the stages before the one that trains. */
     private volatile int shuffling;
@@ -50,9 +51,10 @@ final class LiveProgress extends SparkListener {
     /**
      * Creates a listener.
      *
-     * @param failures receives the reason and the partition of each failed task, in the listener bus's thread
+     * @param failures receives the reason and the description of each failed task, in the listener bus's thread, which
+     *     may run late
      */
-    LiveProgress(long accumulator, Listeners listeners, ObjIntConsumer<String> failures) {
+    LiveProgress(long accumulator, Listeners listeners, BiConsumer<String, TaskInfo> failures) {
         this.accumulator = accumulator;
         this.listeners = listeners;
         this.failures = failures;
@@ -121,7 +123,7 @@ final class LiveProgress extends SparkListener {
                 lostMs = lostMs == 0 ? end.taskInfo().finishTime() : lostMs;
             }
             failures.accept(end.reason() instanceof TaskFailedReason why ? why.toErrorString() : "",
-                    end.taskInfo().partitionId());
+                    end.taskInfo());
         }
     }
 

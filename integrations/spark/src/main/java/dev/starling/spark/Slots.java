@@ -1,6 +1,7 @@
 package dev.starling.spark;
 
 import java.time.Duration;
+import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkContext;
 import org.apache.spark.resource.ResourceProfile;
 
@@ -25,7 +26,7 @@ final class Slots {
     static void await(SparkContext context, int needed, Duration timeout) {
         long begin = System.nanoTime();
         int offered = of(context);
-        while (offered < needed && System.nanoTime() - begin < timeout.toNanos()) {
+        while (offered < needed && System.nanoTime() - begin < TimeUnit.NANOSECONDS.convert(timeout)) {
             try {
                 Thread.sleep(POLL_MS);
             } catch (InterruptedException e) {

@@ -254,6 +254,9 @@ public final class SparkTrainer {
 
     /** As {@link #checkpoints(String)}, after every {@code steps} steps. */
     public SparkTrainer checkpoints(String address, long steps) {
+        if (steps < 0) {
+            throw TensorException.argument("spark trainer", "steps must be >= 0, got " + steps, "give 1 or more");
+        }
         checkpoints = address;
         everySteps = steps;
         return this;

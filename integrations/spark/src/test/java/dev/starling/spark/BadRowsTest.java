@@ -139,6 +139,7 @@ class BadRowsTest {
 
     @Test
     void reportsWhyCheckpointsCannotBeWritten() {
+        assertThatThrownBy(() -> trainer().checkpoints("file:///proc/none", -1)).hasMessageContaining("steps must be");
         assertThatThrownBy(() -> trainer().attempts(1).checkpoints("file:///proc/none").fit(SharedSession.points(10,
                 40))).isInstanceOf(SparkJobException.class)
                 .hasMessageContaining("checkpoints in file:/proc/none cannot be created");

@@ -15,6 +15,7 @@ import dev.starling.nn.train.Progress;
 import dev.starling.nn.train.TrainingListener;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -290,6 +291,15 @@ class SparkTrainerTest {
             context.cancelJobGroup("other");
             assertThat(other.join(Duration.ofSeconds(20))).isTrue();
         }
+    }
+
+    @Test
+    void waitsForSlotsWithoutALimitUntilItIsInterrupted() {
+        Dataset<Row> points = SharedSession.points(100, 800);
+        Thread.currentThread().interrupt();
+        assertThatThrownBy(() -> trainer().workers(5).slotTimeout(ChronoUnit.FOREVER.getDuration()).fit(points))
+                .isInstanceOf(SparkJobException.class).hasMessageContaining("interrupted while waiting for 5 slots");
+        assertThat(Thread.interrupted()).isTrue();
     }
 
     @Test

@@ -79,11 +79,13 @@ final class Clocks {
         waiting[slot] = false;
     }
 
-    /** Readmits a worker that was considered lost, in the same session: its counts remain. */
+    /** Readmits a worker that was considered lost, in the same session: counts remain, and no clock goes back. */
     void readmit(int unit, int worker, long session) {
         int slot = slot(unit, worker);
         if (states[slot] == LEFT && sessions[slot] == session) {
+            long own = clocks[slot];
             catchUp(unit, slot);
+            clocks[slot] = Math.max(own, clocks[slot]);
             states[slot] = ACTIVE;
         }
     }

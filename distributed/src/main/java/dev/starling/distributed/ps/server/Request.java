@@ -14,6 +14,8 @@ import org.agrona.DirectBuffer;
 final class Request {
     /** The bits of positive infinity: the smallest magnitude that is not finite. */
     private static final int INFINITY = 0x7F80_0000;
+    /** Rows of one message have fewer elements than this times those of a block, with the state of any rule. */
+    private static final int MAX_BLOCKS_OF_ROWS = 4;
 
     private final ByteBuffer raw;
     private final FloatBuffer rawFloats;
@@ -190,10 +192,17 @@ final class Request {
         return max < INFINITY;
     }
 
-    /** Frees what a step on a whole parameter has allocated. */
+    /**
+     * Frees what a step on a whole parameter has allocated, or one on the rows of many messages: each slot of the ring
+     * would otherwise keep as much memory as the largest step.
+     */
     void release() {
         stepped = gradient;
         more.clear();
+        if (rows.length > MAX_BLOCKS_OF_ROWS * weights.length) {
+            rows = new float[0];
+            keys = new long[weights.length / 2];
+        }
     }
 
     void reply(int to, long toSession, long toSequence) {

@@ -51,6 +51,8 @@ public final class Agreement implements AutoCloseable {
     private Share share;
     /** The votes in flight, or {@code null}. */
     private @Nullable Work voting;
+    /** The last collective on {@link #values}; {@code null} before the first. */
+    private @Nullable Work gathering;
     private boolean ending;
 
     /**
@@ -207,7 +209,10 @@ public final class Agreement implements AutoCloseable {
     private Work gather(double[] own, int from, int n) {
         MemorySegment.copy(own, from, values.memory(), ValueLayout.JAVA_DOUBLE, (long) Double.BYTES * n
                 * ranks[worker], n);
-        return explained("for all workers", () -> collectives.allGather(values, 0, (long) n * workers, DType.F64));
+        Work work = explained("for all workers", () -> collectives.allGather(values, 0, (long) n * workers,
+                DType.F64));
+        gathering = work;
+        return work;
     }
 
     private void add(double[] sums, int from, int n) {
@@ -218,8 +223,12 @@ public final class Agreement implements AutoCloseable {
         }
     }
 
+    /** Releases the memory. A pending collective ends, and with it this worker's participation in the run. */
     @Override
     public void close() {
+        if (gathering != null && !gathering.isDone()) {
+            collectives.stop();
+        }
         values.close();
     }
 }

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
+import dev.starling.distributed.ps.wire.Message;
 import dev.starling.tensor.op.Rule;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -142,6 +143,23 @@ class ConsistencyTest {
             d.send(d.request.push(0, 7, 11, 0, 1, 1, ONE));
             assertThat(d.pull(0)).as("waits for the one that came back").containsOnly(-13f);
             d.send(d.request.push(1, 9, 0, 0, 1, 1, ONE));
+            assertThat(List.of(d.next().worker(), d.next().worker())).containsExactlyInAnyOrder(0, 1);
+        }
+    }
+
+    /** The connection breaks while the worker waits; the worker repeats its push over a new one. */
+    @Test
+    void aWorkerThatReturnsIsAsFarAheadAsItWas() throws InterruptedException {
+        try (ServerDriver d = new ServerDriver(ServerConfig.inMemory(),
+                ServerDriver.plan(2, new Consistency.Stale(1), ServerDriver.PLAIN, 4))) {
+            d.join(0, 7, 0, 0, 0, 0, 0);
+            d.join(1, 8, 0);
+            d.push(0, 7, 0, 0, 1, ONE);
+            d.send(d.request.push(0, 7, 1, 0, 1, 1, ONE));
+            assertThat(d.core.leave(0, 0)).isTrue();
+            d.send(d.request.push(0, 7, 1, 0, 1, 1, ONE));
+            assertThat(d.request(d.request.pull(0)).kind()).as("the push is not answered").isEqualTo(Message.PULL);
+            d.send(d.request.push(1, 8, 0, 0, 1, 1, ONE));
             assertThat(List.of(d.next().worker(), d.next().worker())).containsExactlyInAnyOrder(0, 1);
         }
     }
