@@ -6,7 +6,10 @@ import dev.starling.tensor.Tensor;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
-/** Derivatives of functions of one tensor, in forward and reverse mode, of any order. */
+/**
+ * Derivatives of functions of one tensor, in forward and reverse mode, of any order. Those of a function whose result
+ * does not depend on the tensor are zeros.
+ */
 public final class Derivatives {
     private Derivatives() {
     }
@@ -14,8 +17,7 @@ public final class Derivatives {
     /** Returns the gradient of {@code f} at {@code x}. The result of {@code f} must have one element. */
     public static Tensor gradient(Function<Tensor, Tensor> f, Tensor x) {
         Tape tape = new Tape().watch(x);
-        Tensor y = tape.record(() -> f.apply(x));
-        return orZeros(tape.backward(y).get(x), x);
+        return gradient(tape, tape.record(() -> f.apply(x)), x);
     }
 
     /**
@@ -24,8 +26,7 @@ public final class Derivatives {
      */
     public static Tensor vjp(Function<Tensor, Tensor> f, Tensor x, Tensor v) {
         Tape tape = new Tape().watch(x);
-        Tensor y = tape.record(() -> f.apply(x));
-        return orZeros(tape.backward(y, v).get(x), x);
+        return vjp(tape, tape.record(() -> f.apply(x)), x, v);
     }
 
     /**
@@ -37,18 +38,14 @@ public final class Derivatives {
         Tensor y = inner.record(() -> f.apply(x));
         Tensor u = y.zerosLike();
         Tape outer = new Tape().watch(u);
-        Tensor product = outer.record(() -> orZeros(inner.backward(y, u).get(x), x));
-        return outer.depends(product) ? orZeros(outer.backward(product, v).get(u), u) : u;
+        Tensor product = outer.record(() -> vjp(inner, y, x, u));
+        return vjp(outer, product, u, v);
     }
 
     /** Returns the Hessian-vector product {@code Hv} of a function whose result has one element. */
     public static Tensor hvp(Function<Tensor, Tensor> f, Tensor x, Tensor v) {
         Tape tape = new Tape().watch(x);
-        Tensor slope = tape.record(() -> {
-            Tensor y = f.apply(x);
-            return orZeros(tape.backward(y).get(x), x).mul(v).sum();
-        });
-        return tape.depends(slope) ? orZeros(tape.backward(slope).get(x), x) : x.zerosLike();
+        return gradient(tape, tape.record(() -> gradient(tape, f.apply(x), x).mul(v).sum()), x);
     }
 
     /** Returns the Jacobian {@code [*f(x), *x]}, computed one row at a time. */
@@ -61,7 +58,7 @@ public final class Derivatives {
     /** Returns the Hessian {@code [*x, *x]} of a function whose result has one element. */
     public static Tensor hessian(Function<Tensor, Tensor> f, Tensor x) {
         Tape tape = new Tape().watch(x);
-        Tensor slope = tape.record(() -> orZeros(tape.backward(f.apply(x)).get(x), x));
+        Tensor slope = tape.record(() -> gradient(tape, f.apply(x), x));
         return rows(tape, slope, x);
     }
 
@@ -71,9 +68,17 @@ public final class Derivatives {
         for (int i = 0; i < n; i++) {
             Tensor unit = Tensor.arange(
                     new Spec(y.dtype(), Shape.of(n), y.device()), -i, 1).eq(0).to(y.dtype());
-            rows[i] = tape.depends(y) ? orZeros(tape.backward(y, unit.reshape(y.shape())).get(x), x) : x.zerosLike();
+            rows[i] = vjp(tape, y, x, unit.reshape(y.shape()));
         }
         return Tensor.stack(0, rows).reshape(y.shape().concat(x.shape()));
+    }
+
+    private static Tensor gradient(Tape tape, Tensor y, Tensor x) {
+        return y.count() == 1 && !tape.depends(y) ? x.zerosLike() : orZeros(tape.backward(y).get(x), x);
+    }
+
+    private static Tensor vjp(Tape tape, Tensor y, Tensor x, Tensor v) {
+        return tape.depends(y) ? orZeros(tape.backward(y, v).get(x), x) : x.zerosLike();
     }
 
     private static Tensor orZeros(@Nullable Tensor gradient, Tensor x) {

@@ -276,6 +276,22 @@ class TapeTest {
     }
 
     @Test
+    void derivativesOfConstantsAreZero() {
+        Tensor x = doubles(1, 2);
+        Tensor c = doubles(3);
+        Tensor v = doubles(1, 1);
+        assertThat(Derivatives.gradient(t -> c, x).toDoubles()).containsExactly(0, 0);
+        assertThat(Derivatives.gradient(t -> Derivatives.gradient(u -> u.sum(), t).sum(), x).toDoubles())
+                .containsExactly(0, 0);
+        assertThat(Derivatives.vjp(t -> c, x, doubles(1)).toDoubles()).containsExactly(0, 0);
+        assertThat(Derivatives.jvp(t -> c, x, v).toDoubles()).containsExactly(0);
+        assertThat(Derivatives.jacobian(t -> c, x).toDoubles()).containsExactly(0, 0);
+        assertThat(Derivatives.hvp(t -> c, x, v).toDoubles()).containsExactly(0, 0);
+        assertThat(Derivatives.hessian(t -> c, x).toDoubles()).containsExactly(0, 0, 0, 0);
+        assertThatThrownBy(() -> Derivatives.gradient(t -> v, x)).hasMessageContaining("one element");
+    }
+
+    @Test
     void impossibleEventsHaveGradientZero() {
         double impossible = Double.NEGATIVE_INFINITY;
         Tensor rows = Tensor.of(new double[] {impossible, impossible, 0, 0}, 2, 2);

@@ -22,7 +22,7 @@ public final class CudaProvider implements BackendProvider {
     private static final int MIN_DRIVER = 13000;
     /** The oldest architecture that NVRTC of CUDA 13 compiles for, as 10·major + minor. */
     private static final int MIN_CAPABILITY = 75;
-    private static final Pattern MISSING_LIBRARY = Pattern.compile("(lib\\w+\\.so[.\\d]*): cannot open");
+    private static final Pattern MISSING_LIBRARY = Pattern.compile("(lib\\w+\\.so[.\\d]*|\\w+\\.dll): cannot open");
 
     @Override
     public String type() {
@@ -111,8 +111,7 @@ public final class CudaProvider implements BackendProvider {
                         Redist.remedy("CUDA 13", ""));
             }
         }
-        return new Probe.Missing("the CUDA libraries cannot be loaded: " + error,
-                "install CUDA 13 and put its lib64 directory on LD_LIBRARY_PATH");
+        return new Probe.Missing("the CUDA libraries cannot be loaded: " + error, Redist.remedy("CUDA 13", ""));
     }
 
     @Override

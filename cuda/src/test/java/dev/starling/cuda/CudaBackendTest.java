@@ -145,6 +145,8 @@ class CudaBackendTest {
         Probe.Missing missing = CudaProvider.missingLibrary(error);
         assertThat(missing.reason()).isEqualTo("the CUDA library libcudart.so.13 is missing");
         assertThat(missing.remedy()).contains("LD_LIBRARY_PATH", "cuda-redist");
+        error = new UnsatisfiedLinkError("nvrtc64_130_0.dll: cannot open shared object file");
+        assertThat(CudaProvider.missingLibrary(error).reason()).contains("library nvrtc64_130_0.dll is missing");
     }
 
     @Test

@@ -172,7 +172,12 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             throw TensorException.argument("linspace", "the ends must be finite, got " + first + " and " + last,
                     "give finite numbers");
         }
-        return arange(new Spec(DType.F32, Shape.of(n), Device.current()), first, n > 1 ? (last - first) / (n - 1) : 0);
+        if (n < 2) {
+            return arange(new Spec(DType.F32, Shape.of(n), Device.current()), first, 0);
+        }
+        Tensor others = arange(new Spec(DType.F32, Shape.of(n - 1), Device.current()), first, (last - first) / (n - 1));
+        // The sum of all steps may miss the last number, by rounding.
+        return concat(0, others, full(DType.F32, last, 1));
     }
 
     /** Returns the f32 identity matrix of {@code n} rows, on the current device. */

@@ -107,6 +107,7 @@ class FunctionsTest {
             for (int n = 2; n < 40; n++) {
                 assertThat(Tensor.linspace(0.1, 0.7, n).toFloats()).startsWith(0.1F).endsWith(0.7F).hasSize(n);
             }
+            assertThat(Tensor.linspace(-1e17, 1, 2).toFloats()).containsExactly(-1e17F, 1);
         });
     }
 

@@ -79,13 +79,16 @@ public final class SelectionKernels implements Kernels<Selection> {
         strides[axis] = 0;
         int bytes = x.dtype().bytes();
         int fault = launcher.faults().register(op, x.size(axis), x, index);
+        long[] done = new long[1];
         Layout.rowMajor(index.shape().dims(), y.strides(), index.strides(), strides).inPieces(Layout.MAX_COUNT,
-                (layout, offsets) -> launcher
-                        .launch(new SelectionKernel("gather", word(bytes), index.dtype(), false))
-                        .i64(y.address() + offsets[0] * bytes)
-                        .i64(index.address() + offsets[1] * index.dtype().bytes())
-                        .i64(x.address() + offsets[2] * bytes).i64(x.size(axis)).i64(x.strides()[axis])
-                        .fault(fault).layout(layout, 3).threads(layout.count()));
+                (layout, offsets) -> {
+                    launcher.launch(new SelectionKernel("gather", word(bytes), index.dtype(), false))
+                            .i64(y.address() + offsets[0] * bytes)
+                            .i64(index.address() + offsets[1] * index.dtype().bytes())
+                            .i64(x.address() + offsets[2] * bytes).i64(x.size(axis)).i64(x.strides()[axis])
+                            .i64(done[0]).fault(fault).layout(layout, 3).threads(layout.count());
+                    done[0] += layout.count();
+                });
     }
 
     private void scatter(Op op, int axis, boolean add, Tensor[] in, Tensor y) {

@@ -82,12 +82,17 @@ template <bool TRANSPOSED> DEVICE void weigh(Staged& staged, const Tile& tile, P
     }
 }
 
+// Products that the compiler does not fuse with a sum: gradients subtract what the forward pass has made of the same
+// scores, and the exponential of a difference in the last bit of large scores is infinite.
+DEVICE f32 scaled(f32 score, f32 scale) { return __fmul_rn(score, scale); }
+DEVICE f64 scaled(f64 score, f64 scale) { return __dmul_rn(score, scale); }
+
 // Turns the product of a query and a key into a score; returns whether the query attends to the key.
 DEVICE bool finish(C& score, const Attention& p, const Heads& at, i64 query, i64 key) {
     if (query >= p.queries || key >= p.keys || p.causal && key > query) {
         return false;
     }
-    score *= C(p.scale);
+    score = scaled(score, C(p.scale));
     i64 place = at[4] + query * p.mask_row + key * p.mask_column;
     if (p.masked == 2) {
         score += C(widen(((const T*) p.mask)[place]));

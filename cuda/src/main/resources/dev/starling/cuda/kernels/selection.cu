@@ -28,8 +28,9 @@ extern "C" __global__ void take(T* y, const T* x, const INDEX* index, i64 count,
     }
 }
 
-// Sets y at each element of the index. The layout has y, index and x, whose stride along the dimension is 0.
-extern "C" __global__ void gather(T* y, const INDEX* index, const T* x, i64 size, i64 step, Fault fault,
+// Sets y at each element of a piece of the index, of which `first` precede it. The layout has y, index and x, whose
+// stride along the dimension is 0.
+extern "C" __global__ void gather(T* y, const INDEX* index, const T* x, i64 size, i64 step, i64 first, Fault fault,
         Layout<3> layout) {
     u32 i = (u32) THREAD;
     if (i >= layout.count) {
@@ -37,7 +38,7 @@ extern "C" __global__ void gather(T* y, const INDEX* index, const T* x, i64 size
     }
     i64 at[3];
     layout.offsets(i, at);
-    i64 k = checked_index(index[at[1]], size, i, fault);
+    i64 k = checked_index(index[at[1]], size, first + i, fault);
     y[at[0]] = k < 0 ? T() : x[at[2] + k * step];
 }
 

@@ -303,6 +303,9 @@ public final class DataLoader implements AutoCloseable {
             if (!hasNext()) {
                 throw new NoSuchElementException("the epoch is over");
             }
+            if (closed) {
+                throw LoadException.ofClosed(null);
+            }
             revoke();
             // All published batches before next have been read.
             long sequence = ring.getCursor() + 1 - (toPublish - next);

@@ -74,7 +74,9 @@ public final class WeightedDataset implements Dataset {
     @Override
     public void write(int index, Example target) throws Exception {
         double total = sums[sums.length - 1];
-        double drawn = ExampleRandom.of(target.seed() ^ STREAM, target.epoch(), index).nextDouble() * total;
+        double random = ExampleRandom.of(target.seed() ^ STREAM, target.epoch(), index).nextDouble();
+        // A product that is subnormal may be rounded to the total.
+        double drawn = Math.min(random * total, Math.nextDown(total));
         int found = Arrays.binarySearch(sums, drawn);
         // The first example whose sum is above the number: those with weight 0 never are.
         int example = found < 0 ? -found - 1 : found + 1;

@@ -66,9 +66,10 @@ public final class RecurrentCell implements Layer {
         Weights w = new Weights(parameters[0].value(), parameters[1].value(), parameters[2].value(),
                 parameters[3].value());
         Tensor steps = x.unsqueeze(0);
-        Tensor h = state == null ? null : state.h();
+        Tensor h = state == null ? null : state.h().to(x.dtype());
+        Tensor c = state == null || state.c() == null ? null : state.c().to(x.dtype());
         States next = switch (cell) {
-            case LSTM -> Recurrences.lstm(steps, h, state == null ? null : state.c(), w, false, null);
+            case LSTM -> Recurrences.lstm(steps, h, c, w, false, null);
             case GRU -> Recurrences.gru(steps, h, w, false, null);
             case TANH, RELU -> Recurrences.rnn(steps, h, w, cell == Cell.RELU, false, null);
         };

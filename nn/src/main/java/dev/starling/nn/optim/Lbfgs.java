@@ -125,7 +125,7 @@ public final class Lbfgs implements AutoCloseable {
     }
 
     /**
-     * Changes the parameters to reduce a loss, by several directions.
+     * Changes the parameters to reduce a loss, by several directions. If that fails, they are as before the step.
      *
      * @param loss computes the loss, a scalar, from the parameters; must return the same value for the same parameters
      * @return the loss before the step
@@ -142,7 +142,15 @@ public final class Lbfgs implements AutoCloseable {
             parameters = current;
         }
         try (Scope scope = Scope.open("lbfgs")) {
-            return Recorder.with(Recorder.NONE, () -> iterate(loss));
+            return Recorder.with(Recorder.NONE, () -> {
+                Tensor before = flat(Parameter::master);
+                try {
+                    return iterate(loss);
+                } catch (RuntimeException | Error e) {
+                    set(before);
+                    throw e;
+                }
+            });
         }
     }
 
@@ -236,13 +244,16 @@ public final class Lbfgs implements AutoCloseable {
 
     private void move(Tensor from, Tensor direction, double length) {
         try (Scope scope = Scope.open("move")) {
-            Tensor to = from.add(direction.mul(length));
-            long start = 0;
-            for (Parameter each : parameters) {
-                long count = each.shape().count();
-                each.set(to.narrow(0, start, count).reshape(each.shape()));
-                start += count;
-            }
+            set(from.add(direction.mul(length)));
+        }
+    }
+
+    private void set(Tensor to) {
+        long start = 0;
+        for (Parameter each : parameters) {
+            long count = each.shape().count();
+            each.set(to.narrow(0, start, count).reshape(each.shape()));
+            start += count;
         }
     }
 

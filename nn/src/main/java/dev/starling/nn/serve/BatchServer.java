@@ -115,9 +115,13 @@ final class BatchServer<M extends Module> implements AutoCloseable {
         } catch (PredictionException e) {
             switch (e.reason()) {
                 case REFUSED -> refused.increment();
-                case TIMEOUT -> timedOut.increment();
+                case TIMEOUT -> {
+                    queue.remove(request);
+                    timedOut.increment();
+                }
+                case INTERRUPTED -> queue.remove(request);
                 case FAILED -> failed.increment();
-                case CLOSED, INTERRUPTED -> { }
+                case CLOSED -> { }
             }
             throw e;
         }

@@ -36,6 +36,16 @@ final class RequestQueue {
         }
     }
 
+    /** Removes a request whose caller has given up, if it is still there, so that another one has its place. */
+    void remove(Request request) {
+        lock.lock();
+        try {
+            waiting.remove(request);
+        } finally {
+            lock.unlock();
+        }
+    }
+
     static PredictionException closedException() {
         return new PredictionException(Reason.CLOSED, "the predictor is closed; keep it open while clients use it");
     }

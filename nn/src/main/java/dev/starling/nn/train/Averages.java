@@ -169,8 +169,8 @@ final class Averages {
     }
 
     /**
-     * Returns what replaces the sums by those of a checkpoint. A metric that the checkpoint does not contain starts at
-     * 0.
+     * Returns what replaces the sums by those of a checkpoint. Those of a metric that the checkpoint does not contain
+     * start at 0: its mean over this epoch counts earlier examples as 0.
      *
      * @throws NumberFormatException if the notes are not those of {@link #save}
      */

@@ -61,12 +61,11 @@ public final class Trainer {
         strategy = config.strategy;
         collective = Collective.of(strategy);
         ending = Concludes.of(strategy);
-        Task task = config.task();
+        task = config.task();
         task.require(data);
         if (config.heldOut != null) {
             task.require(config.heldOut);
         }
-        this.task = task;
         averages = task.averages();
         progress = new Progress(config.epochs, averages, strategy);
         progress.setEpochSize(data.batches(), data.examples());
@@ -286,11 +285,10 @@ public final class Trainer {
 
     /** Returns the sums over this rank's part of the held-out data. */
     private double[] evaluate() {
-        Averages measured = task.averages();
         DataLoader heldOut = Objects.requireNonNull(config.heldOut);
         heldOut.share(strategy.share().ofHeldOut());
         try {
-            return config.precision.run(() -> Scores.sums(task, heldOut, measured));
+            return config.precision.run(() -> Scores.sums(task, heldOut, task.averages()));
         } finally {
             heldOut.share(Share.whole());
         }
@@ -354,7 +352,6 @@ public final class Trainer {
         @Nullable Path directory;
         /** Steps between checkpoints; 0 for one after each epoch. */
         long everySteps;
-        /** Number of checkpoints to keep. */
         private int keep = 2;
         private boolean resume;
         private boolean skipDamaged;
@@ -459,6 +456,9 @@ public final class Trainer {
 
         /** Saves a checkpoint in {@code target} after every {@code steps} steps and at the end. */
         public Builder checkpoints(Path target, long steps) {
+            if (steps < 0) {
+                throw TensorException.argument("trainer", "steps must be >= 0, got " + steps, "use 1 or more");
+            }
             directory = target;
             everySteps = steps;
             return this;

@@ -1,6 +1,7 @@
 package dev.starling.nn.data;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.nn.FarProvider;
 import dev.starling.nn.Sequential;
@@ -92,6 +93,18 @@ class DeliveryTest {
             assertThat(FAR.memory().allocations()).isEqualTo(first.allocations());
         }
         assertThat(FAR.memory().live()).isEqualTo(before.live());
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1})
+    void allocatesNothingOnTheDeviceOnceClosed(int workers) {
+        long before = FAR.memory().live();
+        DataLoader loader = loader(workers).device(FAR);
+        Iterator<Batch> batches = loader.epoch(0).iterator();
+        batches.next();
+        loader.close();
+        assertThatThrownBy(batches::next).isInstanceOf(LoadException.class).hasMessageContaining("is closed");
+        assertThat(FAR.memory().live()).isEqualTo(before);
     }
 
     @Test

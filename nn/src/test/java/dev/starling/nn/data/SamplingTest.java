@@ -169,6 +169,7 @@ class SamplingTest {
         assertThat(all(drawn, 1, 0)).isEqualTo(first);
         assertThat(all(drawn, 1, 1)).isNotEqualTo(first);
         assertThat(all(drawn, 2, 0)).isNotEqualTo(first);
+        assertThat(all(WeightedDataset.of(numbers(2), new double[] {Double.MIN_VALUE, 0}, 50), 1, 0)).containsOnly(0);
 
         int[] classes = IntStream.range(0, 1000).map(i -> i < 50 ? 1 : 0).toArray();
         int[] balanced = all(WeightedDataset.balanced(numbers(1000), classes), 1, 0);

@@ -8,6 +8,7 @@ import dev.starling.nn.Layer;
 import dev.starling.nn.Layers;
 import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.Precision;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
@@ -195,6 +196,11 @@ class TransformerTest {
             }
             assertThat(state.c() == null).isEqualTo(!name.equals("lstm"));
             assertThatThrownBy(() -> cell.forward(x)).hasMessageContaining("[N, 3]");
+            // As the layer, a cell converts a state to the type of x.
+            Recurrent.State wide = state;
+            Tensor narrow = g.normal(2, 3).to(DType.BF16);
+            assertThat(Precision.of(DType.BF16).run(() -> cell.forward(narrow, wide)).h().dtype())
+                    .isEqualTo(DType.BF16);
         }
     }
 

@@ -110,6 +110,23 @@ class LbfgsTest {
         return t > 100 ? Double.NaN : (t - 1) * (t - 4) * (2 * t - 5) / 5 + 0.05;
     }
 
+    /** The loss fails in the first search, and in a later one. */
+    @Test
+    void leavesTheParametersOfAFailedStep() {
+        for (int evaluations : new int[] {1, 10}) {
+            try (Point point = Point.at(-1.2, 1); Lbfgs lbfgs = Lbfgs.over(point).build()) {
+                int[] left = {evaluations};
+                assertThatThrownBy(() -> lbfgs.step(() -> {
+                    if (left[0]-- == 0) {
+                        throw new IllegalStateException("no loss");
+                    }
+                    return point.valley();
+                })).hasMessage("no loss");
+                assertThat(point.xy.value().toDoubles()).containsExactly(-1.2, 1);
+            }
+        }
+    }
+
     @Test
     void refusesALossThatIsNotFinite() {
         try (Point point = Point.at(1, 2); Lbfgs lbfgs = Lbfgs.over(point).build()) {

@@ -271,6 +271,22 @@ class PredictorTest {
     }
 
     @Test
+    void givesThePlaceOfARequestThatTimedOutToAnother() throws Exception {
+        try (Gate gate = new Gate(); Predictor predictor = Predictor.of(gate, 1).maxBatch(1).maxQueue(1).build();
+                ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor()) {
+            gate.armed = true;
+            Future<float[]> running = threads.submit(() -> predictor.predict(new float[] {3}));
+            await(gate.entered);
+            for (int i = 0; i < 2; i++) {
+                assertThatThrownBy(() -> predictor.predict(new float[] {4}, new float[1], Duration.ofMillis(5)))
+                        .hasMessageContaining("in the queue");
+            }
+            gate.open.countDown();
+            assertThat(running.get(30, TimeUnit.SECONDS)).containsExactly(6);
+        }
+    }
+
+    @Test
     void endsARequestWhoseThreadIsInterrupted() throws Exception {
         try (Gate gate = new Gate(); Predictor predictor = Predictor.of(gate, 1).maxBatch(1).build()) {
             gate.armed = true;

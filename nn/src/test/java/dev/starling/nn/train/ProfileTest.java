@@ -9,12 +9,16 @@ import dev.starling.nn.layer.Relu;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Sgd;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Op;
+import dev.starling.tensor.profile.OperationEvent;
 import dev.starling.tensor.profile.Profiling;
 import dev.starling.tensor.profile.Profile;
 import dev.starling.tensor.profile.Profile.Total;
@@ -119,6 +123,25 @@ class ProfileTest {
                 .contains("stroke-dasharray").doesNotContain("http");
         // The columns of the overview contain the share of every operation; 300 operations are also drawn one by one.
         assertThat(Pattern.compile("<title>").matcher(html).results().count()).isEqualTo(1 + Math.min(300, operations));
+    }
+
+    @Test
+    void countsTheTimeOfAnOperationWithinAnotherOnce() throws Exception {
+        Path recording = directory.resolve("run.jfr");
+        Spec spec = new Spec(DType.F32, Shape.of(1), Device.cpu());
+        try (Profiler profiler = Profiler.start(recording)) {
+            OperationEvent outer = OperationEvent.started();
+            OperationEvent inner = OperationEvent.started();
+            Thread.sleep(20);
+            inner.done("inner", spec);
+            outer.done("outer", spec);
+        }
+        Path page = directory.resolve("run.html");
+        Profile.read(recording).write(page);
+        Matcher times = Pattern.compile("2 operations in (.*); they kept the host busy for (.*)\\.</p>").matcher(
+                Files.readString(page));
+        assertThat(times.find()).isTrue();
+        assertThat(times.group(2)).isEqualTo(times.group(1));
     }
 
     @Test

@@ -477,6 +477,8 @@ class TrainerTest {
                     .isInstanceOf(TensorException.class).hasMessageContaining("no example to evaluate");
             assertThatThrownBy(() -> Trainer.of(model, Loss.meanSquared(), sgd).epochs(-1))
                     .isInstanceOf(TensorException.class).hasMessageContaining("epochs must be >= 0");
+            assertThatThrownBy(() -> Trainer.of(model, Loss.meanSquared(), sgd).checkpoints(Path.of("unused"), -1))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("steps must be >= 0");
         }
     }
 

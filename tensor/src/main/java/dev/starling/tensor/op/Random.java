@@ -180,7 +180,8 @@ public sealed interface Random extends Op {
 
     /**
      * Sets each element independently to 0, with the given probability, or else divides it by {@code 1 - probability}.
-     * No mask is stored: the gradient draws the same numbers again. (Srivastava et al., 2014)
+     * A backend may multiply by the rounded {@code 1/(1 - probability)} instead. No mask is stored: the gradient draws
+     * the same numbers again. (Srivastava et al., 2014)
      *
      * @param probability of 0
      * @param seed the stream

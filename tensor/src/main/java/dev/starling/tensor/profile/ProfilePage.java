@@ -43,7 +43,7 @@ final class ProfilePage {
                 + "table{border-collapse:collapse}tr:nth-child(even){background:#f4f4f4}"
                 + "svg{background:#fafafa;border:1px solid #ddd}text{font-size:11px}.key{margin-right:1.2em}"
                 + "</style>%n<h1>Profile</h1>%n", WIDTH);
-        long busy = operations.stream().mapToLong(Total::amount).sum();
+        long busy = busy();
         add("<p>%,d operations in %s; they kept the host busy for %s.</p>%n", profile.steps().size(), time(nanos),
                 time(busy));
         overview();
@@ -53,6 +53,17 @@ final class ProfilePage {
         table("Waits for devices", "Reason", profile.waits(), 0);
         requests();
         return out.append("</html>\n").toString();
+    }
+
+    /** Returns the time in which at least one operation ran: an operation may call others. */
+    private long busy() {
+        long busy = 0;
+        long end = 0;
+        for (Step s : profile.steps()) {
+            busy += Math.max(0, s.start() + s.nanos() - Math.max(end, s.start()));
+            end = Math.max(end, s.start() + s.nanos());
+        }
+        return busy;
     }
 
     private void add(String format, Object... values) {

@@ -60,7 +60,7 @@ final class Gate implements AutoCloseable {
     /** The oldest first. */
     private final SequencedSet<InboundConnection> unproven = new LinkedHashSet<>();
     private final Map<InetAddress, SequencedSet<InboundConnection>> byHost = new HashMap<>();
-    /** Those that have sent a signed message, the oldest first; they are not among the others. */
+    /** Those that have sent a signed message, in the order in which they did; they are not among the others. */
     private final SequencedSet<InboundConnection> signed = new LinkedHashSet<>();
     /** Connections with messages that wait for their turn. */
     private final Deque<InboundConnection> delayed = new ArrayDeque<>();
@@ -107,18 +107,21 @@ final class Gate implements AutoCloseable {
             receive(delayed.removeFirst());
         }
         selector.selectNow(onReady);
-        expire(unproven, now);
-        expire(signed, now);
+        while (!unproven.isEmpty() && isLate(unproven.getFirst(), now)) {
+            unproven.getFirst().turnAway();
+        }
+        if (!signed.isEmpty()) {
+            // The first to sign need not be the first to connect.
+            signed.stream().filter(each -> isLate(each, now)).toList().forEach(InboundConnection::turnAway);
+        }
         messageAllowance -= budget - room;
         // A selection takes long if many connections have more to read.
         nextPollNs = now + (messageAllowance < 1 || futileReads > MAX_FUTILE_READS ? CROWDED_POLL_NS : POLL_NS);
         return budget - room;
     }
 
-    private void expire(SequencedSet<InboundConnection> connections, long now) {
-        while (!connections.isEmpty() && now - connections.getFirst().sinceNs() > timeToProveNs) {
-            connections.getFirst().turnAway();
-        }
+    private boolean isLate(InboundConnection connection, long now) {
+        return now - connection.sinceNs() > timeToProveNs;
     }
 
     private void onReady(SelectionKey key) {

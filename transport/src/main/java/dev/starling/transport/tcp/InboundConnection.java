@@ -309,7 +309,9 @@ final class InboundConnection {
         int at = position + head;
         position += unit;
         lane.delivered();
+        delayed = proven; // If the inbox throws an exception, the next poll continues here.
         wire.deliver(this, buffer, at, length);
+        delayed = false;
         return true;
     }
 
@@ -348,11 +350,13 @@ final class InboundConnection {
         position += padding;
         lane.delivered();
         place = null;
+        delayed = true;
         try {
             wire.deliver(this, header, headerLength, body, bodyLength);
         } finally {
             used.abandon();
         }
+        delayed = false;
         return true;
     }
 

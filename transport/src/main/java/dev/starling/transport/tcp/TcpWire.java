@@ -92,7 +92,12 @@ final class TcpWire implements Wire {
         address = HostPort.format(settings.host(), ((InetSocketAddress) listener.getLocalAddress()).getPort());
         congestion = new Congestion(settings.congestion());
         selector = Selector.open();
-        gate = new Gate(this, listener, settings.timeToProveNs());
+        try {
+            gate = new Gate(this, listener, settings.timeToProveNs());
+        } catch (IOException e) {
+            close(selector);
+            throw e;
+        }
     }
 
     static TcpWire open(TcpSettings settings) {

@@ -19,11 +19,16 @@ final class UcxRegistration implements RemoteWrites.Registration {
 
     UcxRegistration(UcpContext context, MemorySegment segment, Consumer<UcxRegistration> onClose) {
         this.onClose = onClose;
+        UcpMemory mapped = null;
         try {
-            memory = context.memoryMap(new UcpMemMapParams().setAddress(segment.address())
+            mapped = context.memoryMap(new UcpMemMapParams().setAddress(segment.address())
                     .setLength(segment.byteSize()).setMemoryType(UcsConstants.MEMORY_TYPE.UCS_MEMORY_TYPE_HOST));
-            key = new UcxKey(segment.byteSize(), segment.address(), memory.getRemoteKeyBuffer()).encode();
+            key = new UcxKey(segment.byteSize(), segment.address(), mapped.getRemoteKeyBuffer()).encode();
+            memory = mapped;
         } catch (UcxException e) {
+            if (mapped != null) {
+                mapped.deregister();
+            }
             throw new TransportException(TransportException.Problem.NO_ROOM, "UCX cannot register "
                     + segment.byteSize() + " bytes: " + e.getMessage(), "raise the limit of locked memory", e);
         }

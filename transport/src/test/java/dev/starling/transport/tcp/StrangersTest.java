@@ -7,6 +7,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
+import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import dev.starling.transport.spi.Wires;
@@ -22,6 +23,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
+import java.util.concurrent.TimeUnit;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -378,6 +380,41 @@ class StrangersTest {
                 strict.poll((buffer, offset, length) -> again[0] = true, 4);
                 return again[0];
             }, wire);
+        }
+    }
+
+    /** The one that connected first signs last. */
+    @Test
+    void areCutOffInTimeInWhicheverOrderTheySign() throws IOException {
+        try (TcpWire strict = open(1_000)) {
+            InetSocketAddress address = new InetSocketAddress("127.0.0.1",
+                    Integer.parseInt(strict.address().substring(strict.address().lastIndexOf(':') + 1)));
+            long pause = TimeUnit.MILLISECONDS.toNanos(300);
+            int[] signed = new int[1];
+            Inbox signing = (buffer, offset, length) -> {
+                strict.onSignature();
+                signed[0]++;
+            };
+            try (SocketChannel first = SocketChannel.open(address)) {
+                await(() -> strict.poll(signing, 4) >= 0 && strict.unproven() == 1);
+                long second = strict.nowNs() + pause;
+                await(() -> strict.poll(signing, 4) >= 0 && strict.nowNs() > second);
+                try (SocketChannel later = SocketChannel.open(address)) {
+                    for (SocketChannel each : List.of(later, first)) {
+                        each.write(ByteBuffer.wrap(preamble()));
+                        each.write(ByteBuffer.wrap(messages(1, 8)));
+                        int before = signed[0];
+                        await(() -> strict.poll(signing, 4) >= 0 && signed[0] > before);
+                    }
+                    assertThat(strict.unproven()).isEqualTo(2);
+                    await(() -> strict.poll(signing, 4) >= 0 && strict.unproven() == 1);
+                    ByteBuffer answer = ByteBuffer.allocate(Unit.REPLY + 2);
+                    while (first.read(answer) >= 0) {
+                        assertThat(answer.hasRemaining()).isTrue();
+                    }
+                    assertThat(answer.flip().remaining()).isEqualTo(Unit.REPLY + 1);
+                }
+            }
         }
     }
 

@@ -296,6 +296,30 @@ class TcpWireTest {
     }
 
     @Test
+    void deliversWhatFollowsAMessageOfWhichTheInboxThrewAnException() throws IOException {
+        List<Long> numbers = new ArrayList<>();
+        Inbox inbox = (buffer, offset, length) -> {
+            numbers.add(buffer.getLong(offset));
+            if (numbers.size() == 1) {
+                throw new IllegalStateException("the first");
+            }
+        };
+        try (TcpWire to = open();
+                SocketChannel from = SocketChannel.open(new InetSocketAddress("127.0.0.1", port(to)))) {
+            UnsafeBuffer preamble = new UnsafeBuffer(new byte[Unit.PREAMBLE]);
+            Unit.putPreamble(preamble, 0, 4711, false);
+            from.write(ByteBuffer.wrap(preamble.byteArray()));
+            send(from, 0);
+            await(() -> to.proven() == 1, to);
+            send(from, 1);
+            send(from, 2);
+            assertThatThrownBy(() -> await(() -> to.poll(inbox, 16) < 0)).isInstanceOf(IllegalStateException.class);
+            await(() -> to.poll(inbox, 16) >= 0 && numbers.size() == 2);
+            assertThat(numbers).containsExactly(1L, 2L);
+        }
+    }
+
+    @Test
     void sleepsWhileAMessageOfAnotherConnectionIsMissing() throws IOException {
         List<Long> numbers = new ArrayList<>();
         Inbox inbox = (buffer, offset, length) -> numbers.add(buffer.getLong(offset));

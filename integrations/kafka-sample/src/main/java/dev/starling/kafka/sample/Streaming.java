@@ -185,7 +185,8 @@ public final class Streaming implements Callable<Integer> {
                     arrived - results.count(), LAST_RESULTS.toSeconds());
         }
         for (Throwable failure : failures()) {
-            spec.commandLine().getErr().println("starling: " + failure.getMessage());
+            spec.commandLine().getErr().println("starling: " + (failure instanceof Error ? failure
+                    : failure.getMessage()));
         }
         boolean whole = results.count() == arrived && results.distinct() == arrived;
         out.printf(Locale.ROOT, "%,d records arrived, %,d results for %,d different ones; %,d records learned; "
@@ -203,7 +204,7 @@ public final class Streaming implements Callable<Integer> {
         return Thread.ofPlatform().name("starling-" + name).start(() -> {
             try {
                 work.run();
-            } catch (RuntimeException e) {
+            } catch (RuntimeException | Error e) {
                 synchronized (failures) {
                     failures.add(e);
                 }
