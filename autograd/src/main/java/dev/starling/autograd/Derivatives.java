@@ -63,6 +63,10 @@ public final class Derivatives {
     }
 
     private static Tensor rows(Tape tape, Tensor y, Tensor x) {
+        Shape shape = y.shape().concat(x.shape());
+        if (y.count() == 0) {
+            return Tensor.full(x.spec().with(shape), 0);
+        }
         int n = Math.toIntExact(y.count());
         Tensor[] rows = new Tensor[n];
         for (int i = 0; i < n; i++) {
@@ -70,7 +74,7 @@ public final class Derivatives {
                     new Spec(y.dtype(), Shape.of(n), y.device()), -i, 1).eq(0).to(y.dtype());
             rows[i] = vjp(tape, y, x, unit.reshape(y.shape()));
         }
-        return Tensor.stack(0, rows).reshape(y.shape().concat(x.shape()));
+        return Tensor.stack(0, rows).reshape(shape);
     }
 
     private static Tensor gradient(Tape tape, Tensor y, Tensor x) {

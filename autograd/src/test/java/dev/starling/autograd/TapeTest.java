@@ -5,12 +5,14 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 import static org.assertj.core.api.Assertions.withPrecision;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Losses;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Activation;
 import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
@@ -289,6 +291,33 @@ class TapeTest {
         assertThat(Derivatives.hvp(t -> c, x, v).toDoubles()).containsExactly(0, 0);
         assertThat(Derivatives.hessian(t -> c, x).toDoubles()).containsExactly(0, 0, 0, 0);
         assertThatThrownBy(() -> Derivatives.gradient(t -> v, x)).hasMessageContaining("one element");
+    }
+
+    @Test
+    void jacobiansOfNothingAreEmpty() {
+        assertThat(Derivatives.jacobian(t -> t.narrow(0, 0, 0), doubles(1, 2)).shape()).hasToString("[0, 2]");
+        assertThat(Derivatives.hessian(t -> t.sum(), doubles()).shape()).hasToString("[0, 0]");
+    }
+
+    @Test
+    void moreTiesThanANarrowTypeCountsShareTheGradient() {
+        Tensor x = Tensor.full(DType.F16, 0, 70_000);
+        Tensor gradient = Derivatives.gradient(t -> t.max(), x);
+        assertThat(gradient.dtype()).isEqualTo(DType.F16);
+        assertThat(gradient.min().item()).isCloseTo(1 / 70_000.0, within(1e-7));
+    }
+
+    @Test
+    void gradientsOfHalfFloatsSquareInSinglePrecision() {
+        Tensor x = Tensor.of(new float[] {300}).to(DType.F16);
+        Tensor other = Tensor.of(new float[] {300}).to(DType.F16);
+        assertThat(Derivatives.gradient(t -> t.asinh(), x).item()).isCloseTo(1 / 300.0, within(1e-5));
+        assertThat(Derivatives.gradient(t -> t.acosh(), x).item()).isCloseTo(1 / 300.0, within(1e-5));
+        assertThat(Derivatives.gradient(t -> t.atan(), x).item()).isCloseTo(1 / 90_001.0, within(1e-7));
+        assertThat(Derivatives.gradient(t -> Tensor.compute(Activation.SOFTSIGN, t), x).item())
+                .isCloseTo(1 / 90_601.0, within(1e-7));
+        assertThat(Derivatives.gradient(t -> t.atan2(other), x).item()).isCloseTo(1 / 600.0, within(1e-5));
+        assertThat(Derivatives.gradient(t -> other.atan2(t), x).item()).isCloseTo(-1 / 600.0, within(1e-5));
     }
 
     @Test

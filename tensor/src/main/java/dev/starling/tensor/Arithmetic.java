@@ -169,7 +169,8 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns a - b. */
     default Tensor sub(double b) {
-        return add(-b);
+        Tensor a = promotedFor(b);
+        return a.dtype().isFloating() ? a.add(-b) : a.sub(a.scalarLike(b));
     }
 
     /** Returns a·b. */
@@ -480,6 +481,8 @@ public sealed interface Arithmetic permits Tensor {
 
     /** Returns this tensor with {@code value} where the boolean {@code mask} is true. */
     default Tensor maskedFill(Tensor mask, double value) {
-        return Tensor.compute(new Where(), mask, self().scalarLike(value), self());
+        boolean whole = value == Math.rint(value) && !Double.isInfinite(value);
+        Tensor a = whole ? self() : self().to(self().dtype().toFloating());
+        return Tensor.compute(new Where(), mask, a.scalarLike(value), a);
     }
 }

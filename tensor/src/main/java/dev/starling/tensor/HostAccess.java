@@ -78,7 +78,10 @@ public sealed interface HostAccess permits Tensor {
             MemorySegment.copy(HostMemory.ALL, ValueLayout.JAVA_FLOAT_UNALIGNED, host.address(), out, 0, out.length);
         } else {
             for (int i = 0; i < out.length; i++) {
-                out[i] = (float) HostMemory.getDouble(dtype, host.address() + (long) i * dtype.bytes());
+                long at = host.address() + (long) i * dtype.bytes();
+                // The largest integers would be rounded twice on the way through a double.
+                out[i] = dtype == DType.I64 ? (float) HostMemory.getLong(dtype, at)
+                        : (float) HostMemory.getDouble(dtype, at);
             }
         }
         Reference.reachabilityFence(host);

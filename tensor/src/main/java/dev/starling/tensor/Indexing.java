@@ -107,7 +107,9 @@ public sealed interface Indexing permits Tensor {
      * Returns a one-hot encoding of class indices of any shape, in this type: a new last dimension of {@code classes}.
      */
     default Tensor oneHot(long classes) {
-        Tensor range = Tensor.arange(new Spec(self().dtype(), Shape.of(classes), self().device()), 0, 1);
-        return self().unsqueeze(-1).eq(range).to(self().dtype());
+        // Narrower types lack the larger classes: numbers would repeat.
+        DType wide = self().dtype().isFloating() ? DType.F64 : DType.I64;
+        Tensor range = Tensor.arange(new Spec(wide, Shape.of(classes), self().device()), 0, 1);
+        return self().to(wide).unsqueeze(-1).eq(range).to(self().dtype());
     }
 }

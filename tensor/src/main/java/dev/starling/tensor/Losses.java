@@ -101,13 +101,13 @@ public final class Losses {
     /** Squared error between tensors of the same shape. */
     public static Tensor mseLoss(Tensor x, Tensor target, Reduce reduce) {
         requireSame("mseLoss", x, target);
-        return reduce.of(x.sub(target).square());
+        return reduce.of(difference(x, target).square());
     }
 
     /** Absolute error between tensors of the same shape. */
     public static Tensor l1Loss(Tensor x, Tensor target, Reduce reduce) {
         requireSame("l1Loss", x, target);
-        return reduce.of(x.sub(target).abs());
+        return reduce.of(difference(x, target).abs());
     }
 
     /**
@@ -119,7 +119,7 @@ public final class Losses {
         if (!(delta > 0)) {
             throw TensorException.argument("huberLoss", "delta must be > 0, got " + delta, "use l1Loss");
         }
-        Tensor distance = x.to(DType.promote(x.dtype(), target.dtype()).toFloating()).sub(target).abs();
+        Tensor distance = difference(x, target).abs();
         Tensor near = distance.clamp(0, delta);
         return reduce.of(near.mul(distance.sub(near.mul(0.5))));
     }
@@ -197,6 +197,11 @@ public final class Losses {
         DType type = losses.dtype();
         return type.bytes() == 2 ? mean(losses.to(DType.F32), kept).to(type)
                 : losses.sum().div(kept.sum().to(type));
+    }
+
+    /** Returns {@code x - target}, floating even for integers, whose difference could wrap around. */
+    private static Tensor difference(Tensor x, Tensor target) {
+        return x.to(DType.promote(x.dtype(), target.dtype()).toFloating()).sub(target);
     }
 
     private static void requireSame(String op, Tensor a, Tensor b) {

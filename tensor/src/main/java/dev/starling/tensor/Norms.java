@@ -64,6 +64,7 @@ public final class Norms {
     public static Tensor batchNorm(Tensor x, Tensor mean, Tensor variance, @Nullable Tensor gamma,
             @Nullable Tensor beta, double epsilon) {
         requireChannels("batchNorm", x);
+        requireFloating("batchNorm", x);
         requireEpsilon("batchNorm", epsilon);
         Tensor scale = variance.add(epsilon).rsqrt();
         scale = gamma == null ? scale : scale.mul(gamma);
@@ -99,7 +100,13 @@ public final class Norms {
      */
     public static Tensor groupNorm(Tensor x, int groups, @Nullable Tensor gamma, @Nullable Tensor beta,
             double epsilon) {
+        return groupNorm(x, (long) groups, gamma, beta, epsilon);
+    }
+
+    private static Tensor groupNorm(Tensor x, long groups, @Nullable Tensor gamma, @Nullable Tensor beta,
+            double epsilon) {
         requireChannels("groupNorm", x);
+        requireFloating("groupNorm", x);
         if (groups <= 0 || x.size(1) % groups != 0) {
             throw new TensorException(TensorException.Problem.ARGUMENT, "groupNorm", List.of(x.spec()),
                     x.size(1) + " channels must divide into " + groups + " groups", "change groups");
@@ -118,7 +125,7 @@ public final class Norms {
     /** Instance normalisation: {@link #groupNorm} with one group per channel. (Ulyanov et al., 2016) */
     public static Tensor instanceNorm(Tensor x, @Nullable Tensor gamma, @Nullable Tensor beta, double epsilon) {
         requireChannels("instanceNorm", x);
-        return groupNorm(x, Math.toIntExact(x.size(1)), gamma, beta, epsilon);
+        return groupNorm(x, x.size(1), gamma, beta, epsilon);
     }
 
     /**
@@ -138,6 +145,7 @@ public final class Norms {
             throw new TensorException(TensorException.Problem.SHAPE, "rmsNorm", List.of(x.spec(), gamma.spec()),
                     "gamma must have the trailing sizes of x", "give gamma one value for each normalised element");
         }
+        requireFloating("rmsNorm", x);
         requireEpsilon("rmsNorm", epsilon);
         Tensor wide = x.dtype().bytes() == 2 ? x.to(DType.F32) : x;
         Tensor inverse = wide.square().mean(true, trailing).add(epsilon).rsqrt();
@@ -150,6 +158,13 @@ public final class Norms {
         Arrays.fill(dims, 1);
         dims[1] = x.size(1);
         return Shape.of(dims);
+    }
+
+    private static void requireFloating(String op, Tensor x) {
+        if (!x.dtype().isFloating()) {
+            throw new TensorException(TensorException.Problem.DTYPE, op, List.of(x.spec()), "x must be floating",
+                    "cast with to(DType)");
+        }
     }
 
     private static void requireEpsilon(String op, double epsilon) {

@@ -59,7 +59,8 @@ public final class Pools {
 
     /**
      * Mean over {@code out[i]} windows that together cover spatial dimension {@code i}. Window {@code o} covers
-     * {@code ⌊o·in/out⌋} to {@code ⌈(o + 1)·in/out⌉}.
+     * {@code ⌊o·in/out⌋} to {@code ⌈(o + 1)·in/out⌉}. If {@code out} does not divide {@code in} in each dimension, an
+     * element that is infinite or NaN makes all windows in its line NaN.
      *
      * @param x {@code [N, C, *in]}
      * @param out size of the result in each spatial dimension
@@ -68,6 +69,10 @@ public final class Pools {
         Window even = evenWindow("adaptiveAvgPool", x, out);
         if (even != null) {
             return avgPool(x, even, true);
+        }
+        if (!x.dtype().isFloating()) {
+            throw new TensorException(TensorException.Problem.DTYPE, "adaptiveAvgPool", List.of(x.spec()),
+                    "needs a floating type", "cast with to(DType)");
         }
         Tensor y = x;
         for (int i = 0; i < out.length; i++) {

@@ -7,6 +7,7 @@ import java.math.RoundingMode;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 
 /**
  * Prints tensors in NumPy's format: a line with type, shape and device, then the elements in aligned columns. If there
@@ -203,7 +204,7 @@ final class Printer {
     private static String exponential(BigDecimal number, int digits) {
         String all = number.unscaledValue().toString();
         int exponent = number.signum() == 0 ? 0 : all.length() - 1 - number.scale();
-        String power = String.format("e%s%02d", exponent < 0 ? "-" : "+", Math.abs(exponent));
+        String power = String.format(Locale.ROOT, "e%s%02d", exponent < 0 ? "-" : "+", Math.abs(exponent));
         return all.charAt(0) + "." + all.substring(1) + "0".repeat(digits - all.length() + 1) + power;
     }
 }

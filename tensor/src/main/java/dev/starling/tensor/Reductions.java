@@ -99,8 +99,16 @@ public sealed interface Reductions permits Tensor {
         return Tensor.compute(new Reduction.All(axes(axes), false), self());
     }
 
-    /** Returns ln Σeˣ along {@code axes}, computed without overflow; -∞ where all elements are -∞. */
+    /**
+     * Returns ln Σeˣ along {@code axes}, computed without overflow; -∞ where all elements are -∞. It is floating even
+     * for integers, and computed in f32 for 16-bit floats.
+     */
     default Tensor logSumExp(boolean keepDims, int... axes) {
+        DType type = self().dtype().toFloating();
+        DType wide = type.bytes() == 2 ? DType.F32 : type;
+        if (self().dtype() != wide) {
+            return self().to(wide).logSumExp(keepDims, axes).to(type);
+        }
         Tensor top = Recorder.with(Recorder.NONE, () -> {
             Tensor m = self().max(true, axes);
             return m.isFinite().where(m, m.zerosLike());

@@ -29,6 +29,7 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.Collections;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -84,6 +85,8 @@ class BadInputTest {
                 shape(() -> ones(2, 3).reshape(4, 2), "reshape", "f32[2, 3]"),
                 shape(() -> ones(2, 3).expand(5, 3), "expand", "f32[2, 3]"),
                 shape(() -> Tensor.concat(0, ones(2, 3), ones(2, 4)), "concat", "f32[2, 4]"),
+                shape(() -> Tensor.concat(0, Collections.nCopies(34, ones(1).expand((1L << 59) - 1))
+                        .toArray(Tensor[]::new)), "concat", "2^63"),
                 shape(() -> Convolutions.conv2d(ones(1, 3, 8, 8), ones(4, 2, 3, 3), null, 1, 0, 1, 1), "conv",
                         "f32[1, 3, 8, 8]", "f32[4, 2, 3, 3]"),
                 shape(() -> Convolutions.conv2d(ones(1, 3, 4, 4), ones(4, 3, 5, 5), null, 1, 0, 1, 1), "conv",
@@ -108,6 +111,8 @@ class BadInputTest {
         return Stream.of(
                 shape(() -> matrix.softmax(1), "softmax", "2147483648", "f32[1, 2147483648]"),
                 shape(() -> matrix.logSoftmax(1), "logSoftmax", "2147483648"),
+                shape(() -> matrix.sort(1, false), "sort", "2147483648"),
+                shape(() -> matrix.topk(1, 1, true), "topK", "2147483648"),
                 shape(() -> Losses.crossEntropy(matrix, Tensor.of(new long[] {0})), "crossEntropy", "2147483648"),
                 shape(() -> compute(gradient, ones(1), matrix, ones(1, 2), whole(1)), "crossEntropyGradient",
                         "2147483648"),
@@ -124,6 +129,11 @@ class BadInputTest {
                 dtype(() -> Convolutions.conv2d(whole(1, 1, 4, 4), whole(1, 1, 3, 3), null, 1, 0, 1, 1), "conv",
                         "i32[1, 1, 4, 4]", "floating"),
                 dtype(() -> Norms.batchNorm(whole(2, 4), whole(4), whole(4), 1e-5), "batchNorm", "i32[2, 4]"),
+                dtype(() -> Norms.batchNorm(whole(2, 4), ones(4), ones(4), null, null, 1e-5), "batchNorm",
+                        "i32[2, 4]", "floating"),
+                dtype(() -> Norms.groupNorm(whole(2, 4), 2, ones(4), null, 1e-5), "groupNorm", "i32[2, 4]", "floating"),
+                dtype(() -> Norms.rmsNorm(whole(2, 4), ones(4), 1e-5), "rmsNorm", "i32[2, 4]", "floating"),
+                dtype(() -> Pools.adaptiveAvgPool(whole(1, 1, 5), 2), "adaptiveAvgPool", "i32[1, 1, 5]", "floating"),
                 dtype(() -> Functions.embedding(ones(5, 2), ones(3)), "take", "f32[3]", "i64"),
                 dtype(() -> ones(2).where(ones(2), ones(2)), "where", "f32[2]", "bool"));
     }

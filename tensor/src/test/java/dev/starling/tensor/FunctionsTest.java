@@ -150,6 +150,8 @@ class FunctionsTest {
             Tensor x = Tensor.of(new long[] {0, 1, 2});
             check(x.clamp(0.5, 1.5), "[3]", 0.5, 1, 1.5);
             check(x.clamp(0.5, Double.POSITIVE_INFINITY), "[3]", 0.5, 1, 2);
+            check(x.maskedFill(x.eq(1), 0.5), "[3]", 0, 0.5, 2);
+            assertThat(x.maskedFill(x.eq(1), 7).dtype()).isEqualTo(DType.I64);
             assertThat(x.clamp(1, Double.POSITIVE_INFINITY).dtype()).isEqualTo(DType.I64);
         });
         on(device, DType.F32, () -> {
@@ -158,6 +160,36 @@ class FunctionsTest {
             check(Losses.huberLoss(x, target, Losses.Reduce.NONE, 0.5), "[2]", 0.875, 0.375);
             check(Losses.smoothL1Loss(x, target, Losses.Reduce.NONE, 0.5), "[2]", 1.75, 0.75);
         });
+    }
+
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
+    void lossesAndExponentialsOfIntegersAreFloating(String device) {
+        on(device, DType.F32, () -> {
+            Tensor x = Tensor.of(new long[] {1, 200}).to(DType.U8);
+            Tensor target = Tensor.of(new long[] {3, 100}).to(DType.U8);
+            check(Losses.l1Loss(x, target, Losses.Reduce.NONE), "[2]", 2, 100);
+            check(Losses.mseLoss(x, target, Losses.Reduce.NONE), "[2]", 4, 10_000);
+            check(x.logSumExp(false), "[]", 200);
+            check(Tensor.of(new boolean[] {true, false}).logSumExp(false), "[]", Math.log(1 + Math.E));
+        });
+        on(device, DType.F16, () -> check(Tensor.full(dtype, 0, 70_000).logSumExp(false), "[]", 11.15625));
+    }
+
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
+    void extremeIntegersAreExact(String device) {
+        on(device, DType.I64, () -> {
+            assertThat(Tensor.of(new long[] {-1}).sub(-0x1p63).toLongs()).containsExactly(Long.MAX_VALUE);
+            long between = (1L << 60) + (1L << 36) + 1;
+            assertThat(Tensor.of(new long[] {between}).toFloats()).containsExactly((float) between);
+        });
+    }
+
+    @Test
+    void instancesAreNormalisedWithAnyNumberOfChannels() {
+        on("reference", DType.F32, () -> check(Norms.instanceNorm(Tensor.zeros(0, 1L << 31), null, null, 1e-5),
+                "[0, 2147483648]"));
     }
 
     @ParameterizedTest

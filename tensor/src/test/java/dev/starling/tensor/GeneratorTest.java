@@ -62,6 +62,13 @@ class GeneratorTest {
     }
 
     @Test
+    void theLongestAdvanceGoesForward() {
+        Generator g = Generator.seeded(1);
+        assertThat(g.advance(Long.MAX_VALUE)).isZero();
+        assertThat(g.state().counter()).isEqualTo(1L << 61);
+    }
+
+    @Test
     void aRestoredStateRepeatsWhatFollowed() {
         Generator g = Generator.seeded(1);
         g.permutation(10);

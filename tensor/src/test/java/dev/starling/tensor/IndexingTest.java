@@ -42,6 +42,19 @@ class IndexingTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"reference", "cpu"})
+    void oneHotRowsHaveOneOneInNarrowTypes(String device) {
+        on(device, () -> {
+            for (DType type : new DType[] {DType.U8, DType.I8, DType.BOOL, DType.BF16, DType.F16}) {
+                long place = type == DType.BF16 ? 256 : type == DType.F16 ? 2048 : 1;
+                Tensor row = Tensor.of(new long[] {place}).to(type).oneHot(3000);
+                assertThat(row.dtype()).isEqualTo(type);
+                assertThat(row.nonzero().toLongs()).as(type.toString()).containsExactly(0, place);
+            }
+        });
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"reference", "cpu"})
     void readsWhatNumPyReads(String device) {
         on(device, () -> {
             Tensor x = fresh();

@@ -2,6 +2,7 @@ package dev.starling.tensor;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.util.Locale;
 import org.junit.jupiter.api.Test;
 
 /** Printing against NumPy 2.4's output, except {@code true} and {@code false}, which are Java's. */
@@ -26,6 +27,17 @@ class PrinterTest {
         onReference(PrinterTest::integersAndLong);
         onReference(PrinterTest::longOnes);
         onReference(PrinterTest::elided);
+    }
+
+    @Test
+    void printsTheSameInEveryLocale() {
+        Locale before = Locale.getDefault();
+        Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));
+        try {
+            onReference(() -> check(Tensor.of(new float[] {1e-05f, 1.0f}), "[1.e-05 1.e+00]"));
+        } finally {
+            Locale.setDefault(before);
+        }
     }
 
     @Test

@@ -16,7 +16,8 @@ import org.jspecify.annotations.Nullable;
  * <p>Helpers are daemon threads, started when a call first needs them. After a job a helper polls for the next one for
  * {@value #SPIN_NANOS} ns, then parks: an idle process has no busy thread. Any number of threads may call at the same
  * time; each call uses the helpers that are free and runs the rest itself, so that calls never wait for one another. A
- * call from inside a task runs inline. A call allocates nothing after its thread's first one.
+ * call from inside one of several parts runs inline; one from inside a range that runs as one part is divided. A call
+ * allocates nothing after its thread's first one.
  */
 public final class Parallel {
     private static final int MAX_THREADS = 1024;
@@ -40,7 +41,7 @@ public final class Parallel {
 
     private Parallel() { }
 
-    /** Returns the maximum number of threads that a call from this thread uses; 1 within a task. */
+    /** Returns the maximum number of threads that a call from this thread uses; 1 within one of several parts. */
     public static int threads() {
         Context context = CONTEXT.get();
         return context.inTask ? 1 : context.threads > 0 ? context.threads : defaultThreads;

@@ -36,7 +36,7 @@ public final class Activation {
     /** x/(1 + |x|). (Bergstra et al., 2009) */
     public static final FormulaOp SOFTSIGN = FormulaOp.of("softsign", FormulaOp.Types.FLOATING,
             Formula.of(Scalar.operand(0).div(Scalar.operand(0).abs().add(1))),
-            b -> b.grad().div(b.in(0).abs().add(1).square()));
+            b -> Unary.wide(b, (g, x) -> g.div(x.abs().add(1).square())));
     /** Operands (y, g): g where y &gt; 0, else 0. */
     public static final FormulaOp RELU_GRADIENT = kernel("reluGradient", Opcode.RELU_GRADIENT);
     /** Operands (y, g): g·y·(1 - y). */

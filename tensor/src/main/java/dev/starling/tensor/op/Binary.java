@@ -40,8 +40,8 @@ public final class Binary {
             b -> b.grad().mul(share(b.in(1), b.in(0))), b -> b.grad().mul(share(b.in(0), b.in(1))));
     /** Angle of the point (b, a) in radians. */
     public static final FormulaOp ATAN2 = of("atan2", FLOATING, Opcode.ATAN2,
-            b -> b.grad().mul(b.in(1)).div(b.in(0).square().add(b.in(1).square())),
-            b -> b.grad().mul(b.in(0).neg()).div(b.in(0).square().add(b.in(1).square())));
+            b -> Unary.wide(b, (g, y) -> angular(g, b.in(1), y, b.in(1))),
+            b -> Unary.wide(b, (g, y) -> angular(g, y.neg(), y, b.in(1))));
 
     private Binary() { }
 
@@ -51,6 +51,11 @@ public final class Binary {
         return new FormulaOp(name, types, Formula.of(opcode), b -> new Tensor[] {
             b.needs(0) ? first.apply(b).sumTo(b.in(0).shape()) : null,
             b.needs(1) ? second.apply(b).sumTo(b.in(1).shape()) : null});
+    }
+
+    /** Returns g·part/(y² + x²). */
+    private static Tensor angular(Tensor g, Tensor part, Tensor y, Tensor x) {
+        return g.mul(part).div(y.square().add(x.to(y.dtype()).square()));
     }
 
     /** Returns 1 where a > b, ½ where they are equal, else 0. */

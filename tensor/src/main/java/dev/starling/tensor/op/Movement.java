@@ -45,8 +45,8 @@ public sealed interface Movement extends Op {
                     throw Check.shape(this, "sizes must agree except in dimension " + axis, "reshape or slice", in);
                 }
                 size += s.shape().dim(axis);
+                Check.shape(size >= 0, this, "the sum of sizes must be < 2^63", "join fewer tensors", in);
             }
-            Check.shape(size >= 0, this, "the sum of sizes must be < 2^63", "join fewer tensors", in);
             return new Spec[] {in[0].with(in[0].shape().with(axis, size))};
         }
 

@@ -21,7 +21,7 @@ public sealed interface Random extends Op {
 
     /** Returns the number of blocks that {@code elements} elements use. */
     static long blocks(long elements) {
-        return (elements + 3) / 4;
+        return Math.ceilDiv(elements, 4);
     }
 
     @Override

@@ -140,7 +140,9 @@ public sealed interface Reduction extends Op {
     private static Tensor toTies(Reduction op, Backward b) {
         Tensor x = b.in(0);
         Tensor ties = x.eq(op.unreduced(b.out(0), x)).to(x.dtype());
-        Tensor share = op.unreduced(b.grad(), x).div(Tensor.compute(new Sum(op.axes(), true), ties));
+        // In f16 the number of ties could be infinite.
+        Tensor wide = x.dtype().bytes() == 2 ? ties.to(DType.F32) : ties;
+        Tensor share = op.unreduced(b.grad(), x).div(Tensor.compute(new Sum(op.axes(), true), wide)).to(x.dtype());
         return ties.mul(share);
     }
 

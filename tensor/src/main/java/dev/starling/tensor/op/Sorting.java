@@ -29,6 +29,7 @@ public sealed interface Sorting extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 1, 1);
             Check.axis(this, axis, in[0], in);
+            Check.counted(this, "a row", in[0].shape().dim(axis), in);
             return new Spec[] {in[0], in[0].with(DType.I64)};
         }
     }
@@ -45,6 +46,7 @@ public sealed interface Sorting extends Op {
         public Spec[] infer(Spec... in) {
             Check.operands(this, in, 1, 1);
             Check.axis(this, axis, in[0], in);
+            Check.counted(this, "a row", in[0].shape().dim(axis), in);
             if (k < 0 || k > in[0].shape().dim(axis)) {
                 throw Check.argument(this, "k = " + k + " must be between 0 and the size of dimension " + axis,
                         "use a smaller k", in);

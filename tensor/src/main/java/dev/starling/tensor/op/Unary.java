@@ -1,9 +1,11 @@
 package dev.starling.tensor.op;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.scalar.Formula;
 import dev.starling.tensor.op.scalar.Opcode;
+import java.util.function.BinaryOperator;
 import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
@@ -49,7 +51,8 @@ public final class Unary {
     public static final FormulaOp ACOS = analytic("acos", Opcode.ACOS,
             b -> b.grad().mul(b.in(0).square().neg().add(1).rsqrt().neg()));
     /** Arc tangent in radians. */
-    public static final FormulaOp ATAN = analytic("atan", Opcode.ATAN, b -> b.grad().div(b.in(0).square().add(1)));
+    public static final FormulaOp ATAN = analytic("atan", Opcode.ATAN,
+            b -> wide(b, (g, x) -> g.div(x.square().add(1))));
     /** Hyperbolic sine. */
     public static final FormulaOp SINH = analytic("sinh", Opcode.SINH, b -> b.grad().mul(b.in(0).cosh()));
     /** Hyperbolic cosine. */
@@ -59,10 +62,10 @@ public final class Unary {
             b -> Activation.gradient(b, Activation.TANH_GRADIENT, b.out(0), () -> b.out(0).square().neg().add(1)));
     /** Inverse hyperbolic sine. */
     public static final FormulaOp ASINH = analytic("asinh", Opcode.ASINH,
-            b -> b.grad().mul(b.in(0).square().add(1).rsqrt()));
+            b -> wide(b, (g, x) -> g.mul(x.square().add(1).rsqrt())));
     /** Inverse hyperbolic cosine. */
     public static final FormulaOp ACOSH = analytic("acosh", Opcode.ACOSH,
-            b -> b.grad().mul(b.in(0).square().sub(1).rsqrt()));
+            b -> wide(b, (g, x) -> g.mul(x.square().sub(1).rsqrt())));
     /** Inverse hyperbolic tangent. */
     public static final FormulaOp ATANH = analytic("atanh", Opcode.ATANH,
             b -> b.grad().div(b.in(0).square().neg().add(1)));
@@ -86,6 +89,13 @@ public final class Unary {
 
     private static FormulaOp analytic(String name, Opcode opcode, @Nullable Function<Backward, Tensor> gradient) {
         return FormulaOp.of(name, FormulaOp.Types.FLOATING, Formula.of(opcode), gradient);
+    }
+
+    /** Returns the gradient that {@code of} computes of g and x: in f32 for 16-bit floats, whose squares overflow. */
+    static Tensor wide(Backward b, BinaryOperator<Tensor> of) {
+        DType type = b.in(0).dtype();
+        DType wide = type.bytes() == 2 ? DType.F32 : type;
+        return of.apply(b.grad().to(wide), b.in(0).to(wide)).to(type);
     }
 
     /**

@@ -2,6 +2,7 @@ package dev.starling.tensor.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
@@ -51,7 +52,8 @@ class PoolingKernelsTest {
                 new Case(Window.of(1, 4, 3, 2), 3, 33, 14), new Case(Window.of(1, 1, 1, 0), 2, 5, 3),
                 new Case(Window.of(3, 2, 2, 0), 2, 18, 4, 4, 6), new Case(Window.of(3, 3, 2, 1), 1, 7, 5, 4, 6),
                 new Case(dilated, 2, 20, 7, 9), new Case(ceiled, 2, 18, 8, 7), new Case(sparse, 2, 16, 8, 11),
-                new Case(even, 1, 3, 2, 1040), new Case(Window.of(2, 3, 1, 1), 1, 2, 3, 530));
+                new Case(even, 1, 3, 2, 1040), new Case(Window.of(2, 3, 1, 1), 1, 2, 3, 530),
+                new Case(Window.of(2, 9, 1, 4), 1, 3, 9, 10));
     }
 
     @ParameterizedTest
@@ -73,6 +75,17 @@ class PoolingKernelsTest {
                 Oracle.check(kernel, new Pooling.AvgPool(c.window, false), 1e-6, x);
             }
             Oracle.check(kernel, new Pooling.MaxPool(c.window), 0, Oracle.withSpecials(Oracle.random(9, c.shape)));
+        }
+    }
+
+    /** As a single sum in f32, the mean of so many equal elements would be 0.06% too large. */
+    @Test
+    void averagesLargeWindowsPrecisely() {
+        Tensor x = Tensor.full(DType.F32, 0.1, 1, 2, 256, 256);
+        Pooling op = new Pooling.AvgPool(Window.of(2, 256, 256, 0), true);
+        for (PoolRows rows : RowLoops.all().stream().map(RowLoops::pool).toList()) {
+            Tensor[] y = PoolingKernels.run(op, new Tensor[] {x}, op.infer(x.spec()), rows);
+            assertThat(y[0].toDoubles()).containsExactly(new double[] {0.1, 0.1}, within(1e-5));
         }
     }
 

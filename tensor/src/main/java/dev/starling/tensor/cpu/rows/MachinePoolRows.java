@@ -125,10 +125,10 @@ final class MachinePoolRows implements PoolRows {
     }
 
     @Override
-    public void weighted(Taps taps, long step, long y, long yStep, int pixels, int columns) {
+    public void weighted(Taps taps, int begin, int end, long step, long y, long yStep, int pixels, int columns) {
         long weight = RowValues.list(0);
         fill(0, y, yStep, pixels, columns);
-        for (int j = 0; j < taps.count; j++) {
+        for (int j = begin; j < end; j++) {
             set(weight, 0, taps.weight[j]);
             weighted.call().operand(taps.address[j], step)
                     .operand(weight, 0)

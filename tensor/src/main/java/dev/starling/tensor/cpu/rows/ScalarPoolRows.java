@@ -31,11 +31,11 @@ final class ScalarPoolRows implements PoolRows {
     }
 
     @Override
-    public void weighted(Taps taps, long step, long y, long yStep, int pixels, int columns) {
+    public void weighted(Taps taps, int begin, int end, long step, long y, long yStep, int pixels, int columns) {
         for (int p = 0; p < pixels; p++) {
             for (int c = 0; c < columns; c++) {
                 float sum = 0;
-                for (int j = 0; j < taps.count; j++) {
+                for (int j = begin; j < end; j++) {
                     float v = getFloat(taps.address[j] + p * step + 4L * c);
                     sum = Math.fma(v, taps.weight[j], sum);
                 }

@@ -97,14 +97,14 @@ final class VectorPoolRows implements PoolRows {
     }
 
     @Override
-    public void weighted(Taps taps, long step, long y, long yStep, int pixels, int columns) {
+    public void weighted(Taps taps, int begin, int end, long step, long y, long yStep, int pixels, int columns) {
         for (int p = 0; p < pixels; p++) {
             long from = p * step;
             long to = y + p * yStep;
             int c = 0;
             for (; c + LANES <= columns; c += LANES) {
                 FloatVector sum = FloatVector.zero(S);
-                for (int j = 0; j < taps.count; j++) {
+                for (int j = begin; j < end; j++) {
                     sum = load(taps.address[j] + from + 4L * c).fma(FloatVector.broadcast(S, taps.weight[j]), sum);
                 }
                 sum.intoMemorySegment(ALL, to + 4L * c, ORDER);
@@ -112,7 +112,7 @@ final class VectorPoolRows implements PoolRows {
             if (c < columns) {
                 VectorMask<Float> m = S.indexInRange(c, columns);
                 FloatVector sum = FloatVector.zero(S);
-                for (int j = 0; j < taps.count; j++) {
+                for (int j = begin; j < end; j++) {
                     sum = load(taps.address[j] + from + 4L * c, m).fma(FloatVector.broadcast(S, taps.weight[j]), sum);
                 }
                 sum.intoMemorySegment(ALL, to + 4L * c, ORDER, m);
