@@ -7,6 +7,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Epilogue;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -128,6 +129,11 @@ public final class Graph implements Layer, Container {
         }
 
         @Override
+        public Several<I, O> folded() {
+            return new Several<>(graph.folded(), inputs, outputs);
+        }
+
+        @Override
         public Several<I, O> with(String name, Module replacement) {
             return new Several<>(graph.with(name, replacement), inputs, outputs);
         }
@@ -174,8 +180,14 @@ public final class Graph implements Layer, Container {
         /**
          * Returns the result of {@code layer} for this node. The paths of the layer's parameters begin with
          * {@code name}.
+         *
+         * @throws TensorException if the name is empty or contains a dot, which separates the names in a path
          */
         public Node then(String name, Layer layer) {
+            if (name.isEmpty() || name.contains(".")) {
+                throw TensorException.argument("graph", "the name of a layer must not be empty or contain a dot, got \""
+                        + name + "\"", "use another name, for example with _ in place of the dot");
+            }
             return step(Applied.of(name, layer, index));
         }
 
@@ -252,6 +264,8 @@ public final class Graph implements Layer, Container {
     @Override
     public Graph folded() {
         int[] readers = readers(written, inputs, results);
+        // A layer that several steps share under one name stays one layer, so that each path has one parameter.
+        Map<Layer, Layer> alone = new IdentityHashMap<>();
         List<Step> folded = new ArrayList<>();
         int[] moved = new int[inputs + written.size()];
         Arrays.setAll(moved, node -> node);
@@ -260,7 +274,8 @@ public final class Graph implements Layer, Container {
             int[] from = Arrays.stream(step.from()).map(value -> moved[value]).toArray();
             Layer joined = null;
             if (step instanceof Applied last && last.layer instanceof Foldable next && readers[step.from()[0]] == 1
-                    && from[0] >= inputs && folded.get(from[0] - inputs) instanceof Applied first) {
+                    && from[0] >= inputs && folded.get(from[0] - inputs) instanceof Applied first
+                    && isUnique(first.name)) {
                 joined = next.foldedInto(first.layer);
                 if (joined != null) {
                     folded.set(from[0] - inputs, Applied.of(first.name, joined, first.from));
@@ -268,13 +283,20 @@ public final class Graph implements Layer, Container {
             }
             if (joined == null) {
                 folded.add(switch (step) {
-                    case Applied applied -> Applied.of(applied.name, applied.layer.folded(), from);
+                    case Applied applied -> Applied.of(applied.name,
+                            alone.computeIfAbsent(applied.layer, Layer::folded), from);
                     case Joined join -> new Joined(from, join.compute);
                 });
             }
             moved[inputs + i] = joined == null ? inputs + folded.size() - 1 : from[0];
         }
         return new Graph(folded, inputs, Arrays.stream(results).map(node -> moved[node]).toArray());
+    }
+
+    /** Returns whether one step at most applies a layer of this name. */
+    private boolean isUnique(String name) {
+        return written.stream().filter(step -> step instanceof Applied applied && applied.name.equals(name)).count()
+                <= 1;
     }
 
     @Override

@@ -27,7 +27,7 @@ public final class Layers {
      */
     public static Module find(Module model, String path) {
         Module found = model;
-        for (String name : path.split("\\.")) {
+        for (String name : path.split("\\.", -1)) {
             Module inner = inside(found).get(name);
             if (inner == null) {
                 throw missing(model, path);

@@ -86,6 +86,35 @@ class FoldedTest {
         }
     }
 
+    @Test
+    void foldsALayerThatStepsOfAGraphShareOnce() {
+        Layer encoder = Sequential.of(Conv2d.of(2, 3, 1).build(generator), BatchNorm.of(3));
+        agrees(trained(Graph.of(x -> x.then("encoder", encoder).add(x.then(new Relu()).then("encoder", encoder)))),
+                2, 2, 4, 4);
+        Layer conv = Conv2d.of(2, 2, 1).build(generator);
+        Layer norm = BatchNorm.of(2);
+        try (Graph shared = trained(Graph.of(x -> x.then("conv", conv).then("norm", norm).then("conv", conv)
+                .then("norm", norm))); Scope scope = Scope.open("test")) {
+            Tensor x = generator.normal(2, 2, 4, 4);
+            Layer folded = shared.folded();
+            assertThat(folded.state()).isEqualTo(shared.state());
+            assertThat(folded.forward(x).toFloats()).isEqualTo(shared.forward(x).toFloats());
+        }
+    }
+
+    @Test
+    void foldsStepsOfAGraphOfRecords() {
+        Model<Pixels, Score> model = Graph.of(Pixels.class, Score.class, in -> Map.of("y", in.get("x")
+                .then("conv", Conv2d.of(2, 3, 1).build(generator)).then("norm", BatchNorm.of(3))));
+        try (Scope scope = Scope.open("test")) {
+            Pixels x = new Pixels(generator.normal(2, 2, 4, 4));
+            Model<Pixels, Score> folded = model.folded();
+            assertThat(folded.state().keySet()).containsExactly("conv.weight", "conv.bias");
+            assertThat(folded.forward(x).y().toFloats()).containsExactly(model.forward(x).y().toFloats(),
+                    within(1e-4f));
+        }
+    }
+
     /** The input of {@link Branch}. */
     record Pixels(Tensor x) { }
 

@@ -115,6 +115,10 @@ class LayersTest {
         Sequential model = Sequential.of(Residual.of(Linear.of(3, 3, generator)));
         assertThatThrownBy(() -> Layers.replace(model, "0.head", new Relu())).isInstanceOf(TensorException.class)
                 .hasMessageContaining("no layer 0.head").hasMessageContaining("[0, 0.body]");
+        assertThatThrownBy(() -> Layers.replace(model, "0.", new Relu())).isInstanceOf(TensorException.class)
+                .hasMessageContaining("no layer 0.");
+        assertThatThrownBy(() -> Graph.of(x -> x.then("block.fc", new Relu()))).isInstanceOf(TensorException.class)
+                .hasMessageContaining("contain a dot, got \"block.fc\"");
         Layer closed = new Layer() {
             @Override
             public Tensor forward(Tensor x) {

@@ -118,11 +118,12 @@ public final class Transforms {
             for (int i = 0; i < pixels.length; i++) {
                 pixels[i] = Math.clamp(bright * pixels[i], 0f, 1f);
             }
-            float mean = 0;
+            double sum = 0;
             int plane = image.height() * image.width();
             for (int i = 0; i < plane; i++) {
-                mean += grey(image, i) / plane;
+                sum += grey(image, i);
             }
+            float mean = (float) (sum / plane);
             for (int i = 0; i < pixels.length; i++) {
                 pixels[i] = Math.clamp(mean + contrasting * (pixels[i] - mean), 0f, 1f);
             }

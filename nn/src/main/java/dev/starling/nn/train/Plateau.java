@@ -106,7 +106,8 @@ public final class Plateau implements Schedule, ResumableListener {
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
         double now = measure.of(report);
-        if (measure.improves(now, best, threshold * Math.abs(best))) {
+        // A share of an infinite measure is no distance: any finite one is better or worse.
+        if (measure.improves(now, best, Double.isInfinite(best) ? 0 : threshold * Math.abs(best))) {
             best = now;
             worse = 0;
         } else if (++worse > patience) {

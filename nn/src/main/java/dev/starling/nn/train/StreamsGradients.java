@@ -36,6 +36,13 @@ public interface StreamsGradients {
     void gradient(int index, Tensor gradient);
 
     /**
+     * Called when a step fails, before its gradients are freed: a strategy that has not sent all of them must not read
+     * them any more.
+     */
+    default void onFailedStep() {
+    }
+
+    /**
      * Returns whether other processes receive this process's gradients. If so, each loss is checked to be finite before
      * its backward pass, which makes the host wait on a GPU. A strategy that does not implement this interface counts
      * as one that sends gradients.

@@ -230,11 +230,12 @@ public final class TrainingStep implements AutoCloseable {
     }
 
     private double run(Tensor[] batch) {
-        try (Scope scope = Scope.open("step")) {
+        try (Scope scope = Scope.open("step"); Attempt attempt = new Attempt()) {
             BatchResult result = differentiate(StepBatch.single(batch, 1));
             boolean local = strategy.beforeStep(gradients) == DistributionStrategy.Step.LOCAL;
             double loss = local ? update(result) : readLoss(result, null);
             strategy.afterStep();
+            attempt.succeeded = true;
             return loss;
         } finally {
             clear();
@@ -251,7 +252,7 @@ public final class TrainingStep implements AutoCloseable {
      */
     Outcome run(Iterator<Batch> batches, int count, long rows, TrainingState state, Averages averages) {
         position = state;
-        try (Scope scope = Scope.open("step")) {
+        try (Scope scope = Scope.open("step"); Attempt attempt = new Attempt()) {
             state.randomize(generator, strategy.rank());
             BatchResult unread = null;
             for (int i = 1; i <= count; i++) {
@@ -271,6 +272,7 @@ public final class TrainingStep implements AutoCloseable {
                 case LOCAL -> loss = update(unread);
                 case ELSEWHERE -> loss = readLoss(unread, null);
                 case RESTORED -> {
+                    attempt.succeeded = true;
                     return Outcome.RESTORED;
                 }
             }
@@ -281,10 +283,23 @@ public final class TrainingStep implements AutoCloseable {
             }
             averages.endStep(true);
             strategy.afterStep();
+            attempt.succeeded = true;
             return Outcome.TAKEN;
         } finally {
             averages.endStep(false);
             clear();
+        }
+    }
+
+    /** A step; notifies the strategy if it fails, before the step's scope frees the gradients. */
+    private final class Attempt implements AutoCloseable {
+        private boolean succeeded;
+
+        @Override
+        public void close() {
+            if (!succeeded) {
+                stream.onFailedStep();
+            }
         }
     }
 

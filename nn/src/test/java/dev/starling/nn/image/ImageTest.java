@@ -180,6 +180,14 @@ class ImageTest {
     }
 
     @Test
+    void findsTheMeanBrightnessOfALargeImage() {
+        Image image = Image.black(1, 1024, 1024);
+        Arrays.fill(image.pixels(), 0.62f);
+        // Without contrast all pixels have the mean brightness.
+        assertThat(Transforms.colorJitter(0, 1, 0).apply(image, always(0)).pixels()[0]).isCloseTo(0.62f, within(1e-6f));
+    }
+
+    @Test
     void cutsOutASquare() {
         Image white = Image.black(2, 5, 5);
         Arrays.fill(white.pixels(), 1);

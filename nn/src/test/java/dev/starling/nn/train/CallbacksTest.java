@@ -290,6 +290,17 @@ class CallbacksTest {
         assertThat(plateau.rate(0)).isEqualTo(0.025);
     }
 
+    /** A share of an infinite loss is infinite too, and no loss is smaller by that. */
+    @Test
+    void takesAFiniteLossForBetterThanAnInfiniteOne() {
+        Plateau plateau = Plateau.of(0.1).factor(0.5).patience(0);
+        Progress progress = new Progress(4, new Averages(List.of()));
+        for (double loss : new double[] {Double.POSITIVE_INFINITY, 5, 4, 3}) {
+            plateau.epochEnded(progress, progress.report(Scores.of(List.of(), loss, new double[0], 1), null));
+        }
+        assertThat(plateau.rate(0)).isEqualTo(0.1);
+    }
+
     // ---- files ----
 
     @Test

@@ -331,6 +331,40 @@ class TrainerTest {
         }
     }
 
+    /** A strategy may still be sending gradients, which are freed with the step. */
+    @Test
+    void notifiesTheStrategyOfAFailedStepWhileItsGradientsExist() {
+        List<Tensor> received = new ArrayList<>();
+        List<Boolean> closed = new ArrayList<>();
+        SingleProcess strategy = new SingleProcess() {
+            @Override
+            public void gradient(int index, Tensor gradient) {
+                received.add(gradient);
+                if (received.size() == 2) {
+                    throw new IllegalStateException("no connection");
+                }
+            }
+
+            @Override
+            public void onFailedStep() {
+                received.forEach(gradient -> closed.add(gradient.isClosed()));
+            }
+        };
+        try (Linear line = Linear.of(1, 1, Generator.seeded(1)); Optimizer sgd = Sgd.over(line).build()) {
+            TrainingStep step = new TrainingStep(line, (x, y) -> x.sum(), sgd, Generator.seeded(1), strategy);
+            assertThatThrownBy(() -> step.run(Tensor.ones(1, 1), Tensor.zeros(1, 1))).hasMessage("no connection");
+            assertThat(closed).containsExactly(false, false);
+            assertThat(received).allMatch(Tensor::isClosed);
+            received.clear();
+            closed.clear();
+            received.add(Tensor.ones(1));
+            assertThatThrownBy(() -> step.run(Tensor.ones(1, 1), Tensor.zeros(1, 1))).hasMessage("no connection");
+            received.addAll(List.of(Tensor.ones(1), Tensor.ones(1)));
+            step.run(Tensor.ones(1, 1), Tensor.zeros(1, 1));
+            assertThat(closed).as("a step that succeeds").hasSize(2);
+        }
+    }
+
     @Test
     void passesGradientsToTheStrategyThatMayChangeThem() {
         try (Scope scope = Scope.open(); Sequential net = mlp(1);
