@@ -1,5 +1,6 @@
 package dev.starling.distributed;
 
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 
@@ -12,8 +13,8 @@ import java.time.Duration;
  * @param preferredRank the rank that this process should get in the first epoch if possible; -1 for any
  * @param role what this process does in the group
  * @param host identity of the host: processes with equal texts can map each other's memory
- * @param joinTimeout how long {@link Group#join} waits until the group is complete
- * @param timeout how long a collective, or the start of a new epoch, may take
+ * @param joinTimeout how long {@link Group#join} waits until the group is complete; at most 365 days
+ * @param timeout how long a collective, or the start of a new epoch, may take; at most 365 days
  * @param maxMesh number of members up to which every member connects to every other; in a larger group a member
  *     connects to those with which its collectives exchange messages, and to others when it first sends them something
  * @param existing whether the group exists already, so that {@link Group#join} fails if no coordinator or member has
@@ -23,6 +24,17 @@ public record GroupConfig(TransportConfig transport, String coordinator, int pre
         Duration joinTimeout, Duration timeout, int maxMesh, boolean existing) {
     /** The default of {@code maxMesh}. */
     public static final int DEFAULT_MAX_MESH = 32;
+
+    /** A few times as many nanoseconds are still a {@code long}. */
+    private static final Duration MAX_TIMEOUT = Duration.ofDays(365);
+
+    /** Checks the timeouts. */
+    public GroupConfig {
+        if (joinTimeout.compareTo(MAX_TIMEOUT) > 0 || timeout.compareTo(MAX_TIMEOUT) > 0) {
+            throw TensorException.argument("group", "timeouts must be at most " + MAX_TIMEOUT + ", got joinTimeout "
+                    + joinTimeout + " and timeout " + timeout, "correct the arguments");
+        }
+    }
 
     /** Returns a configuration of a worker on this host, with no preferred rank and timeouts of one minute. */
     public static GroupConfig of(TransportConfig transport, String coordinator) {

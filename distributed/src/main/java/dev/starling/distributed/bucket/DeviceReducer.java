@@ -134,6 +134,7 @@ final class DeviceReducer extends DeviceBuckets {
         } catch (RuntimeException e) {
             removeListener.run();
             epoch.ranks.abort();
+            epoch.ranks.close();
             throw e;
         }
     }

@@ -36,7 +36,12 @@ final class StagedReducer extends DeviceBuckets {
         super(device);
         this.collectives = collectives;
         buffer = collectives.symmetric(bytes);
-        copies = new DeviceCopies(device, buffer.memory(), timeout);
+        try {
+            copies = new DeviceCopies(device, buffer.memory(), timeout);
+        } catch (RuntimeException e) {
+            buffer.close();
+            throw e;
+        }
     }
 
     @Override

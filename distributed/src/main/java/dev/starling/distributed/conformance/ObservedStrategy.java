@@ -31,6 +31,11 @@ final class ObservedStrategy implements DistributionStrategy, StreamsGradients, 
     }
 
     @Override
+    public boolean savesCheckpoints() {
+        return strategy.savesCheckpoints();
+    }
+
+    @Override
     public int world() {
         return strategy.world();
     }
@@ -57,6 +62,16 @@ final class ObservedStrategy implements DistributionStrategy, StreamsGradients, 
             onStepBegun.run();
         }
         StreamsGradients.of(strategy).gradient(index, gradient);
+    }
+
+    @Override
+    public boolean sendsGradients() {
+        return StreamsGradients.of(strategy).sendsGradients();
+    }
+
+    @Override
+    public void onFailedStep() {
+        StreamsGradients.of(strategy).onFailedStep();
     }
 
     @Override

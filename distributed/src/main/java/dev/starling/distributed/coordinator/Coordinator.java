@@ -33,7 +33,6 @@ public final class Coordinator implements Agent, AutoCloseable {
 
     private final Transport transport;
     private final CoordinatorConfig config;
-    private final long joinTimeoutNs;
     private final long settleNs;
     private final long createdNs;
     /** Processes that have joined and were not excluded. */
@@ -64,10 +63,11 @@ public final class Coordinator implements Agent, AutoCloseable {
     private Coordinator(Transport transport, CoordinatorConfig config) {
         this.transport = transport;
         this.config = config;
-        joinTimeoutNs = config.joinTimeout().toNanos();
         settleNs = transport.config().livenessTimeout().toNanos() / 2;
         createdNs = transport.nanoTime();
         noticeNs = createdNs;
+        // Others than those of an earlier coordinator, by which members that return to this one know each other.
+        ids = (createdNs >> 20 & 0xffff) << Short.SIZE;
         founders = new Founders(config.world());
         electorate = new Electorate(config.quorum());
         transport.onMessage(this::onMessage);
@@ -159,10 +159,10 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (!everStarted && !ended && (stale || participants.isEmpty()) && now - noticeNs > NOTICE_NS) {
             reportMissing(now);
         }
-        if (!everStarted && !ended && now - createdNs > joinTimeoutNs) {
+        if (!everStarted && !ended && now - createdNs > config.joinTimeout().toNanos()) {
             String cause = stale || view.members().isEmpty() ? "only " + founders.describeMissing(participants)
                     + "; start the others, or ask for fewer" : Roster.describeUnready(view, participants);
-            end("the group did not start within " + Duration.ofNanos(joinTimeoutNs).toSeconds() + " s: " + cause);
+            end("the group did not start within " + config.joinTimeout().toSeconds() + " s: " + cause);
         }
         if (suspicions.areOlderThan(settleNs, now)) {
             evictMostSuspected();
@@ -174,7 +174,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             propose(now);
         }
         // Later, members report which of them they do not reach, but a process that joins does not; see Links.overdue.
-        long patienceNs = 4 * settleNs + (everStarted ? 4 * settleNs : joinTimeoutNs);
+        long patienceNs = 4 * settleNs + (everStarted ? 4 * settleNs : config.joinTimeout().toNanos());
         if (!started && reported == null && !view.members().isEmpty() && now - viewNs > patienceNs
                 && !suspicions.areOlderThan(0, now)) {
             evictUnready(now);

@@ -16,16 +16,24 @@ import java.time.Duration;
  * @param maxMembers maximum number of members; further processes wait as spares until a member leaves or is lost. The
  *     default is no limit
  * @param quorum how many members of the last epoch another one needs, if the group re-forms; the default is a majority
- * @param joinTimeout how long the coordinator waits for the processes of the first epoch; the default is a minute
+ * @param joinTimeout how long the coordinator waits for the processes of the first epoch, at most 365 days; the default
+ *     is a minute
  */
 public record CoordinatorConfig(int world, OnLoss onLoss, int minMembers, int maxMembers, Quorum quorum,
         Duration joinTimeout) {
+    /** A few times as many nanoseconds are still a {@code long}. */
+    private static final Duration MAX_TIMEOUT = Duration.ofDays(365);
+
     /** Checks the values. */
     public CoordinatorConfig {
         if (world < 1 || world > Control.MAX_MEMBERS || minMembers < 1 || minMembers > world || maxMembers < world) {
             throw TensorException.argument("coordinator", "1 <= minMembers <= world <= " + Control.MAX_MEMBERS
                     + " and world <= maxMembers must hold, got minMembers " + minMembers + ", world " + world
                     + " and maxMembers " + maxMembers, "correct the arguments");
+        }
+        if (joinTimeout.compareTo(MAX_TIMEOUT) > 0) {
+            throw TensorException.argument("coordinator", "joinTimeout must be at most " + MAX_TIMEOUT + ", got "
+                    + joinTimeout, "correct the argument");
         }
     }
 

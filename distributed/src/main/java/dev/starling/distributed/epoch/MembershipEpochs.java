@@ -93,6 +93,9 @@ public final class MembershipEpochs {
     public void start(TrainingState newState, RunSettings commonSettings) {
         state = newState;
         settings = commonSettings;
+        // What an earlier run has left does not count in this one.
+        fresh = true;
+        origin = 0;
         form();
     }
 

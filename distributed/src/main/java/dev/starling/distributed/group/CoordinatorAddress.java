@@ -9,6 +9,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
+import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 
 /** The address of a coordinator as {@link GroupConfig} has it: {@code host:port}, or {@code file:PATH}. */
@@ -21,10 +22,15 @@ public final class CoordinatorAddress {
 
     /** Writes a coordinator's address to a file, for processes that join by {@code file:PATH}. */
     public static void write(Path file, String address) {
+        // Of its own: several processes may write an address at the same time.
+        Path whole = file.resolveSibling(file.getFileName() + "." + UUID.randomUUID() + ".new");
         try {
-            Path whole = file.resolveSibling(file.getFileName() + ".new");
-            Files.writeString(whole, address);
-            Files.move(whole, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+            try {
+                Files.writeString(whole, address);
+                Files.move(whole, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+            } finally {
+                Files.deleteIfExists(whole);
+            }
         } catch (IOException e) {
             throw new DistributedException("cannot write the coordinator's address to " + file + ": " + e, e);
         }

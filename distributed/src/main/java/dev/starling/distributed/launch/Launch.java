@@ -439,20 +439,20 @@ public final class Launch implements AutoCloseable {
     }
 
     private void finish(AutoCloseable signalHandling, @Nullable Throwable broken) {
-        Throwable problem = broken;
-        try {
-            signalAll(Signals.KILL);
-            signalHandling.close();
-            if (coordinator != null) {
-                coordinator.close();
-            }
-            directory.close();
-            guardian.close();
+        Throwable problem = broken != null ? broken : failed != null ? failureOf(failed) : failure;
+        AutoCloseable output = () -> {
             closeLogs();
             out.flush();
             err.flush();
+        };
+        try (output; guardian; directory; coordinator; signalHandling) {
+            signalAll(Signals.KILL);
         } catch (Exception e) {
-            problem = problem == null ? e : problem;
+            if (problem == null) {
+                problem = e;
+            } else {
+                problem.addSuppressed(e);
+            }
         }
         try {
             Runtime.getRuntime().removeShutdownHook(hook);
@@ -461,10 +461,6 @@ public final class Launch implements AutoCloseable {
         }
         if (problem != null) {
             outcome.completeExceptionally(problem);
-        } else if (failed != null) {
-            outcome.completeExceptionally(failureOf(failed));
-        } else if (failure != null) {
-            outcome.completeExceptionally(failure);
         } else {
             outcome.complete(signalled == 0 ? 0 : Signals.STATUS_BASE + signalled);
         }

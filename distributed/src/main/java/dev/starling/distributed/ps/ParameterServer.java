@@ -161,8 +161,6 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
                 : synchronous ? Share.part(rank(), world()) : Share.shard(rank(), world());
     }
 
-    // ---- start ----
-
     @Override
     public void start(TrainingState newState) {
         state = newState;
@@ -177,8 +175,10 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         pushed = new boolean[parameters.size()];
         localWeights = new WorkerWeights(parameters, plan, client.servers, random);
         copies = GradientCopies.of(group, parameters);
-        for (int t = 0; t < used.size(); t++) {
-            connect(used.get(t), plan, t);
+        for (EmbeddingTable table : used) {
+            RemoteTable remote = new RemoteTable(plan, tables.size(), client);
+            tables.put(table, remote);
+            table.connect(remote);
         }
         if (rank() == 0) {
             prepareRuleState(plan);
@@ -271,12 +271,6 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         }
     }
 
-    private void connect(EmbeddingTable table, Plan plan, int number) {
-        RemoteTable remote = new RemoteTable(plan, number, client);
-        tables.put(table, remote);
-        table.connect(remote);
-    }
-
     // ---- a step ----
 
     @Override
@@ -306,6 +300,11 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     private void pushCopied(GradientCopies from) {
         int index = from.next();
         push(index, from.address(index));
+    }
+
+    @Override
+    public void onFailedStep() {
+        client.abandonRequests();
     }
 
     private void push(int index, long address) {
@@ -414,6 +413,9 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             client.close();
             client = null;
         }
+        held.forEach(Tensor::close);
+        held.clear();
+        save = null;
         tables.forEach((table, remote) -> {
             table.connect(null);
             remote.close();

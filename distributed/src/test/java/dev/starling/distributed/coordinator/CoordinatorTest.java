@@ -2,6 +2,7 @@ package dev.starling.distributed.coordinator;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
@@ -445,5 +446,13 @@ class CoordinatorTest {
             assertThat(first.receive()).isInstanceOfSatisfying(Control.Refused.class, m -> assertThat(m.reason())
                     .contains("missing: rank 1, rank 2 (it exited with status 1); start the others"));
         }
+    }
+
+    /** Members that return to it know each other by the ids that the earlier one has given. */
+    @Test
+    void givesOtherIdsThanAnEarlierCoordinator() throws InterruptedException {
+        long before = Cluster.local(1).run(group -> group.self().id()).getFirst();
+        Thread.sleep(3);
+        assertThat(Cluster.local(1).run(group -> group.self().id()).getFirst()).isNotEqualTo(before);
     }
 }

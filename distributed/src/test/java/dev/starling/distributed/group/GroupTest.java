@@ -18,6 +18,7 @@ import dev.starling.distributed.Role;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.coordinator.Rendezvous;
 import dev.starling.tensor.DType;
@@ -32,8 +33,10 @@ import java.net.DatagramSocket;
 import java.net.InetAddress;
 import java.net.NetworkInterface;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.Queue;
 import java.util.Set;
@@ -47,6 +50,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.UnaryOperator;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -388,6 +392,38 @@ class GroupTest {
         assertThatThrownBy(() -> Group.join(GroupConfig.of(config, "file:" + directory.resolve("none"))
                 .joinTimeout(Duration.ofMillis(50)))).isInstanceOf(DistributedException.class)
                 .hasMessageContaining("none");
+    }
+
+    /** As where two members take the place of a coordinator. */
+    @Test
+    void publishesAddressesAtTheSameTime(@TempDir Path directory) throws Exception {
+        Path file = directory.resolve("address");
+        FutureTask<Boolean> other = new FutureTask<>(() -> publish(file, "b:2"), true);
+        Thread.ofPlatform().daemon().start(other);
+        publish(file, "a:1");
+        assertThat(other.get(10, TimeUnit.SECONDS)).isTrue();
+        try (Stream<Path> files = Files.list(directory)) {
+            assertThat(files).containsExactly(file);
+        }
+    }
+
+    private static void publish(Path file, String address) {
+        for (int i = 0; i < 300; i++) {
+            Rendezvous.publish(file, address);
+        }
+    }
+
+    @Test
+    void refusesEndlessTimeouts() {
+        Duration endless = ChronoUnit.FOREVER.getDuration();
+        GroupConfig config = GroupConfig.of(TransportConfig.of("local", Secret.random()), "local-absent");
+        CoordinatorConfig rules = CoordinatorConfig.of(2, Coordinator.OnLoss.END);
+        for (Runnable refused : List.<Runnable>of(() -> config.timeout(endless), () -> config.joinTimeout(endless),
+                () -> rules.joinTimeout(endless))) {
+            assertThatThrownBy(refused::run).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("must be at most PT8760H, got");
+        }
+        assertThat(rules.joinTimeout(Duration.ofDays(365)).joinTimeout()).hasDays(365);
     }
 
     @ParameterizedTest

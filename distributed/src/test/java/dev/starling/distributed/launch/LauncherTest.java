@@ -18,6 +18,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
@@ -109,6 +110,18 @@ class LauncherTest {
         assertThat(e.lastLines()).hasSize(11).endsWith("line 30", "the reason");
         assertThat(e).hasMessageContaining("rank 2").hasMessageContaining("exit status 7")
                 .hasMessageContaining("the reason");
+    }
+
+    /** A path that is longer than the system allows cannot be deleted by its name. */
+    @Test
+    void reportsAFailureAlsoWhereFilesRemain() throws Exception {
+        LaunchException e = failure(shell("n=$(printf %0200d 0); n=$n/$n/$n/$n/$n/$n/$n/$n; cd $STARLING_DIRECTORY;"
+                + " mkdir -p $n; cd $n; mkdir -p $n; cd -P $n; mkdir -p $n; exit 7")
+                .environment(LaunchedProcess.DIRECTORY, dir.toString()));
+        assertThat(new ProcessBuilder("/bin/sh", "-c", "rm -rf " + dir + "/*").start().waitFor()).isZero();
+        assertThat(e.rank()).isZero();
+        assertThat(e.status()).isEqualTo(7);
+        assertThat(Objects.requireNonNull(e.getCause()).getSuppressed()).as("what remains").hasSize(1);
     }
 
     @Test

@@ -266,6 +266,7 @@ class EmbeddingTableTest {
     @Test
     void refusesInvalidArguments() {
         EmbeddingTable table = EmbeddingTable.of("items", 100, 3).build();
+        EmbeddingTable wide = EmbeddingTable.of("wide", 100, 1000).build();
         assertThatThrownBy(() -> table.pull(1)).isInstanceOf(DistributedException.class)
                 .hasMessageContaining("items").hasMessageContaining("not connected");
         assertThatThrownBy(() -> EmbeddingTable.of("items", 0, 3)).isInstanceOf(TensorException.class);
@@ -277,8 +278,11 @@ class EmbeddingTableTest {
             try (Scope scope = Scope.open("test");
                     Parameter p = Parameter.filled(0, 1);
                     Optimizer sgd = sgd(p);
-                    ParameterServer servers = ParameterServer.worker(group, 0).tables(table).build()) {
+                    ParameterServer servers = ParameterServer.worker(group, 0).tables(table, wide).build()) {
                 servers.start(TrainingState.of(layer(p), sgd));
+                assertThatThrownBy(() -> wide.pull(LongStream.range(0, 540_000).toArray()))
+                        .isInstanceOf(TensorException.class).hasMessageContaining("wide")
+                        .hasMessageContaining("less than 2 GiB, got 540000 rows of 1000 elements");
                 assertThatThrownBy(() -> table.pull(4, -7)).isInstanceOf(TensorException.class)
                         .hasMessageContaining("items").hasMessageContaining("-7 at 1");
                 assertThatThrownBy(() -> table.push(new long[]{1, 2}, Tensor.full(DType.F32, 1, 2, 4)))

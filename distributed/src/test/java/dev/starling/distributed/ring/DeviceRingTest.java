@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.group.Membership;
@@ -41,6 +42,8 @@ class DeviceRingTest {
     void forget() {
         EmulatedDevices.SUMS.set(0);
         EmulatedDevices.LATE.set(0);
+        EmulatedDevices.OPEN.set(0);
+        EmulatedDevices.broken = "";
     }
 
     private static List<Outcome> ring(Cluster cluster, IntFunction<Device> device,
@@ -112,6 +115,14 @@ class DeviceRingTest {
         }
         assertThat(logged).singleElement().asString().contains("ranks [0, 1] share the device played:1",
                 "a device of its own");
+    }
+
+    @Test
+    void leavesTheOthersIfADeviceCannotJoin() {
+        EmulatedDevices.broken = EmulatedDevices.of(1).toString();
+        assertThatThrownBy(() -> ring(Cluster.local(2).timeout(Duration.ofSeconds(1)), EmulatedDevices::of, r -> r))
+                .isInstanceOf(DistributedException.class);
+        assertThat(EmulatedDevices.OPEN).hasValue(0);
     }
 
     @Test

@@ -34,6 +34,12 @@ public final class EmulatedDevices implements BackendProvider {
     /** Number of aborts after the group was left. */
     static final AtomicLong LATE = new AtomicLong();
 
+    /** Number of memberships that were not closed. */
+    static final AtomicLong OPEN = new AtomicLong();
+
+    /** The name of the device that cannot join the others; empty if all can. */
+    static volatile String broken = "";
+
     private static final Map<String, Team> TEAMS = new ConcurrentHashMap<>();
     private static final AtomicLong NEXT = new AtomicLong();
 
@@ -101,6 +107,10 @@ public final class EmulatedDevices implements BackendProvider {
 
         @Override
         public DeviceGroup join(byte[] identifier, int rank, int world) {
+            if (device().equals(broken)) {
+                throw new TensorException(TensorException.Problem.DEVICE, "join", List.of(), "it broke", "mend it");
+            }
+            OPEN.incrementAndGet();
             return TEAMS.computeIfAbsent(new String(identifier, StandardCharsets.UTF_8), k -> new Team(world))
                     .join(rank);
         }
@@ -202,6 +212,7 @@ public final class EmulatedDevices implements BackendProvider {
         public void close() {
             synchronized (team) {
                 abort();
+                OPEN.addAndGet(left ? 0 : -1);
                 left = true;
             }
         }

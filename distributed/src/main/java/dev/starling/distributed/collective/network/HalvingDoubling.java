@@ -88,6 +88,8 @@ final class HalvingDoubling implements Algorithm {
         index = Partners.halvingIndex(rank, world);
         rounds = 2 * powers + 2;
         arrived = new long[2][rounds];
+        // No collective's number: 0 is one, when the numbers begin again.
+        Arrays.stream(arrived).forEach(each -> Arrays.fill(each, -1));
         receivers = new Endpoint[rounds];
         puts = new long[rounds];
         begins = new int[powers + 1];

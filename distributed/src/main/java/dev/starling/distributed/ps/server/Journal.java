@@ -113,7 +113,7 @@ final class Journal implements AutoCloseable {
     /** Appends a request's record; it is durable when {@link #force} has returned. */
     void append(Request e) throws IOException {
         int length = length(e);
-        if (at + length > buffer.capacity()) {
+        if (length > buffer.capacity() - at) {
             write();
             if (length > buffer.capacity()) {
                 allocate(Math.max(2 * buffer.capacity(), length));

@@ -1,5 +1,6 @@
 package dev.starling.distributed.ps.server;
 
+import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.wire.Message;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -16,6 +17,8 @@ final class Request {
     private static final int INFINITY = 0x7F80_0000;
     /** Rows of one message have fewer elements than this times those of a block, with the state of any rule. */
     private static final int MAX_BLOCKS_OF_ROWS = 4;
+    /** Leaves room for the header and the clocks of all workers. */
+    private static final long MAX_RECORD_BYTES = Integer.MAX_VALUE - (1 << 20);
 
     private final ByteBuffer raw;
     private final FloatBuffer rawFloats;
@@ -211,11 +214,16 @@ final class Request {
         replySequence[replies++] = toSequence;
     }
 
-    /** Allocates memory for the updated rows of the record. */
+    /** Allocates memory for the updated rows of the record, which must fit into a record of the journal. */
     void reserveRows(int n, int newStride) {
+        if (n * (8 + 4L * newStride) > MAX_RECORD_BYTES) {
+            throw new DistributedException("a step changes " + n + " rows of a table, each with " + newStride
+                    + " elements and moments, more than the 2 GiB of a record of the journal; use smaller batches or "
+                    + "more servers");
+        }
         stride = newStride;
-        if (rows.length < (long) n * newStride) {
-            rows = new float[Math.toIntExact((long) n * newStride)];
+        if (rows.length < n * newStride) {
+            rows = new float[n * newStride];
         }
         if (keys.length < n) {
             keys = Arrays.copyOf(keys, n);

@@ -55,6 +55,8 @@ public final class Client {
     private volatile int awaited;
     /** What ended the run, or {@code null}. */
     private volatile @Nullable RunEndedException failure;
+    /** Whether open requests are not to be sent any more. Under the lock. */
+    private boolean abandoned;
     /** {@code null} before a server has sent any. */
     private volatile @Nullable Map<String, String> furthest;
     /** The last job, or {@code null} before the first. */
@@ -143,6 +145,18 @@ public final class Client {
         group.locked(() -> {
             for (ServerLink server : servers) {
                 server.ask(new SessionMessage.Goodbye());
+            }
+        });
+    }
+
+    /** If requests are open, sends nothing of them any more, and ends the run: their data are about to be freed. */
+    public void abandonRequests() {
+        group.locked(() -> {
+            if (awaited > 0) {
+                abandoned = true;
+                group.channel(Message.CHANNEL, null);
+                failure = failure != null ? failure : new DistributedException("worker " + worker + " failed in a step "
+                        + "of which servers may have received some gradients; resume from a checkpoint");
             }
         });
     }
@@ -251,6 +265,9 @@ public final class Client {
     }
 
     private void pump() {
+        if (abandoned) {
+            return;
+        }
         boolean all = true;
         for (ServerLink server : servers) {
             if (!server.isConnected() || group.view() != connected) {

@@ -71,7 +71,12 @@ public final class RemoteTable implements AutoCloseable {
 
     /** Assigns each key to the part of the server that holds it. */
     private void distribute(long[] all, int n, double rate) {
-        int bytes = Math.multiplyExact(4 * n, table.width());
+        long bytes = 4L * n * table.width();
+        if (bytes > Integer.MAX_VALUE) {
+            throw TensorException.argument("embedding table", "the rows of table " + table.name() + " in one batch "
+                    + "must have less than 2 GiB, got " + n + " rows of " + table.width() + " elements",
+                    "use smaller batches");
+        }
         if (memory.byteSize() < bytes) {
             // The caller has copied the rows fetched before, so the old memory is unused.
             arena.close();

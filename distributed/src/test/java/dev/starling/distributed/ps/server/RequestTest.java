@@ -1,11 +1,21 @@
 package dev.starling.distributed.ps.server;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.distributed.DistributedException;
 import org.junit.jupiter.api.Test;
 
 class RequestTest {
     private static final int BLOCK = 100;
+
+    @Test
+    void refusesRowsThatNoRecordCanHold() {
+        Request request = new Request(BLOCK, 2);
+        assertThatThrownBy(() -> request.reserveRows(3_000_000, 200)).isInstanceOf(DistributedException.class)
+                .hasMessageContaining("3000000 rows");
+        assertThat(request.rows).isEmpty();
+    }
 
     /** In a synchronous step the last message has the rows of all messages of all workers. */
     @Test
