@@ -93,7 +93,6 @@ public final class Bench implements Callable<Integer> {
         table.printf(ROW + "%n", "case", "Starling", "the peer", "unit", "ratio", "peer", "fastest variant");
         Progress progress = new Progress();
         try (PairedComparison paired = new PairedComparison(threads, clock, pairs, warmupMillis, progress)) {
-            Runtime.getRuntime().addShutdownHook(new Thread(paired::close));
             for (Workload workload : chosen) {
                 for (Comparison comparison : paired.compare(workload)) {
                     progress.clear();

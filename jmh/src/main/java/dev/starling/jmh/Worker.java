@@ -31,8 +31,14 @@ final class Worker {
     /** Runs with the contender's name, its number of threads and the clock's name. */
     public static void main(String[] arguments) throws IOException {
         PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        Engine engine = Contender.valueOf(arguments[0]).start(Integer.parseInt(arguments[1]));
-        Worker worker = new Worker(engine, Clock.valueOf(arguments[2]));
+        Worker worker;
+        try {
+            Engine engine = Contender.valueOf(arguments[0]).start(Integer.parseInt(arguments[1]));
+            worker = new Worker(engine, Clock.valueOf(arguments[2]));
+        } catch (RuntimeException | Error e) {
+            out.println(MARK + failure(e));
+            return;
+        }
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             out.println(MARK + worker.answer(line.split(" ")));
@@ -57,10 +63,14 @@ final class Worker {
                 }
                 default -> throw new IllegalArgumentException("unknown order: " + order[0]);
             };
-        } catch (RuntimeException | LinkageError e) {
-            e.printStackTrace();
-            return FAILURE + e.toString().replace('\n', ' ');
+        } catch (RuntimeException | Error e) {
+            return failure(e);
         }
+    }
+
+    private static String failure(Throwable e) {
+        e.printStackTrace();
+        return FAILURE + e.toString().replace('\n', ' ');
     }
 
     private static Workload workload(String name) {
@@ -91,10 +101,10 @@ final class Worker {
     /** Runs for a time; returns the nanoseconds until the steady speed. */
     private long settle(long millis) {
         List<Long> ends = new ArrayList<>(List.of(0L));
-        long start = System.nanoTime();
+        long start = clock.nanos();
         while (ends.size() <= Statistics.MIN_RUNS || ends.getLast() < millis * 1_000_000) {
             prepared.run();
-            ends.add(System.nanoTime() - start);
+            ends.add(clock.nanos() - start);
         }
         double[] times = new double[ends.size() - 1];
         Arrays.setAll(times, i -> ends.get(i + 1) - ends.get(i));

@@ -7,20 +7,28 @@ import java.io.Writer;
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 
 /**
  * The parent's view of a {@link Worker}, which is started with flags and this process's class path. The worker is
  * stopped by a signal whenever it has no order, so that its spinning threads take nothing from the one being measured.
  */
 final class WorkerProcess implements AutoCloseable {
+    /** How long an answer may take in addition to the time for which the order runs the workload. */
+    private static final Duration ANSWER_TIMEOUT = Duration.ofMinutes(5);
+
     private final Contender contender;
     private final Map<String, String> settings;
     private final Process process;
     private final Writer orders;
     private final BufferedReader answers;
+    /** A stopped process would outlive a benchmark that a signal ends. */
+    private final Thread hook;
 
     /** Starts a process with these of the JVM's flags. */
     WorkerProcess(Contender contender, int threads, Clock clock, Map<String, String> settings, List<String> flags) {
@@ -41,6 +49,13 @@ final class WorkerProcess implements AutoCloseable {
         }
         orders = process.outputWriter(StandardCharsets.UTF_8);
         answers = process.inputReader(StandardCharsets.UTF_8);
+        hook = new Thread(process::destroyForcibly, "starling-worker-shutdown");
+        try {
+            Runtime.getRuntime().addShutdownHook(hook);
+        } catch (IllegalStateException shuttingDown) {
+            process.destroyForcibly();
+            throw shuttingDown;
+        }
     }
 
     /** Returns the flags of this JVM. */
@@ -58,48 +73,60 @@ final class WorkerProcess implements AutoCloseable {
     }
 
     List<String> variants(Workload workload) {
-        String answer = ask("variants " + workload.name());
+        String answer = ask("variants " + workload.name(), 0);
         return answer.isEmpty() ? List.of() : List.of(answer.split(" "));
     }
 
     void prepare(Workload workload, String variant) {
-        ask("prepare " + workload.name() + " " + variant);
+        ask("prepare " + workload.name() + " " + variant, 0);
     }
 
     /** Runs the prepared workload for a time, then returns the time of one run, in nanoseconds. */
     long warm(long millis) {
-        return Long.parseLong(ask("warm " + millis));
+        return Long.parseLong(ask("warm " + millis, millis));
     }
 
     /** Returns the time of a number of runs of the prepared workload, in nanoseconds. */
     long time(int runs) {
-        return Long.parseLong(ask("time " + runs));
+        return Long.parseLong(ask("time " + runs, 0));
     }
 
     /** Runs the prepared workload for a time; returns the nanoseconds until it reached 95 % of its steady speed. */
     long settle(long millis) {
-        return Long.parseLong(ask("settle " + millis));
+        return Long.parseLong(ask("settle " + millis, millis));
     }
 
     void release() {
-        ask("release");
+        ask("release", 0);
     }
 
     @Override
     public void close() {
+        try {
+            Runtime.getRuntime().removeShutdownHook(hook);
+        } catch (IllegalStateException shuttingDown) {
+            return;
+        }
         process.destroyForcibly();
     }
 
-    private String ask(String order) {
+    private String ask(String order, long millis) {
+        CompletableFuture<Void> late = new CompletableFuture<Void>().completeOnTimeout(null,
+            ANSWER_TIMEOUT.toMillis() + 2 * millis, TimeUnit.MILLISECONDS);
+        late.thenRun(process::destroyForcibly);
         signal("CONT");
         try {
-            return answer(order);
+            return answer(order, late);
         } finally {
+            late.cancel(false);
             signal("STOP");
         }
     }
 
     private void signal(String name) {
+        if (!process.isAlive()) {
+            return;
+        }
         try {
             new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).inheritIO().start().waitFor();
         } catch (IOException e) {
@@ -110,7 +137,7 @@ final class WorkerProcess implements AutoCloseable {
         }
     }
 
-    private String answer(String order) {
+    private String answer(String order, CompletableFuture<Void> late) {
         try {
             orders.write(order + "\n");
             orders.flush();
@@ -125,6 +152,7 @@ final class WorkerProcess implements AutoCloseable {
         } catch (IOException broken) {
             throw new IllegalStateException(contender + "'s process ended at: " + order, broken);
         }
-        throw new IllegalStateException(contender + "'s process ended at: " + order);
+        throw new IllegalStateException(contender + (late.isDone() ? " did not answer in time: "
+            : "'s process ended at: ") + order);
     }
 }

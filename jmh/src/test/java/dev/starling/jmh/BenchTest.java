@@ -2,8 +2,12 @@ package dev.starling.jmh;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.nio.charset.StandardCharsets;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -27,10 +31,38 @@ class BenchTest {
         "serving --clients 8,0", "serving --sample 1", "cluster --processes 4 --only ROUND_TRIP",
         "cluster --only STEP_LATE", "cluster --only ALL_REDUCE,STEP_ALONE", "cluster --link veth --only TRAIN",
         "cluster --parties GRPC", "cluster --sizes 1024,67108868", "cluster --sizes 0", "cluster --sizes 1023",
-        "cluster --model --link veth"})
+        "cluster --model --link veth",
+        "cluster --model --only PUT", "cluster --processes 4 --only TRAIN",
+        "cluster --link no-such-rate --processes 2 --only ROUND_TRIP",
+        "serving --models MLP,RESNET18", "gpu --device cpu --python none --tiny --only ^copy --rounds 0",
+        "gpu --device cpu --python none --tiny --only ^copy --millis 0",
+        "gpu --device cpu --python none --tiny --only ^copy --index=-1",
+        "gpu --device cpu --python none --tiny --only ^copy --json no-such-directory/findings"})
     void refusesWhatItCannotMeasure(String arguments) {
         assertThat(Bench.commandLine().setErr(new PrintWriter(new StringWriter())).execute(arguments.split(" ")))
                 .isEqualTo(CommandLine.ExitCode.USAGE);
+    }
+
+    @Test
+    void refusesToCompareTf32WithFullPrecision() {
+        StringWriter errors = new StringWriter();
+        int code = Bench.commandLine().setErr(new PrintWriter(errors, true)).execute("gpu", "--tf32");
+        assertThat(code).isEqualTo(CommandLine.ExitCode.USAGE);
+        assertThat(errors.toString()).contains("--tf32 and -Dstarling.cuda.tf32=true need each other");
+    }
+
+    @Test
+    void reportsWhyAnEngineDoesNotStart() throws IOException {
+        PrintStream before = System.out;
+        ByteArrayOutputStream answers = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(answers, true, StandardCharsets.UTF_8));
+        try {
+            Worker.main(new String[] {"NO_ENGINE", "1", "WALL"});
+        } finally {
+            System.setOut(before);
+        }
+        assertThat(answers.toString(StandardCharsets.UTF_8)).startsWith(Worker.MARK + Worker.FAILURE)
+                .contains("NO_ENGINE");
     }
 
     @Test

@@ -14,7 +14,10 @@ import java.util.concurrent.Callable;
 import java.util.stream.Stream;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
 
 /** Compares communication between processes of this machine with Open MPI, Gloo and grpc-java. */
 @Command(
@@ -26,6 +29,8 @@ import picocli.CommandLine.Option;
 public final class ClusterBench implements Callable<Integer> {
     private static final int MAX_MESSAGE = 64 << 10;
     private static final int ROUNDS = 9;
+    /** The number of processes that train. */
+    private static final int TRAINED = 2;
     /** What is compared with peers. */
     private static final List<Measure> COMPARED = List.of(Measure.ALL_REDUCE, Measure.ROUND_TRIP, Measure.PUT);
     private static final String LOOPBACK = "loopback";
@@ -78,6 +83,9 @@ public final class ClusterBench implements Callable<Integer> {
             description = "Print one JSON object on standard output at the end, and the table on standard error.")
     private boolean json;
 
+    @Spec
+    private CommandSpec spec;
+
     private boolean failed;
 
     /** Called by picocli. */
@@ -107,7 +115,9 @@ public final class ClusterBench implements Callable<Integer> {
                 cases.addAll(prediction.json());
             } else {
                 compare(directory, table, cases);
-                train(directory, table, cases);
+                if (worlds.contains(TRAINED)) {
+                    train(directory, table, cases);
+                }
             }
         } finally {
             delete(directory);
@@ -131,15 +141,18 @@ public final class ClusterBench implements Callable<Integer> {
             return "--processes must be 2 or more, --rounds and --sample 1 or more, and --warmup 0 or more, got "
                 + worlds + ", " + rounds() + ", " + sampleMillis + " and " + warmupMillis;
         }
+        if (model && !(only.isEmpty() && chosen.isEmpty())) {
+            return "--model measures all-reduces over TCP: omit --only and --parties";
+        }
         if (model) {
             return isApart() ? "--model measures over the link " + LOOPBACK + " only, got " + link : null;
         }
         List<Measure> idle = only.stream().filter(measure -> !isMeasurable(measure)).toList();
         if (!idle.isEmpty() || Stream.of(Measure.values()).noneMatch(this::isMeasurable)) {
             return "nothing to measure" + (idle.isEmpty() ? "" : " for --only " + idle) + " with --processes " + worlds
-                + ", --link " + link + " and --parties " + chosen + ": ROUND_TRIP and PUT need 2 processes, PUT, TRAIN"
-                + " and STEP_OVERLAPPED the link " + LOOPBACK + ", comparisons with peers two parties, and STEP_ALONE"
-                + " and STEP_LATE are parts of STEP_OVERLAPPED";
+                + ", --link " + link + " and --parties " + chosen + ": ROUND_TRIP, PUT, TRAIN and STEP_OVERLAPPED need"
+                + " 2 processes, PUT, TRAIN and STEP_OVERLAPPED the link " + LOOPBACK + ", comparisons with peers two"
+                + " parties, and STEP_ALONE and STEP_LATE are parts of STEP_OVERLAPPED";
         }
         return null;
     }
@@ -148,11 +161,9 @@ public final class ClusterBench implements Callable<Integer> {
     private boolean isMeasurable(Measure measure) {
         List<Implementation> able = implementations().filter(implementation -> implementation.supports(measure))
             .toList();
-        if (!COMPARED.contains(measure)) {
-            return !able.isEmpty();
-        }
         return worlds.stream().anyMatch(world -> isBetween(world, measure))
-            && able.stream().anyMatch(ours -> able.stream().anyMatch(peer -> peer.isPeerOf(ours)));
+            && able.stream().anyMatch(ours -> !COMPARED.contains(measure)
+                || able.stream().anyMatch(peer -> peer.isPeerOf(ours)));
     }
 
     private static boolean isBetween(int world, Measure measure) {
@@ -191,10 +202,10 @@ public final class ClusterBench implements Callable<Integer> {
         Training training = new Training(directory, rounds(), sampleMillis, warmupMillis, table);
         for (Implementation implementation : implementations().toList()) {
             if (implementation.supports(Measure.STEP_OVERLAPPED) && isSelected(Measure.STEP_OVERLAPPED)) {
-                attempt(() -> training.overlap(implementation, 2), table);
+                attempt(() -> training.overlap(implementation, TRAINED), table);
             }
             if (implementation.supports(Measure.TRAIN) && isSelected(Measure.TRAIN)) {
-                attempt(() -> training.throughput(implementation, 2), table);
+                attempt(() -> training.throughput(implementation, TRAINED), table);
             }
         }
         cases.addAll(training.json());
@@ -218,7 +229,12 @@ public final class ClusterBench implements Callable<Integer> {
     }
 
     private Hosts hosts(int world, Path directory) {
-        return isApart() ? Hosts.apart(world, link.equals(UNLIMITED) ? "" : link, directory) : Hosts.loopback();
+        try {
+            return isApart() ? Hosts.apart(world, link.equals(UNLIMITED) ? "" : link, directory) : Hosts.loopback();
+        } catch (IllegalStateException e) {
+            throw new ParameterException(spec.commandLine(), "--link " + link + " is not possible here; it needs root,"
+                + " and the commands ip and tc: " + e.getMessage(), e);
+        }
     }
 
     private String describeLink() {
@@ -264,8 +280,9 @@ public final class ClusterBench implements Callable<Integer> {
             "%.2f".formatted(f.ratio()), f.peerVariant());
     }
 
-    private static String size(long bytes) {
-        return bytes < 1024 ? bytes + " B" : bytes < 1 << 20 ? bytes / 1024 + " KiB" : (bytes >> 20) + " MiB";
+    static String size(long bytes) {
+        return bytes % (1 << 10) > 0 ? bytes + " B" : bytes % (1 << 20) > 0 ? (bytes >> 10) + " KiB"
+            : (bytes >> 20) + " MiB";
     }
 
     private static void delete(Path directory) {

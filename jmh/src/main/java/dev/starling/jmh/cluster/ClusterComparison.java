@@ -92,7 +92,8 @@ final class ClusterComparison implements AutoCloseable {
                 Participant each = participants.get((i + round) % participants.size());
                 int now = round;
                 if (isLeft(each)) {
-                    attempt(each.group, () -> each.nanos[now] = ready(each.group).time(measure, bytes, each.runs));
+                    attempt(each.group, () -> each.nanos[now] =
+                        ready(each.group).time(measure, bytes, each.runs, sampleMillis));
                 }
             }
         }

@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
@@ -27,6 +28,7 @@ final class Hosts implements AutoCloseable {
     private final String prefix;
     private final int count;
     private final Path agent;
+    private final List<String> made = new CopyOnWriteArrayList<>();
     private final Thread hook = new Thread(this::remove, "starling-hosts-shutdown");
 
     private Hosts(String prefix, int count, Path agent) {
@@ -67,12 +69,12 @@ final class Hosts implements AutoCloseable {
 
     private void make(String rate) {
         String hub = prefix + "hub";
-        run("ip netns add " + hub);
+        add(hub);
         run("ip -n " + hub + " link add hub type bridge");
         run("ip -n " + hub + " link set hub up");
         for (int i = 0; i < count; i++) {
             String port = "port" + i;
-            run("ip netns add " + name(i));
+            add(name(i));
             run("ip -n " + name(i) + " link add " + DEVICE + " type veth peer name " + port + " netns " + hub);
             run("ip -n " + name(i) + " addr add " + address(i) + "/24 dev " + DEVICE);
             run("ip -n " + name(i) + " link set " + DEVICE + " mtu " + MTU + " up");
@@ -82,6 +84,17 @@ final class Hosts implements AutoCloseable {
                 run("ip netns exec " + name(i) + " tc qdisc add dev " + DEVICE + " root tbf rate " + rate + " burst "
                     + BURST + " latency " + QUEUED);
             }
+        }
+    }
+
+    /** Makes a namespace. It counts as made before it is, so that a signal in between leaves none. */
+    private void add(String namespace) {
+        made.add(namespace);
+        try {
+            run("ip netns add " + namespace);
+        } catch (IllegalStateException e) {
+            made.remove(namespace);
+            throw e;
         }
     }
 
@@ -158,8 +171,7 @@ final class Hosts implements AutoCloseable {
     }
 
     private void remove() {
-        for (String name : IntStream.rangeClosed(0, count).mapToObj(i -> i < count ? name(i) : prefix + "hub")
-                .toList()) {
+        for (String name : made.reversed()) {
             try {
                 run("ip netns del " + name);
             } catch (IllegalStateException e) {

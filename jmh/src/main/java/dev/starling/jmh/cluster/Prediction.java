@@ -1,9 +1,9 @@
 package dev.starling.jmh.cluster;
 
+import dev.starling.jmh.Statistics;
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.SortedMap;
@@ -128,10 +128,10 @@ final class Prediction {
         for (int round = 0; round < rounds; round++) {
             int sample = round;
             groups.forEach((world, group) -> samples.get(world)[sample] =
-                    group.time(Measure.ALL_REDUCE, bytes, runs.get(world)));
+                    group.time(Measure.ALL_REDUCE, bytes, runs.get(world), sampleMillis));
         }
         SortedMap<Integer, Double> medians = new TreeMap<>();
-        samples.forEach((world, nanos) -> medians.put(world, Arrays.stream(nanos).sorted().toArray()[rounds / 2]));
+        samples.forEach((world, nanos) -> medians.put(world, Statistics.median(nanos)));
         return medians;
     }
 

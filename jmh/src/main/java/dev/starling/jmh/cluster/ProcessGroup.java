@@ -20,6 +20,7 @@ import java.util.stream.Stream;
  * spinning threads take nothing from the processes being measured.
  */
 final class ProcessGroup implements AutoCloseable {
+    /** How long an answer may take in addition to the time that the runs are to take. */
     private static final Duration ANSWER_TIMEOUT = Duration.ofSeconds(120);
 
     private static final int JIT_WARM_UP_RUNS = 20_000;
@@ -42,7 +43,8 @@ final class ProcessGroup implements AutoCloseable {
     private final List<String> printed = new ArrayList<>();
     /** Stopped processes would outlive a benchmark that a signal ends. */
     private final Thread hook = new Thread(this::end, "starling-group-shutdown");
-    private volatile boolean timedOut;
+    /** The time in which an answer did not come, or {@code null}. */
+    private volatile Duration exceeded;
     private boolean stopped;
     private long lastRunNs = System.nanoTime();
 
@@ -85,10 +87,16 @@ final class ProcessGroup implements AutoCloseable {
 
     /** Runs a number of times; returns the nanoseconds of one run on the slowest member. */
     double time(Measure measure, long bytes, int runs) {
+        return time(measure, bytes, runs, 0);
+    }
+
+    /** Runs a number of times that should take {@code millis}; returns the nanoseconds of one run as above. */
+    double time(Measure measure, long bytes, int runs, long millis) {
         resume();
-        CompletableFuture<Void> late = new CompletableFuture<Void>().completeOnTimeout(null, ANSWER_TIMEOUT.toSeconds(),
-            TimeUnit.SECONDS);
-        late.thenRun(this::kill);
+        Duration limit = ANSWER_TIMEOUT.plusMillis(2 * millis);
+        CompletableFuture<Void> late = new CompletableFuture<Void>().completeOnTimeout(null, limit.toMillis(),
+            TimeUnit.MILLISECONDS);
+        late.thenRun(() -> kill(limit));
         try {
             for (Writer order : orders) {
                 order.write(measure.label() + " " + bytes + " " + runs + "\n");
@@ -147,7 +155,7 @@ final class ProcessGroup implements AutoCloseable {
         double nanos = time(measure, bytes, runs);
         while (System.nanoTime() - begin < enough) {
             runs = (int) Math.clamp(Math.min(runs * 4L, enough / 4 / nanos), 2, 1_000_000);
-            nanos = time(measure, bytes, runs);
+            nanos = time(measure, bytes, runs, millis);
         }
         return nanos;
     }
@@ -212,7 +220,8 @@ final class ProcessGroup implements AutoCloseable {
                 ends.add("unknown");
             }
         }
-        return (timedOut ? "without an answer for " + ANSWER_TIMEOUT.toSeconds() + " s, " : "")
+        Duration limit = exceeded;
+        return (limit != null ? "without an answer for " + limit.toSeconds() + " s, " : "")
             + String.join(", ", ends);
     }
 
@@ -236,8 +245,8 @@ final class ProcessGroup implements AutoCloseable {
         return processes.stream().flatMap(p -> Stream.concat(Stream.of(p.toHandle()), p.descendants()));
     }
 
-    private void kill() {
-        timedOut = true;
+    private void kill(Duration limit) {
+        exceeded = limit;
         all().toList().forEach(ProcessHandle::destroyForcibly);
     }
 

@@ -93,7 +93,8 @@ final class Training {
                 for (int c = 0; c < runs.length; c++) {
                     ProcessGroup group = groups.get(c);
                     keepAlive(groups);
-                    rates[c][round] = group.world() * BATCH * 1e9 / group.time(Measure.TRAIN, BATCH, runs[c]);
+                    rates[c][round] = group.world() * BATCH * 1e9 / group.time(Measure.TRAIN, BATCH, runs[c],
+                        TRAINING_SAMPLES * sampleMillis);
                 }
             }
             double single = median(rates[0]);

@@ -22,7 +22,10 @@ import java.util.concurrent.Callable;
 import java.util.regex.Pattern;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
 
 /**
  * Measures operations and training steps on a GPU, alternately with PyTorch on the same card, and prints a line for
@@ -83,6 +86,9 @@ public final class GpuBench implements Callable<Integer> {
     @Option(names = "--once", description = "Runs each case a few times and measures nothing, as to compile kernels.")
     private boolean once;
 
+    @Spec
+    private CommandSpec spec;
+
     private PrintStream out = System.out;
     private PyTorchProcess peer;
     private boolean peerFailed;
@@ -111,8 +117,17 @@ public final class GpuBench implements Callable<Integer> {
 
     @Override
     public Integer call() {
-        Device chosen = Device.of(device, index);
+        if (rounds < 1 || !(millis > 0 && Double.isFinite(millis))) {
+            throw new ParameterException(spec.commandLine(), "--rounds must be 1 or more and --millis above 0, got "
+                    + rounds + " and " + millis);
+        }
+        if (device.equals("cuda") && !python.equals("none") && tf32 != Boolean.getBoolean("starling.cuda.tf32")) {
+            throw new ParameterException(spec.commandLine(), "--tf32 and -Dstarling.cuda.tf32=true need each other:"
+                    + " otherwise one side alone rounds to TF32");
+        }
+        Device chosen;
         try {
+            chosen = Device.of(device, index);
             chosen.backend();
         } catch (TensorException e) {
             out.println(e.getMessage());
@@ -121,6 +136,14 @@ public final class GpuBench implements Callable<Integer> {
         if (workloads().isEmpty()) {
             out.println("no case matches " + only);
             return CommandLine.ExitCode.USAGE;
+        }
+        if (json != null) {
+            try {
+                Files.newOutputStream(json, StandardOpenOption.CREATE, StandardOpenOption.APPEND).close();
+            } catch (IOException e) {
+                out.println("cannot write results to the file of --json: " + e);
+                return CommandLine.ExitCode.USAGE;
+            }
         }
         return Device.with(chosen, () -> once ? runOnce() : run()) ? 0 : 1;
     }
@@ -191,7 +214,10 @@ public final class GpuBench implements Callable<Integer> {
         } catch (PyTorchProcess.Failure | UncheckedIOException e) {
             out.println("PyTorch is not available: " + e.getMessage());
             peerFailed = true;
-            peer = null;
+            if (peer != null) {
+                peer.close();
+                peer = null;
+            }
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }

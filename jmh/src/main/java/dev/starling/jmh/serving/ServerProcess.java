@@ -9,14 +9,20 @@ import java.io.UncheckedIOException;
 import java.io.Writer;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 
 /** A process with one server and its clients, in turn measured and idle. */
 final class ServerProcess implements AutoCloseable {
     /** Starts an answer, since native libraries may print too. */
     private static final String MARK = "@ ";
+
+    /** How long an answer may take in addition to the time for which the clients send requests. */
+    private static final Duration ANSWER_TIMEOUT = Duration.ofMinutes(5);
 
     private final Contender contender;
     private final Process process;
@@ -47,7 +53,7 @@ final class ServerProcess implements AutoCloseable {
 
     /** Returns the result for an example. */
     float[] result() {
-        String[] numbers = ask("result").split(" ");
+        String[] numbers = ask("result", 0).split(" ");
         float[] result = new float[numbers.length];
         for (int i = 0; i < result.length; i++) {
             result[i] = Float.parseFloat(numbers[i]);
@@ -56,10 +62,13 @@ final class ServerProcess implements AutoCloseable {
     }
 
     Observed run(int clients, long millis) {
-        return Observed.parse(ask("run " + clients + " " + millis));
+        return Observed.parse(ask("run " + clients + " " + millis, millis));
     }
 
-    private String ask(String order) {
+    private String ask(String order, long millis) {
+        CompletableFuture<Void> late = new CompletableFuture<Void>().completeOnTimeout(null,
+                ANSWER_TIMEOUT.toMillis() + 2 * millis, TimeUnit.MILLISECONDS);
+        late.thenRun(process::destroyForcibly);
         try {
             orders.write(order + "\n");
             orders.flush();
@@ -68,10 +77,13 @@ final class ServerProcess implements AutoCloseable {
                     return line.substring(MARK.length());
                 }
             }
+            throw new IllegalStateException(contender + (late.isDone() ? " did not answer in time: "
+                    : "'s process ended at: ") + order);
         } catch (IOException e) {
             throw new UncheckedIOException(contender + ": " + order, e);
+        } finally {
+            late.cancel(false);
         }
-        throw new IllegalStateException(contender + "'s process ended at: " + order);
     }
 
     @Override

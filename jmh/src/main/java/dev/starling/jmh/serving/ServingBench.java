@@ -26,6 +26,7 @@ public final class ServingBench implements Callable<Integer> {
     private static final String ROW = "%-5s %7s  %-14s %10s %10s %10s  %s";
     private static final double TOLERANCE = 1e-3;
     private static final int VARIANT_ROUNDS = 3;
+    private static final List<Model> COMPARED = List.of(Model.MLP, Model.CNN);
 
     @Option(names = "--models", split = ",", defaultValue = "MLP,CNN",
             description = "MLP and CNN (default: ${DEFAULT-VALUE}).")
@@ -60,6 +61,9 @@ public final class ServingBench implements Callable<Integer> {
                     + "--sample 2 or more, got " + pairs + ", " + clients + ", " + warmupMillis + " and "
                     + sampleMillis);
         }
+        if (!COMPARED.containsAll(models)) {
+            throw new ParameterException(spec.commandLine(), "--models must be of " + COMPARED + ", got " + models);
+        }
         System.out.printf(ROW + "%n", "model", "clients", "server", "answers/s", "p50 µs", "p99 µs",
                 "ratios: answers/s, p50, p99");
         for (Model model : models) {
@@ -80,7 +84,7 @@ public final class ServingBench implements Callable<Integer> {
 
     private static void requireSame(float[] ours, float[] theirs) {
         for (int i = 0; i < ours.length; i++) {
-            if (Math.abs(ours[i] - theirs[i]) > TOLERANCE) {
+            if (!(Math.abs(ours[i] - theirs[i]) <= TOLERANCE)) {
                 throw new IllegalStateException("the models differ: " + Arrays.toString(ours) + " and "
                         + Arrays.toString(theirs));
             }

@@ -33,7 +33,8 @@ import picocli.CommandLine.Spec;
 public final class StartupBench implements Callable<Integer> {
     private static final String ROW = "%-12s %12s %12s %8s";
     /** What an application that depends on starling-nn has on its class path. */
-    private static final List<String> JARS = List.of("javacpp-", "dnnl-", "disruptor-", "jspecify-");
+    private static final List<String> JARS = List.of("javacpp-", "dnnl-", "opencl-", "disruptor-", "fastcsv-",
+            "jspecify-");
     private static final List<String> MODULES = List.of("errors", "tensor", "autograd", "nn", "jmh");
 
     @Option(names = "--runs", defaultValue = "11", description = "Runs of each kind (default: ${DEFAULT-VALUE}).")

@@ -52,6 +52,15 @@ class ProcessGroupTest {
     }
 
     @Test
+    void namesSizesExactly() {
+        assertThat(ClusterBench.size(8)).isEqualTo("8 B");
+        assertThat(ClusterBench.size(1500)).isEqualTo("1500 B");
+        assertThat(ClusterBench.size(1 << 16)).isEqualTo("64 KiB");
+        assertThat(ClusterBench.size((1 << 20) + 1024)).isEqualTo("1025 KiB");
+        assertThat(ClusterBench.size(1 << 24)).isEqualTo("16 MiB");
+    }
+
+    @Test
     void countsBusBandwidthAsNcclTestsDo() {
         assertThat(Measure.ALL_REDUCE.value(2, 1000, 100)).isEqualTo(10);
         assertThat(Measure.ALL_REDUCE.value(4, 1000, 100)).isEqualTo(15);

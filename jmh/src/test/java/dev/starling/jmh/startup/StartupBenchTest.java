@@ -39,7 +39,8 @@ class StartupBenchTest {
     @Test
     void keepsTheJarsThatAnApplicationNeeds() {
         String needed = String.join(File.pathSeparator, "nn/target/starling-nn-1.0.jar",
-                "tensor/target/starling-tensor-1.0-SNAPSHOT.jar", "repository/javacpp-1.5.jar");
+                "tensor/target/starling-tensor-1.0-SNAPSHOT.jar", "repository/javacpp-1.5.jar",
+                "repository/opencl-3.0-1.5-linux-x86_64.jar", "repository/fastcsv-4.4.jar");
         String all = String.join(File.pathSeparator, "cuda/target/starling-cuda-1.0.jar", needed,
                 "repository/picocli-4.7.jar");
         assertThat(StartupBench.classPath(all, Path.of("unused"))).isEqualTo(needed);
