@@ -160,8 +160,10 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
         followRank();
         if (link != null) {
             double returned = link.returned();
-            mass += returned;
-            published -= returned > 0 ? 1 : 0;
+            if (returned >= 0) {
+                mass += returned;
+                published--;
+            }
             mixIn();
             publish();
             link.warn();
@@ -242,8 +244,11 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
 
     @Override
     public void close() {
-        disconnect();
-        inner.close();
+        try {
+            disconnect();
+        } finally {
+            inner.close();
+        }
     }
 
     private void disconnect() {
@@ -259,6 +264,11 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     @Override
     public int rank() {
         return inner.rank();
+    }
+
+    @Override
+    public boolean savesCheckpoints() {
+        return inner.savesCheckpoints();
     }
 
     @Override
@@ -279,6 +289,11 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     @Override
     public void gradient(int index, Tensor gradient) {
         StreamsGradients.of(inner).gradient(index, gradient);
+    }
+
+    @Override
+    public void onFailedStep() {
+        StreamsGradients.of(inner).onFailedStep();
     }
 
     @Override

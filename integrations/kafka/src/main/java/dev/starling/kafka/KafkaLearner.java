@@ -79,6 +79,8 @@ public final class KafkaLearner implements AutoCloseable {
     private final ModelPublisher publisher;
     /** Whether a step has failed within a batch: weights and counts in memory may then disagree and are not saved. */
     private boolean failed;
+    /** The counts and measurements that the next checkpoint makes the report. */
+    private LearnerReport measured;
     private volatile LearnerReport report;
 
     KafkaLearner(LearnerSettings config) {
@@ -92,7 +94,7 @@ public final class KafkaLearner implements AutoCloseable {
         state.keep("window", window.rows());
         step = work.keep(new TrainingStep(config.model, config.loss, config.optimizer, generator), TrainingStep::close);
         work.keep(live, LiveModel::close);
-        report = new LearnerReport(0, 0, 0, 0, 0, Double.NaN, Map.of(), Double.NaN, -1);
+        measured = new LearnerReport(0, 0, 0, 0, 0, Double.NaN, Map.of(), Double.NaN, -1);
         try {
             consumer = work.keep(config.cluster.consumer(Map.of("auto.offset.reset", "none", "max.poll.records", 1024)),
                     KafkaCluster::close);
@@ -117,7 +119,8 @@ public final class KafkaLearner implements AutoCloseable {
                 // A failure before the first checkpoint would else leave a model that was trained already.
                 write();
             }
-            updateReport(report.loss(), Map.of(), Double.NaN);
+            measured(Double.NaN, Map.of(), Double.NaN);
+            report = measured;
         } catch (KafkaException e) {
             work.release();
             throw config.cluster.failure(name(), e);
@@ -285,7 +288,12 @@ public final class KafkaLearner implements AutoCloseable {
     private void reject(ConsumerRecord<byte[], byte[]> record, String error) {
         if (deadLetters != null) {
             deadLetters.send(DeadLetter.of(record, error, config.cluster.maxRecordBytes())
-                    .toTopic(config.deadLetters), (place, e) -> undelivered = e == null ? undelivered : e);
+                    .toTopic(config.deadLetters), (place, e) -> {
+                        // A success is not written: another thread may report a failure at the same time.
+                        if (e != null) {
+                            undelivered = e;
+                        }
+                    });
             // Checked after each send: without brokers, every further send would wait for the deadline.
             requireDelivered();
         } else {
@@ -322,9 +330,9 @@ public final class KafkaLearner implements AutoCloseable {
         write();
         if (better != null) {
             publisher.announce(better);
-            updateReport(report.loss(), report.metrics(), report.servedLoss());
-            LOG.log(Level.INFO, "{0} is announced: held-out loss {1}, served {2}", better, report.loss(),
-                    report.servedLoss());
+            measured(measured.loss(), measured.metrics(), measured.servedLoss());
+            LOG.log(Level.INFO, "{0} is announced: held-out loss {1}, served {2}", better, measured.loss(),
+                    measured.servedLoss());
             acknowledge();
         }
     }
@@ -357,6 +365,7 @@ public final class KafkaLearner implements AutoCloseable {
         Checkpoint.prune(config.checkpoints, 2, progress.records());
         savedRecords = progress.records();
         savedNs = System.nanoTime();
+        report = measured;
     }
 
     /** Waits until all dead letters have arrived: a checkpoint must not count a record whose dead letter is lost. */
@@ -377,7 +386,7 @@ public final class KafkaLearner implements AutoCloseable {
     /** Measures the model and the served one; if the model is better, writes and returns a new version. */
     private ModelVersion measure() {
         if (window.filled() < config.minMeasuredRows) {
-            updateReport(Double.NaN, Map.of(), Double.NaN);
+            measured(Double.NaN, Map.of(), Double.NaN);
             return null;
         }
         double loss = window.measure(config.model, (result, target) -> config.loss.of(result, target).item());
@@ -386,8 +395,9 @@ public final class KafkaLearner implements AutoCloseable {
             metrics.put(metric.name(), window.measure(config.model, metric::sumOver) / window.filled());
         }
         Double served = servedLoss();
-        updateReport(loss, metrics, served == null ? Double.NaN : served);
-        if (publisher == null) {
+        measured(loss, metrics, served == null ? Double.NaN : served);
+        // A checkpoint of a run that held records out may have filled the window.
+        if (publisher == null || config.holdOut == 0) {
             return null;
         }
         long latest = Math.max(watch.maxVersion(), acknowledgedBefore);
@@ -415,8 +425,8 @@ public final class KafkaLearner implements AutoCloseable {
         }
     }
 
-    private void updateReport(double loss, Map<String, Double> metrics, double servedLoss) {
-        report = new LearnerReport(progress.records(), progress.trained, progress.heldOut, progress.refused,
+    private void measured(double loss, Map<String, Double> metrics, double servedLoss) {
+        measured = new LearnerReport(progress.records(), progress.trained, progress.heldOut, progress.refused,
                 progress.checksum(), loss, Map.copyOf(metrics), servedLoss,
                 announced == null ? -1 : announced.version());
     }

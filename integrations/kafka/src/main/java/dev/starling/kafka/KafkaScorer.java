@@ -55,7 +55,7 @@ public final class KafkaScorer implements AutoCloseable {
     private final Producer<byte[], byte[]> producer;
     private long answeredNs;
     private int failures;
-    /** Whether a transaction failed such that only a new producer can recover. */
+    /** Whether only a new scorer can continue: a transaction failed beyond recovery, or another has this name. */
     private boolean ended;
     private volatile ScorerCounts counts = new ScorerCounts(0, 0, 0, 0, 0);
 
@@ -142,10 +142,19 @@ public final class KafkaScorer implements AutoCloseable {
                     return 0;
                 }
                 return transact();
+            } catch (FencedInstanceIdException e) {
+                throw fenced(e);
             } catch (KafkaException e) {
                 throw config.cluster.failure(name(), e);
             }
         });
+    }
+
+    /** Ends the scorer; returns the exception to throw when another has started with its name. */
+    private StreamException fenced(KafkaException e) {
+        ended = true;
+        return new StreamException(name() + " must stop, because another process has started with the same instance "
+                + "name: " + e.getMessage() + "; give each its own with instance(name)", e);
     }
 
     private void requireAnswer() {
@@ -160,8 +169,9 @@ public final class KafkaScorer implements AutoCloseable {
         boolean late = !pending.isEmpty();
         long first = 0;
         Duration wait = late ? Duration.ZERO : IDLE;
-        while (pending.size() < config.batch && !wait.isNegative()) {
-            consumer.poll(wait).forEach(pending::add);
+        while (pending.size() < config.batch && !wait.isNegative() && !work.isClosed()) {
+            // In short polls, between which close() ends the wait; a poll cannot be longer than 2^63 - 1 ms.
+            consumer.poll(wait.compareTo(IDLE) > 0 ? IDLE : wait).forEach(pending::add);
             if (late || pending.isEmpty()) {
                 return;
             }
@@ -194,9 +204,7 @@ public final class KafkaScorer implements AutoCloseable {
             failures = 0;
             return done;
         } catch (ProducerFencedException | InvalidProducerEpochException | FencedInstanceIdException e) {
-            ended = true;
-            throw new StreamException(name() + " must stop, because another process has started with the same "
-                    + "instance name: " + e.getMessage() + "; give each its own with instance(name)", e);
+            throw fenced(e);
         } catch (AuthorizationException | AuthenticationException e) {
             ended = true;
             throw config.cluster.failure(name(), e);

@@ -63,11 +63,15 @@ public final class LearnerSettings implements Cloneable {
     /** Makes the last {@code count} numbers of a row the target, {@code [N, count]}; 1 by default. */
     public LearnerSettings targets(int count) {
         targets = count;
+        classes = 0;
         return this;
     }
 
     /** Makes the last number of a row a class from 0 to below {@code count}: the target is {@code [N]} in i64. */
     public LearnerSettings classes(int count) {
+        if (count < 1) {
+            throw new StreamException("there must be 1 class or more, got " + count);
+        }
         targets = 1;
         classes = count;
         return this;

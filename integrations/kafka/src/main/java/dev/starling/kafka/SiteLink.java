@@ -37,6 +37,8 @@ final class SiteLink implements AutoCloseable {
     private static final String RUN = "starling.run";
     private static final int MAX_SITES = 1000;
     static final int MAX_NAME = 200;
+    /** Length of the longest reason in the log: it may quote names and texts of a stranger. */
+    private static final int MAX_REASON = 2000;
     private static final long MIN_BUFFER = 32 << 20;
 
     private final KafkaCluster cluster;
@@ -74,7 +76,10 @@ final class SiteLink implements AutoCloseable {
         }
 
         void onAcknowledged(Exception e) {
-            error = e == null ? error : e;
+            // A success is not written: another thread may report a failure at the same time.
+            if (e != null) {
+                error = e;
+            }
             unacknowledged.decrementAndGet();
         }
     }
@@ -186,9 +191,14 @@ final class SiteLink implements AutoCloseable {
             refusedNs = System.nanoTime();
             LOG.log(Level.WARNING, "topic {0}, partition {1}, offset {2}: a publication of site {3} is refused, the "
                     + "{4}th so far: {5}", record.topic(), record.partition(), record.offset(),
-                    from.substring(0, Math.min(from.length(), MAX_NAME)).replaceAll("\\p{Cntrl}", "?"), refused,
-                    reason);
+                    printable(from, MAX_NAME), refused,
+                    printable(String.valueOf(reason), MAX_REASON));
         }
+    }
+
+    /** Returns the first {@code length} characters of a stranger's text, without control characters. */
+    static String printable(String text, int length) {
+        return text.substring(0, Math.min(text.length(), length)).replaceAll("\\p{Cntrl}", "?");
     }
 
     boolean isFresh(long timestamp) {
@@ -223,19 +233,19 @@ final class SiteLink implements AutoCloseable {
     }
 
     /**
-     * Returns the mass given away by a publication that did not reach the brokers, once; else 0. A publication of which
-     * only the last acknowledgement was lost counts as failed too: its mass then exists twice, which changes the
-     * influence of sites, not the weights that they converge to.
+     * Returns the mass given away by a publication that did not reach the brokers, once; -1 if there is none. A
+     * publication of which only the last acknowledgement was lost counts as failed too: its mass then exists twice,
+     * which changes the influence of sites, not the weights that they converge to.
      */
     double returned() {
         if (publication == null || isSending()) {
-            return 0;
+            return -1;
         }
         Exception error = publication.error;
         double given = publication.given;
         publication = null;
         if (error == null) {
-            return 0;
+            return -1;
         }
         problem = error.getMessage();
         return given;
@@ -306,10 +316,12 @@ final class SiteLink implements AutoCloseable {
             sender.shutdownNow();
             Thread.currentThread().interrupt();
         }
-        try {
-            producer.close(cluster.deadline());
-        } finally {
-            KafkaCluster.close(consumer);
-        }
+        Work.uninterrupted(() -> {
+            try {
+                producer.close(cluster.deadline());
+            } finally {
+                KafkaCluster.close(consumer);
+            }
+        });
     }
 }

@@ -67,7 +67,8 @@ final class SiteWeights {
                 throw new StreamException(path + " must be floating, the site sends " + received.spec(path).dtype());
             }
             try (Scope scope = Scope.open("check")) {
-                Tensor elements = received.tensor(path);
+                // As the model would hold them: finite numbers of a wider type may be infinite there.
+                Tensor elements = received.tensor(path).to(tensor.master().dtype());
                 if (!elements.device().backend().isFinite(elements)) {
                     throw new StreamException(path + " is not finite");
                 }

@@ -45,6 +45,7 @@ public final class StreamScoring implements AutoCloseable {
     public static final String DEAD_LETTERS = "starling-dead-letters";
 
     private static final String STORE = "starling-waiting";
+    private static final Duration MAX_LATENCY = Duration.ofDays(1);
     /** Upper bound of the bytes that the changelog adds to a stored record. */
     private static final int CHANGELOG_OVERHEAD = 128;
 
@@ -81,13 +82,13 @@ public final class StreamScoring implements AutoCloseable {
      * Connects and loads the announced model.
      *
      * @param batch the maximum number of records of a task that are scored together
-     * @param latency how long the first of them waits for others; 1 ms or more
+     * @param latency how long the first of them waits for others; 1 ms to 1 day
      * @throws StreamException if the brokers do not answer, or no announced version can be served
      */
     public static StreamScoring open(KafkaCluster cluster, RowCodec codec, ModelTopic model, int batch,
             Duration latency) {
-        if (batch < 1 || latency.toMillis() < 1) {
-            throw new StreamException("a batch must have 1 record or more and a latency of 1 ms or more, got " + batch
+        if (batch < 1 || latency.compareTo(Duration.ofMillis(1)) < 0 || latency.compareTo(MAX_LATENCY) > 0) {
+            throw new StreamException("a batch must have 1 record or more and a latency of 1 ms to 1 day, got " + batch
                     + " and " + latency);
         }
         return new StreamScoring(cluster, codec, model, batch, latency);

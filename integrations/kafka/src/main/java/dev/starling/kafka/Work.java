@@ -22,7 +22,7 @@ final class Work {
     private final ReentrantLock lock = new ReentrantLock();
     private volatile boolean closed;
     private volatile boolean abandoned;
-    /** Whether the last work was begun; guarded by the lock. */
+    /** Whether the last work was begun or given up; guarded by the lock. */
     private boolean ended;
 
     /** Creates work with a name for log messages. */
@@ -77,7 +77,7 @@ final class Work {
     }
 
     /** Runs work which an interrupt would end half-way: Kafka's clients and file channels give up then. */
-    private static void uninterrupted(Runnable body) {
+    static void uninterrupted(Runnable body) {
         boolean interrupted = Thread.interrupted();
         try {
             body.run();
@@ -105,6 +105,8 @@ final class Work {
     private void releaseIfAbandoned() {
         if (abandoned && !lock.isHeldByCurrentThread() && lock.tryLock()) {
             try {
+                // Work on closed resources would fail: a later call of close() must not begin it.
+                ended = true;
                 release();
             } finally {
                 lock.unlock();

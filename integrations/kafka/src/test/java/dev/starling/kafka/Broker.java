@@ -2,8 +2,14 @@ package dev.starling.kafka;
 
 import dev.starling.kafka.broker.EmbeddedBroker;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.common.config.ConfigResource;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
@@ -33,5 +39,14 @@ final class Broker implements ParameterResolver {
         String name = kind + "-" + TOPICS.incrementAndGet();
         broker.topics(Map.of(name, partitions));
         return name;
+    }
+
+    /** Makes the broker refuse larger records of a topic. */
+    static void limit(EmbeddedBroker broker, String topic, int bytes) throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker.servers()))) {
+            admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.TOPIC, topic),
+                    List.of(new AlterConfigOp(new ConfigEntry("max.message.bytes", Integer.toString(bytes)),
+                            AlterConfigOp.OpType.SET)))).all().get(20, TimeUnit.SECONDS);
+        }
     }
 }

@@ -92,6 +92,7 @@ class KafkaGossipTest {
             send(producer, topic, "nan", broken.state(), 0);
             send(producer, topic, "late", site.model.state(), 60_000);
             sendIntegers(producer, topic);
+            sendGreatNumbers(producer, topic);
             sendChanged(producer, topic, "large", part -> new byte[400 * 1024]);
             sendChanged(producer, topic, "damaged", part -> {
                 part[part.length - 1] ^= 1;
@@ -100,12 +101,12 @@ class KafkaGossipTest {
             send(producer, topic, "n".repeat(201), site.model.state(), 0);
             Records.write(cluster, topic, 1, new byte[10]);
             long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-            while (gossip.stale() == 0 || gossip.refused() < 7) {
+            while (gossip.stale() == 0 || gossip.refused() < 8) {
                 assertThat(System.nanoTime()).as(gossip.refused() + " refused").isLessThan(end);
                 site.step();
             }
             assertThat(gossip.mixed()).isZero();
-            assertThat(gossip.refused()).isEqualTo(7);
+            assertThat(gossip.refused()).isEqualTo(8);
         }
     }
 
@@ -115,6 +116,15 @@ class KafkaGossipTest {
                 Parameter weight = Parameter.buffer(Tensor.of(new long[] {1, 2}, 1, 2));
                 Parameter bias = Parameter.buffer(Tensor.of(new long[] {3}, 1))) {
             send(producer, topic, "integers", Map.of("weight", weight, "bias", bias), 0);
+        }
+    }
+
+    /** Sends weights that are finite in f64, but not in the model's f32. */
+    private static void sendGreatNumbers(Producer<byte[], byte[]> producer, String topic) {
+        try (Scope scope = Scope.open("f64");
+                Parameter weight = Parameter.buffer(Tensor.full(DType.F64, 1e300, 1, 2));
+                Parameter bias = Parameter.buffer(Tensor.full(DType.F64, 0, 1))) {
+            send(producer, topic, "great", Map.of("weight", weight, "bias", bias), 0);
         }
     }
 
@@ -206,6 +216,59 @@ class KafkaGossipTest {
             }
             assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(Duration.ofSeconds(2));
         }
+    }
+
+    @Test
+    void countsNoPublicationThatHasFailed(EmbeddedBroker broker) throws Exception {
+        KafkaCluster cluster = Broker.cluster(broker);
+        String topic = Broker.topic(broker, "weights", 1);
+        Broker.limit(broker, topic, 100);
+        try (GossipSite site = new GossipSite(KafkaGossip.of(cluster, topic, "a").period(1).build(), 0)) {
+            site.step();
+            site.gossip.conclude();
+            assertThat(site.gossip.published()).as("the last one, which is in flight").isEqualTo(1);
+        }
+    }
+
+    /** Saves no checkpoints, as a rank 0 that is cut off, and counts how often it is closed. */
+    private static final class CutOff extends SingleProcess {
+        private int closed;
+
+        @Override
+        public boolean savesCheckpoints() {
+            return false;
+        }
+
+        @Override
+        public void close() {
+            closed++;
+        }
+    }
+
+    @Test
+    void closesOnAThreadThatIsInterrupted(EmbeddedBroker broker) {
+        CutOff processes = new CutOff();
+        KafkaGossip gossip = KafkaGossip.of(Broker.cluster(broker), Broker.topic(broker, "weights", 1), "a")
+                .around(processes).build();
+        try (GossipSite site = new GossipSite(gossip, 0)) {
+            Thread.currentThread().interrupt();
+            gossip.close();
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+            assertThat(processes.closed).isEqualTo(1);
+        }
+    }
+
+    @Test
+    void savesCheckpointsOnlyWhereItsProcessesDo() {
+        KafkaGossip.Builder site = KafkaGossip.of(KafkaCluster.at("127.0.0.1:1"), "weights", "a");
+        assertThat(site.build().savesCheckpoints()).isTrue();
+        assertThat(site.around(new CutOff()).build().savesCheckpoints()).isFalse();
+    }
+
+    @Test
+    void logsAStrangersTextInOneShortLine() {
+        assertThat(SiteLink.printable("a\nb\u001b[31m and more", 8)).isEqualTo("a?b?[31m");
+        assertThat(SiteLink.printable("short", 8)).isEqualTo("short");
     }
 
     @Test

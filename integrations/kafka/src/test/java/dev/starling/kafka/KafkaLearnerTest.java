@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.kafka.broker.EmbeddedBroker;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.Checkpoint;
+import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
@@ -14,23 +15,20 @@ import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.train.Metric;
 import dev.starling.tensor.Generator;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
-import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.admin.AlterConfigOp;
-import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.config.ConfigResource;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -105,6 +103,7 @@ class KafkaLearnerTest {
         assertThat(config.checkpointRecords).isEqualTo(1000);
         assertThat(config.checkpointInterval).isEqualTo(Duration.ofSeconds(1));
         assertThat(config.split().classes()).isZero();
+        assertThat(settings.targets(2).split()).isEqualTo(new RowSplit(3, 2, 0));
         assertThat(config.seed).isZero();
     }
 
@@ -225,6 +224,8 @@ class KafkaLearnerTest {
                     .isInstanceOf(StreamException.class).hasMessageContaining("atLeast");
             assertThatThrownBy(() -> settings(model, adam).targets(3).open())
                     .isInstanceOf(StreamException.class).hasMessageContaining("1 to 2 of the target, got 3");
+            assertThatThrownBy(() -> settings(model, adam).classes(0)).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("1 class or more, got 0");
             assertThatThrownBy(() -> settings(model, adam).publish(ModelTopic.of(models, "team/two"), directory,
                     Map.of()).open()).isInstanceOf(StreamException.class).hasMessageContaining("got \"team/two\"");
             try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory)) {
@@ -273,11 +274,7 @@ class KafkaLearnerTest {
     @Test
     void endsRatherThanLoseADeadLetter(EmbeddedBroker broker) throws Exception {
         String dead = Broker.topic(broker, "dead", 1);
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker.servers()))) {
-            admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.TOPIC, dead),
-                    List.of(new AlterConfigOp(new ConfigEntry("max.message.bytes", "500"),
-                            AlterConfigOp.OpType.SET)))).all().get(20, TimeUnit.SECONDS);
-        }
+        Broker.limit(broker, dead, 500);
         Records.write(cluster, topic, 1, new byte[2000]);
         try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build();
                 KafkaLearner learner = settings(model, adam).deadLetters(dead)
@@ -345,6 +342,37 @@ class KafkaLearnerTest {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker.servers()))) {
             admin.deleteRecords(Map.of(new TopicPartition(topic, 0), RecordsToDelete.beforeOffset(before))).all()
                     .get(20, TimeUnit.SECONDS);
+        }
+    }
+
+    @Test
+    void reportsNoCheckpointThatCouldNotBeWritten() throws Exception {
+        write(0, 1000, false);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build();
+                KafkaLearner learner = settings(model, adam).open()) {
+            Path checkpoints = directory.resolve("checkpoints");
+            Files.move(checkpoints, directory.resolve("elsewhere"));
+            Files.createFile(checkpoints);
+            assertThatThrownBy(() -> learn(learner, 1000)).isInstanceOf(CheckpointException.class);
+            assertThat(learner.report().records()).isZero();
+        }
+    }
+
+    @Test
+    void publishesNothingOnceNoRecordIsHeldOut() {
+        write(0, 1000, false);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build()) {
+            try (KafkaLearner learner = KafkaLearner.of(cluster, topic, CODEC)
+                    .model(model, Loss.crossEntropy(), adam).classes(2).checkpoints(directory.resolve("checkpoints"))
+                    .checkpointEvery(1000, Duration.ofSeconds(1)).holdOut(10, 100, 50).open()) {
+                learn(learner, 1000);
+                assertThat(learner.report().loss()).as("the window is filled").isNotNaN();
+            }
+            write(1000, 2000, false);
+            try (KafkaLearner learner = settings(model, adam).holdOut(0, 100, 50).open()) {
+                learn(learner, 2000);
+                assertThat(learner.report().published()).isEqualTo(-1);
+            }
         }
     }
 

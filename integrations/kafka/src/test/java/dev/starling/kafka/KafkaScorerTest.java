@@ -13,8 +13,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
@@ -212,7 +216,9 @@ class KafkaScorerTest {
     }
 
     @Test
-    void stopsWhenAnotherInstanceStarts() {
+    void stopsWhenAnotherInstanceStarts() throws Exception {
+        // So that a heartbeat, too, can find out that the first is fenced.
+        cluster = cluster.with("heartbeat.interval.ms", "50");
         publish(1);
         Records.write(cluster, in, 0, 10);
         try (KafkaScorer first = scorer().open()) {
@@ -220,6 +226,7 @@ class KafkaScorerTest {
             try (KafkaScorer second = scorer().open()) {
                 Records.write(cluster, in, 10, 20);
                 drive(second, () -> second.counts().scored() == 10);
+                Thread.sleep(200);
                 assertThatThrownBy(first::run).isInstanceOf(StreamException.class).hasMessageContaining("must stop");
                 assertThatThrownBy(first::step).isInstanceOf(StreamException.class).hasMessageContaining("has ended");
             }
@@ -346,6 +353,25 @@ class KafkaScorerTest {
         assertThat(MeasuresBatches.LARGEST.get()).isLessThanOrEqualTo(100);
         assertThat(Records.read(cluster, out, 160)).extracting(r -> Records.id(r.key())).hasSize(160)
                 .doesNotHaveDuplicates();
+    }
+
+    @Test
+    void waitsForAFullBatchHoweverLongTheLatencyIs() {
+        publish(1);
+        Records.write(cluster, in, 0, 10);
+        try (KafkaScorer scorer = scorer().batch(11, ChronoUnit.FOREVER.getDuration()).open()) {
+            CompletableFuture<Void> running = CompletableFuture.runAsync(scorer::run);
+            assertThatThrownBy(() -> running.get(1, TimeUnit.SECONDS)).isInstanceOf(TimeoutException.class);
+            assertThat(scorer.counts().scored()).isZero();
+            Records.write(cluster, in, 10, 12);
+            long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+            while (scorer.counts().scored() < 11) {
+                assertThat(System.nanoTime()).as("deadline; " + scorer.counts()).isLessThan(end);
+                Thread.onSpinWait();
+            }
+            scorer.close();
+            running.join();
+        }
     }
 
     @Test

@@ -1,11 +1,13 @@
 package dev.starling.kafka;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.kafka.broker.EmbeddedBroker;
 import dev.starling.nn.Layer;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -70,6 +72,15 @@ class StreamScoringTest {
             assertThat(Records.header(letter, StreamHeaders.OFFSET)).isNotNull();
             assertThat(Records.header(letter, StreamHeaders.OMITTED))
                     .isEqualTo(large ? "value of 1048480 bytes" : null);
+        }
+    }
+
+    @Test
+    void refusesALatencyThatKafkaStreamsCannotSchedule() {
+        for (Duration latency : List.of(Duration.ZERO, ChronoUnit.FOREVER.getDuration())) {
+            assertThatThrownBy(() -> StreamScoring.open(KafkaCluster.at("127.0.0.1:1"), RowCodec.floats(4),
+                    ModelTopic.of("models", "sum"), 256, latency)).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("a latency of 1 ms to 1 day, got 256 and " + latency);
         }
     }
 

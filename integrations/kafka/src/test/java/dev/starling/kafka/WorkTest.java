@@ -54,6 +54,8 @@ class WorkTest {
         goOn.countDown();
         assertThat(step.get(20, TimeUnit.SECONDS)).isEqualTo(3);
         assertThat(events).containsExactly("client");
+        work.close(Duration.ofSeconds(1), () -> events.add("saved"));
+        assertThat(events).as("nothing is saved from closed resources").containsExactly("client");
     }
 
     /** The thread that runs the steps closes, too, and is usually faster than one that has waited for the step. */

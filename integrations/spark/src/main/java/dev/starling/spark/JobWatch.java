@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.spark.SparkContext;
 
@@ -16,6 +17,9 @@ final class JobWatch implements AutoCloseable {
     private static final Duration CHECK_INTERVAL = Duration.ofMillis(200);
     private static final Duration MAX_LINGER = Duration.ofSeconds(5);
     private static final int REASON_LINES = 5;
+    /** The beginning of Spark's message; elsewhere the word may come from the exception of a task. */
+    private static final Pattern CANCELLED = Pattern.compile("(\\[\\w+] )?Job \\d+ cancelled");
+    private static final String FAILED = "the job failed: ";
 
     private final SparkContext context;
     private final String tag = "starling-" + UUID.randomUUID();
@@ -79,8 +83,8 @@ final class JobWatch implements AutoCloseable {
     /** Returns the exception for the caller. */
     static SparkJobException failure(Exception e) {
         String message = String.valueOf(e.getMessage());
-        return new SparkJobException(message.contains("cancelled") ? "the job was cancelled: " + message
-                : "the job failed: " + reason(message), e);
+        return new SparkJobException(CANCELLED.matcher(message).lookingAt() ? "the job was cancelled: " + message
+                : FAILED + reason(message), e);
     }
 
     /** Returns the part of Spark's message before the stack trace of a task: reason and exception. */
@@ -92,7 +96,7 @@ final class JobWatch implements AutoCloseable {
     /** Returns whether a job failed because a task was lost, so that another attempt may succeed. */
     static boolean isLostTask(SparkJobException e) {
         String message = String.valueOf(e.getMessage());
-        return e.getCause() != null && message.contains("barrier") && !message.contains("cancelled");
+        return message.startsWith(FAILED) && message.contains("barrier");
     }
 
     @Override

@@ -15,17 +15,23 @@ import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.util.Utils;
 
 /** All rows of a small DataFrame in one array, so that they can be broadcast. */
 public final class PackedRows implements Serializable {
     private static final long serialVersionUID = 1L;
 
     private final byte[] bytes;
-    private final Columns columns;
+    /** Serialised by Java: Spark may be configured to serialise broadcast values by Kryo, which cannot read records. */
+    private final byte[] columns;
 
     private PackedRows(byte[] bytes, Columns columns) {
         this.bytes = bytes;
-        this.columns = columns;
+        this.columns = Utils.serialize(columns);
+    }
+
+    private Columns columns() {
+        return Utils.<Columns>deserialize(columns, Columns.class.getClassLoader());
     }
 
     /**
@@ -34,8 +40,14 @@ public final class PackedRows implements Serializable {
      * @param shape of one example's input; {@code null} for one dimension
      * @param isClass whether the target is a class
      * @throws SparkDataException if they cannot be trained on, or take more than 2 GiB
+     * @throws SparkJobException if a job failed or was cancelled, or if the thread was interrupted
      */
     public static PackedRows of(Dataset<Row> frame, List<String> inputs, long[] shape, String target,
+            boolean isClass) {
+        return EndedByInterrupt.call(SparkColumns.context(frame), () -> packed(frame, inputs, shape, target, isClass));
+    }
+
+    private static PackedRows packed(Dataset<Row> frame, List<String> inputs, long[] shape, String target,
             boolean isClass) {
         Columns.Selection selection = new Columns.Selection(inputs, shape, target, isClass);
         Dataset<Row> selected = selection.select(frame);
@@ -84,18 +96,19 @@ public final class PackedRows implements Serializable {
 
     /** Returns the number of examples. */
     public int size() {
-        return (int) (bytes.length / RowReader.bytes(columns));
+        return (int) (bytes.length / RowReader.bytes(columns()));
     }
 
     /** Returns the SHA-256 of all examples and their fields. */
     public String digest() {
-        return Sha256.of(columns.fields().toString().getBytes(StandardCharsets.UTF_8), bytes);
+        return Sha256.of(columns().fields().toString().getBytes(StandardCharsets.UTF_8), bytes);
     }
 
     /** Returns the examples {@code from} (inclusive) to {@code to} (exclusive) as a data set; not a copy. */
     public dev.starling.nn.data.Dataset slice(int from, int to) {
-        List<Field> fields = columns.fields();
-        long rowBytes = RowReader.bytes(columns);
+        Columns own = columns();
+        List<Field> fields = own.fields();
+        long rowBytes = RowReader.bytes(own);
         MemorySegment packed = MemorySegment.ofArray(bytes);
         return new dev.starling.nn.data.Dataset() {
             @Override

@@ -262,7 +262,10 @@ public final class SparkTrainer {
         return this;
     }
 
-    /** Sets the size of off-heap memory in which a task holds rows before it uses a file; the default is 1 GiB. */
+    /**
+     * Sets the size of off-heap memory in which a task holds rows before it uses a file; the default is 1 GiB. Held-out
+     * rows have as much again.
+     */
     public SparkTrainer cacheBytes(long bytes) {
         cacheBytes = bytes;
         return this;
@@ -286,6 +289,10 @@ public final class SparkTrainer {
     }
 
     TrainedModel fit(Dataset<Row> frame, Secret secret) {
+        return EndedByInterrupt.call(SparkColumns.context(frame), () -> train(frame, secret));
+    }
+
+    private TrainedModel train(Dataset<Row> frame, Secret secret) {
         if (target == null) {
             throw new SparkDataException("no target is named; name its column with classes(...) or target(...)");
         }

@@ -208,6 +208,48 @@ class SparkTrainerTest {
     }
 
     @Test
+    void endsTheJobThatReadsRowsBeforeTrainingWhenInterrupted() throws InterruptedException {
+        SparkContext context = SharedSession.get().sparkContext();
+        Dataset<Row> rows = SharedSession.get().range(0, 2, 1, 2).map((MapFunction<Long, Long>) id -> {
+            Thread.sleep(60_000);
+            return id;
+        }, Encoders.LONG()).selectExpr("array(float(value), float(1)) as point", "int(value) as label");
+        List<Throwable> failures = Collections.synchronizedList(new ArrayList<>());
+        Thread fitting = Thread.ofPlatform().start(() -> {
+            try {
+                context.setJobGroup("slow", "rows that take long", true);
+                trainer().fit(rows);
+            } catch (Exception e) {
+                failures.add(e);
+            }
+        });
+        long begin = System.nanoTime();
+        while (Stream.of(context.statusTracker().getExecutorInfos()).noneMatch(e -> e.numRunningTasks() > 0)) {
+            assertThat(System.nanoTime() - begin).isLessThan(TimeUnit.SECONDS.toNanos(30));
+            Thread.sleep(20);
+        }
+        fitting.interrupt();
+        assertThat(fitting.join(Duration.ofSeconds(20))).isTrue();
+        assertThat(failures).singleElement().isInstanceOf(SparkJobException.class).asString().contains("interrupted");
+        SharedSession.awaitIdle(context, Duration.ofSeconds(5));
+    }
+
+    @Test
+    void repeatsAStageOfWhichATaskReportsACancelledQuery() {
+        SparkJobException lost = JobWatch.failure(new IllegalStateException("Job aborted due to stage failure: Could "
+                + "not recover from a failed barrier ResultStage. Most recent failure reason: Stage failed because "
+                + "barrier task ResultTask(0, 1) finished unsuccessfully.\njava.sql.SQLException: query cancelled"));
+        assertThat(lost).hasMessageStartingWith("the job failed: ");
+        assertThat(JobWatch.isLostTask(lost)).isTrue();
+        for (String message : List.of("[SPARK_JOB_CANCELLED] Job 7 cancelled the barrier is closed",
+                "Job 7 cancelled because SparkContext was shut down")) {
+            SparkJobException ended = JobWatch.failure(new IllegalStateException(message));
+            assertThat(ended).hasMessageStartingWith("the job was cancelled: ");
+            assertThat(JobWatch.isLostTask(ended)).isFalse();
+        }
+    }
+
+    @Test
     void doesNotCountTheTimeOfAShuffleAsAWaitForSlots() {
         SparkSession session = SharedSession.get();
         // Adaptive execution shuffles rows before the job.

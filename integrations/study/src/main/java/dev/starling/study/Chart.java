@@ -68,7 +68,7 @@ final class Chart {
 
     private void draw(Canvas canvas) {
         canvas.box(0, 0, WIDTH, height(), "#ffffff");
-        String goal = Table.percent(result.goal(), 0);
+        String goal = Table.goal(result);
         bars(canvas, LABELS, "images per second", outcome -> mean(outcome, Run::imagesPerSecond));
         bars(canvas, LABELS + BARS + GAP, "seconds to " + goal, this::secondsToGoal);
         for (int i = 0; i < rows.size(); i++) {

@@ -34,6 +34,8 @@ final class Cifar10Command implements Callable<Integer> {
     private static final int WIDTH = 48;
     private static final int BATCH = 96;
     private static final double RATE = 4e-3;
+    /** Minutes, nearly two years; waits are counted in nanoseconds of 64 bits. */
+    private static final int MAX_LIMIT = 1_000_000;
 
     @Option(names = "--data", paramLabel = "DIR", description = "Folder of the official files.")
     private Path data;
@@ -110,7 +112,8 @@ final class Cifar10Command implements Callable<Integer> {
         require(runs == null || runs > 0, "--runs must be 1 or more, got " + runs);
         require(epochs == null || epochs > 0, "--epochs must be 1 or more, got " + epochs);
         require(channels == null || channels > 0, "--channels must be 1 or more, got " + channels);
-        require(limit > 0, "--limit must be above 0, got " + limit);
+        require(limit > 0 && limit <= MAX_LIMIT, "--limit must be above 0 and at most " + MAX_LIMIT + " minutes, got "
+                + limit);
         require(!resume || json != null, "--resume continues the file of --json: name it");
         charts.forEach(chart -> require(Chart.isDrawable(chart), "--chart must end in .svg or .png, got " + chart));
         if (markdown != null) {

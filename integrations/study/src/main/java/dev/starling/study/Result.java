@@ -14,6 +14,13 @@ import java.util.List;
  * @param messages times of messages; empty if they were not measured
  */
 record Result(String date, Machine machine, double goal, Recipe recipe, List<Outcome> rows, List<Message> messages) {
+    /** Refuses what JSON of other content gives. */
+    Result {
+        if (machine == null || recipe == null || rows == null || messages == null) {
+            throw new IllegalArgumentException("a result must have machine, recipe, rows and messages");
+        }
+    }
+
     /**
      * The outcome of a setup.
      *

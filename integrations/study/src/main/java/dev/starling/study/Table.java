@@ -28,7 +28,7 @@ final class Table {
     static String markdown(Result result) {
         StringBuilder text = new StringBuilder();
         Recipe recipe = result.recipe();
-        String goal = percent(result.goal(), 0);
+        String goal = goal(result);
         text.append(String.format(Locale.ROOT, FIRST + "%s; %s. %,d images to train on in %d epochs, %s at most; "
                 + "a first convolution of %d channels; %d images in a step of all workers; Adam with a greatest rate "
                 + "of %s; accuracy measured every %,d images.%n%n", result.machine().describe(), result.date(),
@@ -104,7 +104,7 @@ final class Table {
                 : setup.workers() + " + " + setup.servers();
         if (runs.isEmpty()) {
             return String.format("| %s | %s | – | %s | – | – | 0 |%n", setup.title(), processes,
-                    outcome.problem() == null ? "not measured" : outcome.problem().replace('|', '/'));
+                    outcome.problem() == null ? "not measured" : cell(outcome.problem()));
         }
         List<Run> reached = runs.stream().filter(run -> run.secondsTo(goal).isPresent()).toList();
         String time = reached.size() < runs.size()
@@ -114,7 +114,12 @@ final class Table {
         return String.format(Locale.ROOT, "| %s | %s | %s | %s | %s | %s | %d%s |%n", setup.title(), processes,
                 spread(runs, Run::imagesPerSecond), time, images,
                 percent(mean(runs, run -> run.points().getLast().accuracy()), 1), runs.size(),
-                outcome.problem() == null ? "" : ", " + outcome.problem().replace('|', '/'));
+                outcome.problem() == null ? "" : ", " + cell(outcome.problem()));
+    }
+
+    /** Returns a message as the text of a cell, which cannot hold a bar or a line break. */
+    private static String cell(String message) {
+        return message.replace('|', '/').replaceAll("\\s*\\R\\s*", " ");
     }
 
     /** Returns the name of a kind of message. */
@@ -147,6 +152,11 @@ final class Table {
 
     static String percent(double share, int digits) {
         return String.format(Locale.ROOT, "%." + digits + "f %%", 100 * share);
+    }
+
+    /** Returns the accuracy to reach, without zeros at the end: {@code 70 %}, {@code 72.5 %}. */
+    static String goal(Result result) {
+        return percent(result.goal(), 2).replaceAll("\\.?0+ %$", " %");
     }
 
     private static String minutes(double seconds) {

@@ -34,6 +34,8 @@ class CommandTest {
         assertThat(execute("cifar10", "--chart", "chart.gif")).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(err.toString()).contains("--chart must end in .svg or .png, got chart.gif");
         assertThat(execute("cifar10", "--goal", "100")).isEqualTo(CommandLine.ExitCode.USAGE);
+        assertThat(execute("cifar10", "--limit", "Infinity", "--data", "absent")).isEqualTo(CommandLine.ExitCode.USAGE);
+        assertThat(err.toString()).contains("--limit must be above 0 and at most 1000000 minutes, got Infinity");
         assertThat(execute()).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(err.toString()).contains("Name what to train on: cifar10.");
     }

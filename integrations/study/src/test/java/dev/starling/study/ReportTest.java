@@ -50,6 +50,22 @@ class ReportTest {
     }
 
     @Test
+    void showsTheGoalAsItWasGiven() {
+        for (String goal : List.of("70", "72.5", "99.95", "5", "57")) {
+            Result result = new Result("2026-01-02", result().machine(), Double.parseDouble(goal) / 100,
+                    result().recipe(), result().rows(), List.of());
+            assertThat(Table.markdown(result)).contains("| time to " + goal + " % | images to " + goal + " % |");
+            assertThat(Chart.of(result).svg()).contains("seconds to " + goal + " %");
+        }
+    }
+
+    @Test
+    void keepsAMessageOfSeveralLinesInItsCell() {
+        Result result = result().with(new Outcome(Setup.GPU, List.of(), "failed: a|b\n at line 1\r\nc"));
+        assertThat(Table.markdown(result)).contains("| – | failed: a/b at line 1 c | – | – | 0 |");
+    }
+
+    @Test
     void givesNoTimeForARowThatMissesTheGoal() {
         assertThat(Table.markdown(result()))
                 .contains("| ring, 4 processes | 4 | 905 (900–910) | not reached by 1 of 2 | – | 70.0 % | 2 |")
@@ -148,6 +164,9 @@ class ReportTest {
         Path file = Files.writeString(directory.resolve("result.json"), "{\"rows\":[{\"setup\":\"ring-9\"}]}");
         assertThatThrownBy(() -> Json.read(file, Result.class)).isInstanceOf(DataException.class)
                 .hasMessageContaining("result.json").hasMessageContaining("ring-9");
+        Files.writeString(file, "{\"name\": \"another program\"}");
+        assertThatThrownBy(() -> Json.read(file, Result.class)).isInstanceOf(DataException.class)
+                .hasMessageContaining("result.json").hasMessageContaining("must have machine, recipe, rows");
     }
 
     @Test

@@ -180,6 +180,9 @@ public final class EmbeddedBroker implements AutoCloseable {
     }
 
     private void delete() {
+        if (Files.notExists(directory)) {
+            return;
+        }
         try (Stream<Path> files = Files.walk(directory)) {
             for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
                 Files.deleteIfExists(file);

@@ -9,8 +9,9 @@ import picocli.CommandLine.Option;
 
 /** Options of a command's Spark session and input. */
 final class SessionOptions {
-    @Option(names = "--master", paramLabel = "URL", description = "The cluster, for example spark://host:7077 "
-            + "(default: that of spark-submit, or executor processes of this machine).")
+    @Option(names = "--master", paramLabel = "URL", description = "The cluster, for example spark://host:7077, "
+            + "whose executors have Starling on their class path (default: that of spark-submit, or executor "
+            + "processes of this machine).")
     private String master;
 
     @Option(names = "--executors", paramLabel = "N", defaultValue = "2",

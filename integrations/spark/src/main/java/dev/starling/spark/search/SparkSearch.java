@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import java.util.stream.IntStream;
 import org.apache.spark.SparkContext;
@@ -115,7 +116,9 @@ public final class SparkSearch {
         } finally {
             // destroy() waits for Spark, which an interrupted thread cannot.
             boolean interrupted = Thread.interrupted();
-            shared.destroy();
+            if (!context.isStopped()) {
+                shared.destroy();
+            }
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
@@ -127,37 +130,47 @@ public final class SparkSearch {
         // At least one task for each slot, so that no slot is idle while a task runs several trials.
         int slots = context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile());
         int tasks = Math.max((plans.size() + together - 1) / together, Math.min(plans.size(), slots));
-        RDD<Trial.Plan> spread = new JavaSparkContext(context).parallelize(plans, tasks).rdd();
+        RDD<Integer> numbers = new JavaSparkContext(context).parallelize(IntStream.range(0, plans.size()).boxed()
+                .toList(), tasks).rdd();
         List<Object> partitions = new ArrayList<>(IntStream.range(0, tasks).boxed().toList());
-        run(context, spread, task, partitions, ended);
+        run(context, numbers, new TrialTask.OfPartition(task, plans), partitions, ended);
     }
 
-    private static void run(SparkContext context, RDD<Trial.Plan> spread, TrialTask task, List<Object> partitions,
-            Consumer<Trial> ended) {
+    private static void run(SparkContext context, RDD<Integer> numbers, TrialTask.OfPartition task,
+            List<Object> partitions, Consumer<Trial> ended) {
         String tag = "starling-" + UUID.randomUUID();
+        AtomicReference<RuntimeException> ofListener = new AtomicReference<>();
         context.addJobTag(tag);
         try {
-            runJob(context, spread, task, partitions, ended);
-        } catch (InterruptedException e) {
-            context.cancelJobsWithTag(tag, "the thread that waits for the search was interrupted");
-            Thread.currentThread().interrupt();
-            throw new CancellationException("interrupted while trials were running");
+            context.runJob(numbers, task, CollectionConverters.asScala(partitions).toSeq(),
+                    new AbstractFunction2<Object, byte[], BoxedUnit>() {
+                        @Override
+                        public BoxedUnit apply(Object partition, byte[] result) {
+                            try {
+                                TrialTask.OfPartition.trials(result).forEach(ended);
+                            } catch (RuntimeException e) {
+                                ofListener.set(e);
+                                throw e;
+                            }
+                            return BoxedUnit.UNIT;
+                        }
+                    }, ClassTag$.MODULE$.<byte[]>apply(byte[].class));
+        } catch (Exception e) {
+            // Spark throws checked exceptions without declaring them. It lets the other tasks continue when this thread
+            // is interrupted or a result is refused.
+            if (!context.isStopped()) {
+                context.cancelJobsWithTag(tag, "the search has ended");
+            }
+            if (e instanceof InterruptedException) {
+                Thread.currentThread().interrupt();
+                throw new CancellationException("interrupted while trials were running");
+            } else if (ofListener.get() != null) {
+                throw ofListener.get();
+            }
+            throw e;
         } finally {
             context.removeJobTag(tag);
         }
-    }
-
-    /** Declares the exception that Spark's signature does not. */
-    private static void runJob(SparkContext context, RDD<Trial.Plan> spread, TrialTask task, List<Object> partitions,
-            Consumer<Trial> ended) throws InterruptedException {
-        context.runJob(spread, new TrialTask.OfPartition(task), CollectionConverters.asScala(partitions).toSeq(),
-                new AbstractFunction2<Object, List<Trial>, BoxedUnit>() {
-                    @Override
-                    public BoxedUnit apply(Object partition, List<Trial> trials) {
-                        trials.forEach(ended);
-                        return BoxedUnit.UNIT;
-                    }
-                }, ClassTag$.MODULE$.<List<Trial>>apply(List.class));
     }
 
     /** Returns the trials of a result as a DataFrame. */

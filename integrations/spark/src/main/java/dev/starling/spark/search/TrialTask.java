@@ -5,11 +5,11 @@ import dev.starling.nn.search.TrialTraining;
 import dev.starling.spark.PackedRows;
 import java.io.Serializable;
 import java.util.ArrayList;
-import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.TaskContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.util.SerializableConfiguration;
+import org.apache.spark.util.Utils;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction2;
 
@@ -26,10 +26,8 @@ record TrialTask(Broadcast<PackedRows> rows, int trainingRows, String data, Tria
         SerializableConfiguration hadoop) implements Serializable {
     private static final long serialVersionUID = 1L;
 
-    List<Trial> run(TaskContext context, Iterator<Trial.Plan> plans) {
-        List<Trial.Plan> all = new ArrayList<>();
-        plans.forEachRemaining(all::add);
-        List<Trial> trials = new ArrayList<>();
+    ArrayList<Trial> run(TaskContext context, List<Trial.Plan> all) {
+        ArrayList<Trial> trials = new ArrayList<>();
         PackedRows packed = rows.value();
         training.run(all, packed.slice(0, trainingRows), packed.slice(trainingRows, packed.size()), data,
                 Math.max(1, all.size()), Math.max(1, context.cpus() / Math.max(1, all.size())), results == null ? null
@@ -37,19 +35,31 @@ record TrialTask(Broadcast<PackedRows> rows, int trainingRows, String data, Tria
         return trials;
     }
 
-    /** The function that Spark calls in each task. */
-    static final class OfPartition extends AbstractFunction2<TaskContext, scala.collection.Iterator<Trial.Plan>,
-            List<Trial>> implements Serializable {
+    /**
+     * The function that Spark calls in each task, with the numbers of its plans. Java serialises plans, in the closure,
+     * and results, to bytes: Spark may be configured to serialise data by Kryo, which cannot read records.
+     */
+    static final class OfPartition extends AbstractFunction2<TaskContext, scala.collection.Iterator<Integer>, byte[]>
+            implements Serializable {
         private static final long serialVersionUID = 1L;
         private final TrialTask task;
+        private final Trial.Plan[] plans;
 
-        OfPartition(TrialTask task) {
+        OfPartition(TrialTask task, List<Trial.Plan> plans) {
             this.task = task;
+            this.plans = plans.toArray(Trial.Plan[]::new);
         }
 
         @Override
-        public List<Trial> apply(TaskContext context, scala.collection.Iterator<Trial.Plan> plans) {
-            return task.run(context, CollectionConverters.asJava(plans));
+        public byte[] apply(TaskContext context, scala.collection.Iterator<Integer> numbers) {
+            List<Trial.Plan> own = new ArrayList<>();
+            CollectionConverters.asJava(numbers).forEachRemaining(number -> own.add(plans[number]));
+            return Utils.serialize(task.run(context, own));
+        }
+
+        /** Returns what {@link #apply} returned. */
+        static List<Trial> trials(byte[] result) {
+            return Utils.<ArrayList<Trial>>deserialize(result, Trial.class.getClassLoader());
         }
     }
 }

@@ -1,6 +1,7 @@
 package dev.starling.spark.search;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.loss.Loss;
@@ -27,12 +28,16 @@ import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.apache.spark.SparkContext;
+import org.apache.spark.serializer.KryoSerializer;
+import org.apache.spark.serializer.SerializerInstance;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.io.TempDir;
+import scala.reflect.ClassTag;
+import scala.reflect.ClassTag$;
 
 /** Trials as independent tasks. */
 @Timeout(240)
@@ -109,6 +114,28 @@ class SparkSearchTest {
                 Loss::crossEntropy).over(Search.RATE, "0.1", "0.2", "0.3", "0.4")).sideBySide(2)
                 .run(points(), List.of("point"), "label");
         assertThat(result.trials()).hasSize(4).allMatch(t -> t.problem() == null);
+    }
+
+    @Test
+    void keepsRowsThatSparkBroadcastsByKryo() {
+        SparkContext context = SharedSession.get().sparkContext();
+        PackedRows rows = PackedRows.of(points(), List.of("point"), null, "label", true);
+        SerializerInstance kryo = new KryoSerializer(context.conf()).newInstance();
+        ClassTag<PackedRows> type = ClassTag$.MODULE$.<PackedRows>apply(PackedRows.class);
+        PackedRows copy = kryo.<PackedRows>deserialize(kryo.serialize(rows, type), type);
+        assertThat(copy.size()).isEqualTo(400);
+        assertThat(copy.digest()).isEqualTo(rows.digest());
+    }
+
+    @Test
+    void endsTrialsWhenTheListenerFails() throws Exception {
+        // The first trial fails immediately; the others would take hours.
+        assertThatThrownBy(() -> SparkSearch.of(Search.of(ModelDescription.of(Perceptron.class, Map.of()),
+                        Loss::crossEntropy).over("sizes", "none", "2,2").epochs(10_000_000).listener(_ -> {
+                            throw new IllegalStateException("enough");
+                        })).sideBySide(1).run(points(), List.of("point"), "label"))
+                .isInstanceOf(IllegalStateException.class).hasMessage("enough");
+        SharedSession.awaitIdle(SharedSession.get().sparkContext(), Duration.ofSeconds(10));
     }
 
     @Test
