@@ -91,6 +91,8 @@ public final class Gossip implements DistributionStrategy, Concludes {
     @SuppressWarnings("NullAway.Init")
     private RunSettings settings;
     private volatile boolean finishing;
+    /** Whether most workers have finished together with this one, so that they do not continue without it. */
+    private boolean hasFinishedWithMost;
 
     private Gossip(Group group, int period, long ownExamples) {
         if (period < 1) {
@@ -139,7 +141,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
     /** Rank 0 saves, unless it is cut off from so many others that these may continue without it. */
     @Override
     public boolean savesCheckpoints() {
-        return rank() == 0 && group.hasQuorum();
+        return rank() == 0 && (hasFinishedWithMost || group.hasQuorum());
     }
 
     @Override
@@ -257,6 +259,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         await("send its last weights", peer -> peer.phase != Phase.FINISHED
                 || peer.inbox == Inbox.FINAL && !peer.due.contains(Due.WEIGHTS) && !staging.isBusy());
         layout.average(count(), peers);
+        hasFinishedWithMost = 2 * peers.stream().filter(peer -> peer.inbox == Inbox.FINAL).count() + 1 > peers.size();
     }
 
     /** Returns what this worker's final weights count for in the mean. */

@@ -40,7 +40,10 @@ final class Links {
     private final Map<Integer, PeerLostException> departures = new HashMap<>();
     /** By member id, the loss because of which the member left, as it reported. */
     private final Map<Long, PeerLostException> reportedLosses = new HashMap<>();
-    /** Ids of members of this epoch that have left the group, and not only closed the connection to this process. */
+    /**
+     * Ids of members, of this epoch and of the one that started last, that have left the group, and not only closed the
+     * connection to this process.
+     */
     private final Set<Long> leavers = new HashSet<>();
     /** Ids of members of this epoch that were connected and then lost, or were not reached in time. */
     private final Set<Long> lost = new HashSet<>();
@@ -144,7 +147,6 @@ final class Links {
         ownId = id;
         departures.clear();
         reportedLosses.clear();
-        leavers.clear();
         lost.clear();
         demandedNs.clear();
         List.copyOf(knocks.keySet()).forEach(this::stopKnocking);
@@ -181,6 +183,7 @@ final class Links {
      */
     void onStarted() {
         started = true;
+        leavers.removeIf(id -> view.byId(id) == null);
         for (Long id : endpoints.keySet()) {
             if (!needed.containsKey(id)) {
                 unneeded.add(id);
@@ -437,15 +440,14 @@ final class Links {
 
     /** A member announces that it leaves the group. */
     void onLeave(Endpoint from) {
-        Member member = member(from);
-        if (member != null) {
-            leavers.add(member.id());
+        if (from.attachment() instanceof Long id) {
+            leavers.add(id);
         }
     }
 
     /** Returns whether all other members have left the group. */
     boolean haveOthersLeft() {
-        return leavers.size() == view.world() - 1;
+        return view.members().stream().allMatch(each -> each.id() == ownId || leavers.contains(each.id()));
     }
 
     /** Returns whether a member has left in this epoch. */

@@ -344,8 +344,8 @@ class GroupTest {
                         }
                         return true;
                     }
-                    assertThat(group.awaitLocked(() -> ids.stream().skip(1).allMatch(id -> group.endpoint(id)
-                            .receivedGoodbye()), SOON)).isTrue();
+                    assertThat(group.awaitLocked(() -> ids.stream().skip(1).map(group::endpoint)
+                            .allMatch(endpoint -> endpoint == null || endpoint.receivedGoodbye()), SOON)).isTrue();
                     boolean quorum = group.hasQuorum();
                     known.countDown();
                     return quorum;
