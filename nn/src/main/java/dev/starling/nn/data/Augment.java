@@ -79,6 +79,15 @@ public final class Augment {
         return new Augment(channels, height, width, padding, true, normalized);
     }
 
+    /** Requires images of the size that this augmentation reads: rows of another length would be mixed up. */
+    void requireSize(LabelledImages images) {
+        if (images.channels() != channels || images.height() != height || images.width() != width) {
+            throw TensorException.argument("augment", "images must have " + channels + " channels, " + height
+                    + " rows and " + width + " columns, got " + images.channels() + ", " + images.height() + " and "
+                    + images.width(), "make an augmentation for images of this size");
+        }
+    }
+
     private void requireRoom(String array, int length, int offset) {
         long image = (long) channels * height * width;
         if (offset < 0 || offset > length - image) {

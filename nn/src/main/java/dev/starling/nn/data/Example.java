@@ -16,16 +16,22 @@ public final class Example {
     /** Which fields of this example a data set has written, or asked for the memory of. */
     private final boolean[] written;
     private final long seed;
+    private final int depth;
     /** Set by {@link #moveTo}, which precedes every use. */
     @SuppressWarnings("NullAway.Init")
     private Rows batch;
     private int row;
 
     Example(List<Field> fields, long seed) {
+        this(fields, seed, 0);
+    }
+
+    Example(List<Field> fields, long seed, int depth) {
         this.fields = fields;
         this.scratch = new float[fields.size()][];
         this.written = new boolean[fields.size()];
         this.seed = seed;
+        this.depth = depth;
     }
 
     void moveTo(Rows newBatch, int newRow) {
@@ -48,6 +54,11 @@ public final class Example {
     /** Returns the seed of the run. */
     public long seed() {
         return seed;
+    }
+
+    /** Returns 0 for an example of a batch, and 1 more for an example that is read to make another one. */
+    int depth() {
+        return depth;
     }
 
     /** Returns the number of the pass over the data. */

@@ -51,7 +51,7 @@ public record Field(String name, DType dtype, Shape shape, Length length, double
      * Creates a field of examples of different lengths. Batches have the length of their longest example.
      *
      * @param dtype f32, f64, i32 or i64, or any type if {@code padding} is 0
-     * @param padding what fills the rows of shorter examples
+     * @param padding what fills the rows of shorter examples; a number that the type has
      * @param shape shape of the longest example; its first size is the largest length
      */
     public static Field padded(String name, DType dtype, double padding, long... shape) {
@@ -59,12 +59,21 @@ public record Field(String name, DType dtype, Shape shape, Length length, double
             throw TensorException.argument("field", name + " needs a dimension that varies, got none",
                     "give the largest length as its first size");
         }
-        if (padding != 0) {
-            switch (dtype) {
-                case F32, F64, I32, I64 -> { }
-                case F16, BF16, I8, U8, BOOL -> throw TensorException.argument("field", name + " is " + dtype
-                        + ", whose padding can only be 0, got " + padding, "use f32, f64, i32 or i64");
+        boolean exists = switch (dtype) {
+            case F32, F64 -> true;
+            case I32 -> padding == (int) padding;
+            case I64 -> padding == (long) padding;
+            case F16, BF16, I8, U8, BOOL -> {
+                if (padding != 0) {
+                    throw TensorException.argument("field", name + " is " + dtype + ", whose padding can only be 0, "
+                            + "got " + padding, "use f32, f64, i32 or i64");
+                }
+                yield true;
             }
+        };
+        if (!exists) {
+            throw TensorException.argument("field", name + " is " + dtype + ", which has no " + padding
+                    + " for its padding", "use f32 or f64, or an integer in the range of the type");
         }
         return new Field(name, dtype, Shape.of(shape), Length.PADDED, padding);
     }

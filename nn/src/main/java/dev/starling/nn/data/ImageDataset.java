@@ -13,6 +13,7 @@ public final class ImageDataset implements Dataset {
     private final List<Field> fields;
 
     private ImageDataset(LabelledImages images, Augment augment) {
+        augment.requireSize(images);
         this.images = images;
         this.augment = augment;
         fields = List.of(Field.of(DType.F32, images.channels(), images.height(), images.width()), Field.of(DType.I64));

@@ -33,7 +33,8 @@ public final class MapDataset implements Dataset {
          * Returns the fields of the changed example, whose tensors may be those of {@code example}.
          *
          * @param example its fields, on the CPU; they are freed, as is all that the mapping makes, when it has returned
-         * @param random depends only on the seed, the epoch and the index; all random decisions must come from it
+         * @param random depends only on the seed, the epoch and the index; all random decisions must come from it. If
+         *     the examples are mapped already, it gives other numbers than the other mapping had
          * @throws Exception if the example cannot be changed; the reader of the batch gets it as a
          *     {@link LoadException}
          */
@@ -81,7 +82,9 @@ public final class MapDataset implements Dataset {
             Tensor[] example = new Tensor[inner.size()];
             Arrays.setAll(example, i -> Tensor.wrap(read.segment(i), inner.get(i).dtype(), inner.get(i).shape()
                     .dims()));
-            Tensor[] mapped = mapping.map(example, ExampleRandom.of(target.seed() ^ STREAM, target.epoch(), index));
+            // A mapping of mapped examples must not draw the numbers that the other mapping has drawn.
+            long seed = target.seed() ^ (STREAM + target.depth());
+            Tensor[] mapped = mapping.map(example, ExampleRandom.of(seed, target.epoch(), index));
             if (mapped.length != fields.size()) {
                 throw TensorException.argument("map", "the mapping must return " + fields.size() + " fields, got "
                         + mapped.length, "return a tensor for each field");

@@ -25,9 +25,10 @@ final class ScratchExample implements Rows {
     /** Reads an example with the seed and the epoch of {@code context}. */
     ScratchExample read(Dataset dataset, int index, Example context) throws Exception {
         epoch = context.epoch();
+        int depth = context.depth() + 1;
         Example target = example;
-        if (target == null || target.seed() != context.seed()) {
-            target = new Example(fields, context.seed());
+        if (target == null || target.seed() != context.seed() || target.depth() != depth) {
+            target = new Example(fields, context.seed(), depth);
             target.moveTo(this, 0);
             example = target;
         }

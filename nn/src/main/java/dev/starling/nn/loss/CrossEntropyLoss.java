@@ -53,6 +53,8 @@ public final class CrossEntropyLoss implements Loss {
      * Returns the loss with a weight for each class, for example larger ones for rare classes. The mean is weighted:
      * the sum of weighted losses divided by the sum of the targets' weights. It is therefore no mean over rows: several
      * batches of a step, or several ranks, each divide by the weights of their own rows. Targets must be class indices.
+     * In {@link #rows} and {@link Loss#weighted} each row is such a mean by itself: if it has one target, its class
+     * weight cancels out, unless that is 0, and belongs into the weights of the rows.
      */
     public CrossEntropyLoss weights(double... ofClasses) {
         return new CrossEntropyLoss(smoothing, ignored, axis, new Weights("crossEntropy", ofClasses), focus);

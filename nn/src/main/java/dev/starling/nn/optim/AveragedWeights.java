@@ -21,8 +21,8 @@ import org.jspecify.annotations.Nullable;
  * Scores scores = optimizer.evaluate(() -> Scores.evaluate(model, loss, test));
  * }</pre>
  *
- * <p>Frozen parameters are averaged too; running statistics are not. If steps are performed in other processes, there
- * is no average.
+ * <p>Frozen parameters are averaged too; running statistics are not. Parameter servers
+ * perform the steps themselves and refuse it.
  */
 public final class AveragedWeights implements OptimizerAround {
     private static final String SUFFIX = ".average";
@@ -34,6 +34,8 @@ public final class AveragedWeights implements OptimizerAround {
     private final long from;
     private final long every;
     private final Parameter[] averages;
+    /** What follows a parameter's path in the names of the state. */
+    private final String suffix;
 
     private AveragedWeights(Optimizer inner, double share, long from, long every) {
         this.inner = inner;
@@ -45,6 +47,13 @@ public final class AveragedWeights implements OptimizerAround {
             averages[i] = Parameter.filledLike(inner.parameters().get(i), 0);
             averages[i].set(inner.parameters().get(i).master());
         }
+        // Two averages of one optimiser, of different decay, must not have the same names.
+        Map<String, Parameter> others = inner.state();
+        String name = SUFFIX;
+        for (int i = 2; others.containsKey(inner.path(0) + name); i++) {
+            name = SUFFIX + i;
+        }
+        suffix = name;
     }
 
     /**
@@ -177,7 +186,7 @@ public final class AveragedWeights implements OptimizerAround {
         Map<String, Parameter> state = new LinkedHashMap<>(inner.state());
         for (int i = 0; i < averages.length; i++) {
             convert(i);
-            state.put(inner.path(i) + SUFFIX, averages[i]);
+            state.put(inner.path(i) + suffix, averages[i]);
         }
         return state;
     }

@@ -74,8 +74,19 @@ public final class TextVectorizer implements Layer {
         return this;
     }
 
-    /** Returns the indices of texts, {@code [N, length]}, in the current scope. */
+    /**
+     * Returns the indices of texts, {@code [N, length]}, in the current scope.
+     *
+     * @throws TensorException if there are too many, or if a vocabulary was loaded that has more tokens than there are
+     *     indices
+     */
     public Tensor tensor(List<String> texts) {
+        int known = vocabulary.texts().size();
+        if (known > size - Vocabulary.FIRST) {
+            throw TensorException.argument("text vectoriser", "the vocabulary has " + known + " tokens, but of " + size
+                    + " indices only " + (size - Vocabulary.FIRST) + " are for tokens",
+                    "build the vectoriser with the size of that whose vocabulary was loaded");
+        }
         long count = (long) texts.size() * length;
         if (count > MAX_INDICES) {
             throw TensorException.argument("text vectoriser", "there may be " + MAX_INDICES + " indices, got " + count,

@@ -85,6 +85,10 @@ class AugmentTest {
             .isInstanceOf(TensorException.class).hasMessageContaining("above 0");
         assertThatThrownBy(() -> augment().randomCrop(-1))
             .isInstanceOf(TensorException.class).hasMessageContaining("-1");
+        // As many pixels, in rows of another length.
+        LabelledImages turned = new LabelledImages(C, W, H, 2, new byte[C * H * W], new byte[] {1});
+        assertThatThrownBy(() -> ImageDataset.of(turned, augment()))
+            .isInstanceOf(TensorException.class).hasMessageContaining("5 rows and 7 columns, got 3, 7 and 5");
     }
 
     private Augment augment() {

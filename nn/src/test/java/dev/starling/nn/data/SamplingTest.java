@@ -231,6 +231,21 @@ class SamplingTest {
         assertThat(MapDataset.of(STREAM, STREAM.fields(), (example, random) -> example).isSequential()).isTrue();
     }
 
+    /** Otherwise, for example, exactly those images would be mirrored that have become brighter. */
+    @Test
+    void drawsOtherNumbersForAMappingOfMappedExamples() {
+        List<Field> fields = numbers(1).fields();
+        MapDataset.Mapping draw = (example, random) -> new Tensor[] {Tensor.concat(0, example[0].narrow(0, 1, 1),
+            Tensor.of(new float[] {random.nextFloat()})), example[1]};
+        Dataset twice = MapDataset.of(MapDataset.of(numbers(5), fields, draw), fields, draw);
+        try (DataLoader loader = DataLoader.of(twice).workers(0).build()) {
+            float[] drawn = loader.epoch(0).iterator().next().input().toFloats();
+            for (int i = 0; i < drawn.length; i += 2) {
+                assertThat(drawn[i]).isNotEqualTo(drawn[i + 1]);
+            }
+        }
+    }
+
     @Test
     void mixesExamplesAndTheirClasses() {
         Mixup mixed = Mixup.of(numbers(30), 3, 0.4);

@@ -301,6 +301,8 @@ class SequencesTest {
         assertThatThrownBy(() -> DataLoader.of(data).lengths(3, 2)).hasMessageContaining("ascending");
         assertThatThrownBy(() -> DataLoader.of(new Numbers()).byLength().build()).hasMessageContaining("byLength()");
         assertThatThrownBy(() -> Field.padded("m", DType.BOOL, 1, 3)).hasMessageContaining("can only be 0");
+        assertThatThrownBy(() -> Field.padded("x", DType.I32, 1L << 31, 3)).hasMessageContaining("i32, which has no");
+        assertThatThrownBy(() -> Field.padded("x", DType.I64, Double.NaN, 3)).hasMessageContaining("i64, which has no");
     }
 
     private record Numbers() implements Dataset {

@@ -281,6 +281,18 @@ class OptimizerTest {
         other.close();
     }
 
+    /** Under one name, a checkpoint would have one of them only. */
+    @Test
+    void namesTwoAveragesOfOneOptimiserDifferently() {
+        Pair pair = new Pair();
+        AveragedWeights fast = AveragedWeights.exponential(Sgd.over(pair).rate(0.1).build(), 0.5);
+        try (pair; AveragedWeights slow = AveragedWeights.exponential(fast, 0.9)) {
+            assertThat(slow.state()).containsKeys("weight.average", "bias.average").hasSize(4);
+            assertThat(slow.state().values().stream().map(Parameter::master).toList()).contains(fast.average(0),
+                    fast.average(1), slow.average(0), slow.average(1));
+        }
+    }
+
     /** A run that ends before the first step that counts must not lose its weights. */
     @Test
     void leavesWeightsAsTheyAreWhileThereIsNoAverage() {

@@ -167,6 +167,11 @@ class PreprocessTest {
         assertThat(smaller.index("b")).isEqualTo(3);
         assertThatThrownBy(() -> smaller.index("c")).isInstanceOf(TensorException.class)
                 .hasMessageContaining("the vocabulary has 3 texts, but of 4 indices only 2 are for texts");
+
+        TextVectorizer shorter = TextVectorizer.of(4, 2);
+        copy(TextVectorizer.of(5, 2).adapt(List.of("a b c")), shorter);
+        assertThatThrownBy(() -> shorter.tensor(List.of("c"))).isInstanceOf(TensorException.class)
+                .hasMessageContaining("the vocabulary has 3 tokens, but of 4 indices only 2 are for tokens");
     }
 
     @Test
