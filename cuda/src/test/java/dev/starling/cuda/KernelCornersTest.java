@@ -8,18 +8,24 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Activation;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Epilogue;
 import dev.starling.tensor.op.Normalization;
+import dev.starling.tensor.op.Pooling;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Values at the ends of functions' domains, extreme statistics, and operands that begin at their last element. */
+/**
+ * Values at the ends of functions' domains, extreme statistics, large windows, and operands that begin at their last
+ * element.
+ */
 @EnabledIf(value = "dev.starling.cuda.AnyGpu#isAvailable", disabledReason = "needs an NVIDIA GPU, or g++ on x86-64")
 class KernelCornersTest {
     private static final Device GPU = AnyGpu.device();
@@ -51,6 +57,50 @@ class KernelCornersTest {
     void clampedZerosKeepTheirSign() {
         Tensor x = Tensor.of(new float[] {-0f, -1, 0, 3, Float.NaN}).to(GPU);
         assertThat(x.clamp(0, 1).toDoubles()).containsExactly(-0d, 0, 0, 1, Double.NaN);
+    }
+
+    /** In f64 the numbers beside a middle between two bf16 numbers would first be rounded to that middle. */
+    @Test
+    void longsAreRoundedOnce() {
+        long middle = (1L << 60) + (1L << 52);
+        long next = (1L << 60) + (3L << 52);
+        Tensor x = Tensor.of(new long[] {middle - 1, middle + 1, -middle - 1, next - 1, next + 1, Long.MIN_VALUE});
+        assertThat(x.to(GPU).to(DType.BF16).toDoubles()).containsExactly(0x1p60, 0x1.02p60, -0x1.02p60, 0x1.02p60,
+                0x1.04p60, -0x1p63);
+    }
+
+    /** As a single sum in f32, the mean of so many equal elements would be 0.06% too large. */
+    @Test
+    void averagesLargeWindowsPrecisely() {
+        Tensor x = Tensor.full(DType.F32, 0.1, 1, 2, 256, 256).to(GPU);
+        Tensor y = Tensor.compute(new Pooling.AvgPool(Pooling.Window.of(2, 256, 256, 0), true), x);
+        assertThat(y.toDoubles()).containsExactly(new double[] {0.1, 0.1}, within(1e-5));
+    }
+
+    /** A pixel is in one window: a search through all positions of the kernel would take minutes. */
+    @Test
+    @Timeout(30)
+    void gradientsOfLargeWindowsLookOnlyAtTheirWindow() {
+        Pooling op = new Pooling.AvgPoolGradient(Pooling.Window.of(2, 256, 256, 0), true, Shape.of(1, 1, 256, 256));
+        Tensor dx = Tensor.compute(op, Tensor.ones(1, 1, 1, 1).to(GPU));
+        assertThat(dx.toDoubles()).containsOnly(1f / 65_536);
+    }
+
+    @Test
+    void gradientsOfDilatedAndStridedWindowsAreThoseOfTheReference() {
+        Pooling.Window window = new Pooling.Window(new int[] {2, 4}, new int[] {3, 2}, new int[] {1, 2},
+                new int[] {2, 1}, true);
+        Tensor x = Generator.seeded(1).normal(2, 3, 11, 9);
+        Tensor[] y = Tensor.apply(new Pooling.MaxPool(window), x.to(Device.reference()));
+        for (Pooling op : new Pooling[] {new Pooling.MaxPoolGradient(window, x.shape()),
+            new Pooling.AvgPoolGradient(window, false, x.shape()),
+            new Pooling.AvgPoolGradient(window, true, x.shape())}) {
+            boolean places = op instanceof Pooling.MaxPoolGradient;
+            Tensor expected = places ? Tensor.compute(op, y) : Tensor.compute(op, y[0]);
+            Tensor actual = places ? Tensor.compute(op, y[0].to(GPU), y[1].to(GPU))
+                    : Tensor.compute(op, y[0].to(GPU));
+            assertThat(actual.toDoubles()).as(op.toString()).containsExactly(expected.toDoubles(), within(1e-5));
+        }
     }
 
     /** All distances from the first pixel are large, and equal up to rounding. */

@@ -42,6 +42,9 @@ public final class SelectionKernels implements Kernels<Selection> {
 
     @Override
     public Answer compute(Selection op, Tensor[] in, Tensor[] out) {
+        if (op instanceof Selection.Take && in[1].count() > Integer.MAX_VALUE) {
+            return Answer.TOO_LARGE;
+        }
         switch (op) {
             case Selection.Take o -> take(o, in[0], in[1], out[0]);
             case Selection.TakeGradient o -> takeGradient(o, in[0], in[1], out[0]);

@@ -34,6 +34,9 @@ public final class SortingKernels implements Kernels<Sorting> {
         Tensor values = out[0];
         Tensor indices = out[1];
         if (values.count() > 0) {
+            if (isTooLarge(x.size(op.axis()), x.count() / x.size(op.axis()))) {
+                return Answer.TOO_LARGE;
+            }
             boolean descending = switch (op) {
                 case Sorting.Sort o -> o.descending();
                 case Sorting.TopK o -> o.largest();
@@ -81,6 +84,12 @@ public final class SortingKernels implements Kernels<Sorting> {
             }
         }
         return places;
+    }
+
+    /** Returns whether there are more lines, elements of a line, or blocks than the kernels can number. */
+    private static boolean isTooLarge(long n, long lines) {
+        return n > Layout.MAX_COUNT || lines > Layout.MAX_COUNT
+                || lines * Math.ceilDiv(n, (long) run((int) n)) > Integer.MAX_VALUE;
     }
 
     private static int run(int n) {

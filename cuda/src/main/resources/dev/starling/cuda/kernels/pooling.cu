@@ -68,18 +68,31 @@ template <class F> DEVICE u32 each_inside(const Problem& p, const i32 (&at)[3], 
     return padded;
 }
 
-// Calls f(element of y) for the windows that contain x's element, in row-major order.
+// Calls f(element of y) for the windows that contain x's element, in row-major order. Skips positions in the kernel
+// that lead to no window: of a kernel as large as the plane, all but one.
 template <class F> DEVICE void each_window(const Problem& p, Element x, const F& f) {
     Element y = x;
-    for (i32 a = (i32) p.kernel[0] - 1; a >= 0; a--) {
-        for (i32 b = (i32) p.kernel[1] - 1; b >= 0; b--) {
-            for (i32 c = (i32) p.kernel[2] - 1; c >= 0; c--) {
+    i32 first[3], last[3], step[3];
+    for (int d = 0; d < 3; d++) {
+        i32 from = x.at[d] + (i32) p.padding[d], dilation = (i32) p.dilation[d], stride = (i32) p.stride[d];
+        i32 beyond = from - (i32) (p.out[d] - 1) * stride;
+        first[d] = min((i32) p.kernel[d] - 1, from / dilation);
+        last[d] = beyond <= 0 ? 0 : (beyond - 1) / dilation + 1;
+        step[d] = dilation == 1 ? stride : 1;
+        i32 rest = (from - first[d]) % stride;
+        if (dilation == 1 && rest > 0) {
+            first[d] -= stride - rest;
+        }
+    }
+    for (i32 a = first[0]; a >= last[0]; a -= step[0]) {
+        for (i32 b = first[1]; b >= last[1]; b -= step[1]) {
+            for (i32 c = first[2]; c >= last[2]; c -= step[2]) {
                 i32 k[3] = {a, b, c};
                 bool inside = true;
                 for (int d = 0; d < 3; d++) {
                     i32 from = x.at[d] + (i32) p.padding[d] - k[d] * (i32) p.dilation[d];
                     y.at[d] = from / (i32) p.stride[d];
-                    inside &= from >= 0 && y.at[d] * (i32) p.stride[d] == from && y.at[d] < (i32) p.out[d];
+                    inside &= y.at[d] * (i32) p.stride[d] == from;
                 }
                 if (inside) {
                     f(y);
@@ -87,6 +100,20 @@ template <class F> DEVICE void each_window(const Problem& p, Element x, const F&
             }
         }
     }
+}
+
+// Returns how many elements of the window of y's element lie in the plane or, if `padded`, in it and its padding.
+DEVICE u32 elements(const Problem& p, const i32 (&at)[3], bool padded) {
+    u32 n = 1;
+    for (int d = 0; d < 3; d++) {
+        i32 begin = at[d] * (i32) p.stride[d] - (i32) p.padding[d];
+        i32 before = padded ? 0 : -begin, end = (i32) (p.in[d] + (padded ? p.padding[d] : 0)) - begin;
+        i32 dilation = (i32) p.dilation[d];
+        i32 skipped = before <= 0 ? 0 : (before - 1) / dilation + 1;
+        i32 reached = end <= 0 ? 0 : min((i32) p.kernel[d], (end - 1) / dilation + 1);
+        n *= (u32) max(0, reached - skipped);
+    }
+    return n;
 }
 
 extern "C" __global__ void max_pool(T* y, i32* places, const T* x, u32 count, bool channels_last, Problem p) {
@@ -122,12 +149,18 @@ extern "C" __global__ void average_pool(T* y, const T* x, u32 count, bool channe
     }
     Element e = element(i, p.channels, p.out, channels_last);
     const T* plane = x + e.plane(p.x);
+    // As a single sum in f32, the mean of a million equal elements would be wrong by a percent.
+    f64 sums = 0;
     C sum = 0;
     u32 inside = 0;
     u32 padded = each_inside(p, e.at, [&](i64 offset, i32 place) {
         sum += C(widen(plane[offset]));
-        inside++;
+        if (++inside % 256 == 0) {
+            sums += sum;
+            sum = 0;
+        }
     });
+    sum = C(sums + sum);
     y[e.offset(p.y)] = narrow<T>(sum / C(count_padding ? padded : inside));
 }
 
@@ -185,9 +218,7 @@ extern "C" __global__ void average_pool_gradient(T* x, const T* g, u32 count, bo
     Element e = element(i, p.channels, p.in, channels_last);
     C sum = 0;
     each_window(p, e, [&](const Element& window) {
-        u32 inside = 0;
-        u32 padded = each_inside(p, window.at, [&](i64 offset, i32 place) { inside++; });
-        sum += C(widen(g[window.offset(p.y)])) / C(count_padding ? padded : inside);
+        sum += C(widen(g[window.offset(p.y)])) / C(elements(p, window.at, count_padding));
     });
     x[e.offset(p.x)] = narrow<T>(sum);
 }

@@ -78,6 +78,12 @@ DEVICE f32 to_odd(f64 x) {
     f64 rounded = nearest < 0 ? -(f64) nearest : (f64) nearest;
     return float_of((rounded > magnitude ? bits - 1 : bits) | 1);
 }
+// Widens a number of more bits than f64 has to one that rounds to the same bf16: an inexact one gets an odd last bit.
+DEVICE f64 to_odd(i64 x) {
+    i64 lost = x & 0x7ff;
+    bool exact = lost == 0 || x > -(1ll << 53) && x < 1ll << 53;
+    return (f64) (exact ? x : (x - lost) | 0x800);
+}
 
 // Truncates towards zero; values out of range become the nearest end of the range, NaN becomes 0.
 DEVICE i64 integer_of(f64 x) {
@@ -100,7 +106,7 @@ template <> struct Narrow<bf16> {
     DEVICE bf16 of(bf16 x) { return x; }
     DEVICE bf16 of(f32 x) { return brain_of(x); }
     DEVICE bf16 of(f64 x) { return brain_of(to_odd(x)); }
-    DEVICE bf16 of(i64 x) { return of((f64) x); }
+    DEVICE bf16 of(i64 x) { return of(to_odd(x)); }
 };
 template <> struct Narrow<f16> {
     DEVICE f16 of(f16 x) { return x; }
