@@ -66,14 +66,20 @@ public final class HostPort {
     /**
      * Returns why no socket can listen at an address.
      *
-     * @param cause names the problem: the address is in use, or it cannot be assigned
+     * @param cause names the problem: the address is in use, it cannot be assigned, or permission is denied
      * @param remedy for an address that is not of this machine
      */
     public static TransportException unbound(InetSocketAddress socket, Exception cause, String remedy) {
         String host = socket.getAddress().getHostAddress();
-        return String.valueOf(cause.getMessage()).contains("assign")
-                ? new TransportException(TransportException.Problem.ARGUMENT, host
-                        + " is not an address of this machine", remedy, cause)
+        String problem = String.valueOf(cause.getMessage());
+        if (problem.contains("assign")) {
+            return new TransportException(TransportException.Problem.ARGUMENT, host
+                    + " is not an address of this machine", remedy, cause);
+        }
+        return problem.contains("denied")
+                ? new TransportException(TransportException.Problem.UNAVAILABLE, "the system does not permit this "
+                        + "process to listen on port " + socket.getPort() + " at " + host,
+                        "choose a port from 1024, or 0 for any that is free", cause)
                 : new TransportException(TransportException.Problem.IN_USE, "port " + socket.getPort()
                         + " is in use at " + host, "choose another port, or 0 for any that is free", cause);
     }

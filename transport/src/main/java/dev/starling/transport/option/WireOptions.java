@@ -41,9 +41,9 @@ public record WireOptions(Map<String, String> values) {
             long size = SystemUtil.parseSize(name, value);
             require(size >= 0 && size <= max, "0 <= " + name + " <= " + max + " must hold, got " + value, "");
             return (int) size;
-        } catch (NumberFormatException e) {
+        } catch (NumberFormatException | StringIndexOutOfBoundsException e) { // The latter for an empty text.
             throw new TransportException(TransportException.Problem.ARGUMENT, name
-                    + " must be a number, such as 65504 or 4m, got " + value, "", e);
+                    + " must be a number, such as 65504 or 4m, got '" + value + "'", "", e);
         }
     }
 

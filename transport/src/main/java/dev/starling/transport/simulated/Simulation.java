@@ -31,7 +31,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>A process runs until it idles on its wire, as all code that waits for a peer does; then the seed chooses the
  * process that runs next. Time passes when no process has anything to do: to the next arrival, the next fault, or the
- * end of an idle period, which grows with the time for which a process has been idle, up to 10 ms. Computation takes no
+ * end of an idle period, which grows with the time that a process has been idle, up to 12.5 ms. Computation takes no
  * virtual time, except by {@link #sleep}. The clocks of wires differ from each other, as those of machines do.
  *
  * <p>Used by one thread, and by the processes that it runs.

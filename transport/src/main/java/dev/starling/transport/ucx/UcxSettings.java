@@ -33,7 +33,7 @@ record UcxSettings(Map<String, String> values, boolean networkWrites, boolean on
     private static final Pattern TIME = Pattern.compile("\\d+(\\.\\d+)?(m|s|ms|us)|inf");
     private static final Pattern YES_NO = Pattern.compile("y|n|yes|no");
     private static final Pattern NAME = Pattern.compile("\\w+");
-    private static final Pattern DEVICES = Pattern.compile("[\\w:.-]+(,[\\w:.-]+)*");
+    private static final Pattern DEVICES = Pattern.compile("[\\w.-][\\w:.-]*(,[\\w.-][\\w:.-]*)*");
 
     private static final String NETWORKS = "tcp|ib|rc|rc_v|rc_x|ud|ud_v|ud_x|dc|dc_x|all";
     private static final String OTHERS = "sm|shm|mm|posix|sysv|cma|xpmem|knem|self|cuda|rocm|gdr_copy";

@@ -4,6 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.transport.TransportException;
+import dev.starling.transport.TransportException.Problem;
+import java.net.BindException;
+import java.net.InetSocketAddress;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -36,5 +40,20 @@ class HostPortTest {
     @ValueSource(strings = {"10.0.0.1", "fe80::1", "[fe80::1]", "name"})
     void formatsAddressesThatItCanParse(String host) {
         assertThat(HostPort.format(host, 80)).isIn(host + ":80", "[" + host + "]:80");
+    }
+
+    /** With the messages that Java gives for errors of Linux. */
+    @Test
+    void tellsWhyNoSocketCanListen() {
+        InetSocketAddress socket = new InetSocketAddress("127.0.0.1", 80);
+        TransportException denied = HostPort.unbound(socket, new BindException("Permission denied"), "");
+        assertThat(denied.problem()).isEqualTo(Problem.UNAVAILABLE);
+        assertThat(denied).hasMessageContaining("not permit").hasMessageContaining("port 80 at 127.0.0.1");
+        TransportException used = HostPort.unbound(socket, new BindException("Address already in use"), "");
+        assertThat(used.problem()).isEqualTo(Problem.IN_USE);
+        TransportException foreign = HostPort.unbound(socket, new BindException("Cannot assign requested address"),
+                "name another");
+        assertThat(foreign.problem()).isEqualTo(Problem.ARGUMENT);
+        assertThat(foreign).hasMessageContaining("127.0.0.1 is not").hasMessageContaining("name another");
     }
 }

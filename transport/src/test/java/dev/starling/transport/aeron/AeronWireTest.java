@@ -148,17 +148,17 @@ class AeronWireTest {
     }
 
     @ParameterizedTest
-    @CsvSource(delimiter = ';', value = {
-        "mtu; 1000; mtu must be a multiple of 32, got mtu=1000",
-        "mtu; 65536; mtu <= 65504 must hold, got mtu=65536",
-        "mtu; big; mtu must be a number",
-        "term; 3m; term must be a power of two",
-        "ipcTerm; 64k; ipcTerm must be a power of two from 262144",
-        "window; 4m; window <= term/2 must hold, got mtu=65504, window=4194304, term=2097152",
-        "socketBuffer; 1g; must hold here, got socketBuffer=1073741824; allow more with: sysctl -w net.core.rmem_max=",
-        "threads; 4; 0 <= threads <= 3",
-        "ipc; yes; ipc must be true or false, got yes",
-        "mut; 1408; the aeron transport has no option 'mut'; its options are driver, ipc, ipcTerm"})
+    @CsvSource(delimiter = '|', value = {
+        "mtu | 1000 | mtu must be a multiple of 32, got mtu=1000",
+        "mtu | 65536 | mtu <= 65504 must hold, got mtu=65536",
+        "mtu | big | mtu must be a number",
+        "term | 3m | term must be a power of two",
+        "ipcTerm | 64k | ipcTerm must be a power of two from 262144",
+        "window | 4m | window <= term/2 must hold, got mtu=65504, window=4194304, term=2097152",
+        "socketBuffer | 1g | must hold here, got socketBuffer=1073741824; raise the limit with: sysctl -w",
+        "threads | 4 | 0 <= threads <= 3",
+        "ipc | yes | ipc must be true or false, got yes",
+        "mut | 1408 | the aeron transport has no option 'mut'; its options are driver, ipc, ipcTerm"})
     void namesABrokenRelation(String option, String value, String relation) {
         TransportException e = failure(config().option(option, value));
         assertThat(e.problem()).isEqualTo(Problem.ARGUMENT);

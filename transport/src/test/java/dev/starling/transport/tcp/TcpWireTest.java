@@ -93,8 +93,10 @@ class TcpWireTest {
         }
         assertThatThrownBy(() -> open(c -> c.option("colour", "red"))).isInstanceOf(TransportException.class)
                 .hasMessageContaining("colour").hasMessageContaining("sendBuffer");
-        assertThatThrownBy(() -> open(c -> c.option("sendBuffer", "much"))).isInstanceOf(TransportException.class)
-                .hasMessageContaining("much");
+        for (String value : List.of("much", "k", "")) {
+            assertThatThrownBy(() -> open(c -> c.option("sendBuffer", value))).isInstanceOf(TransportException.class)
+                    .hasMessageContaining("sendBuffer must be a number").hasMessageContaining("'" + value + "'");
+        }
     }
 
     @Test

@@ -187,13 +187,14 @@ class UcxWireTest {
     }
 
     @ParameterizedTest
-    @CsvSource(delimiter = ';', value = {
-        "tls; t c p; 't c p' is not a value of the option 'tls'",
-        "tls; tcp,infiniband; 'tcp,infiniband' is not a value of the option 'tls'",
-        "devices; none0; there is no network device 'none0' here",
-        "UCX_TCP_RX_SEG_SIZE; large; 'large' is not a value of the option 'UCX_TCP_RX_SEG_SIZE'",
-        "UCX_TCP_RX_SEG_SIZE; 4k; UCX cannot be set up with",
-        "UCX_TCP_SEGMENT; 4k; no option 'UCX_TCP_SEGMENT'; its options are [UCX_"})
+    @CsvSource(delimiter = '|', value = {
+        "tls | t c p | 't c p' is not a value of the option 'tls'",
+        "tls | tcp,infiniband | 'tcp,infiniband' is not a value of the option 'tls'",
+        "devices | : | is not a value of the option 'devices'",
+        "devices | none0 | there is no network device 'none0' here",
+        "UCX_TCP_RX_SEG_SIZE | large | 'large' is not a value of the option 'UCX_TCP_RX_SEG_SIZE'",
+        "UCX_TCP_RX_SEG_SIZE | 4k | UCX cannot be set up with",
+        "UCX_TCP_SEGMENT | 4k | no option 'UCX_TCP_SEGMENT'; its options are [UCX_"})
     void namesAWrongOption(String option, String value, String message) {
         TransportException e = failure(config().option(option, value));
         assertThat(e).hasMessageContaining(message);
