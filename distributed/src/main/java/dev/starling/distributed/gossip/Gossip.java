@@ -259,7 +259,9 @@ public final class Gossip implements DistributionStrategy, Concludes {
         await("send its last weights", peer -> peer.phase != Phase.FINISHED
                 || peer.inbox == Inbox.FINAL && !peer.due.contains(Due.WEIGHTS) && !staging.isBusy());
         layout.average(count(), peers);
-        hasFinishedWithMost = 2 * peers.stream().filter(peer -> peer.inbox == Inbox.FINAL).count() + 1 > peers.size();
+        // Of all members: those that this worker has lost are no peers any more, and may continue without it.
+        hasFinishedWithMost = 2 * (1 + peers.stream().filter(peer -> peer.inbox == Inbox.FINAL).count())
+                > group.view().world();
     }
 
     /** Returns what this worker's final weights count for in the mean. */

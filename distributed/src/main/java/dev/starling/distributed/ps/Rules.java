@@ -4,6 +4,7 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.nn.Module;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.optim.AveragedWeights;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.WholeRule;
 import dev.starling.nn.train.TrainingState;
@@ -24,9 +25,13 @@ final class Rules {
      * Returns the parameters in the optimiser's order. The anchor of a table has no elements on servers.
      *
      * @param common the rule for all parameters, or {@code null} for that of the worker's optimiser
-     * @throws DistributedException if servers do not support the optimiser's rule
+     * @throws DistributedException if servers do not support the optimiser or its rule
      */
     static List<Plan.Dense> of(TrainingState state, @Nullable Rule common, List<EmbeddingTable> tables) {
+        if (state.optimizer() instanceof AveragedWeights) {
+            throw new DistributedException("parameter servers compute no averages of weights; pass the optimiser "
+                    + "without AveragedWeights");
+        }
         List<Plan.Dense> dense = new ArrayList<>();
         List<Parameter> parameters = state.optimizer().parameters();
         Map<Parameter, String> paths = new IdentityHashMap<>();

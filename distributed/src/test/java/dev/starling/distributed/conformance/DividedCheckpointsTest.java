@@ -227,6 +227,15 @@ class DividedCheckpointsTest {
         }
     }
 
+    @Test
+    void aMinorityThatFinishesAloneSavesNothing() {
+        run(new Quorum.Majority(), LIMIT, true, STEPS_PER_CHECKPOINT, Gossip::of);
+        assertThat(failures).isEmpty();
+        assertThat(steps.get("rank0").lastEntry().getValue().at).isGreaterThan(CUT.plus(SILENCE));
+        assertThat(saved(top.resolve("rank0"))).isNotEmpty().doesNotContainKey(steps.get("rank0").lastKey());
+        assertThat(saved(top.resolve("rank1"))).containsKey(steps.get("rank1").lastKey());
+    }
+
     /** So the tests above can fail. */
     @Test
     void whereOneMemberIsAQuorumBothSidesSave() {

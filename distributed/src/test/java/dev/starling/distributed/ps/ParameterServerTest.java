@@ -15,6 +15,7 @@ import dev.starling.nn.Layer;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.optim.Adam;
+import dev.starling.nn.optim.AveragedWeights;
 import dev.starling.nn.optim.ClipByNorm;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.nn.optim.Schedule;
@@ -296,6 +297,9 @@ class ParameterServerTest {
                 CornerImages::perceptron, m -> ClipByNorm.of(Sgd.over(m).build(), 1), 1))
                 .isInstanceOf(DistributedException.class).hasMessageContaining("ClipByNorm")
                 .hasMessageContaining("Sgd");
+        assertThatThrownBy(() -> train(1, 1, new Consistency.Asynchronous(), ServerConfig.inMemory(),
+                CornerImages::perceptron, m -> AveragedWeights.exponential(Sgd.over(m).build(), 0.9), 1))
+                .isInstanceOf(DistributedException.class).hasMessageContaining("without AveragedWeights");
         assertThatThrownBy(() -> Cluster.local(3).servers(1).timeout(Duration.ofSeconds(5)).run(group -> {
             if (group.rank() == 2) {
                 ParameterServer.serve(group, ServerConfig.inMemory());

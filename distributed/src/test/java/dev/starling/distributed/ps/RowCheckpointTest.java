@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.store.RowFile;
@@ -31,6 +32,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.Function;
 import java.util.stream.LongStream;
@@ -249,6 +252,41 @@ class RowCheckpointTest {
                 servers.finish();
                 return null;
             }
+        });
+    }
+
+    /** Worker 0 sends nothing of the failed step any more, but learns that the server has written its rows. */
+    @Test
+    void completesACheckpointThatIsBeingWrittenWhenAStepFails() {
+        int n = 20_000;
+        long[] ids = LongStream.range(0, n).toArray();
+        CountDownLatch failed = new CountDownLatch(1);
+        Cluster.local(3).servers(1).timeout(Duration.ofSeconds(5)).run(group -> {
+            if (group.rank() == 2) {
+                // Workers leave without a goodbye.
+                assertThatThrownBy(() -> ParameterServer.serve(group, ServerConfig.in(directory.resolve("servers"))))
+                        .isInstanceOf(DistributedException.class);
+                return null;
+            }
+            EmbeddingTable table = EmbeddingTable.of("rows", 2 * n, 3).build();
+            try (Scope scope = Scope.open("test");
+                    Optimizer sgd = Sgd.over(table).rate(1).build();
+                    ParameterServer servers = ParameterServer.worker(group, group.rank()).workers(2)
+                            .consistency(SYNCHRONOUS).build()) {
+                servers.start(TrainingState.of(table, sgd));
+                table.push(ids, Tensor.full(DType.F32, 1, n, 3));
+                servers.beforeStep(new Tensor[1]);
+                if (group.rank() == 0) {
+                    Parts parts = servers.saveParts(checkpoints);
+                    // The server answers only when the other worker has sent its gradient, too.
+                    servers.gradient(0, Tensor.full(DType.F32, 1, 1));
+                    servers.onFailedStep();
+                    assertThat(parts.await()).isPresent();
+                    failed.countDown();
+                }
+                assertThat(failed.await(30, TimeUnit.SECONDS)).isTrue();
+            }
+            return null;
         });
     }
 

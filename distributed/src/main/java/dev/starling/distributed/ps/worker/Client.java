@@ -55,7 +55,7 @@ public final class Client {
     private volatile int awaited;
     /** What ended the run, or {@code null}. */
     private volatile @Nullable RunEndedException failure;
-    /** Whether open requests are not to be sent any more. Under the lock. */
+    /** Whether requests were abandoned, so that no others are opened. Under the lock. */
     private boolean abandoned;
     /** {@code null} before a server has sent any. */
     private volatile @Nullable Map<String, String> furthest;
@@ -149,12 +149,17 @@ public final class Client {
         });
     }
 
-    /** If requests are open, sends nothing of them any more, and ends the run: their data are about to be freed. */
+    /**
+     * If requests are open, sends nothing of them any more, and ends the run: their data are about to be freed. Servers
+     * still report about a job with rows, which may complete.
+     */
     public void abandonRequests() {
         group.locked(() -> {
             if (awaited > 0) {
                 abandoned = true;
-                group.channel(Message.CHANNEL, null);
+                for (ServerLink server : servers) {
+                    server.units.forEach(UnitRequest::abandon);
+                }
                 failure = failure != null ? failure : new DistributedException("worker " + worker + " failed in a step "
                         + "of which servers may have received some gradients; resume from a checkpoint");
             }
@@ -164,8 +169,10 @@ public final class Client {
     /** Opens a request of one kind for each unit, and sends as much as the links accept. */
     public void ask(Collection<? extends UnitRequest> units, int kind) {
         group.locked(() -> {
-            units.forEach(unit -> awaited += unit.ask(kind) ? 1 : 0);
-            pump();
+            if (!abandoned) {
+                units.forEach(unit -> awaited += unit.ask(kind) ? 1 : 0);
+                pump();
+            }
         });
         group.wake();
     }
@@ -265,9 +272,6 @@ public final class Client {
     }
 
     private void pump() {
-        if (abandoned) {
-            return;
-        }
         boolean all = true;
         for (ServerLink server : servers) {
             if (!server.isConnected() || group.view() != connected) {

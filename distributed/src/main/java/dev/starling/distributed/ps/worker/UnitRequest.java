@@ -38,6 +38,12 @@ public abstract sealed class UnitRequest permits BlockRequest, TablePart {
         return true;
     }
 
+    /** Closes the open request: nothing of it is sent any more, and replies to it are ignored. */
+    final void abandon() {
+        asked = 0;
+        next = 0;
+    }
+
     /** Joins in a new session, in which the open request follows. */
     void rejoin() {
         LOG.log(Level.DEBUG, "server {0} no longer knows the session of worker {1} in unit {2}; rejoining",
