@@ -151,7 +151,12 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     @Override
     public Share share() {
-        return ownExamples > 0 ? new Share.Own() : Share.shard(rank(), world());
+        Share[] share = {new Share.Own()};
+        if (ownExamples == 0) {
+            // Otherwise the members may change between both calls.
+            group.locked(() -> share[0] = Share.shard(rank(), world()));
+        }
+        return share[0];
     }
 
     /** Returns how many times weights of a peer were mixed in. */

@@ -99,8 +99,11 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
     }
 
     private void assignRank() {
-        rank = group.rank();
-        world = group.world();
+        // Otherwise the members may change between both calls.
+        group.locked(() -> {
+            rank = group.rank();
+            world = group.world();
+        });
         share = config.ownData() ? new Share.Own() : Share.part(rank, world);
     }
 
