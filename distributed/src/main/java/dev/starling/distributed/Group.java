@@ -10,7 +10,8 @@ import java.util.function.Function;
  * The processes that train together, as one of them sees them. A membership epoch is the time between two changes of
  * the members; in each, the members have ranks from 0 without gaps. When a member is lost, all pending collectives fail
  * with a {@link PeerLostException} on every rank. If the coordinator re-forms the group, the members then call
- * {@link #reform} to continue.
+ * {@link #reform} to continue. Ranks and their number then change with the members, also between two calls: what was
+ * read between two equal numbers of {@link #epoch} belongs together.
  *
  * <pre>{@code
  * try (Group group = Group.join(GroupConfig.of(TransportConfig.of("aeron", secret), coordinator))) {
