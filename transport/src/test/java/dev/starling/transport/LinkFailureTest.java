@@ -3,7 +3,6 @@ package dev.starling.transport;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.transport.TransportException.Problem;
-import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
@@ -24,15 +23,19 @@ class LinkFailureTest {
     private static final Duration TIMEOUT = Duration.ofSeconds(5);
 
     /** A wire whose links to some addresses have no room. */
-    private record FullLinkWire(Wire wire, Set<String> full, RemoteWrites remoteWrites) implements Wire {
-        @Override
-        public String address() {
-            return wire.address();
+    private static final class FullLinkWire extends ForwardingWire {
+        private final Set<String> full;
+        private final RemoteWrites remoteWrites;
+
+        FullLinkWire(Wire wire, Set<String> full, RemoteWrites remoteWrites) {
+            super(wire);
+            this.full = full;
+            this.remoteWrites = remoteWrites;
         }
 
         @Override
-        public int maxMessageLength() {
-            return wire.maxMessageLength();
+        public RemoteWrites remoteWrites() {
+            return remoteWrites;
         }
 
         @Override
@@ -53,21 +56,6 @@ class LinkFailureTest {
                     link.close();
                 }
             };
-        }
-
-        @Override
-        public int poll(Inbox inbox, int limit) {
-            return wire.poll(inbox, limit);
-        }
-
-        @Override
-        public void idle(long idleNs) {
-            wire.idle(idleNs);
-        }
-
-        @Override
-        public void close() {
-            wire.close();
         }
     }
 

@@ -3,7 +3,6 @@ package dev.starling.transport;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import java.lang.foreign.ValueLayout;
@@ -117,40 +116,17 @@ class LocalTransportTest {
     }
 
     /** A wire by a clock that the test sets. */
-    private record ClockedWire(Wire wire, long[] now) implements Wire {
-        @Override
-        public String address() {
-            return wire.address();
-        }
+    private static final class ClockedWire extends ForwardingWire {
+        private final long[] now;
 
-        @Override
-        public int maxMessageLength() {
-            return wire.maxMessageLength();
-        }
-
-        @Override
-        public Link open(String peer) {
-            return wire.open(peer);
-        }
-
-        @Override
-        public int poll(Inbox inbox, int limit) {
-            return wire.poll(inbox, limit);
+        ClockedWire(Wire wire, long[] now) {
+            super(wire);
+            this.now = now;
         }
 
         @Override
         public NanoClock clock() {
             return () -> now[0];
-        }
-
-        @Override
-        public void idle(long idleNs) {
-            wire.idle(idleNs);
-        }
-
-        @Override
-        public void close() {
-            wire.close();
         }
     }
 

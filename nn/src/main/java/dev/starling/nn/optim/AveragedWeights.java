@@ -21,8 +21,8 @@ import org.jspecify.annotations.Nullable;
  * Scores scores = optimizer.evaluate(() -> Scores.evaluate(model, loss, test));
  * }</pre>
  *
- * <p>Frozen parameters are averaged too; running statistics are not. Parameter servers
- * perform the steps themselves and refuse it.
+ * <p>Frozen parameters are averaged too; running statistics are not. Parameter servers perform the
+ * steps themselves and refuse it.
  */
 public final class AveragedWeights implements OptimizerAround {
     private static final String SUFFIX = ".average";
