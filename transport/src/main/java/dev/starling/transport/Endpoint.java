@@ -153,12 +153,12 @@ public final class Endpoint implements AutoCloseable {
      * Sends a message.
      *
      * @return {@link #OK}, {@link #BACK_PRESSURED}, {@link #NOT_CONNECTED} or {@link #CLOSED}
-     * @throws TransportException if the message is too long
+     * @throws TransportException if the message is too long, or its length negative
      */
     public int send(DirectBuffer message, int offset, int length) {
-        if (length > context.maxMessageLength()) {
-            throw new TransportException(TransportException.Problem.ARGUMENT, "a message of " + length
-                    + " bytes is longer than " + context.maxMessageLength(), "use a put, or send several messages");
+        if (length < 0 || length > context.maxMessageLength()) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, "a message must have 0 to "
+                    + context.maxMessageLength() + " bytes, got " + length, "use a put, or send several messages");
         }
         return switch (state) {
             case CONNECTED -> frame(Frame.MESSAGE, Frame.HEADER, message, offset, length);
@@ -446,10 +446,13 @@ public final class Endpoint implements AutoCloseable {
     void lose(String why) {
         boolean wasConnected = state == State.CONNECTED;
         if (wasConnected || state == State.CONNECTING) {
-            end(State.LOST, why);
-            if (wasConnected) {
-                context.counters().lostPeers++;
-                context.handlers().connections.onLost(this);
+            try {
+                end(State.LOST, why);
+            } finally { // A completion may throw an exception.
+                if (wasConnected) {
+                    context.counters().lostPeers++;
+                    context.handlers().connections.onLost(this);
+                }
             }
         }
     }
@@ -474,10 +477,13 @@ public final class Endpoint implements AutoCloseable {
                 return false;
             }
         }
-        if (state == State.CONNECTED) {
-            end(State.CLOSED, "closed here");
+        try {
+            if (state == State.CONNECTED) {
+                end(State.CLOSED, "closed here");
+            }
+        } finally { // A completion may throw an exception.
+            close();
         }
-        close();
         return true;
     }
 
@@ -489,17 +495,20 @@ public final class Endpoint implements AutoCloseable {
 
     /** As {@link #close()}; the goodbye may wait for room as long as {@code waitsForRoom} returns true. */
     void close(BooleanSupplier waitsForRoom) {
-        if (state == State.CONNECTED) {
-            // Acknowledge what the peer has written here.
-            puts.doWork();
+        try {
+            if (state == State.CONNECTED) {
+                // Acknowledge what the peer has written here.
+                puts.send();
+            }
+            while (state == State.CONNECTED && frame(Frame.GOODBYE, Frame.HEADER, null, 0, 0) == BACK_PRESSURED
+                    && waitsForRoom.getAsBoolean()) { }
+            if (state != State.CLOSED) {
+                end(State.CLOSED, "closed here");
+            }
+        } finally { // A completion may throw an exception.
+            listener.onClosed(this);
+            link.close();
         }
-        while (state == State.CONNECTED && frame(Frame.GOODBYE, Frame.HEADER, null, 0, 0) == BACK_PRESSURED
-                && waitsForRoom.getAsBoolean()) { }
-        if (state != State.CLOSED) {
-            end(State.CLOSED, "closed here");
-        }
-        listener.onClosed(this);
-        link.close();
     }
 
     @Override

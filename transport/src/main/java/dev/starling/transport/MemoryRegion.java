@@ -124,14 +124,17 @@ public final class MemoryRegion implements AutoCloseable {
     public void close() {
         if (!closed) {
             closed = true;
-            owner.remove(this);
-            if (registration != null) {
-                registration.close();
-            }
-            if (inFlight == 0 && !outlivesWire) {
-                free();
-            } else {
-                owner.defer(this);
+            try {
+                owner.remove(this);
+            } finally { // A completion may throw an exception.
+                if (registration != null) {
+                    registration.close();
+                }
+                if (inFlight == 0 && !outlivesWire) {
+                    free();
+                } else {
+                    owner.defer(this);
+                }
             }
         }
     }

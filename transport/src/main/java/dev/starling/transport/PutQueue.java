@@ -5,6 +5,8 @@ import dev.starling.transport.spi.Inbox;
 import dev.starling.transport.spi.RemoteWrites;
 import dev.starling.transport.spi.Wire;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
@@ -40,9 +42,11 @@ final class PutQueue {
     private final Placed placed = new Placed();
     private final UnsafeBuffer answer = new UnsafeBuffer(new byte[Long.BYTES]);
     /**
-     * Numbers of outgoing puts: those below {@code arrived} are acknowledged, those below {@code sent} completely sent.
+     * Numbers of outgoing puts: those below {@code arrived} have ended, those below {@code confirmed} are acknowledged,
+     * those below {@code sent} completely sent.
      */
     private long arrived;
+    private long confirmed;
     private long sent;
     /** Puts below this number have begun, as far as the wire itself performs them. */
     private long begun;
@@ -123,11 +127,18 @@ final class PutQueue {
         put.completion = completion;
         added++;
         dataEnd = bytes > 0 ? added : dataEnd;
-        doWork();
+        send();
         return Endpoint.OK;
     }
 
+    /** Completes what is acknowledged, if a completion has thrown an exception before, and continues to send. */
     int doWork() {
+        complete();
+        return send();
+    }
+
+    /** Sends acknowledgements and puts, as far as there is room; returns the amount of work done. */
+    int send() {
         int work = 0;
         if (awaited > acknowledged || received - acknowledged >= UNACKNOWLEDGED) {
             answer.putLong(0, received, Frame.ORDER);
@@ -310,59 +321,69 @@ final class PutQueue {
 
     /** Completes the puts that the peer acknowledges. */
     void acknowledged(long upTo) {
-        while (arrived < Math.min(upTo, sent)) {
-            complete(true);
+        confirmed = Math.max(confirmed, Math.min(upTo, sent));
+        complete();
+    }
+
+    /** If a completion throws an exception, the next call continues behind it. */
+    private void complete() {
+        while (arrived < confirmed) {
+            Put put = ring[(int) (arrived % SLOTS)];
+            arrived++;
+            Completion completion = put.completion;
+            put.completion = null;
+            put.source = null;
+            if (completion != null) {
+                completion.onComplete(true);
+            }
         }
     }
 
-    /** Cancels puts from a source that is about to be closed; bytes that have not been sent are never sent. */
-    void cancel(MemoryRegion source) {
+    /**
+     * Cancels puts from a source that is about to be closed; bytes that have not been sent are never sent. Adds the
+     * calls of their completions, which the caller is to make, to {@code ended}.
+     */
+    void cancel(MemoryRegion source, List<Runnable> ended) {
         for (long number = sent; number < added; number++) {
             Put put = ring[(int) (number % SLOTS)];
             if (put.source == source) {
-                abandon(put);
+                abandon(put, ended);
             }
         }
     }
 
     /** Cancels puts to a target that is about to be closed, unless the wire has begun them. */
     void cancel(RemoteRegion target) {
+        List<Runnable> ended = new ArrayList<>();
         for (long number = begun; number < added; number++) {
             Put put = ring[(int) (number % SLOTS)];
             if (put.remote == target && put.bytes > put.done) {
-                abandon(put);
+                abandon(put, ended);
             }
         }
+        Callbacks.runAll(ended);
+    }
+
+    /** Cancels all puts: the endpoint has ended. */
+    void fail() {
+        List<Runnable> ended = new ArrayList<>();
+        for (; arrived < added; arrived++) {
+            abandon(ring[(int) (arrived % SLOTS)], ended);
+        }
+        sent = arrived;
+        begun = arrived;
+        Callbacks.runAll(ended);
     }
 
     /** Ends a put early; it keeps its slot and its number. */
-    private static void abandon(Put put) {
+    private static void abandon(Put put, List<Runnable> ended) {
         Completion completion = put.completion;
         put.source = null;
         put.completion = null;
         put.notify = false;
         put.bytes = put.done;
         if (completion != null) {
-            completion.onComplete(false);
-        }
-    }
-
-    void fail() {
-        while (arrived < added) {
-            complete(false);
-        }
-        sent = arrived;
-        begun = arrived;
-    }
-
-    private void complete(boolean success) {
-        Put put = ring[(int) (arrived % SLOTS)];
-        arrived++;
-        Completion completion = put.completion;
-        put.completion = null;
-        put.source = null;
-        if (completion != null) {
-            completion.onComplete(success);
+            ended.add(() -> completion.onComplete(false));
         }
     }
 }

@@ -3,7 +3,7 @@ package dev.starling.transport;
 import dev.starling.transport.spi.RemoteWrites;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.Consumer;
+import java.util.function.BiConsumer;
 import org.agrona.collections.Long2ObjectHashMap;
 import org.jspecify.annotations.Nullable;
 
@@ -12,12 +12,12 @@ final class Regions implements AutoCloseable {
     private final Long2ObjectHashMap<MemoryRegion> open = new Long2ObjectHashMap<>();
     /** Closed regions from which the wire still reads, or into which it may still write. */
     private final List<MemoryRegion> deferred = new ArrayList<>();
-    private final Consumer<MemoryRegion> onClose;
+    private final BiConsumer<MemoryRegion, List<Runnable>> cancel;
     private long count;
 
-    /** Creates an empty registry; {@code onClose} is notified of each region that is about to be closed. */
-    Regions(Consumer<MemoryRegion> onClose) {
-        this.onClose = onClose;
+    /** Creates an empty registry; {@code cancel} ends puts from a region, and adds the calls of their completions. */
+    Regions(BiConsumer<MemoryRegion, List<Runnable>> cancel) {
+        this.cancel = cancel;
     }
 
     /** Registers memory, or frees it and throws. */
@@ -42,9 +42,12 @@ final class Regions implements AutoCloseable {
         return number > 0 && number <= count;
     }
 
+    /** Removes a region that is about to be closed. When completions are called, no put reads from it any more. */
     void remove(MemoryRegion region) {
-        onClose.accept(region);
         open.remove(region.key().region());
+        List<Runnable> ended = new ArrayList<>();
+        cancel.accept(region, ended);
+        Callbacks.runAll(ended);
     }
 
     /** Keeps the memory of a closed region, because the wire still accesses it. */

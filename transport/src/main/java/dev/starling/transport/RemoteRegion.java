@@ -61,13 +61,16 @@ public final class RemoteRegion implements AutoCloseable {
             return;
         }
         closed = true;
-        endpoint.puts.cancel(this);
-        if (target != null) {
-            target.close();
-            target = null;
-        }
-        if (mapped != null) {
-            mapped.close();
+        try {
+            endpoint.puts.cancel(this);
+        } finally { // A completion may throw an exception.
+            if (target != null) {
+                target.close();
+                target = null;
+            }
+            if (mapped != null) {
+                mapped.close();
+            }
         }
     }
 }

@@ -244,9 +244,7 @@ public final class Transport implements Agent, AutoCloseable {
             int work = (int) Math.max(0, polled - (counters.refused() + greetings - refused));
             answerWaiting();
             boolean upkeep = now - nextUpkeepNs >= 0;
-            if (upkeep) {
-                nextUpkeepNs = now + UPKEEP_EVERY_NS;
-            }
+            nextUpkeepNs = upkeep ? now + UPKEEP_EVERY_NS : nextUpkeepNs;
             for (int i = 0; i < endpoints.size(); i++) {
                 Endpoint endpoint = endpoints.get(i);
                 work += upkeep ? endpoint.doWork(now) : endpoint.isConnected() ? endpoint.puts.doWork() : 0;
@@ -454,8 +452,8 @@ public final class Transport implements Agent, AutoCloseable {
         nextUpkeepNs = clock.nanoTime();
     }
 
-    private void cancelPuts(MemoryRegion source) {
-        endpoints.forEach(e -> e.puts.cancel(source));
+    private void cancelPuts(MemoryRegion source, List<Runnable> ended) {
+        endpoints.forEach(e -> e.puts.cancel(source, ended));
     }
 
     /** Forgets endpoints that have ended. */
@@ -505,7 +503,7 @@ public final class Transport implements Agent, AutoCloseable {
             closed = true;
             closedNs = wire.clock().nanoTime();
             try (wire) {
-                List.copyOf(endpoints).forEach(e -> e.close(this::waitsForRoom));
+                Callbacks.runAll(endpoints.stream().<Runnable>map(e -> () -> e.close(this::waitsForRoom)).toList());
                 regions.close();
             } finally {
                 regions.free();

@@ -44,7 +44,7 @@ class HandshakeTest {
             TransportConfig config = TransportConfig.of("local", secret).livenessTimeout(Duration.ofNanos(LIVENESS_NS))
                     .protection(protection);
             context = new TransportContext(config, new Named(address, leavesHost), clock, counters,
-                    new Refusals(counters, address, clock), new Regions(_ -> { }), new BodyChecksum(),
+                    new Refusals(counters, address, clock), new Regions((_, _) -> { }), new BodyChecksum(),
                     new FrameProtection.Buffers(), new FrameProtection.Buffers(), new Handlers());
         }
 

@@ -1,6 +1,7 @@
 package dev.starling.transport;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.transport.TransportException.Problem;
 import dev.starling.transport.spi.Link;
@@ -26,6 +27,8 @@ class LinkFailureTest {
     private static final class FullLinkWire extends ForwardingWire {
         private final Set<String> full;
         private final RemoteWrites remoteWrites;
+        /** Number of links that were closed. */
+        private int closed;
 
         FullLinkWire(Wire wire, Set<String> full, RemoteWrites remoteWrites) {
             super(wire);
@@ -53,6 +56,7 @@ class LinkFailureTest {
 
                 @Override
                 public void close() {
+                    closed++;
                     link.close();
                 }
             };
@@ -94,6 +98,28 @@ class LinkFailureTest {
             assertThat(toOne.reason()).isEqualTo(problem == Problem.LOST ? "" : "it cannot be opened");
             toOne.close();
             assertThat(arrived).containsExactly(false);
+        }
+    }
+
+    @Test
+    void closesTheLinkAlsoIfTheCompletionOfAPutThrows() {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        FullLinkWire wire = new FullLinkWire(Transport.providers().get("local").open(config.wire()), Set.of(),
+                new UnopenedMemory(Problem.LOST));
+        try (Transport here = Transport.over(wire, config); Transport one = Transport.open(config)) {
+            Endpoint toOne = here.connect(one.address(), new byte[0]);
+            here.await(() -> {
+                one.doWork();
+                return toOne.isConnected();
+            }, TIMEOUT, "the connection");
+            MemoryRegion source = one.register(8);
+            // The put does not begin, because the memory cannot be opened yet.
+            RemoteRegion target = toOne.open(new RegionKey(1, 1, 8, 0, 0, new byte[1]), false);
+            assertThat(toOne.put(source, 0, target, 0, 8, _ -> {
+                throw new IllegalStateException("thrown by the completion");
+            })).isEqualTo(Endpoint.OK);
+            assertThatThrownBy(toOne::closeIfRoom).hasMessage("thrown by the completion");
+            assertThat(wire.closed).isOne();
         }
     }
 

@@ -18,6 +18,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class LocalTransportTest {
     private static final Duration TIMEOUT = Duration.ofSeconds(5);
+    /** More than one turn sends, so that a part remains to be sent. */
+    private static final int LONG_PUT = 1 << 20;
 
     @Test
     void connectsSendsAndPuts() {
@@ -103,6 +105,104 @@ class LocalTransportTest {
                     .hasMessage("thrown by a completion");
             assertThat(source.memory().scope().isAlive()).isFalse();
             Transport.open(config.at("127.0.0.1", 4712)).close();
+        }
+    }
+
+    private static Endpoint connect(Transport a, Transport b) {
+        Endpoint endpoint = a.connect(b.address(), new byte[0]);
+        both(a, b, endpoint::isConnected);
+        return endpoint;
+    }
+
+    /** Notes that a put has ended, and throws an exception. */
+    private static Completion throwing(int number, List<Integer> ended) {
+        return _ -> {
+            ended.add(number);
+            throw new IllegalStateException("thrown by completion " + number);
+        };
+    }
+
+    @Test
+    void endsEachPutAndFreesTheMemoryIfSeveralCompletionsThrow() {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        try (Transport b = Transport.open(config)) {
+            Transport a = Transport.open(config);
+            List<Endpoint> toB = List.of(connect(a, b), connect(a, b));
+            List<MemoryRegion> sources = List.of(a.register(LONG_PUT), a.register(LONG_PUT));
+            RegionKey key = b.register(LONG_PUT).key();
+            List<Integer> ended = new ArrayList<>();
+            for (int i = 0; i < 4; i++) {
+                Endpoint endpoint = toB.get(i % 2);
+                assertThat(endpoint.put(sources.get(i / 2), 0, endpoint.open(key, false), 0, LONG_PUT,
+                        throwing(i, ended))).isEqualTo(Endpoint.OK);
+            }
+            assertThatThrownBy(a::close).isInstanceOf(IllegalStateException.class)
+                    .hasMessage("thrown by completion 0");
+            assertThat(ended).containsExactly(0, 2, 1, 3);
+            assertThat(sources).noneMatch(source -> source.memory().scope().isAlive());
+        }
+    }
+
+    @Test
+    void freesTheMemoryOfARegionIfCompletionsThrow() {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        try (Transport a = Transport.open(config); Transport b = Transport.open(config)) {
+            Endpoint toB = connect(a, b);
+            MemoryRegion source = a.register(LONG_PUT);
+            MemoryRegion other = a.register(8);
+            RemoteRegion target = toB.open(b.register(LONG_PUT).key(), false);
+            List<Integer> ended = new ArrayList<>();
+            for (int i = 0; i < 2; i++) {
+                assertThat(toB.put(source, 0, target, 0, LONG_PUT, throwing(i, ended))).isEqualTo(Endpoint.OK);
+            }
+            assertThatThrownBy(source::close).isInstanceOf(IllegalStateException.class)
+                    .hasMessage("thrown by completion 0");
+            assertThat(ended).containsExactly(0, 1);
+            assertThat(source.memory().scope().isAlive()).isFalse();
+            boolean[] done = new boolean[1];
+            assertThat(toB.put(other, 0, target, 0, 8, arrived -> done[0] = arrived)).isEqualTo(Endpoint.OK);
+            both(a, b, () -> done[0]);
+        }
+    }
+
+    @Test
+    void completesThePutsBehindOneWhoseCompletionThrows() {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        try (Transport a = Transport.open(config); Transport b = Transport.open(config)) {
+            Endpoint toB = connect(a, b);
+            MemoryRegion source = a.register(8);
+            RemoteRegion target = toB.open(b.register(8).key(), false);
+            List<Integer> ended = new ArrayList<>();
+            boolean[] done = new boolean[1];
+            assertThat(toB.put(source, 0, target, 0, 8, throwing(0, ended))).isEqualTo(Endpoint.OK);
+            assertThat(toB.put(source, 0, target, 0, 8, arrived -> done[0] = arrived)).isEqualTo(Endpoint.OK);
+            b.doWork(); // Both arrive, and are acknowledged together.
+            assertThatThrownBy(() -> both(a, b, () -> done[0])).hasMessage("thrown by completion 0");
+            both(a, b, () -> done[0]);
+            assertThat(ended).containsExactly(0);
+        }
+    }
+
+    @Test
+    void reportsALostPeerAlsoIfACompletionThrows() {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        try (Transport a = Transport.open(config); Transport b = Transport.open(config)) {
+            List<Endpoint> lost = new ArrayList<>();
+            a.onConnection(new ConnectionHandler() {
+                @Override
+                public void onLost(Endpoint endpoint) {
+                    lost.add(endpoint);
+                }
+            });
+            Endpoint toB = connect(a, b);
+            MemoryRegion source = a.register(LONG_PUT);
+            RemoteRegion target = toB.open(b.register(LONG_PUT).key(), false);
+            assertThat(toB.put(source, 0, target, 0, LONG_PUT, throwing(0, new ArrayList<>()))).isEqualTo(Endpoint.OK);
+            b.close();
+            assertThatThrownBy(() -> a.await(() -> !lost.isEmpty(), TIMEOUT, "the loss"))
+                    .hasMessage("thrown by completion 0");
+            assertThat(lost).containsExactly(toB);
+            assertThat(a.counters().lostPeers()).isOne();
         }
     }
 

@@ -34,7 +34,7 @@ class MemoryRegionTest {
     @Test
     void isReleasedIfTheNetworkCannotRegisterIt() {
         FullNetwork network = new FullNetwork();
-        Regions regions = new Regions(_ -> { });
+        Regions regions = new Regions((_, _) -> { });
         for (boolean share : new boolean[] {false, true}) {
             assertThatThrownBy(() -> regions.register(AllocatedMemory.of(4711, false, share), network))
                     .isInstanceOf(TransportException.class).hasMessageContaining("no room");
@@ -103,7 +103,7 @@ class MemoryRegionTest {
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
     void outlivesTheWireIfNothingChecksLateWrites(boolean emulated) {
-        Regions regions = new Regions(_ -> { });
+        Regions regions = new Regions((_, _) -> { });
         MemoryRegion idle = regions.register(AllocatedMemory.of(4711, false, false), new Network(emulated));
         MemoryRegion read = regions.register(AllocatedMemory.of(4711, false, false), new Network(emulated));
         read.hold();

@@ -20,6 +20,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
+import org.agrona.CloseHelper;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -77,18 +78,19 @@ final class WireDirectory implements AutoCloseable {
     static WireDirectory create(Path base) {
         String name = OWN + COUNT.incrementAndGet();
         Path hidden = null;
+        FileChannel channel = null;
         try {
             Files.createDirectories(base);
             // Other processes must not find the directory before it is locked: they would sweep it away.
             hidden = Files.createTempDirectory(base, "." + name,
                     PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
-            FileChannel channel = FileChannel.open(hidden.resolve(LOCK), StandardOpenOption.CREATE,
-                    StandardOpenOption.WRITE);
+            channel = FileChannel.open(hidden.resolve(LOCK), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
             channel.lock();
             Path path = base.resolve(name);
             Files.move(hidden, path, StandardCopyOption.ATOMIC_MOVE);
             return new WireDirectory(path, channel);
         } catch (IOException e) {
+            CloseHelper.quietClose(channel);
             if (hidden != null) {
                 hidden.resolve(LOCK).toFile().delete();
                 hidden.toFile().delete();
@@ -198,9 +200,8 @@ final class WireDirectory implements AutoCloseable {
 
     @Override
     public void close() {
-        try {
+        try (lock) {
             delete(path);
-            lock.close();
         } catch (IOException e) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "cannot delete " + path + ": " + e,
                     "delete it by hand", e);

@@ -39,13 +39,14 @@ record TcpSettings(String host, InetSocketAddress bind, boolean sharedMemory, in
                 config.port()), config.sharedMemory(), options.size("sendBuffer", 0, MAX_SOCKET_BUFFER),
                 options.size("receiveBuffer", 0, MAX_SOCKET_BUFFER),
                 config.options().getOrDefault("congestion", Congestion.AUTOMATIC),
-                connections(options.size("connections", 1, Lane.MAX_CONNECTIONS)),
-                TimeUnit.MILLISECONDS.toNanos(options.size("timeToProve", TIME_TO_PROVE_MS, MAX_SOCKET_BUFFER)),
+                positive(options, "connections", 1, Lane.MAX_CONNECTIONS),
+                TimeUnit.MILLISECONDS.toNanos(positive(options, "timeToProve", TIME_TO_PROVE_MS, MAX_SOCKET_BUFFER)),
                 config.livenessTimeout().toNanos());
     }
 
-    private static int connections(int number) {
-        require(number > 0, "connections >= 1 must hold, got " + number, "");
+    private static int positive(WireOptions options, String name, int defaultValue, int max) {
+        int number = options.size(name, defaultValue, max);
+        require(number > 0, name + " >= 1 must hold, got " + number, "");
         return number;
     }
 

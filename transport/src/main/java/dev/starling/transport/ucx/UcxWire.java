@@ -84,7 +84,7 @@ final class UcxWire implements Wire, RemoteWrites {
         bulkLength = settings.bulkLength();
         networkWrites = settings.networkWrites();
         emulatesWrites = settings.emulatesWrites();
-        List<AutoCloseable> opened = new ArrayList<>();
+        List<AutoCloseable> opened = new ArrayList<>(List.of(replies));
         try {
             UcpParams params = new UcpParams().requestAmFeature();
             if (networkWrites) {

@@ -1,7 +1,10 @@
 package dev.starling.transport.aeron;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.transport.TransportException;
+import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,6 +17,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledOnOs;
@@ -88,6 +92,56 @@ class WireDirectoryTest {
                 assertThat(base).as("round %d", round).isEmptyDirectory();
             }
         }
+    }
+
+    /** Returns how many files below a directory this process has open. */
+    private static long open(Path base) throws IOException {
+        try (Stream<Path> descriptors = Files.list(Path.of("/proc/self/fd"))) {
+            String real = base.toRealPath().toString();
+            return descriptors.filter(each -> target(each).startsWith(real)).count();
+        }
+    }
+
+    private static String target(Path descriptor) {
+        try {
+            return Files.readSymbolicLink(descriptor).toString();
+        } catch (IOException e) {
+            return ""; // Closed by now.
+        }
+    }
+
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void leavesNoFileOpenIfItCannotBeCreated(@TempDir Path base) throws Exception {
+        try (WireDirectory first = WireDirectory.create(base)) {
+            String name = first.driver().getParent().getFileName().toString();
+            int number = name.lastIndexOf('-') + 1;
+            Path next = base.resolve(name.substring(0, number) + (Integer.parseInt(name.substring(number)) + 1));
+            Files.createFile(Files.createDirectory(next).resolve("in the way"));
+            assertThatThrownBy(() -> WireDirectory.create(base)).isInstanceOf(TransportException.class)
+                    .hasMessageContaining("cannot create a directory in " + base);
+            assertThat(open(base)).as("the lock of the first").isOne();
+        }
+    }
+
+    /** A path that is longer than the system allows cannot be deleted by its name. */
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void endsItsLockAlsoWhereFilesRemain(@TempDir Path base) throws Exception {
+        WireDirectory directory = WireDirectory.create(base);
+        try {
+            shell("n=$(printf %0200d 0); n=$n/$n/$n/$n/$n/$n/$n/$n; cd " + directory.driver().getParent()
+                    + "; mkdir -p $n; cd $n; mkdir -p $n; cd -P $n; mkdir -p $n");
+            assertThatThrownBy(directory::close).isInstanceOf(TransportException.class)
+                    .hasMessageContaining("cannot delete");
+            assertThat(open(base)).isZero();
+        } finally {
+            shell("rm -rf " + base + "/*");
+        }
+    }
+
+    private static void shell(String commands) throws Exception {
+        assertThat(new ProcessBuilder("/bin/sh", "-c", commands).start().waitFor()).isZero();
     }
 
     /** As in a container whose list of users lacks that of the process. */

@@ -147,7 +147,7 @@ class MessageContractTest {
     }
 
     @Test
-    void refusesToSendAMessageThatIsTooLong() {
+    void refusesToSendAMessageThatIsTooLongOrHasANegativeLength() {
         try (Cluster cluster = new Cluster(setting)) {
             Connection c = cluster.connect();
             Transport transport = c.a().transport;
@@ -155,6 +155,8 @@ class MessageContractTest {
             assertThatThrownBy(() -> c.toB().send(message, 0, message.capacity()))
                     .isInstanceOf(TransportException.class)
                     .hasMessageContaining(Integer.toString(transport.maxMessageLength()));
+            assertThatThrownBy(() -> c.toB().send(message, 0, -1)).isInstanceOf(TransportException.class)
+                    .hasMessageContaining("got -1");
             assertThat(c.toB().isConnected()).isTrue();
             assertThat(transport.maxMessageLength()).isGreaterThanOrEqualTo((32 << 10) - 72);
         }

@@ -100,6 +100,14 @@ class TcpWireTest {
     }
 
     @Test
+    void refusesSettingsWithWhichNoPeerCouldConnect() {
+        for (String option : List.of("connections", "timeToProve")) {
+            assertThatThrownBy(() -> open(c -> c.option(option, "0"))).isInstanceOf(TransportException.class)
+                    .hasMessageContaining(option + " >= 1 must hold, got 0");
+        }
+    }
+
+    @Test
     void carriesMessagesOverIpv6() {
         try (Wire from = open(c -> c.at("[::1]", 0)); Wire to = open(c -> c.at("::1", 0))) {
             assertThat(to.address()).startsWith("[::1]:");
