@@ -32,15 +32,23 @@ final class ElasticStrategy implements DistributionStrategy, StreamsGradients, C
     ElasticStrategy(Group group) {
         this.group = group;
         epochs = MembershipEpochs.of(group, true, this::begin, this::close);
-        rank = group.rank();
-        world = group.world();
+        assignRank();
+    }
+
+    /** Reads both in the same epoch: they change with the members, also between two calls. */
+    private void assignRank() {
+        long epoch;
+        do {
+            epoch = group.epoch();
+            rank = group.rank();
+            world = group.world();
+        } while (epoch != group.epoch());
     }
 
     /** Creates what belongs to a membership epoch. */
     private void begin(Collectives ofEpoch) {
         collectives = ofEpoch;
-        rank = group.rank();
-        world = group.world();
+        assignRank();
         stops = false;
         buckets = Buckets.over(group, collectives, state.optimizer()).numbers(1).open();
     }

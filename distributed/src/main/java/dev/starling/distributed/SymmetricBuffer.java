@@ -4,7 +4,8 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * Registered memory of the same size on every rank, on which collectives work in place. A buffer belongs to the epoch
- * in which it was created. In the next epoch, whose members may be others, it can only be read.
+ * in which it was created. In the next epoch, whose members may be others, it can only be read: a collective on it
+ * throws a {@link MembershipChangedException}.
  */
 public interface SymmetricBuffer extends AutoCloseable {
     /** Returns this rank's memory, initially zero and aligned to pages. */

@@ -1,6 +1,7 @@
 package dev.starling.distributed.collective;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.collective.call.Algorithm;
 import dev.starling.distributed.collective.call.CollectiveCall.Kind;
 import dev.starling.distributed.collective.call.CollectiveCall;
@@ -119,14 +120,28 @@ public final class Engine implements Task.Runner, AutoCloseable {
      * @param ready returns whether the elements have arrived, and is polled until then; {@code null} if they have
      *     arrived whenever the task is started
      * @throws TensorException if the call is invalid, even if all ranks make it
+     * @throws MembershipChangedException if the memory belongs to another epoch
      */
     public Task prepare(CollectiveCall call, @Nullable SymmetricMemory memory, long offset,
             @Nullable BooleanSupplier ready) {
         if (call.kind() == Kind.BARRIER) {
             return new CollectiveTask(this, call, control, 0, null);
         }
-        check(call, Objects.requireNonNull(memory).bytes(), offset);
+        checkOwner(call, Objects.requireNonNull(memory).fabric());
+        check(call, memory.bytes(), offset);
         return new CollectiveTask(this, call.in(memory.number(), offset), memory, offset, ready);
+    }
+
+    /** Checks that memory belongs to these ranks: that of others is at other places, even if all make the call. */
+    private void checkOwner(CollectiveCall call, Fabric owner) {
+        if (owner.view().epoch() != fabric.view().epoch()) {
+            throw new MembershipChangedException(call + ": the buffer belongs to epoch " + owner.view().epoch()
+                    + ", and the collective to epoch " + fabric.view().epoch() + "; create a buffer in each epoch");
+        }
+        if (owner != fabric) {
+            throw TensorException.argument(call.toString(), "the buffer belongs to another group or sub-group",
+                    "create it by the same group's collectives");
+        }
     }
 
     private void check(CollectiveCall call, long bytes, long offset) {

@@ -143,7 +143,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         return suspicions.of(id) != null;
     }
 
-    /** Returns whether the coordinator has no more work: all members have left, or know that the group has ended. */
+    /** Returns whether no work is left: all members have left or are lost, or know that the group has ended. */
     public boolean isDone() {
         return dismissed.isEmpty() && (everStarted && participants.isEmpty()
                 || ended && participants.stream().allMatch(p -> Farewells.isDelivered(p.outbox)));
@@ -278,7 +278,6 @@ public final class Coordinator implements Agent, AutoCloseable {
         participants.add(participant);
         reported = null;
         founders.onJoined(participant.join.preferredRank());
-        electorate.onJoined(participant);
         stale = true;
     }
 
@@ -353,6 +352,7 @@ public final class Coordinator implements Agent, AutoCloseable {
             LOG.log(Level.WARNING, "no quorum: {0} of the {1} members of the last epoch are reachable; no epoch follows"
                     + " without more of them", vote.present(), vote.members());
             sendToAll(new Control.NoQuorum(vote.present(), vote.members()));
+            participants.forEach(each -> each.notified = 0);
         }
         reported = vote.suffices() ? null : vote;
         return vote.suffices();
@@ -372,7 +372,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private void onStarted() {
         started = true;
         everStarted = true;
-        electorate.onStarted(view, participants);
+        electorate.onStarted(view);
         for (Participant each : List.copyOf(participants)) {
             if (view.byId(each.id) != null && each.notified != view.epoch()) {
                 each.continued = view.epoch();
@@ -394,6 +394,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (suspicion.epoch() != view.epoch() || view.byId(suspicion.id()) == null) {
             return;
         }
+        from.continued = 0;
         if (participant(suspicion.id()).isEmpty()) {
             // The suspected member has left, but the sender still needs it.
             if (config.onLoss() == OnLoss.REFORM) {
@@ -403,7 +404,6 @@ public final class Coordinator implements Agent, AutoCloseable {
             }
             return;
         }
-        from.continued = 0;
         LOG.log(Level.INFO, "rank {0} cannot reach rank {1}: {2}", rank(from.id), rank(suspicion.id()),
                 suspicion.reason());
         suspicions.add(from.id, rank(from.id), suspicion, transport.nanoTime());

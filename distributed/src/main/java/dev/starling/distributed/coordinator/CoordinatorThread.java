@@ -6,6 +6,7 @@ import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.agrona.concurrent.IdleStrategy;
 import org.jspecify.annotations.Nullable;
@@ -64,12 +65,14 @@ public final class CoordinatorThread implements AutoCloseable {
     }
 
     /**
-     * Waits until all members have left, the group has ended, or the coordinator has failed; returns false if the time
-     * has passed first.
+     * Waits until all members have left or are lost, the group has ended, or the coordinator has failed; returns false
+     * if the time has passed first.
      */
     public boolean awaitDone(Duration atMost) {
         long begin = System.nanoTime();
-        while (!done && System.nanoTime() - begin < atMost.toNanos()) {
+        // Also for a duration of more nanoseconds than a long can hold.
+        long limitNs = TimeUnit.NANOSECONDS.convert(atMost);
+        while (!done && System.nanoTime() - begin < limitNs) {
             LockSupport.parkNanos(this, SLEEP_NS);
         }
         return done;

@@ -3,10 +3,8 @@ package dev.starling.distributed.coordinator;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.Quorum;
 import dev.starling.distributed.View;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 
 /**
@@ -24,7 +22,6 @@ final class Electorate {
     private View proposed = last;
     /** Ids of members that are known to have ended, and not only silent. */
     private final Set<Long> ended = new HashSet<>();
-    private final Map<Long, Integer> preferredRanks = new HashMap<>();
 
     Electorate(Quorum quorum) {
         this.quorum = quorum;
@@ -38,14 +35,11 @@ final class Electorate {
      */
     record Vote(int present, int members, boolean suffices) { }
 
-    /** An epoch has started; it decides about the next one. Participants that are not in it are spares. */
-    void onStarted(View view, List<Participant> participants) {
+    /** An epoch has started; it decides about the next one. */
+    void onStarted(View view) {
         last = view;
         proposed = new View(0, List.of());
         ended.removeIf(id -> view.byId(id) == null);
-        preferredRanks.keySet().removeIf(id -> view.byId(id) == null);
-        // A spare keeps its preferred rank, by which its launcher names it when it is a member.
-        participants.forEach(this::onJoined);
     }
 
     /** Takes note of an epoch that started, or was proposed, under another coordinator. */
@@ -78,11 +72,6 @@ final class Electorate {
         return last.byId(id) == null;
     }
 
-    /** Notes the preferred rank of a process that has joined. */
-    void onJoined(Participant participant) {
-        preferredRanks.put(participant.id, participant.join.preferredRank());
-    }
-
     /** Notes that a member is known to have ended: it has left, or its launcher has reported its end. */
     void onEnded(long id) {
         ended.add(id);
@@ -91,15 +80,11 @@ final class Electorate {
     /** Notes that a process has ended that had joined with a preferred rank and is not present. */
     void onProcessEnded(int preferredRank, List<Participant> participants) {
         for (Member member : last.members()) {
-            if (preferredRank >= 0 && preferredRank(member) == preferredRank
+            if (preferredRank >= 0 && member.preferredRank() == preferredRank
                     && participants.stream().noneMatch(p -> p.id == member.id())) {
                 ended.add(member.id());
             }
         }
-    }
-
-    private int preferredRank(Member member) {
-        return preferredRanks.getOrDefault(member.id(), member.rank());
     }
 
     /** Counts the members that are present; where two epochs decide, those of the one without a quorum. */
@@ -133,7 +118,7 @@ final class Electorate {
      * process is started again only after its end.
      */
     private boolean isReplaced(Member member, List<Participant> participants) {
-        int preferred = preferredRank(member);
+        int preferred = member.preferredRank();
         return participants.stream().map(p -> p.join).anyMatch(join -> join.address().equals(member.address())
                 || preferred >= 0 && join.preferredRank() == preferred && join.host().equals(member.host()));
     }

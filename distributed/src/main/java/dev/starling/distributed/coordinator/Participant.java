@@ -14,7 +14,7 @@ final class Participant {
     long ready;
     /** The epoch that it is in without having lost a member, or 0. */
     long continued;
-    /** The last epoch of whose start it was notified. */
+    /** The last epoch of whose start it was notified, and not of a missing quorum since then. */
     long notified;
 
     Participant(long id, Control.Join join, Endpoint endpoint) {

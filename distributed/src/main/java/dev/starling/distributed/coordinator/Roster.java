@@ -88,7 +88,8 @@ final class Roster {
         List<Member> members = new ArrayList<>();
         for (int rank = 0; rank < participants.size(); rank++) {
             Participant each = participants.get(rank);
-            members.add(new Member(each.id, rank, each.join.address(), each.join.host(), each.join.role()));
+            members.add(new Member(each.id, rank, each.join.preferredRank(), each.join.address(), each.join.host(),
+                    each.join.role()));
         }
         return new View(last.epoch() + 1, members);
     }

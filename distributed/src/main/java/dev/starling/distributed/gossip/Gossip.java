@@ -33,6 +33,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.BooleanSupplier;
@@ -184,6 +185,12 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     @Override
     public void start(TrainingState state) {
+        // What an earlier run has left does not count in this one.
+        close();
+        mass = 1;
+        finishing = false;
+        hasFinishedWithMost = false;
+        failure = null;
         int chars = group.transport().maxMessageLength() / 4;
         layout = new WeightLayout(state, chars);
         group.connectToAll();
@@ -192,6 +199,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
                 .with("data of each worker's own", ownExamples > 0).abridged(chars);
         AllocatedMemory allocated = group.transport().allocate(layout.bytes());
         group.locked(() -> {
+            liveness.begin();
             staging = new Staging(group.transport().register(allocated), layout);
             initial = new InitialWeights(group, state, peers, liveness);
             removeListener = group.onChange(this::addPeers);
@@ -351,7 +359,10 @@ public final class Gossip implements DistributionStrategy, Concludes {
         }
         for (Member member : group.view().members()) {
             Endpoint endpoint = group.endpoint(member.id());
-            if (endpoint != null && endpoint.isConnected() && liveness.find(endpoint) == null) {
+            Peer known = endpoint == null ? null : liveness.find(endpoint);
+            if (known != null) {
+                known.member = member;
+            } else if (endpoint != null && endpoint.isConnected()) {
                 Peer peer = new Peer(member, endpoint, layout, settings, initial::awaitedId);
                 if (finishing) {
                     peer.due.add(Due.FINISHED);
@@ -425,11 +436,10 @@ public final class Gossip implements DistributionStrategy, Concludes {
     }
 
     private void onMessage(Endpoint from, DirectBuffer buffer, int offset, int length) {
-        Peer peer = liveness.find(from);
-        if (peer == null) {
+        if (liveness.find(from) == null) {
             addPeers();
-            peer = liveness.find(from);
         }
+        Peer peer = liveness.find(from);
         if (peer == null) {
             return;
         }
@@ -442,6 +452,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         }
         switch (message) {
             case Announcement announcement -> onAnnouncement(peer, announcement);
+            case GossipMessage _ when !peer.announced -> { }
             case Settings other -> onSettings(peer, other.settings());
             case Credit _ -> peer.onCredit();
             case Weights weights -> onWeights(peer, weights);
@@ -451,8 +462,12 @@ public final class Gossip implements DistributionStrategy, Concludes {
 
     /** Compares the settings of a peer whose checksum differs. No weights travel between the two. */
     private void onSettings(Peer peer, RunSettings others) {
+        // The peer's rank is then that of the present view, too.
+        addPeers();
+        SortedMap<Integer, RunSettings> both = new TreeMap<>(Map.of(group.rank(), settings));
+        both.put(peer.member.rank(), others);
         try {
-            RunSettings.requireSame(new TreeMap<>(Map.of(group.rank(), settings, peer.member.rank(), others)), "rank");
+            RunSettings.requireSame(both, "rank");
         } catch (SettingsMismatchException e) {
             if (initial.isFounder(peer.member)) {
                 failure = e;
@@ -464,15 +479,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
     }
 
     private void onAnnouncement(Peer peer, Announcement announcement) {
-        peer.announced = true;
-        if (announcement.settings() != settings.checksum()) {
-            peer.send(Due.SETTINGS);
-            return;
-        }
-        if (peer.onAnnouncement(announcement, peer.member.host().equals(group.self().host()))) {
-            // The peer may have started after this worker and have missed its announcement.
-            peer.send(Due.ANNOUNCEMENT);
-        } else if (announcement.layout() != layout.checksum()) {
+        if (!peer.onAnnouncement(announcement, peer.member.host().equals(group.self().host()))) {
             failure = new DistributedException("rank " + peer.member.rank() + " trains another model: "
                     + layout.difference(announcement.text()) + "; build the same model on all ranks");
         }

@@ -46,13 +46,14 @@ final class Peer {
     /** Messages that may be due, in the order in which they are sent. */
     enum Due { ANNOUNCEMENT, SETTINGS, CREDIT, WEIGHTS, FINISHED }
 
-    final Member member;
+    /** With its rank in the last view that had it. */
+    volatile Member member;
     final Endpoint endpoint;
     private final WeightLayout layout;
     private final LongSupplier awaitedId;
     /** Those of this worker. */
     private final RunSettings settings;
-    /** Whether the peer has announced its settings. */
+    /** Whether the peer has announced its settings in this run. What it sends before that is of an earlier run. */
     boolean announced;
     volatile Phase phase = Phase.STARTING;
     /**
@@ -119,6 +120,8 @@ final class Peer {
         }
         if (region != null) {
             region.close();
+            // A put that completes later sends no message: a worker in its next run would read another slot.
+            region = null;
         }
     }
 
@@ -134,17 +137,36 @@ final class Peer {
         return announced && !due.contains(Due.ANNOUNCEMENT) && !due.contains(Due.SETTINGS);
     }
 
-    /** Handles an announcement; returns whether it is the first, which has to be answered. */
+    /**
+     * Handles an announcement, and answers the first one: the peer may have started after this worker, and have missed
+     * its announcement. After the final weights of this run it is that of the peer's next run, and does not count: the
+     * peer repeats it when this worker is in that run.
+     *
+     * @return false if the peer trains another model with the same settings
+     */
     boolean onAnnouncement(Announcement announcement, boolean onSameHost) {
-        firstId = announcement.firstId();
-        become(firstId == Announcement.NONE ? Phase.TRAINING : Phase.WAITING);
-        if (slot != null || announcement.layout() != layout.checksum()) {
-            return false;
+        if (inbox == Inbox.FINAL) {
+            return true;
         }
-        slot = endpoint.open(RegionKey.decode(announcement.key()), onSameHost);
-        mapped = slot.memory() == null ? null : layout.over(slot.memory());
-        outbox = Outbox.WRITABLE;
-        return true;
+        if (!announced) {
+            announced = true;
+            due.add(Due.ANNOUNCEMENT);
+        }
+        boolean same = true;
+        if (announcement.settings() != settings.checksum()) {
+            due.add(Due.SETTINGS);
+        } else {
+            firstId = announcement.firstId();
+            become(firstId == Announcement.NONE ? Phase.TRAINING : Phase.WAITING);
+            same = announcement.layout() == layout.checksum();
+            if (same && slot == null) {
+                slot = endpoint.open(RegionKey.decode(announcement.key()), onSameHost);
+                mapped = slot.memory() == null ? null : layout.over(slot.memory());
+                outbox = Outbox.WRITABLE;
+            }
+        }
+        sendDue();
+        return same;
     }
 
     /** Returns whether the inbox holds initial weights. */
@@ -218,13 +240,16 @@ final class Peer {
         sendDue();
     }
 
-    /** Sends the messages that are due, as far as there is room; none before the first can be sent, with the key. */
+    /**
+     * Sends the messages that are due, as far as there is room; none before the first can be sent, with the key. That
+     * this worker has finished is sent after the peer's announcement: a peer in an earlier run would not keep it.
+     */
     void sendDue() {
         if (region == null) {
             return;
         }
         for (Due kind : Due.values()) {
-            if (due.contains(kind)) {
+            if (due.contains(kind) && (announced || kind != Due.FINISHED)) {
                 if (endpoint.send(message, 0, GossipMessage.write(message, message(kind))) == Endpoint.BACK_PRESSURED) {
                     return;
                 }

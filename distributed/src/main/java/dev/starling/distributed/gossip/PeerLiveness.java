@@ -19,7 +19,7 @@ final class PeerLiveness {
     /** The number of reachable {@link #peers}. */
     private volatile int reachable;
     private volatile boolean cutOff;
-    /** Whether any peer is absent, and whether any of these did not finish before. */
+    /** Whether any other member is absent, and whether any peer was lost that had not finished. */
     private boolean anyAbsent;
     private boolean anyLost;
     /** The number of steps after which this worker was {@link #cutOff}. */
@@ -28,6 +28,17 @@ final class PeerLiveness {
     PeerLiveness(Membership group, List<Peer> peers) {
         this.group = group;
         this.peers = peers;
+    }
+
+    /** Begins a run. Members that this worker does not reach are absent from the start. */
+    void begin() {
+        cutOff = false;
+        anyLost = false;
+        anyAbsent = false;
+        for (Member member : group.view().members()) {
+            Endpoint endpoint = group.endpoint(member.id());
+            anyAbsent |= member.id() != group.self().id() && (endpoint == null || !endpoint.isConnected());
+        }
     }
 
     /** Returns the number of reachable workers. Any thread may call this. */

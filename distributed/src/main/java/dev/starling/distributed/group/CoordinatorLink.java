@@ -285,6 +285,12 @@ final class CoordinatorLink {
         }
     }
 
+    /** The coordinator lets this process wait until the group is complete, or a member leaves: it has a quorum. */
+    void onWaiting(Control.Waiting message) {
+        LOG.log(Level.INFO, "the coordinator reports: {0}", message.missing());
+        noQuorum = null;
+    }
+
     /** Stores that the coordinator reaches too few members. */
     void onNoQuorum(Control.NoQuorum message) {
         if (noQuorum == null) {

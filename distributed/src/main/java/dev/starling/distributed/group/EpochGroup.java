@@ -18,10 +18,8 @@ import org.jspecify.annotations.Nullable;
 abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
     private static final long UNKNOWN = Long.MIN_VALUE;
 
-    volatile View view = new View(0, List.of());
-    /** This process in the view; set by {@link #take}. */
-    @SuppressWarnings("NullAway.Init")
-    volatile Member self;
+    /** One reference, because of two, other threads might read the rank in one view and the size of another. */
+    private volatile Present present = new Present(new View(0, List.of()), null);
     /** {@code null} before the first epoch. */
     volatile @Nullable Engine engine;
     /** What ended the present epoch, or {@code null}. */
@@ -30,12 +28,18 @@ abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
     private volatile @Nullable GroupCollectives collectives;
     /** Ranks in {@link #ranked} of the members that have sent something, by id. */
     private final Long2LongHashMap ranks = new Long2LongHashMap(UNKNOWN);
-    private View ranked = view;
+    private View ranked = present.view;
+
+    /**
+     * The present epoch.
+     *
+     * @param self this process in the view; {@code null} before the first epoch
+     */
+    private record Present(View view, @Nullable Member self) { }
 
     /** Takes the members of the next epoch, of which this process is the one with an id. */
     void take(View next, long ownId) {
-        view = next;
-        self = Objects.requireNonNull(next.byId(ownId));
+        present = new Present(next, Objects.requireNonNull(next.byId(ownId)));
     }
 
     /** Creates the collectives of an epoch, in place of those of the last one. */
@@ -60,6 +64,7 @@ abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
 
     /** Returns the rank of the member with an id, or -1 if there is none. */
     int rankOf(long id) {
+        View view = view();
         if (ranked != view) {
             ranks.clear();
             ranked = view;
@@ -99,32 +104,45 @@ abstract sealed class EpochGroup implements Group permits Membership, SubGroup {
         }
     }
 
+    /** Runs an action under the group's lock. */
+    abstract void locked(Runnable action);
+
     /** Throws the failure that ended the present epoch, if it has ended. */
     abstract void check();
 
+    /** Returns this process. */
+    public Member self() {
+        return Objects.requireNonNull(present.self);
+    }
+
     @Override
     public int rank() {
-        return self.rank();
+        return self().rank();
     }
 
     @Override
     public int world() {
-        return view.world();
+        return view().world();
     }
 
     @Override
     public long epoch() {
-        return view.epoch();
+        return view().epoch();
     }
 
     @Override
     public View view() {
-        return view;
+        return present.view;
     }
 
     @Override
     public Collectives collectives() {
-        check();
-        return Objects.requireNonNull(collectives);
+        Collectives[] running = new Collectives[1];
+        // Otherwise these may be of an epoch that has not started, which another one may replace.
+        locked(() -> {
+            check();
+            running[0] = Objects.requireNonNull(collectives);
+        });
+        return running[0];
     }
 }

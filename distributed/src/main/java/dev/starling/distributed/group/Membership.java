@@ -14,7 +14,6 @@ import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
 import dev.starling.transport.Transport;
-import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -33,7 +32,6 @@ import org.jspecify.annotations.Nullable;
  * <p>Safe for use by several threads, except that all ranks must start collectives in the same order.
  */
 public final class Membership extends EpochGroup implements Driver {
-    private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     /** How often the group polls the network while a collective runs in shared memory only. */
     private static final long NETWORK_INTERVAL_NS = 20_000;
     /** How long {@link #close} waits for its last messages to be sent. */
@@ -116,7 +114,7 @@ public final class Membership extends EpochGroup implements Driver {
         boolean[] ran = new boolean[1];
         boolean decided = progress.await(() -> {
             // The epoch may have ended again by now; the next call that uses it reports that.
-            ran[0] |= phase == Phase.RUNNING && view.epoch() > after;
+            ran[0] |= phase == Phase.RUNNING && view().epoch() > after;
             return ran[0] || phase == Phase.ENDED || coordinator.isRefused() || coordinator.isUnanswered()
                     || phase != Phase.RUNNING && succession.isStranded();
         }, atMost);
@@ -138,11 +136,6 @@ public final class Membership extends EpochGroup implements Driver {
     /** Returns whether this process has had rank 0 in all epochs that it belonged to. */
     public boolean isAlwaysFirst() {
         return alwaysFirst;
-    }
-
-    /** Returns this process. */
-    public Member self() {
-        return self;
     }
 
     /** Returns the transport; use it under {@link #locked} only, except to {@linkplain Transport#allocate allocate}. */
@@ -173,7 +166,7 @@ public final class Membership extends EpochGroup implements Driver {
 
     /** Connects to all members, also in a large group, in this epoch and later ones. Waits; all members call it. */
     public void connectToAll() {
-        if (view.world() > config.maxMesh()) {
+        if (view().world() > config.maxMesh()) {
             locked(links::useAll);
             awaitLocked(() -> phase != Phase.RUNNING || links.areReached(), config.timeout());
         }
@@ -238,9 +231,11 @@ public final class Membership extends EpochGroup implements Driver {
      */
     @Override
     public void check() {
-        if (phase != Phase.RUNNING) {
-            throw failure != null ? failure : new DistributedException("the group is closed");
-        }
+        locked(() -> {
+            if (phase != Phase.RUNNING) {
+                throw failure != null ? failure : new DistributedException("the group is closed");
+            }
+        });
     }
 
     /** Returns whether no epoch will follow: the group has ended, or this process was excluded or has left. */
@@ -256,7 +251,7 @@ public final class Membership extends EpochGroup implements Driver {
     @Override
     public void reform(Duration atMost) {
         // Read under the lock: between the changes of view and phase, the next epoch would be taken for the ended one.
-        awaitRunning(progress.get(() -> view.epoch() - (phase == Phase.RUNNING || phase.isForming() ? 1 : 0)), atMost);
+        awaitRunning(progress.get(() -> epoch() - (phase == Phase.RUNNING || phase.isForming() ? 1 : 0)), atMost);
     }
 
     /** Returns whether the coordinator is lost; the present epoch may continue without it. */
@@ -312,7 +307,7 @@ public final class Membership extends EpochGroup implements Driver {
             done += engine().doWork();
             // Flush the last messages: the next call may be long in coming.
             work += done + (done > 0 && !engine().isBusy() && !subGroups.isBusy() ? transport.flush() : 0);
-            for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view.world(); rank++) {
+            for (int rank = 0; links.hasDepartures() && phase == Phase.RUNNING && rank < view().world(); rank++) {
                 failIfAwaited(rank);
             }
             PeerLostException unreached = links.maintain();
@@ -326,11 +321,11 @@ public final class Membership extends EpochGroup implements Driver {
     /** Fails the epoch if a collective needs a member that has left. */
     private void failIfAwaited(int rank) {
         PeerLostException loss = links.departure(rank);
-        long id = view.members().get(rank).id();
+        long id = view().members().get(rank).id();
         if (loss != null && (engine().awaits(rank) || subGroups.awaits(id))) {
             failEpoch(loss);
             subGroups.onLost(id, loss);
-            coordinator.send(Control.Suspect.of(view.epoch(), view.members().get(loss.rank()).id(), loss,
+            coordinator.send(Control.Suspect.of(view().epoch(), view().members().get(loss.rank()).id(), loss,
                     loss.rank() == rank ? "it has left" : String.valueOf(loss.getMessage())));
         }
     }
@@ -368,7 +363,7 @@ public final class Membership extends EpochGroup implements Driver {
             return;
         }
         switch (message) {
-            case Control.Waiting m -> LOG.log(Level.INFO, "the coordinator reports: {0}", m.missing());
+            case Control.Waiting m -> coordinator.onWaiting(m);
             case Control.NewView m -> onNewView(m.id(), m.view(), m.rules(), m.started());
             case Control.NoQuorum m -> coordinator.onNoQuorum(m);
             case Control.Start m -> onStart(m.epoch());
@@ -381,13 +376,13 @@ public final class Membership extends EpochGroup implements Driver {
     }
 
     private void onNewView(long id, View next, Control.Rules rules, long started) {
-        if (phase == Phase.ENDED || !coordinator.admits(next.epoch(), view.epoch())) {
+        if (phase == Phase.ENDED || !coordinator.admits(next.epoch(), view().epoch())) {
             return;
         }
         coordinator.onAdmitted(rules);
         if (phase == Phase.RUNNING) {
             failEpoch(new MembershipChangedException("epoch " + next.epoch() + " has " + next.world()
-                    + " members instead of " + view.world()));
+                    + " members instead of " + view().world()));
         }
         subGroups.onNewView(next, id, started);
         take(next, id);
@@ -405,19 +400,19 @@ public final class Membership extends EpochGroup implements Driver {
             return 0;
         }
         // From here on the engine receives messages of members that have already started the epoch.
-        begin(this, links.fabric(view.epoch(), view, rank()), Channels.COLLECTIVES);
+        begin(this, links.fabric(view().epoch(), view(), rank()), Channels.COLLECTIVES);
         phase = Phase.READY;
-        coordinator.send(new Control.Ready(view.epoch()));
+        coordinator.send(new Control.Ready(view().epoch()));
         return 1;
     }
 
     private void onStart(long epoch) {
-        if (phase == Phase.ENDED || phase == Phase.CONNECTING || epoch != view.epoch()) {
+        if (phase == Phase.ENDED || phase == Phase.CONNECTING || epoch != view().epoch()) {
             return;
         }
         coordinator.onConfirmed();
-        succession.onStarted(view);
-        subGroups.onStarted(view);
+        succession.onStarted(view());
+        subGroups.onStarted(view());
         if (phase == Phase.READY) {
             phase = Phase.RUNNING;
             failure = null;
@@ -443,9 +438,9 @@ public final class Membership extends EpochGroup implements Driver {
         if (phase == Phase.RUNNING) {
             failEpoch(loss);
         }
-        long id = view.members().get(loss.rank()).id();
+        long id = view().members().get(loss.rank()).id();
         subGroups.onLost(id, loss);
-        coordinator.send(Control.Suspect.of(view.epoch(), id, loss, reason));
+        coordinator.send(Control.Suspect.of(view().epoch(), id, loss, reason));
         listeners.forEach(Runnable::run);
     }
 
@@ -498,7 +493,7 @@ public final class Membership extends EpochGroup implements Driver {
         locked(() -> {
             coordinator.send(new Control.Leave());
             if (!phase.isForming() && failure instanceof PeerLostException loss && loss.rank() >= 0) {
-                last.addAll(links.sendToAll(new Control.Lost(view.epoch(), LossReport.of(loss))));
+                last.addAll(links.sendToAll(new Control.Lost(view().epoch(), LossReport.of(loss))));
             }
             last.addAll(links.sendToAll(new Control.Leave()));
         });

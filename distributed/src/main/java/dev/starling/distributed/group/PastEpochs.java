@@ -50,7 +50,7 @@ final class PastEpochs {
         List<Member> all = new ArrayList<>();
         for (long id : idsByRank) {
             Member each = Objects.requireNonNull(members.get(id));
-            all.add(new Member(id, all.size(), each.address(), each.host(), each.role()));
+            all.add(new Member(id, all.size(), each.preferredRank(), each.address(), each.host(), each.role()));
         }
         return new View(epoch, all);
     }

@@ -5,6 +5,7 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
+import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -39,7 +40,8 @@ final class SubGroup extends EpochGroup {
         List<Member> members = new ArrayList<>();
         for (Member each : whole.members()) {
             if (Objects.equals(colour.apply(each), mine)) {
-                members.add(new Member(each.id(), members.size(), each.address(), each.host(), each.role()));
+                members.add(new Member(each.id(), members.size(), each.preferredRank(), each.address(), each.host(),
+                        each.role()));
             }
         }
         return members;
@@ -56,10 +58,10 @@ final class SubGroup extends EpochGroup {
 
     /** Returns why a new view of the whole group, even if it never starts, ends this epoch, or {@code null}. */
     @Nullable DistributedException loss(View whole, long ownId, Links links) {
-        if (ownId != self.id()) {
+        if (ownId != self().id()) {
             return new MembershipChangedException("this process has joined the group again");
         }
-        for (Member each : view.members()) {
+        for (Member each : view().members()) {
             if (whole.byId(each.id()) == null) {
                 return links.absence(each.id());
             }
@@ -69,7 +71,7 @@ final class SubGroup extends EpochGroup {
 
     /** Returns whether an epoch of the whole group that has started ends this one. */
     boolean isChangedBy(View whole) {
-        return admits && !areMembersOf(whole, self.id(), view.members());
+        return admits && !areMembersOf(whole, self().id(), view().members());
     }
 
     void fail(DistributedException why) {
@@ -80,9 +82,15 @@ final class SubGroup extends EpochGroup {
     }
 
     @Override
+    void locked(Runnable action) {
+        group.locked(action);
+    }
+
+    @Override
     void check() {
-        if (failure != null) {
-            throw failure;
+        DistributedException why = failure;
+        if (why != null) {
+            throw why;
         }
     }
 
@@ -104,18 +112,25 @@ final class SubGroup extends EpochGroup {
 
     @Override
     public void reform(Duration atMost) {
-        group.reform(atMost);
-        group.locked(() -> group.subGroups().form(this));
+        while (true) {
+            group.reform(atMost);
+            try {
+                locked(() -> group.subGroups().form(this));
+                return;
+            } catch (PeerLostException | MembershipChangedException endedAgain) {
+                // Another epoch follows, or the group throws.
+            }
+        }
     }
 
     @Override
     public void abort(String reason) {
-        group.locked(() -> group.subGroups().end(this, new DistributedException(reason)));
+        locked(() -> group.subGroups().end(this, new DistributedException(reason)));
     }
 
     /** Ends the sub-group for this process. The whole group remains. */
     @Override
     public void close() {
-        group.locked(() -> group.subGroups().close(this));
+        locked(() -> group.subGroups().close(this));
     }
 }

@@ -48,7 +48,7 @@ final class SubGroups {
         View view = new View(group.epoch(), part.membersOf(group.view(), own));
         long number = number(view, past.begin(each -> part.areMembersOf(each, own, view.members())));
         part.take(view, own);
-        part.begin(group, links.fabric(number, view, part.self.rank()), Channels.SUB_GROUPS);
+        part.begin(group, links.fabric(number, view, part.self().rank()), Channels.SUB_GROUPS);
         part.failure = null;
         byNumber.put(number, part);
         open.remove(part);

@@ -161,7 +161,8 @@ public final class Launch implements AutoCloseable {
      */
     public int await(Duration timeout) throws TimeoutException, InterruptedException {
         try {
-            return outcome.get(timeout.toNanos(), TimeUnit.NANOSECONDS);
+            // Also for a duration of more nanoseconds than a long can hold.
+            return outcome.get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
         } catch (ExecutionException e) {
             throw rethrown(e.getCause());
         }

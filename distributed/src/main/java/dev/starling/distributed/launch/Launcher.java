@@ -32,6 +32,8 @@ import org.jspecify.annotations.Nullable;
  * method that sets something returns a copy.
  */
 public final class Launcher implements Cloneable {
+    /** A few times as many nanoseconds are still a {@code long}. */
+    private static final Duration MAX_GRACE = Duration.ofDays(365);
     private static final List<Path> SESSION_TOOLS = List.of(Path.of("/usr/bin/setsid"), Path.of("/bin/setsid"));
 
     final List<String> command;
@@ -175,9 +177,10 @@ public final class Launcher implements Cloneable {
         return with(copy -> copy.backoff = first);
     }
 
-    /** Sets the grace period between the termination signal and SIGKILL; the default is 5 s. */
+    /** Sets the grace period between the termination signal and SIGKILL, at most 365 days; the default is 5 s. */
     public Launcher grace(Duration period) {
-        require(!period.isNegative(), "the grace period must be >= 0, got " + period);
+        require(!period.isNegative() && period.compareTo(MAX_GRACE) <= 0, "the grace period must be >= 0 and at most "
+                + MAX_GRACE + ", got " + period);
         return with(copy -> copy.grace = period);
     }
 

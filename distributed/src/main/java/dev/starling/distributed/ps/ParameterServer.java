@@ -41,6 +41,7 @@ import java.lang.System.Logger.Level;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -163,6 +164,8 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
 
     @Override
     public void start(TrainingState newState) {
+        // What an earlier run has left does not count in this one.
+        close();
         state = newState;
         group.patience().place(() -> "worker " + rank() + " of " + world() + ", at step " + newState.step() + ",");
         List<EmbeddingTable> used = Rules.tables(state.model(), config.tables());
@@ -271,8 +274,6 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         }
     }
 
-    // ---- a step ----
-
     @Override
     public void beforeForward(Tensor input) {
         if (synchronous) {
@@ -304,7 +305,9 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
 
     @Override
     public void onFailedStep() {
-        client.abandonRequests();
+        client.abandonStep(copies != null && copies.hasBegun());
+        Arrays.fill(pushed, false);
+        tables.values().forEach(RemoteTable::dropGradients);
     }
 
     private void push(int index, long address) {
@@ -326,15 +329,15 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
             if (!pushed[i]) {
                 push(i, 0);
             }
-            pushed[i] = false;
         }
         tables.forEach((table, remote) -> client.ask(remote.gather(Rules.rate(state.optimizer(), table)),
                 Message.PUSH_ROWS));
-        client.await("for the weights after a step");
+        client.awaitStep();
         held.forEach(Tensor::close);
         held.clear();
         localWeights.adoptTrained();
-        Rules.countStep(state.optimizer());
+        Rules.countStep(state.optimizer(), pushed);
+        Arrays.fill(pushed, false);
         return Step.ELSEWHERE;
     }
 
@@ -352,8 +355,6 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     public boolean stops(boolean wanted) {
         return synchronous ? agreement.stops(wanted) : wanted;
     }
-
-    // ---- between steps ----
 
     @Override
     public void settle() {

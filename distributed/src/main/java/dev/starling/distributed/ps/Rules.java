@@ -94,17 +94,28 @@ final class Rules {
         return rate;
     }
 
-    /** Returns in how many of the optimiser's steps a parameter was not frozen. */
+    /** Returns in how many of the optimiser's steps servers have changed a parameter. */
     static long steps(Optimizer optimizer, int parameter) {
         long[] missed = optimizer.missed();
         return optimizer.steps() - (parameter < missed.length ? missed[parameter] : 0);
     }
 
-    /** Counts a step that servers have taken; frozen parameters have missed it. */
-    static void countStep(Optimizer optimizer) {
+    /**
+     * Counts a step that servers have taken. Parameters that are frozen, or on which the loss did not depend, have
+     * missed it, as in a step of the optimiser.
+     *
+     * @param present by parameter, whether this worker had a gradient; it has none at all if it had no rows of the
+     *     batch, and the loss of other workers then counts as one that depends on all parameters
+     */
+    static void countStep(Optimizer optimizer, boolean[] present) {
+        boolean hadRows = false;
+        for (boolean each : present) {
+            hadRows |= each;
+        }
         long[] missed = optimizer.missed();
         for (int i = 0; i < missed.length; i++) {
-            missed[i] += optimizer.parameters().get(i).requiresGradient() ? 0 : 1;
+            boolean changed = optimizer.parameters().get(i).requiresGradient() && (present[i] || !hadRows);
+            missed[i] += changed ? 0 : 1;
         }
         optimizer.resume(optimizer.steps() + 1, missed);
     }

@@ -7,6 +7,8 @@ import dev.starling.distributed.Cluster;
 import dev.starling.distributed.CollectiveMismatchException;
 import dev.starling.distributed.Collectives;
 import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.ReduceOp;
 import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.Work;
@@ -23,6 +25,7 @@ import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.Test;
@@ -70,6 +73,33 @@ class EngineTest {
             }
             return null;
         });
+    }
+
+    /** In memory that ranks map, a sum would contain the elements of the rank that has left. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void refusesBuffersOfOtherGroupsAndEpochs(boolean direct) {
+        CountDownLatch refused = new CountDownLatch(3);
+        new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5))
+                .sharedMemory(direct), 3, Coordinator.OnLoss.REFORM).run(group -> {
+                    SymmetricBuffer buffer = group.collectives().symmetric(BYTES);
+                    try (Group part = group.split(_ -> "all")) {
+                        refuse(() -> part.collectives().allReduce(buffer, 0, 1, DType.I32, ReduceOp.SUM),
+                                "belongs to another group or sub-group");
+                    }
+                    refused.countDown();
+                    if (group.rank() == 0) {
+                        assertThat(refused.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+                        group.locked(() -> group.transport().close());
+                        return null;
+                    }
+                    assertThat(group.awaitLocked(() -> group.failure() == null && group.epoch() == 2, SOON)).isTrue();
+                    assertThatThrownBy(() -> group.collectives().allReduce(buffer, 0, 1, DType.I32, ReduceOp.SUM))
+                            .isInstanceOf(MembershipChangedException.class)
+                            .hasMessageContaining("the buffer belongs to epoch 1, and the collective to epoch 2");
+                    buffer.close();
+                    return null;
+                });
     }
 
     private static void refuse(ThrowingCallable call, String why) {

@@ -3,12 +3,15 @@ package dev.starling.distributed.coordinator;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.distributed.Cluster;
+import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.Member;
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.Role;
 import dev.starling.distributed.View;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.group.Channels;
 import dev.starling.distributed.group.Control;
+import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.group.Outbox;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Secret;
@@ -16,10 +19,13 @@ import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
 import java.io.IOException;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Queue;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.stream.IntStream;
 import org.agrona.DirectBuffer;
@@ -113,8 +119,8 @@ class CoordinatorTest {
     /** The view of some 400 members takes several pieces. */
     @Test
     void receivesLongMessages() {
-        List<Member> members = IntStream.range(0, 400).mapToObj(rank -> new Member(rank + 1, rank, "192.0.2.1:" + rank,
-                "host" + rank, WORKER)).toList();
+        List<Member> members = IntStream.range(0, 400).mapToObj(rank -> new Member(rank + 1, rank, rank,
+                "192.0.2.1:" + rank, "host" + rank, WORKER)).toList();
         View view = new View(7, members);
         try (Coordinator coordinator = open(2, OnLoss.REFORM); Client joins = new Client(coordinator);
                 Client follows = new Client(coordinator, new Control.Rejoin(1, 7, 7, false, List.of(view, view),
@@ -280,6 +286,53 @@ class CoordinatorTest {
                 first.receiveView(2, 2);
                 spare.receiveView(2, 2);
             }
+        }
+    }
+
+    /**
+     * As where the member that has lost the coordinator could open no other one. If another member has lost that one
+     * as well, its epoch has failed, and a new one follows.
+     */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void everyMemberLearnsThatTheQuorumIsBack(boolean failed) {
+        Coordinator coordinator = Coordinator.open(config, CoordinatorConfig.of(3, OnLoss.REFORM)
+                .quorum(new Quorum.Members(3)));
+        processes.add(coordinator::doWork);
+        try (coordinator; Client first = new Client(coordinator); Client second = new Client(coordinator);
+                Client third = new Client(coordinator)) {
+            begin(first, second, third);
+            third.send(new Control.Withdraw());
+            for (Client each : List.of(first, second)) {
+                assertThat(each.receive()).isEqualTo(new Control.NoQuorum(2, 3));
+            }
+            if (failed) {
+                first.send(suspect(third));
+            }
+            try (Client returned = new Client(coordinator, new Control.Rejoin(third.id, 1, 1, true, List.of(),
+                    new Control.Join("returned", "host", -1, WORKER)))) {
+                for (Client each : List.of(first, second, returned)) {
+                    if (failed) {
+                        each.receiveView(2, 3);
+                    } else {
+                        assertThat(each.receive()).isEqualTo(new Control.Start(1));
+                    }
+                }
+            }
+        }
+    }
+
+    @Test
+    void waitsForEver() throws Exception {
+        try (CoordinatorThread thread = CoordinatorThread.start(Coordinator.open(config, 1, OnLoss.REFORM, 1, SOON))) {
+            FutureTask<Boolean> wait = new FutureTask<>(() -> thread.awaitDone(ChronoUnit.FOREVER.getDuration()));
+            Thread waiter = Thread.ofPlatform().daemon().unstarted(wait);
+            try (Membership member = Membership.join(GroupConfig.of(config, thread.address()))) {
+                assertThat(member.world()).isOne();
+                waiter.start();
+                await("waits in time", () -> wait.isDone() || waiter.getState() == Thread.State.TIMED_WAITING);
+            }
+            assertThat(wait.get(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
         }
     }
 

@@ -231,8 +231,8 @@ class SuccessionTest {
         // Longer than a process idles, and short for a liveness timeout.
         Duration pause = Duration.ofMillis(20);
         Role worker = new Role.Worker();
-        Control.NewView view = new Control.NewView(2, new View(1, List.of(new Member(1, 0, "rank0", "rank0", worker),
-                new Member(2, 1, "rank1", "rank1", worker))), new Control.Rules(2, true, 1, 2, new Quorum.Majority(),
+        Control.NewView view = new Control.NewView(2, new View(1, List.of(new Member(1, 0, 0, "rank0", "rank0", worker),
+                new Member(2, 1, 1, "rank1", "rank1", worker))), new Control.Rules(2, true, 1, 2, new Quorum.Majority(),
                 LONG.toNanos()), 0);
         Endpoint[] started = new Endpoint[1];
         boolean[] announced = new boolean[1];
@@ -301,6 +301,45 @@ class SuccessionTest {
             simulation.run(LONG.multipliedBy(2));
         }
         assertThat(received).hasExactlyElementsOfTypes(Control.Rejoin.class, Control.Withdraw.class);
+    }
+
+    /** It would end with an exception after a liveness timeout without a quorum. */
+    @Test
+    void aSpareWaitsLongerIfTheQuorumIsBack() {
+        Control.NewView view = new Control.NewView(2, new View(3, List.of(new Member(2, 0, -1, "spare", "spare",
+                new Role.Worker()))), new Control.Rules(2, true, 1, 2, new Quorum.Majority(), LONG.toNanos()), 2);
+        Outbox[] spare = new Outbox[1];
+        boolean[] admitted = new boolean[1];
+        try (Simulation simulation = Simulation.of(1)) {
+            simulation.start(COORDINATOR, () -> {
+                try (Transport transport = scripted(simulation, COORDINATOR, (from, message) -> {
+                    switch (message) {
+                        case Control.Join _ -> {
+                            from.send(new Control.NoQuorum(1, 2));
+                            from.send(new Control.Waiting("it has as many members as it may"));
+                            spare[0] = from;
+                        }
+                        case Control.Ready _ -> from.send(new Control.Start(3));
+                        default -> { }
+                    }
+                })) {
+                    transport.await(() -> spare[0] != null, LONG, "the spare");
+                    Duration later = simulation.now().plus(SILENCE.multipliedBy(2));
+                    transport.await(() -> simulation.now().compareTo(later) > 0, LONG, "two liveness timeouts");
+                    spare[0].send(view);
+                    transport.await(() -> admitted[0], LONG, "the spare as a member");
+                }
+            });
+            simulation.start("spare", () -> {
+                GroupConfig config = GroupConfig.of(null, COORDINATOR).host("spare");
+                try (Membership group = Membership.join(Transport.over(simulation.wire("spare"),
+                        SimulatedGroup.transport()), config, false, _ -> { })) {
+                    admitted[0] = group.epoch() == 3;
+                }
+            });
+            simulation.run(LONG.multipliedBy(2));
+        }
+        assertThat(admitted[0]).isTrue();
     }
 
     /** Returns the transport of a process that answers control messages as a test says. */

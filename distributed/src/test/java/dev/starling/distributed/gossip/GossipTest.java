@@ -6,8 +6,12 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.distributed.Cluster;
 import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.MappedMemory;
+import dev.starling.distributed.Quorum;
 import dev.starling.distributed.coordinator.Coordinator;
+import dev.starling.distributed.coordinator.CoordinatorConfig;
+import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.distributed.group.Membership;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.Checkpoint;
@@ -32,6 +36,9 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
@@ -46,6 +53,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class GossipTest {
     private static final int EXAMPLES = 600;
     private static final Duration TIMEOUT = Duration.ofSeconds(10);
+    private static final RunSettings OTHERS = new RunSettings(Map.of("loss", "a tensor"));
     /** Slows training down, so that no worker finishes before another has started. */
     private static final TrainingListener SLOW_STEPS = new TrainingListener() {
         @Override
@@ -247,7 +255,7 @@ class GossipTest {
                     assertThat(second.peers()).isEqualTo(1);
                     assertThat(remaining.await(() -> received.get() == 1, TIMEOUT)).isTrue();
                     // Closing the first must not stop the second from receiving.
-                    announce(remaining, group);
+                    send(remaining, group, announcement(), new GossipMessage.Settings(OTHERS));
                     assertThatThrownBy(() -> {
                         for (long begin = System.nanoTime(); System.nanoTime() - begin < TIMEOUT.toNanos();) {
                             second.afterStep();
@@ -258,6 +266,160 @@ class GossipTest {
             }
             return null;
         });
+    }
+
+    /**
+     * Rank 0 begins another run, with another learning rate, while rank 1 has concluded the first one and has not left
+     * it yet, as where it still measures and saves the model.
+     */
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void trainsAgainWhileAnotherWorkerIsInTheFirstRun(boolean withTheSame) {
+        CountDownLatch begun = new CountDownLatch(1);
+        CountDownLatch mixed = new CountDownLatch(2);
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5));
+        new Cluster(config, 2, Coordinator.OnLoss.REFORM).timeout(Duration.ofSeconds(3)).run(group -> {
+            Gossip first = Gossip.of(group, 1);
+            try (Layer model = Linear.of(1, 1, Generator.seeded(1));
+                    Layer other = Linear.of(1, 1, Generator.seeded(2));
+                    Optimizer slow = Sgd.over(model).rate(0.1).build();
+                    Optimizer fast = Sgd.over(other).rate(0.2).build();
+                    Gossip second = withTheSame ? first : Gossip.of(group, 1)) {
+                first.start(TrainingState.of(model, slow));
+                first.conclude();
+                if (group.rank() == 1) {
+                    assertThat(begun.await(TIMEOUT.toSeconds(), TimeUnit.SECONDS)).isTrue();
+                    // Receives what rank 0 has sent in its second run.
+                    group.locked(() -> group.transport().doWork());
+                }
+                if (!withTheSame) {
+                    first.close();
+                }
+                second.start(TrainingState.of(other, fast));
+                begun.countDown();
+                boolean counted = false;
+                for (long begin = System.nanoTime(); mixed.getCount() > 0;) {
+                    assertThat(System.nanoTime() - begin).isLessThan(TIMEOUT.toNanos());
+                    second.afterStep();
+                    if (!counted && second.mixed() > 0) {
+                        counted = true;
+                        mixed.countDown();
+                    }
+                }
+                second.conclude();
+            }
+            return null;
+        });
+    }
+
+    /** Rank 0 takes no step in its second run, and has finished it before rank 1 leaves the first one. */
+    @Test
+    void concludesWithAWorkerThatBeginsTheRunLater() {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5));
+        CountDownLatch listens = new CountDownLatch(1);
+        List<double[]> ends = new Cluster(config, 2, Coordinator.OnLoss.REFORM).timeout(Duration.ofSeconds(3))
+                .run(group -> {
+                    AtomicInteger received = new AtomicInteger();
+                    try (Scope scope = Scope.open("test");
+                            Layer model = Linear.of(1, 1, Generator.seeded(1));
+                            Optimizer sgd = Sgd.over(model).build();
+                            Gossip gossip = Gossip.of(group)) {
+                        gossip.start(TrainingState.of(model, sgd));
+                        gossip.conclude();
+                        if (group.rank() == 0) {
+                            assertThat(listens.await(TIMEOUT.toSeconds(), TimeUnit.SECONDS)).isTrue();
+                        } else {
+                            gossip.close();
+                            group.channel(Gossip.CHANNEL, (from, buffer, offset, length) -> received.incrementAndGet());
+                            listens.countDown();
+                            assertThat(group.await(() -> received.get() > 0, TIMEOUT)).isTrue();
+                            // A second message, if there is one, follows at once.
+                            group.await(() -> received.get() > 1, Duration.ofMillis(200));
+                        }
+                        gossip.start(TrainingState.of(model, sgd));
+                        model.parameters().values().forEach(p -> p.set(Tensor.full(p.value().dtype(),
+                                2 + 2 * group.rank(), p.shape().dims())));
+                        gossip.conclude();
+                        return weights(model);
+                    }
+                });
+        assertThat(ends).allSatisfy(end -> assertThat(end).containsOnly(3));
+    }
+
+    /** As those of a worker in a run that this one has ended without it. */
+    @Test
+    void ignoresMessagesBeforeAnAnnouncement() {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        new Cluster(config, 1, Coordinator.OnLoss.REFORM).run(group -> {
+            AtomicInteger received = new AtomicInteger();
+            try (Layer model = Linear.of(1, 1, Generator.seeded(1));
+                    Optimizer sgd = Sgd.over(model).build();
+                    Membership guest = guest(group, received);
+                    Gossip gossip = Gossip.of(group)) {
+                gossip.start(TrainingState.of(model, sgd));
+                send(guest, group, new GossipMessage.Settings(OTHERS), announcement());
+                // The announcement, and after that of the guest another one and the settings.
+                assertThat(guest.await(() -> received.get() == 3, TIMEOUT)).isTrue();
+                gossip.afterStep();
+            }
+            return null;
+        });
+    }
+
+    /** Otherwise it would not ask to be let in again. */
+    @Test
+    void isCutOffFromTheStart() throws Exception {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config,
+                CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM).quorum(new Quorum.None())));
+        GroupConfig first = GroupConfig.of(config, coordinator.address()).preferredRank(0);
+        FutureTask<Membership> second = new FutureTask<>(() -> Membership.join(first.preferredRank(1)));
+        Thread.ofPlatform().daemon().start(second);
+        try (Membership group = Membership.join(first);
+                Membership other = second.get(TIMEOUT.toSeconds(), TimeUnit.SECONDS);
+                Layer model = Linear.of(1, 1, Generator.seeded(1));
+                Optimizer sgd = Sgd.over(model).build();
+                Gossip gossip = Gossip.of(group)) {
+            long id = other.self().id();
+            coordinator.close();
+            other.close();
+            assertThat(group.awaitLocked(() -> group.isCoordinatorLost() && !group.endpoint(id).isConnected(),
+                    TIMEOUT)).isTrue();
+            gossip.start(TrainingState.of(model, sgd));
+            gossip.afterStep();
+            assertThat(gossip.isCutOff()).isTrue();
+        } finally {
+            coordinator.close();
+        }
+    }
+
+    /** Rank 2 begins before rank 0 is lost, and rank 1 after that, when rank 2 has the rank that rank 1 had. */
+    @Test
+    void comparesSettingsAfterRanksHaveChanged() {
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5));
+        List<String> ends = new Cluster(config, 3, Coordinator.OnLoss.REFORM).run(group -> {
+            int number = group.rank();
+            if (number == 0) {
+                AtomicInteger received = new AtomicInteger();
+                group.channel(Gossip.CHANNEL, (from, buffer, offset, length) -> received.incrementAndGet());
+                assertThat(group.await(() -> received.get() > 0, TIMEOUT)).isTrue();
+                group.locked(() -> group.transport().close());
+                return "";
+            }
+            if (number == 1) {
+                assertThat(group.awaitLocked(() -> group.failure() == null && group.epoch() == 2, TIMEOUT)).isTrue();
+            }
+            try (Layer model = Linear.of(1, 1, Generator.seeded(1));
+                    Optimizer sgd = Sgd.over(model).rate(number == 1 ? 0.1 : 0.2).build();
+                    Gossip gossip = Gossip.of(group)) {
+                gossip.start(TrainingState.of(model, sgd));
+                return "no difference";
+            } catch (SettingsMismatchException e) {
+                return e.getMessage();
+            }
+        });
+        assertThat(ends.subList(1, 3)).allSatisfy(end -> assertThat(end)
+                .contains("learning rate is 0.1 on rank 0, 0.2 on rank 1"));
     }
 
     /** The group's thread, whose work includes heartbeats, leaves memory for new members to the training thread. */
@@ -287,11 +449,13 @@ class GossipTest {
         });
     }
 
-    /** Sends the announcement and the settings of a worker that trains with another loss. */
-    private static void announce(Membership from, Membership to) {
-        RunSettings settings = new RunSettings(Map.of("loss", "a tensor"));
-        for (GossipMessage each : List.of(new GossipMessage.Announcement(0, settings.checksum(), new byte[0], 0,
-                "none"), new GossipMessage.Settings(settings))) {
+    /** Returns the announcement of a worker that trains with another loss. */
+    private static GossipMessage announcement() {
+        return new GossipMessage.Announcement(0, OTHERS.checksum(), new byte[0], 0, "none");
+    }
+
+    private static void send(Membership from, Membership to, GossipMessage... messages) {
+        for (GossipMessage each : messages) {
             ExpandableArrayBuffer message = new ExpandableArrayBuffer();
             int length = GossipMessage.write(message, each);
             from.locked(() -> from.endpoint(to.self().id()).send(message, 0, length));

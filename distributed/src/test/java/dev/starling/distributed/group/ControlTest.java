@@ -14,7 +14,7 @@ class ControlTest {
     /** Such a view has no rank for the receiver, so it must not begin an epoch. */
     @Test
     void refusesAViewWithoutItsReceiver() throws IOException {
-        View view = new View(3, List.of(new Member(7, 0, "a:1", "host", new Role.Worker())));
+        View view = new View(3, List.of(new Member(7, 0, 0, "a:1", "host", new Role.Worker())));
         byte[] encoded = Control.CODEC.encode(new Control.NewView(7, view, Control.Rules.UNKNOWN, 2));
         assertThat(Control.CODEC.decode(encoded)).isEqualTo(new Control.NewView(7, view, Control.Rules.UNKNOWN, 2));
 

@@ -168,7 +168,8 @@ class GroupTest {
         assumeTrue(MappedMemory.isAvailable());
         long bytes = (32 << 20) + 4096 * 4711L;
         Cluster.local(1).run(group -> {
-            FutureTask<SymmetricBuffer> buffer = new FutureTask<>(() -> group.collectives().symmetric(bytes));
+            Collectives collectives = group.collectives();
+            FutureTask<SymmetricBuffer> buffer = new FutureTask<>(() -> collectives.symmetric(bytes));
             Thread registers = Thread.ofPlatform().daemon().unstarted(buffer);
             group.locked(() -> {
                 registers.start();
@@ -351,6 +352,26 @@ class GroupTest {
                     return quorum;
                 });
         assertThat(quorums.getFirst()).isEqualTo(leave);
+    }
+
+    /** Between the reads of the two, another epoch may start. */
+    @Test
+    void readsPhaseAndCollectivesTogether() {
+        Cluster.local(1).run(group -> {
+            FutureTask<Collectives> read = new FutureTask<>(group::collectives);
+            Thread reader = Thread.ofPlatform().daemon().unstarted(read);
+            group.locked(() -> {
+                reader.start();
+                long begin = System.nanoTime();
+                while (reader.getState() != Thread.State.WAITING && !read.isDone()
+                        && System.nanoTime() - begin < SOON.toNanos()) {
+                    Thread.onSpinWait();
+                }
+                assertThat(reader.getState()).as("the group is locked").isEqualTo(Thread.State.WAITING);
+            });
+            assertThat(read.get(SOON.toSeconds(), TimeUnit.SECONDS)).isSameAs(group.collectives());
+            return null;
+        });
     }
 
     @Test

@@ -16,7 +16,7 @@ class PastEpochsTest {
     private static View view(long epoch, long... ids) {
         List<Member> members = new ArrayList<>();
         for (long id : ids) {
-            members.add(new Member(id, members.size(), "address " + id, "host " + id,
+            members.add(new Member(id, members.size(), (int) id, "address " + id, "host " + id,
                     id % 2 == 0 ? new Role.Server((int) id) : new Role.Worker()));
         }
         return new View(epoch, members);

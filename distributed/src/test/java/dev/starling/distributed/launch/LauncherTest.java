@@ -15,6 +15,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -374,6 +375,16 @@ class LauncherTest {
         launch.close();
         launch.close();
         assertThat(launch.await(Duration.ofSeconds(1))).isZero();
+    }
+
+    @Test
+    void waitsForAnyTime() throws Exception {
+        Duration forever = ChronoUnit.FOREVER.getDuration();
+        try (Launch launch = shell("exit 0").start()) {
+            assertThat(launch.await(forever)).isZero();
+        }
+        assertThatThrownBy(() -> shell("exit 0").grace(forever)).isInstanceOf(TensorException.class)
+                .hasMessageContaining("at most PT8760H");
     }
 
     /** A child inherits ignored signals, as after nohup, and then a shell cannot trap them. */

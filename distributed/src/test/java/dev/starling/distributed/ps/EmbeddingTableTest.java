@@ -299,6 +299,60 @@ class EmbeddingTableTest {
         assertThatThrownBy(() -> table.pull(1)).as("closed").isInstanceOf(DistributedException.class);
     }
 
+    @Test
+    void aFailedStepLeavesNoGradientsOfRowsToTheNextOne() {
+        inOneWorker((table, servers, start) -> {
+            Tensor ones = Tensor.full(DType.F32, 1, 1, 3);
+            start.run();
+            table.push(new long[]{5}, ones);
+            servers.onFailedStep();
+            table.push(new long[]{5}, ones);
+            servers.beforeStep(new Tensor[1]);
+            assertThat(table.pull(5).toFloats()).containsOnly(-1);
+        });
+    }
+
+    /** If it went on, the server would take two steps along the gradients of one. */
+    @Test
+    void aFailedStepOfWhichServersHaveGradientsEndsTheRun() {
+        inOneWorker((table, servers, start) -> {
+            start.run();
+            servers.gradient(0, Tensor.full(DType.F32, 1, 1));
+            // Returns when the server has answered the gradient, too.
+            table.pull(5);
+            servers.onFailedStep();
+            assertThatThrownBy(() -> servers.beforeStep(new Tensor[1])).isInstanceOf(DistributedException.class)
+                    .hasMessageContaining("resume from a checkpoint");
+            // Another run begins without a close.
+            start.run();
+            servers.beforeStep(new Tensor[1]);
+            assertThat(table.pull(5).toFloats()).containsOnly(0);
+        });
+    }
+
+    /** What one worker does with a table, its strategy, and what starts the strategy. */
+    private interface Program {
+        void run(EmbeddingTable table, ParameterServer servers, Runnable start);
+    }
+
+    private void inOneWorker(Program program) {
+        EmbeddingTable table = EmbeddingTable.of("items", 100, 3).build();
+        Cluster.local(2).servers(1).run(group -> {
+            if (group.rank() == 1) {
+                ParameterServer.serve(group, ServerConfig.in(directory));
+                return null;
+            }
+            try (Scope scope = Scope.open("test");
+                    Parameter p = Parameter.filled(0, 1);
+                    Optimizer sgd = sgd(p);
+                    ParameterServer servers = ParameterServer.worker(group, 0).tables(table).build()) {
+                program.run(table, servers, () -> servers.start(TrainingState.of(layer(p), sgd)));
+                servers.finish();
+            }
+            return null;
+        });
+    }
+
     @ParameterizedTest
     @CsvSource({"items, 4, width=4", "others, 3, others", ", 3, other tables is"})
     void workersMustHaveTheSameTables(String name, int width, String message) {

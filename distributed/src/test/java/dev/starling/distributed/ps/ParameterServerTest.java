@@ -27,6 +27,8 @@ import dev.starling.nn.train.TrainingListener;
 import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
@@ -136,6 +138,34 @@ class ParameterServerTest {
                     ParameterServerTest::momentum, 10, ParameterServer.worker(group, group.rank()).workers(workers)
                             .servers(servers).consistency(new Consistency.Synchronous()).build(), b -> { }));
         }).stream().filter(Objects::nonNull).toList();
+    }
+
+    /** Otherwise the next step would push the copy, and then its own gradient of the same parameter. */
+    @Test
+    void aFailedStepEndsTheRunIfADeviceCopiesItsGradients() {
+        StagedDevices.reset(StagedDevices.Fault.NONE);
+        Cluster.local(2).servers(1).timeout(Duration.ofSeconds(5)).run(group -> {
+            if (group.rank() == 1) {
+                ParameterServer.serve(group, ServerConfig.inMemory());
+                return null;
+            }
+            return Device.with(StagedDevices.of(0), () -> {
+                try (Scope scope = Scope.open("test");
+                        Layer model = Linear.of(2, 1, Generator.seeded(1));
+                        Optimizer sgd = Sgd.over(model).build();
+                        ParameterServer servers = ParameterServer.worker(group, 0).build()) {
+                    servers.start(TrainingState.of(model, sgd));
+                    servers.gradient(0, sgd.parameters().getFirst().value().onesLike());
+                    servers.onFailedStep();
+                    assertThatThrownBy(() -> servers.beforeStep(new Tensor[2]))
+                            .isInstanceOf(DistributedException.class).hasMessageContaining("resume from a checkpoint");
+                    servers.start(TrainingState.of(model, sgd));
+                    servers.finish();
+                }
+                return null;
+            });
+        });
+        assertThat(StagedDevices.PINNED).hasValue(0);
     }
 
     @Test

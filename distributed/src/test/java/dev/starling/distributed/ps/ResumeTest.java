@@ -17,6 +17,7 @@ import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.Trainer;
 import dev.starling.nn.train.TrainingListener;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Rule;
 import java.nio.file.Path;
 import java.util.List;
@@ -192,6 +193,65 @@ class ResumeTest {
             };
             return CornerImages.train(network, ResumeTest::adam, epochs, ParameterServer.worker(group, group.rank())
                     .workers(2).consistency(SYNCHRONOUS).build(), b -> more.accept(b.listeners(unfreezes)));
+        }).getFirst();
+    }
+
+    /** A network of which one layer takes part in every second step. */
+    private static final class Alternating implements Layer {
+        private final Layer always;
+        private final Layer sometimes;
+        private long step;
+
+        Alternating(Generator g) {
+            always = CornerImages.perceptron(g);
+            sometimes = CornerImages.perceptron(g);
+        }
+
+        @Override
+        public Tensor forward(Tensor x) {
+            Tensor y = always.forward(x);
+            return step % 2 == 0 ? y : y.add(sometimes.forward(x));
+        }
+
+        @Override
+        public void visit(Visitor visitor) {
+            visitor.layer("always", always);
+            visitor.layer("sometimes", sometimes);
+        }
+    }
+
+    /** Servers take no step on a parameter without a gradient. */
+    @Test
+    void resumesTheStepsOfAParameterOnWhichTheLossDependsSometimes() {
+        Outcome whole = alternating(ALL, b -> { });
+        alternating(FIRST, this::saving);
+        assertEquals(alternating(ALL, this::resuming), whole, 0);
+    }
+
+    private static Outcome alternating(int epochs, Consumer<Trainer.Builder> more) {
+        return Cluster.local(3).servers(1).run(group -> {
+            if (group.rank() == 2) {
+                ParameterServer.serve(group, ServerConfig.inMemory());
+                return null;
+            }
+            Alternating[] made = new Alternating[1];
+            TrainingListener follows = new TrainingListener() {
+                @Override
+                public void started(Progress progress) {
+                    made[0].step = progress.step();
+                }
+
+                @Override
+                public void stepEnded(Progress progress) {
+                    made[0].step = progress.step();
+                }
+            };
+            Function<Generator, Layer> network = g -> {
+                made[0] = new Alternating(g);
+                return made[0];
+            };
+            return CornerImages.train(network, ResumeTest::adam, epochs, ParameterServer.worker(group, group.rank())
+                    .workers(2).consistency(SYNCHRONOUS).build(), b -> more.accept(b.listeners(follows)));
         }).getFirst();
     }
 

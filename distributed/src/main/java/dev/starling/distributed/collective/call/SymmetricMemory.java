@@ -56,6 +56,11 @@ public final class SymmetricMemory implements SymmetricBuffer {
         keys = exchange.apply(own.key().encode(), "the keys of a buffer of " + own.bytes() + " bytes");
     }
 
+    /** Returns the ranks and the epoch to which this memory belongs. */
+    public Fabric fabric() {
+        return fabric;
+    }
+
     /** Returns the exchange of keys. */
     public Exchange keys() {
         return keys;

@@ -55,7 +55,9 @@ public final class Client {
     private volatile int awaited;
     /** What ended the run, or {@code null}. */
     private volatile @Nullable RunEndedException failure;
-    /** Whether requests were abandoned, so that no others are opened. Under the lock. */
+    /** Whether servers may have received gradients of a step that is not complete. */
+    private boolean stepping;
+    /** Whether a step was abandoned, so that no requests are opened or answered any more. Under the lock. */
     private boolean abandoned;
     /** {@code null} before a server has sent any. */
     private volatile @Nullable Map<String, String> furthest;
@@ -91,8 +93,12 @@ public final class Client {
 
     /** Starts to receive messages; in synchronous training after the membership epoch has started. */
     public void open() {
-        if (!group.awaitLocked(this::begin, group.config().timeout())) {
-            throw Objects.requireNonNull(group.failure());
+        while (!group.awaitLocked(this::begin, group.config().timeout())) {
+            DistributedException why = group.failure();
+            if (why != null) {
+                throw why;
+            }
+            // The epoch has started since the last look.
         }
     }
 
@@ -150,12 +156,15 @@ public final class Client {
     }
 
     /**
-     * If requests are open, sends nothing of them any more, and ends the run: their data are about to be freed. Servers
+     * If servers may have received a part of the present step, or requests are open, ends the run and sends nothing
+     * more: the data of requests are about to be freed, and servers do not take back what they have applied. Servers
      * still report about a job with rows, which may complete.
+     *
+     * @param begun whether gradients are on their way to requests
      */
-    public void abandonRequests() {
+    public void abandonStep(boolean begun) {
         group.locked(() -> {
-            if (awaited > 0) {
+            if (begun || stepping || awaited > 0) {
                 abandoned = true;
                 for (ServerLink server : servers) {
                     server.units.forEach(UnitRequest::abandon);
@@ -171,6 +180,7 @@ public final class Client {
         group.locked(() -> {
             if (!abandoned) {
                 units.forEach(unit -> awaited += unit.ask(kind) ? 1 : 0);
+                stepping |= !units.isEmpty() && (kind == Message.PUSH || kind == Message.PUSH_ROWS);
                 pump();
             }
         });
@@ -301,7 +311,7 @@ public final class Client {
     }
 
     private boolean isComplete() {
-        if (awaited > 0) {
+        if (abandoned || awaited > 0) {
             return false;
         }
         for (ServerLink server : servers) {
@@ -334,6 +344,12 @@ public final class Client {
                 warnNs *= 2;
             }
         }
+    }
+
+    /** Works until servers have answered all gradients of a step, which is complete then. */
+    public void awaitStep() {
+        await("for the weights after a step");
+        stepping = false;
     }
 
     /** Rejoins the group if it continued without this worker, perhaps because the worker's process was stopped. */

@@ -86,6 +86,11 @@ public final class GradientCopies implements AutoCloseable {
         order[started++] = index;
     }
 
+    /** Returns whether a copy has started in the present step. */
+    public boolean hasBegun() {
+        return started > 0;
+    }
+
     /** Returns whether the oldest copy that was not consumed is complete. */
     public boolean isReady() {
         return consumed < started && parts[order[consumed]].isDone();

@@ -115,6 +115,11 @@ public final class RemoteTable implements AutoCloseable {
         return parts;
     }
 
+    /** Drops the gradients of a step that has failed. */
+    public void dropGradients() {
+        sum.begin(table.width());
+    }
+
     public List<TablePart> parts() {
         return parts;
     }

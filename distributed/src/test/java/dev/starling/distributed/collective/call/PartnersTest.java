@@ -12,8 +12,8 @@ import org.junit.jupiter.api.Test;
 
 class PartnersTest {
     private static View view(int world, int perHost, int servers) {
-        return new View(1, IntStream.range(0, world).mapToObj(rank -> new Member(100 + rank, rank, "at" + rank,
-                "host" + rank / perHost, rank < world - servers ? new Role.Worker()
+        return new View(1, IntStream.range(0, world).mapToObj(rank -> new Member(100 + rank, rank, rank,
+                "at" + rank, "host" + rank / perHost, rank < world - servers ? new Role.Worker()
                 : new Role.Server(rank - world + servers))).toList());
     }
 

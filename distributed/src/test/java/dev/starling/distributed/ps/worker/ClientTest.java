@@ -34,11 +34,11 @@ class ClientTest {
                 SecureRandom random = new SecureRandom();
                 Client client = new Client(group, 0, plan, TrainingState.of(model, sgd).settings(), false, random);
                 client.open();
-                client.abandonRequests();
+                client.abandonStep(false);
                 BlockRequest push = new BlockRequest(client.servers[0], 0, new Plan.Block(0, 0, 4),
                         new UnsafeBuffer(new byte[16]), random);
                 client.ask(List.of(push), Message.PUSH);
-                client.abandonRequests();
+                client.abandonStep(false);
                 assertThatThrownBy(() -> client.await("for nothing")).isInstanceOf(DistributedException.class)
                         .hasMessageContaining("resume from a checkpoint");
                 client.close();
