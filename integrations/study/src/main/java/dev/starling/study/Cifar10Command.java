@@ -1,6 +1,7 @@
 package dev.starling.study;
 
 import dev.starling.errors.StarlingException;
+import dev.starling.nn.data.DataException;
 import dev.starling.samples.data.Cifar10;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Split;
@@ -27,6 +28,10 @@ import picocli.CommandLine.Spec;
         + " unless --data has them) by one process, ring, parameter server, gossip, Spark and a GPU where there is one;"
         + " print images per second and time to an accuracy, and how long messages take.")
 final class Cifar10Command implements Callable<Integer> {
+    /** What to do if a temporary file cannot be written. */
+    static final String TEMPORARY = "free some space there, or choose another folder for temporary files by "
+            + "JDK_JAVA_OPTIONS=-Djava.io.tmpdir=DIR";
+
     private static final String MESSAGES = "messages";
     private static final int IMAGES = 50_000;
     private static final int QUICK_WIDTH = 24;
@@ -181,7 +186,8 @@ final class Cifar10Command implements Callable<Integer> {
         try {
             return Files.createTempDirectory("starling-study");
         } catch (IOException e) {
-            throw new UncheckedIOException("there is no room for temporary files", e);
+            throw new DataException(Path.of(System.getProperty("java.io.tmpdir")), "a folder for temporary files",
+                    e.toString(), TEMPORARY, e);
         }
     }
 

@@ -2,11 +2,11 @@ package dev.starling.study;
 
 import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.CifarFile;
+import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.LabelledImages;
 import java.io.BufferedOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
-import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -16,7 +16,12 @@ final class Images {
     private Images() {
     }
 
-    /** Writes the first {@code count} images as records of CIFAR-10's layout. */
+    /**
+     * Writes the first {@code count} images as records of CIFAR-10's layout.
+     *
+     * @param file among the temporary files
+     * @throws DataException if it cannot be written
+     */
     static void write(Path file, LabelledImages images, int count) {
         try (OutputStream out = new BufferedOutputStream(Files.newOutputStream(file))) {
             for (int i = 0; i < count; i++) {
@@ -24,7 +29,7 @@ final class Images {
                 out.write(images.pixels(), images.offset(i), images.imageSize());
             }
         } catch (IOException e) {
-            throw new UncheckedIOException("cannot write the images to " + file, e);
+            throw new DataException(file, "a file for " + count + " images", e.toString(), Cifar10Command.TEMPORARY, e);
         }
     }
 

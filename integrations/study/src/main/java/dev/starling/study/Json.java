@@ -7,9 +7,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.SerializationFeature;
 import dev.starling.nn.data.DataException;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 
 /** Reads and writes the study's records. */
 final class Json {
@@ -20,19 +18,12 @@ final class Json {
     }
 
     /**
-     * Writes a temporary file and renames it to {@code file} when it is complete.
+     * Writes a file {@linkplain WholeFile as a whole}.
      *
      * @throws DataException if it cannot be written
      */
     static void write(Path file, Object value) {
-        Path draft = file.resolveSibling(file.getFileName() + ".draft");
-        try {
-            Files.createDirectories(file.toAbsolutePath().getParent());
-            MAPPER.writeValue(draft.toFile(), value);
-            Files.move(draft, file, StandardCopyOption.REPLACE_EXISTING);
-        } catch (IOException e) {
-            throw new DataException(file, "a file that can be written", e.toString(), "choose another place", e);
-        }
+        WholeFile.write(file, draft -> MAPPER.writeValue(draft.toFile(), value));
     }
 
     /**

@@ -43,7 +43,7 @@ public final class SparkMember {
             if (!Files.exists(parquet.resolve("_SUCCESS"))) {
                 write(session, Images.read(Path.of(plan.trainFile()), plan.recipe().images()), parquet);
             }
-            Dataset<Row> rows = session.read().parquet(parquet.toUri().toString()).repartition(executors);
+            Dataset<Row> rows = session.read().parquet(address(parquet)).repartition(executors);
             Recipe recipe = plan.recipe();
             SparkTrainer.of(plan.model(), Loss::crossEntropy, plan::optimizer).inputs(PIXELS)
                     .shape(CifarFile.CHANNELS, CifarFile.SIDE, CifarFile.SIDE).classes(LABEL).workers(executors)
@@ -54,6 +54,11 @@ public final class SparkMember {
         }
     }
 
+    /** Returns the address of a folder for Spark, which takes it as it is: the escapes of a URI would be part of it. */
+    static String address(Path folder) {
+        return "file://" + folder.toAbsolutePath();
+    }
+
     private static void write(SparkSession session, LabelledImages images, Path parquet) {
         StructType type = new StructType().add(PIXELS, DataTypes.BinaryType).add(LABEL, DataTypes.IntegerType);
         for (int from = 0; from < images.count(); from += ROWS_PER_JOB) {
@@ -62,7 +67,7 @@ public final class SparkMember {
                 rows.add(RowFactory.create(Arrays.copyOfRange(images.pixels(), images.offset(i), images.offset(i)
                         + images.imageSize()), images.label(i)));
             }
-            session.createDataFrame(rows, type).write().mode("append").parquet(parquet.toUri().toString());
+            session.createDataFrame(rows, type).write().mode("append").parquet(address(parquet));
         }
     }
 }

@@ -48,7 +48,7 @@ final class Table {
 
     /**
      * Writes a result into a file: between the lines {@code <!-- study -->} and {@code <!-- end of study -->} if it has
-     * both, else in place of a table that is its whole content.
+     * both, else in place of a table that is its whole content. The rest of a page is never lost.
      *
      * @throws DataException if the file cannot be read or written, or has other content without these lines, which is
      *     kept
@@ -61,11 +61,8 @@ final class Table {
             table = text.substring(0, place.start(2)) + table.stripTrailing().lines()
                     .collect(Collectors.joining(place.group(1), "", place.group(1))) + text.substring(place.end(2));
         }
-        try {
-            Files.writeString(file, table);
-        } catch (IOException e) {
-            throw unusable(file, e);
-        }
+        String whole = table;
+        WholeFile.write(file, draft -> Files.writeString(draft, whole));
     }
 
     /** Checks that a file can hold a result: it is absent, empty, a table, or has a place for one; returns its text. */
@@ -79,12 +76,8 @@ final class Table {
             }
             return text;
         } catch (IOException e) {
-            throw unusable(file, e);
+            throw new DataException(file, "a text file that can be read", e.toString(), "choose another place", e);
         }
-    }
-
-    private static DataException unusable(Path file, IOException e) {
-        return new DataException(file, "a text file that can be written", e.toString(), "choose another place", e);
     }
 
     private static String rows(Result result, String goal) {

@@ -116,6 +116,23 @@ class ReportTest {
         }
     }
 
+    /** Until the new page is complete, the old one stays as it is. */
+    @Test
+    void replacesAPageAsAWhole() throws Exception {
+        String text = "kept\n<!-- study -->\nold\n<!-- end of study -->\n";
+        Path page = Files.writeString(directory.resolve("page.md"), text);
+        Path before = Files.createLink(directory.resolve("before.md"), page);
+        Path link = Files.createSymbolicLink(directory.resolve("link.md"), page);
+        Table.write(link, result());
+        assertThat(Files.readString(before)).isEqualTo(text);
+        assertThat(Files.readString(page)).startsWith("kept\n<!-- study -->\nMachine: ");
+        assertThat(link).isSymbolicLink();
+        Path fresh = directory.resolve("new/folder/table.md");
+        Table.write(fresh, result());
+        assertThat(fresh).hasContent(Table.markdown(result()));
+        assertThat(directory.toFile().list()).containsExactlyInAnyOrder("page.md", "before.md", "link.md", "new");
+    }
+
     @Test
     void keepsAPageWithoutAPlaceForTheTable() throws Exception {
         for (String text : List.of("notes\n", "notes\n<!-- study -->\nmore\n", "Machine: a\n<!-- end of study -->\n",

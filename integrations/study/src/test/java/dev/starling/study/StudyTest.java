@@ -1,8 +1,10 @@
 package dev.starling.study;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.nn.data.CifarFile;
+import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.LabelledImages;
 import dev.starling.study.Result.Outcome;
 import java.io.ByteArrayOutputStream;
@@ -85,6 +87,20 @@ class StudyTest {
         assertThat(result.outcome(Setup.SINGLE).runs()).isEmpty();
         assertThat(result.outcome(Setup.SINGLE).problem()).startsWith("failed: ").contains("train.bin");
         assertThat(result.outcome(Setup.GPU).problem()).isEqualTo("no GPU on this machine");
+    }
+
+    @Test
+    void namesTheReasonWhyImagesCannotBeWritten() throws Exception {
+        Path file = Files.writeString(directory.resolve("file"), "no directory").resolve("train.bin");
+        assertThatThrownBy(() -> Images.write(file, colours(1, 1), 1)).isInstanceOf(DataException.class)
+                .hasMessageContaining(file.toString()).hasMessageContaining("FileSystemException")
+                .hasMessageContaining("-Djava.io.tmpdir=DIR");
+    }
+
+    /** Spark reads an escaped space as three characters. */
+    @Test
+    void namesAFolderForSparkWithoutEscapes() {
+        assertThat(SparkMember.address(Path.of("/my files/100 %"))).isEqualTo("file:///my files/100 %");
     }
 
     @Test

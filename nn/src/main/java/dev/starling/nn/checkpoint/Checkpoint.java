@@ -2,6 +2,7 @@ package dev.starling.nn.checkpoint;
 
 import dev.starling.nn.Parameter;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.lang.System.Logger.Level;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
@@ -163,7 +164,7 @@ public final class Checkpoint {
                     }
                 }
             }
-        } catch (IOException e) {
+        } catch (IOException | UncheckedIOException e) {
             throw new CheckpointException(directory, "old checkpoints cannot be deleted: " + e, "check its permissions",
                     e);
         }
@@ -184,8 +185,10 @@ public final class Checkpoint {
         try (Stream<Path> files = Files.list(directory)) {
             return files.filter(f -> MANIFEST.matcher(f.getFileName().toString()).matches())
                     .sorted(Comparator.comparingLong(Checkpoint::stepOf)).toList();
-        } catch (IOException e) {
-            throw new CheckpointException(directory, "cannot be read: " + e, "check its permissions", e);
+        } catch (IOException | UncheckedIOException e) {
+            // Its cause distinguishes a directory that cannot be read from a damaged checkpoint.
+            throw new CheckpointException(directory, "cannot be read: " + e, "check its permissions",
+                    e instanceof UncheckedIOException listing ? listing.getCause() : e);
         }
     }
 

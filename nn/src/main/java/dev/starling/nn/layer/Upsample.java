@@ -17,7 +17,10 @@ import java.util.List;
 public record Upsample(int factor, Method method) implements Layer {
     /** How a pixel of the result follows from those of the image. */
     public enum Method {
-        /** The nearest pixel. */
+        /**
+         * The pixel that contains the upper left corner of the result's pixel, as PyTorch's {@code nearest}: the
+         * nearest pixel, if the image grows by a whole factor.
+         */
         NEAREST,
         /** A mean of the four nearest pixels, weighted by their distances. */
         BILINEAR,

@@ -11,7 +11,8 @@ import java.util.List;
 
 /**
  * Weight normalisation: trains length and direction of each row of a layer's weight {@code [out, ..]} separately, as
- * {@code length·v/‖v‖}, where v is the layer's own weight. (Salimans and Kingma, 2016)
+ * {@code length·v/‖v‖}, where v is the layer's own weight. As in PyTorch, the rows of a transposed convolution's weight
+ * {@code [in, ..]} are those of its inputs. (Salimans and Kingma, 2016)
  */
 public final class WeightNorm implements Layer {
     private final WeightedLayer layer;

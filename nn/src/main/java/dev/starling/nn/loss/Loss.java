@@ -37,9 +37,11 @@ public interface Loss {
 
     /**
      * Returns a scalar: the mean of the rows' losses, each multiplied by its weight. It is divided by the number of
-     * rows, not by the sum of weights, so that several batches of a step, or several ranks, give the same mean.
+     * rows, not by the sum of weights, so that several batches of a step, or several ranks, give the same mean. The
+     * losses of all rows must be finite: 0 times an infinite one is NaN.
      *
-     * @param weights {@code [N]}, for example larger for rows that are rarer or more certain, and 0 for none
+     * @param weights {@code [N]}, for example larger for rows that are rarer or more certain, and 0 for rows that do
+     *     not count
      */
     default Tensor weighted(Tensor result, Tensor target, Tensor weights) {
         Tensor losses = rows(result, target);

@@ -1,12 +1,14 @@
 package dev.starling.nn.optim;
 
 import dev.starling.nn.Parameter;
-import dev.starling.tensor.Recorder;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Update;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
@@ -21,8 +23,8 @@ import org.jspecify.annotations.Nullable;
  * Scores scores = optimizer.evaluate(() -> Scores.evaluate(model, loss, test));
  * }</pre>
  *
- * <p>Frozen parameters are averaged too; running statistics are not. Parameter servers perform the
- * steps themselves and refuse it.
+ * <p>Frozen parameters are averaged too; running statistics are not. Beside 16-bit weights the averages are f32.
+ * Parameter servers perform the steps themselves and refuse it.
  */
 public final class AveragedWeights implements OptimizerAround {
     private static final String SUFFIX = ".average";
@@ -45,6 +47,7 @@ public final class AveragedWeights implements OptimizerAround {
         averages = new Parameter[inner.parameters().size()];
         for (int i = 0; i < averages.length; i++) {
             averages[i] = Parameter.filledLike(inner.parameters().get(i), 0);
+            convert(i);
             averages[i].set(inner.parameters().get(i).master());
         }
         // Two averages of one optimiser, of different decay, must not have the same names.
@@ -104,10 +107,13 @@ public final class AveragedWeights implements OptimizerAround {
         try (Scope scope = Scope.open("average")) {
             Tensor all = finite(inner, guard);
             for (int i = 0; i < averages.length; i++) {
-                Tensor weights = inner.parameters().get(i).master();
                 convert(i);
-                Tensor.applyAll(update, new Tensor[][] {{averages[i].master(), weights}},
-                        all == null ? null : all.to(weights.device()));
+                Tensor average = averages[i].master();
+                try (Scope each = Scope.open("weights")) {
+                    Tensor weights = inner.parameters().get(i).master().to(average.dtype());
+                    Tensor.applyAll(update, new Tensor[][] {{average, weights}},
+                            all == null ? null : all.to(weights.device()));
+                }
             }
         }
     }
@@ -120,11 +126,12 @@ public final class AveragedWeights implements OptimizerAround {
         return optimizer instanceof OptimizerAround around ? finite(around.inner(), all) : all;
     }
 
-    /** Converts an average to the type and device of its parameter if those have changed. */
+    /** Converts an average to the type, at least f32, and device of its parameter if those have changed. */
     private void convert(int i) {
         Tensor weights = inner.parameters().get(i).master();
         averages[i].to(weights.device());
-        averages[i].to(weights.dtype());
+        // In 16 bits, most of what a step adds is less than half of an average's last bit, and would be lost.
+        averages[i].to(weights.dtype().bytes() < Float.BYTES ? DType.F32 : weights.dtype());
     }
 
     /** Returns whether there is an average yet. */
@@ -133,18 +140,23 @@ public final class AveragedWeights implements OptimizerAround {
     }
 
     /**
-     * Runs {@code body} with the averages in place of the weights, and then puts the weights back. {@code body} must
-     * not train. Before the first step that counts there is no average, and {@code body} runs with the weights.
+     * Runs {@code body} with the averages in place of the weights, of which it keeps a copy, and then puts the weights
+     * back. {@code body} must not train. Before the first step that counts there is no average, and {@code body} runs
+     * with the weights.
      */
     public <T> T evaluate(Supplier<T> body) {
-        if (!isAveraged()) {
-            return body.get();
-        }
-        exchange();
+        List<Parameter> weights = new ArrayList<>();
         try {
+            for (int i = 0; isAveraged() && i < averages.length; i++) {
+                weights.add(Parameter.buffer(inner.parameters().get(i).master()));
+            }
+            apply();
             return body.get();
         } finally {
-            exchange();
+            for (int i = 0; i < weights.size(); i++) {
+                inner.parameters().get(i).set(weights.get(i).master());
+                weights.get(i).close();
+            }
         }
     }
 
@@ -155,21 +167,6 @@ public final class AveragedWeights implements OptimizerAround {
     public void apply() {
         for (int i = 0; isAveraged() && i < averages.length; i++) {
             inner.parameters().get(i).set(averages[i].master());
-        }
-    }
-
-    private void exchange() {
-        try (Scope scope = Scope.open("average")) {
-            Recorder.with(Recorder.NONE, () -> {
-                for (int i = 0; i < averages.length; i++) {
-                    Parameter parameter = inner.parameters().get(i);
-                    convert(i);
-                    Tensor weights = parameter.master().copy();
-                    parameter.set(averages[i].master());
-                    averages[i].set(weights);
-                }
-                return averages;
-            });
         }
     }
 

@@ -6,7 +6,8 @@ import dev.starling.tensor.op.Rule;
 
 /**
  * LAMB, for large batches: Adam's direction {@code u}, including the weight decay, with the length of each parameter:
- * {@code p -= rate·‖p‖·u/‖u‖}. (You et al., Large batch optimization for deep learning, 2019)
+ * {@code p -= rate·‖p‖·u/‖u‖}. Beside 16-bit weights the state is f32. (You et al., Large batch optimization for deep
+ * learning, 2019)
  */
 public final class Lamb {
     private Lamb() {

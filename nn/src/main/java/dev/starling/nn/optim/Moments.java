@@ -7,7 +7,8 @@ import java.util.Map;
 
 /**
  * Adam's direction {@code u = (m/(1-β₁ᵗ))/(√(v/(1-β₂ᵗ)) + ε) + decay·p}; see {@link dev.starling.tensor.op.Rule.Adam}.
- * The bias corrections are part of the state, as means of ones: each parameter counts its own steps.
+ * The bias corrections are part of the state, as means of ones: each parameter counts its own steps. Beside 16-bit
+ * weights the state is f32.
  *
  * @param beta1 decay of the mean, in [0, 1)
  * @param beta2 decay of the square, in [0, 1)
@@ -23,6 +24,11 @@ public record Moments(double beta1, double beta2, double epsilon, double decay, 
         OptimizerBuilder.requireDecay("beta", beta2);
         OptimizerBuilder.requireAtLeast0("epsilon", epsilon);
         OptimizerBuilder.requireAtLeast0("weight decay", decay);
+    }
+
+    @Override
+    public boolean widensState() {
+        return true;
     }
 
     @Override

@@ -11,9 +11,10 @@ import java.util.function.Predicate;
 /**
  * Muon: steps along the orthogonal matrix that is nearest to a matrix's momentum, computed by five Newton-Schulz
  * iterations. A weight {@code [out, ..]} of a convolution counts as the matrix {@code [out, in·∏kernel]}. All other
- * parameters step as with {@link AdamW}. Directions of matrices are multiplied by {@code 0.2·√max(rows, columns)}, so
- * that one learning rate suits both; in PyTorch, whose Muon refuses other parameters, this is an option and the default
- * is {@code √max(1, rows/columns)}. (Jordan et al., 2024; Liu et al., Muon is scalable for LLM training, 2025)
+ * parameters step as with {@link AdamW}, but with f32 state beside 16-bit weights. Directions of matrices are
+ * multiplied by {@code 0.2·√max(rows, columns)}, so that one learning rate suits both; in PyTorch, whose Muon refuses
+ * other parameters, this is an option and the default is {@code √max(1, rows/columns)}. (Jordan et al., 2024; Liu et
+ * al., Muon is scalable for LLM training, 2025)
  */
 public final class Muon {
     private static final int ITERATIONS = 5;

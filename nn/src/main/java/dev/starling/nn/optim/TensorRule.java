@@ -21,7 +21,8 @@ public sealed interface TensorRule permits Moments, Adafactor.Factored, Muon.Ort
 
     /**
      * Returns whether the state beside 16-bit weights is f32, in which the step is then computed: a count of steps
-     * would not grow beyond 256 in bf16, or 2,048 in f16.
+     * would not grow beyond 256 in bf16, or 2,048 in f16, nor a mean of ones with decay 0.999 beyond 1/2 in bf16, and
+     * the squares of small gradients are 0 in f16.
      */
     default boolean widensState() {
         return false;

@@ -2,7 +2,6 @@ package dev.starling.nn.preprocess;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Precision;
-import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.HashMap;
@@ -93,8 +92,7 @@ public final class CategoryEncoder implements Layer {
                     "indices up to " + (size - 1) + " are rounded in " + x.dtype() + " above " + exact,
                     "pass integers, or train in f32");
         }
-        // Bytes do not hold all indices, with which they are compared.
-        return (x.dtype().isFloating() ? x : x.to(DType.I64)).oneHot(size).to(Precision.current().type());
+        return x.oneHot(size).to(Precision.current().type());
     }
 
     @Override

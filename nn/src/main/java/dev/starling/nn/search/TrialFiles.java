@@ -32,7 +32,7 @@ final class TrialFiles {
             store.write(name, text.toString());
         } catch (IOException e) {
             throw new CheckpointException(Path.of(name), "the result of trial " + trial.number() + " cannot be kept: "
-                    + e.getMessage(), "keep results where files can be written", e);
+                    + e, "keep results where files can be written", e);
         }
     }
 
@@ -54,7 +54,7 @@ final class TrialFiles {
         } catch (IllegalArgumentException | CharacterCodingException damaged) {
             return null;
         } catch (IOException e) {
-            throw new CheckpointException(Path.of(name), "a result of the search cannot be read: " + e.getMessage(),
+            throw new CheckpointException(Path.of(name), "a result of the search cannot be read: " + e,
                     "keep results where files can be read", e);
         }
     }

@@ -5,6 +5,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
 /** Where the results of trials are kept, a small text each, so that a search can be resumed. */
@@ -30,7 +31,8 @@ public interface TrialStore {
             @Override
             public void write(String name, String text) throws IOException {
                 Files.createDirectories(directory);
-                Path draft = Files.createTempFile(directory, name, ".draft");
+                // A temporary file of the JDK would stay readable for its owner only.
+                Path draft = directory.resolve(name + "." + UUID.randomUUID() + ".draft");
                 try {
                     Files.writeString(draft, text);
                     Files.move(draft, directory.resolve(name), StandardCopyOption.ATOMIC_MOVE,

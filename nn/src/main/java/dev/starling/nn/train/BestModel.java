@@ -61,6 +61,13 @@ public final class BestModel implements ResumableListener {
     }
 
     @Override
+    public void started(Progress progress) {
+        if (progress.rank() == 0 && file.toAbsolutePath().getParent() instanceof Path directory) {
+            TrainingState.requireWritable(directory);
+        }
+    }
+
+    @Override
     public void epochEnded(Progress progress, EpochReport report) {
         double now = measure.of(report);
         if (measure.improves(now, best, 0)) {

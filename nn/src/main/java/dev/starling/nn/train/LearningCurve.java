@@ -17,9 +17,9 @@ import java.util.TreeMap;
  * Trainer.of(model, loss, optimizer).data(train).heldOut(test).listeners(LearningCurve.in(Path.of("curve.svg")))...
  * }</pre>
  *
- * <p>With several processes, rank 0 draws, and a listener on other ranks has no effect. The picture of a run that
- * resumes begins with its own first epoch. A file that cannot be written ends the run with a
- * {@link dev.starling.nn.data.DataException}.
+ * <p>With several processes, rank 0 draws; a process that takes its place draws all epochs since it joined, if it has
+ * this listener. The picture of a run that resumes begins with its own first epoch. A file that cannot be written ends
+ * the run with a {@link dev.starling.nn.data.DataException}.
  */
 public final class LearningCurve implements TrainingListener {
     private static final int PANEL_WIDTH = 560;
@@ -94,8 +94,9 @@ public final class LearningCurve implements TrainingListener {
 
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
+        add(report);
         if (progress.rank() == 0) {
-            add(report).draw();
+            draw();
         }
     }
 

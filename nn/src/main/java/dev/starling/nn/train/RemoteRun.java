@@ -86,7 +86,7 @@ public final class RemoteRun {
         boolean sameEpoch = (int) numbers[0] == progress.epoch;
         double rows = numbers[7] - (sameEpoch ? progress.epochExamples() : 0);
         double ns = numbers[8] - (sameEpoch ? progress.epochNs() : 0);
-        start();
+        start(numbers[0], numbers[STEP]);
         progress.epoch = (int) numbers[0];
         progress.batch = (int) numbers[1];
         progress.setEpochSize((int) numbers[2], (long) numbers[3]);
@@ -113,7 +113,7 @@ public final class RemoteRun {
                 numbers[4] == 0 ? Optional.empty() : Optional.of(scores(numbers, 5 + 2 + metrics.size())), numbers[2],
                 numbers[3]);
         reports.add(report);
-        start();
+        start(numbers[0], numbers[1]);
         progress.epoch = epoch - 1;
         listeners.forEach(l -> l.epochEnded(progress, report));
     }
@@ -125,9 +125,15 @@ public final class RemoteRun {
         }
     }
 
-    private void start() {
+    /**
+     * Notifies the listeners of the start, before the first numbers. If these are of a later epoch than the first, the
+     * run has resumed from a checkpoint, and listeners keep what they have of the epochs before.
+     */
+    private void start(double epoch, double step) {
         if (!started) {
             started = true;
+            progress.epoch = (int) epoch;
+            progress.step = epoch > 0 ? (long) step - 1 : 0;
             listeners.forEach(l -> l.started(progress));
         }
     }
@@ -135,7 +141,7 @@ public final class RemoteRun {
     /** Ends the run. Numbers that arrive later are ignored. */
     public synchronized void ended() {
         if (!ended && started) {
-            listeners.forEach(l -> l.ended(progress));
+            Ending.of(listeners, progress).close();
         }
         ended = true;
     }

@@ -126,11 +126,9 @@ public final class Trainer {
         boolean several = strategy.world() > 1;
         try {
             return runToEnd();
-        } catch (RunEndedException e) {
-            throw e;
         } catch (StarlingException e) {
-            throw several ? new RunEndedException(strategy.rank(), "the run ended on rank " + strategy.rank() + ": "
-                    + e.getMessage(), e) : e;
+            throw !several || e instanceof RunEndedException ? e : new RunEndedException(strategy.rank(),
+                    "the run ended on rank " + strategy.rank() + ": " + e.getMessage(), e);
         }
     }
 
@@ -139,13 +137,18 @@ public final class Trainer {
             state.resume();
         }
         strategy.start(state);
+        if (config.directory != null && strategy.savesCheckpoints()) {
+            TrainingState.requireWritable(config.directory);
+        }
         if (!state.hasSharedSettings() && state.step() == 0 && strategy.share().isSynchronous()) {
             CommonSettings.compare(state.settings(), strategy, collective);
         }
         History history = new History();
         Device before = data.device();
         data.device(config.model.device());
-        try {
+        try (Ending ended = Ending.of(config.listeners, progress); Ending device = () -> data.device(before);
+                Ending written = writer == null ? () -> { } : writer::close; TrainingStep running = step;
+                Ending explained = this::explain) {
             notifyListeners(l -> l.started(progress));
             do {
                 // If the state was restored, all ranks continue from here, wherever they were before.
@@ -154,14 +157,6 @@ public final class Trainer {
             ending.finish();
             reportSaved();
             progress.over = true;
-        } finally {
-            explain();
-            step.close();
-            data.device(before);
-            if (writer != null) {
-                writer.close();
-            }
-            notifyListeners(l -> l.ended(progress));
         }
         return history;
     }
@@ -341,7 +336,6 @@ public final class Trainer {
         /** {@code null} if epochs are not evaluated. */
         @Nullable DataLoader heldOut;
         int epochs = 1;
-        /** Batches in a step. */
         int accumulate = 1;
         private boolean captured;
         Precision precision = Precision.of(DType.F32);

@@ -5,6 +5,7 @@ import dev.starling.nn.data.DataException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -26,18 +27,20 @@ import java.util.stream.Collectors;
  * }</pre>
  *
  * <p>A run that starts replaces the file; one that resumes keeps the lines of epochs before its own. With several
- * processes, rank 0 writes the file, and a listener on other ranks has no effect. A file that cannot be written ends
- * the run with a {@link DataException}.
+ * processes, rank 0 writes the file; a process that takes the place of rank 0 continues it, if it has this listener. A
+ * file that cannot be written ends the run with a {@link DataException}.
  */
 public final class TrainingLog implements TrainingListener {
     private static final String EPOCH = "epoch";
     private static final String HELD_OUT = "held_out_";
     private static final Pattern NUMBER = Pattern.compile("(?:\\{\"epoch\":)?(\\d{1,9}),.*");
+    private static final int UNKNOWN = Integer.MAX_VALUE;
 
     private final Path file;
     private final boolean csv;
     private final Map<String, DoubleSupplier> columns = new LinkedHashMap<>();
-    private int last;
+    /** The last epoch in the file, or that it is unknown because this process has not written the file. */
+    private int last = UNKNOWN;
 
     private TrainingLog(Path file, boolean csv) {
         this.file = file;
@@ -70,10 +73,11 @@ public final class TrainingLog implements TrainingListener {
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
         if (progress.rank() != 0) {
+            last = UNKNOWN;
             return;
         }
         if (report.epoch() <= last) {
-            // The epoch was repeated because the state was restored.
+            // The epoch was repeated because the state was restored, or another process was rank 0 before.
             keepBefore(report.epoch());
         }
         Map<String, Number> values = new LinkedHashMap<>();
@@ -123,9 +127,24 @@ public final class TrainingLog implements TrainingListener {
                     kept.add(line);
                 }
             }
-            Files.write(file, kept);
+            if (kept.isEmpty()) {
+                Files.write(file, kept);
+            } else {
+                replace(file.toRealPath(), kept);
+            }
         });
         last = epoch - 1;
+    }
+
+    /** Replaces a file when its new lines are written: a process that is killed meanwhile loses none of them. */
+    private static void replace(Path target, List<String> lines) throws IOException {
+        Path draft = target.resolveSibling(target.getFileName() + ".draft");
+        try {
+            Files.write(draft, lines);
+            Files.move(draft, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        } finally {
+            Files.deleteIfExists(draft);
+        }
     }
 
     private void append(String line) throws IOException {

@@ -8,6 +8,8 @@ import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.TensorException;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Collections;
 import java.util.LinkedHashMap;
@@ -189,6 +191,25 @@ public final class TrainingState {
             }
             (skipDamaged ? Checkpoint.latestIntact(resumeDirectory) : Checkpoint.latest(resumeDirectory))
                     .ifPresent(this::restore);
+        }
+    }
+
+    /**
+     * Creates a directory if it is absent, and requires that files can be written there: a run learns so before its
+     * first step, not after an epoch that would be lost.
+     *
+     * @throws CheckpointException if they cannot
+     */
+    static void requireWritable(Path directory) {
+        IOException cause = null;
+        try {
+            Files.createDirectories(directory);
+        } catch (IOException e) {
+            cause = e;
+        }
+        if (cause != null || !Files.isWritable(directory)) {
+            throw new CheckpointException(directory, "cannot be written" + (cause == null ? "" : ": " + cause),
+                    "choose another directory, or change its permissions", cause);
         }
     }
 

@@ -310,6 +310,29 @@ class OptimizerTest {
         }
     }
 
+    /** In bf16, the sum of 0.99 times 1 and 0.01 times 1.25 is 1. */
+    @Test
+    void averagesWeightsOf16BitsInF32() {
+        Pair pair = new Pair();
+        pair.to(DType.BF16);
+        try (pair; AveragedWeights averaged = AveragedWeights.exponential(Sgd.over(pair).build(), 0.99)) {
+            Tensor none = Tensor.full(DType.BF16, 0, SIZE);
+            pair.weight.set(Tensor.ones(SIZE));
+            averaged.step(none, (Tensor) null);
+            pair.weight.set(Tensor.full(DType.F32, 1.25, SIZE));
+            for (int i = 0; i < 100; i++) {
+                averaged.step(none, (Tensor) null);
+            }
+            double expected = 1.25 - 0.25 * Math.pow(0.99, 100);
+            double[] average = averaged.average(0).toDoubles();
+            assertThat(average[3]).isCloseTo(expected, within(1e-5));
+            double evaluated = averaged.evaluate(() -> pair.weight.value().toDoubles()[3]);
+            assertThat(evaluated).isCloseTo(expected, within(4e-3));
+            assertThat(averaged.average(0).toDoubles()).as("not rounded by the evaluation").isEqualTo(average);
+            assertThat(pair.weight.value().toDoubles()).containsOnly(1.25);
+        }
+    }
+
     /** The host does not see whether gradients, or their norm, are finite. */
     @ParameterizedTest
     @ValueSource(booleans = {false, true})

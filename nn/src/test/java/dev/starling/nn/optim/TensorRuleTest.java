@@ -2,6 +2,7 @@ package dev.starling.nn.optim;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.FarProvider;
 import dev.starling.nn.Layer;
@@ -20,6 +21,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -216,6 +218,23 @@ class TensorRuleTest {
             assertThat(count.value().item()).isEqualTo(301);
             assertThat(weight.value().dtype()).isEqualTo(DType.BF16);
             assertThat(weight.value().toDoubles()).usingComparatorWithPrecision(4e-3).containsExactly(0.99, 0.99);
+        }
+    }
+
+    /** In bf16, 0.5 + 0.001 is 0.5, and in f16 the square of 0.001, times 0.001, is 0. */
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"F16", "BF16"})
+    void keepsTheMomentsOf16BitWeightsInF32(DType type) {
+        Parameter weight = Parameter.filled(0, 2);
+        Layer layer = layer(weight);
+        layer.to(type);
+        try (layer; Optimizer muon = Muon.over(layer).rate(0.5).build()) {
+            muon.step(Tensor.full(type, 1e-3, 2));
+            assertThat(weight.value().toDoubles()).usingComparatorWithPrecision(4e-3).containsExactly(-0.5, -0.5);
+            Parameter ones = muon.state().get("weight.squareOfOnes");
+            ones.set(Tensor.scalar(0.5));
+            muon.step(Tensor.full(type, 1e-3, 2));
+            assertThat(ones.value().item()).isCloseTo(0.5005, within(1e-6));
         }
     }
 

@@ -2,9 +2,11 @@ package dev.starling.nn.search;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Sequential;
+import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.data.Dataset;
 import dev.starling.nn.data.Example;
 import dev.starling.nn.data.Field;
@@ -22,6 +24,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFileAttributeView;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -110,6 +113,27 @@ class SearchTest {
             Files.write(file, damaged);
             assertThat(TrialFiles.get(store, training.name(plan, ""), plan)).isNull();
         }
+    }
+
+    /** Those that share a directory of results may read them as far as other new files there. */
+    @Test
+    void keepsResultsWithThePermissionsOfOtherFiles(@TempDir Path directory) throws IOException {
+        assumeTrue(Files.getFileStore(directory).supportsFileAttributeView(PosixFileAttributeView.class),
+                "this file system has no such permissions");
+        TrialStore.of(directory).write("name", "text");
+        Path other = Files.writeString(directory.resolve("other"), "text");
+        assertThat(Files.getPosixFilePermissions(directory.resolve("name")))
+                .isEqualTo(Files.getPosixFilePermissions(other));
+        assertThat(directory.toFile().list()).containsExactlyInAnyOrder("name", "other");
+    }
+
+    @Test
+    void namesTheReasonWhyAResultCannotBeKept(@TempDir Path directory) throws IOException {
+        Path file = Files.writeString(directory.resolve("file"), "no directory");
+        Trial trial = new Trial(7, Map.of(), 1, 0.5, 0.75, 2, null);
+        assertThatThrownBy(() -> TrialFiles.put(TrialStore.of(file), "name", trial))
+                .isInstanceOf(CheckpointException.class).hasMessageContaining("the result of trial 7 cannot be kept")
+                .hasMessageContaining("FileAlreadyExistsException: " + file);
     }
 
     @Test

@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Sequential;
+import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.checkpoint.Json;
 import dev.starling.nn.data.DataException;
 import dev.starling.nn.data.DataLoader;
@@ -29,6 +30,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -353,6 +355,124 @@ class CallbacksTest {
                 .containsExactly("epoch", "1", "2", "3", "4", "5");
         train(model(5), new SingleProcess(), 1, b -> b.listeners(TrainingLog.csv(csv)));
         assertThat(Files.readAllLines(csv)).hasSize(2);
+    }
+
+    /** Until its new lines are written, the file stays as it is. */
+    @Test
+    void replacesTheLogOfARunThatResumesAsAWhole() throws IOException {
+        Path csv = directory.resolve("log.csv");
+        train(model(5), new SingleProcess(), 2, b -> b.checkpoints(directory).listeners(TrainingLog.csv(csv)));
+        Path before = Files.createLink(directory.resolve("before.csv"), csv);
+        List<String> lines = Files.readAllLines(before);
+        train(model(5), new SingleProcess(), 3, b -> b.checkpoints(directory).resume()
+                .listeners(TrainingLog.csv(csv)));
+        assertThat(Files.readAllLines(before)).isEqualTo(lines);
+        assertThat(Files.readAllLines(csv)).hasSize(4).startsWith(lines.toArray(String[]::new));
+        assertThat(directory.resolve("log.csv.draft")).doesNotExist();
+    }
+
+    /** As a driver of Spark observes it: the first numbers of a run that resumes are of a later epoch. */
+    @Test
+    void keepsTheLinesOfEarlierEpochsWhenARunInAnotherProcessResumes() throws IOException {
+        Path csv = directory.resolve("log.csv");
+        List<EpochReport> reports = train(model(5), new SingleProcess(), 4, b -> b.listeners(TrainingLog.csv(csv)))
+                .history.epochs();
+        for (int from : new int[] {2, 0}) {
+            RemoteRun run = new RemoteRun(4, List.of(Metric.of(SCORE, (result, target) -> 0)),
+                    List.of(TrainingLog.csv(csv)));
+            reports.subList(from, 4).forEach(report -> run.epochEnded(RemoteRun.numbers(report)));
+            assertThat(Files.readAllLines(csv).stream().map(line -> line.split(",")[0])).as("from " + from)
+                    .containsExactly("epoch", "1", "2", "3", "4");
+        }
+    }
+
+    /** On another host there is no file yet; in a shared directory, the lost rank may have logged the epoch, too. */
+    @Test
+    void continuesTheFilesOfALostRankZero() throws IOException {
+        int[] rank = {1};
+        Progress progress = new Progress(4, new Averages(List.of()), new SingleProcess() {
+            @Override
+            public int rank() {
+                return rank[0];
+            }
+        });
+        Path shared = Files.writeString(directory.resolve("shared.csv"), "epoch,step\n1,3\n2,6\n");
+        Path own = directory.resolve("own.jsonl");
+        Path curve = directory.resolve("curve.svg");
+        List<TrainingListener> listeners = List.of(TrainingLog.csv(shared), TrainingLog.jsonLines(own),
+                LearningCurve.in(curve));
+        listeners.forEach(l -> l.started(progress));
+        for (int epoch = 1; epoch <= 3; epoch++) {
+            rank[0] = epoch == 1 ? 1 : 0;
+            progress.epoch = epoch - 1;
+            EpochReport report = progress.report(Scores.of(List.of(), 1.0 / epoch, new double[0], 1), null);
+            listeners.forEach(l -> l.epochEnded(progress, report));
+        }
+        assertThat(Files.readAllLines(shared).stream().map(line -> line.split(",")[0]))
+                .containsExactly("epoch", "1", "2", "3");
+        assertThat(Files.readAllLines(own)).hasSize(2);
+        assertThat(Files.readString(curve)).as("a line through three points").containsPattern(
+                "points=\"[^ \"]+ [^ \"]+ [^ \"]+\" fill=\"none\" stroke=\"#5b8db8\"");
+    }
+
+    private static TrainingListener failing(String name, List<String> ended) {
+        return new TrainingListener() {
+            @Override
+            public void ended(Progress progress) {
+                ended.add(name);
+                throw new IllegalStateException(name);
+            }
+        };
+    }
+
+    /** A listener may have to undo what it did when the run started, as a progress bar has. */
+    @Test
+    void endsAllListenersAndThrowsTheFirstFailure() {
+        List<String> ended = new ArrayList<>();
+        TrainingListener steps = new TrainingListener() {
+            @Override
+            public void stepEnded(Progress progress) {
+                throw new IllegalArgumentException("step");
+            }
+        };
+        assertThatThrownBy(() -> train(model(5), new SingleProcess(), 1, b -> b.listeners(failing("first", ended),
+                failing("second", ended), steps))).isInstanceOf(IllegalArgumentException.class).hasMessage("step")
+                .hasSuppressedException(new IllegalStateException("first"))
+                .satisfies(e -> assertThat(e.getSuppressed()[0])
+                        .hasSuppressedException(new IllegalStateException("second")));
+        assertThat(ended).containsExactly("first", "second");
+        ended.clear();
+        assertThatThrownBy(() -> train(model(5), new SingleProcess(), 1, b -> b.listeners(failing("first", ended),
+                failing("second", ended)))).hasMessage("first");
+        assertThat(ended).containsExactly("first", "second");
+        ended.clear();
+        RemoteRun run = new RemoteRun(1, List.of(), List.of(failing("first", ended), failing("second", ended)));
+        run.epochEnded(RemoteRun.numbers(new EpochReport(1, 1, Scores.of(List.of(), 1, new double[0], 1),
+                Optional.empty(), 1, 1)));
+        assertThatThrownBy(run::ended).hasMessage("first");
+        assertThat(ended).containsExactly("first", "second");
+    }
+
+    /** What a run cannot save after an epoch would be lost. */
+    @Test
+    void takesNoStepIfItsResultsCannotBeSaved() throws IOException {
+        Path file = Files.writeString(directory.resolve("file"), "no directory");
+        List<Long> steps = new ArrayList<>();
+        TrainingListener counting = new TrainingListener() {
+            @Override
+            public void stepEnded(Progress progress) {
+                steps.add(progress.step());
+            }
+        };
+        Sequential model = model(5);
+        for (Consumer<Trainer.Builder> option : List.<Consumer<Trainer.Builder>>of(b -> b.checkpoints(file),
+                b -> b.listeners(BestModel.of(model, file.resolve("best.safetensors"))))) {
+            assertThatThrownBy(() -> train(model(5), new SingleProcess(), 2, option.andThen(b ->
+                    b.listeners(counting)))).isInstanceOf(CheckpointException.class)
+                    .hasMessageContaining(file.toString()).hasMessageContaining("choose another directory");
+        }
+        model.close();
+        assertThat(steps).isEmpty();
     }
 
     @Test
