@@ -12,8 +12,13 @@ import org.jspecify.annotations.Nullable;
  * meanwhile.
  */
 final class KeptForms {
-    /** The least number of different keys that a storage keeps; each part of a kernel's run may have one. */
+    /** The least number of different keys that a storage keeps. */
     private static final int KEYS = 32;
+    /**
+     * Each part of a run may have a key of its own, and there are as many parts as threads; several kernels may read
+     * one storage, such as those of the forward and the backward pass.
+     */
+    private static final int KEYS_PER_THREAD = 4;
 
     private final Allocator allocator;
     /** Replaced as a whole, under the lock of this object. The lock is not held while memory is allocated or freed. */
@@ -113,7 +118,8 @@ final class KeptForms {
                 found = entry.key.matches(key) ? entry : found;
             }
             if (found == null && !closed) {
-                int first = entries.length >= Math.max(KEYS, 2 * Parallel.threads()) ? 1 : 0;
+                int most = Math.max(KEYS, KEYS_PER_THREAD * Parallel.processThreads());
+                int first = entries.length >= most ? 1 : 0;
                 dropped = first == 1 ? entries[0].remove(dropped) : dropped;
                 Entry[] next = Arrays.copyOfRange(entries, first, entries.length + 1);
                 found = new Entry(key.copy());

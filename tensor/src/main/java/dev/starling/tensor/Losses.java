@@ -126,10 +126,13 @@ public final class Losses {
 
     /**
      * Smooth L1 loss: {@code ½d²/beta} for an absolute error d below {@code beta}, else {@code d - ½beta}. (Girshick,
-     * 2015)
+     * 2015) It is computed in f32 for 16-bit floats, and rounded once.
      */
     public static Tensor smoothL1Loss(Tensor x, Tensor target, Reduce reduce, double beta) {
-        return huberLoss(x, target, reduce, beta).mul(1 / beta);
+        DType type = DType.promote(x.dtype(), target.dtype()).toFloating();
+        // The Huber loss, which is beta times as large, may overflow or underflow in f16.
+        DType wide = type.bytes() == 2 ? DType.F32 : type;
+        return huberLoss(x.to(wide), target.to(wide), reduce, beta).mul(1 / beta).to(type);
     }
 
     /**

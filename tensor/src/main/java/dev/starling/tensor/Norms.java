@@ -71,7 +71,7 @@ public final class Norms {
         Tensor shift = mean.mul(scale).neg();
         shift = beta == null ? shift : shift.add(beta);
         Shape channels = perChannel(x);
-        return x.to(scale.dtype()).mul(scale.reshape(channels)).add(shift.reshape(channels)).to(x.dtype());
+        return x.mul(scale.reshape(channels)).add(shift.reshape(channels)).to(x.dtype());
     }
 
     /**
@@ -112,7 +112,7 @@ public final class Norms {
                     x.size(1) + " channels must divide into " + groups + " groups", "change groups");
         }
         long each = x.shape().slice(1, x.rank()).count() / groups;
-        Tensor wide = gamma == null ? x : x.to(gamma.dtype());
+        Tensor wide = gamma == null ? x : x.to(DType.promote(x.dtype(), gamma.dtype()));
         Spec ones = wide.spec().with(Shape.of(each));
         Tensor y = layerNorm(wide.reshape(x.size(0), groups, each), Tensor.full(ones, 1), null, epsilon);
         y = y.reshape(x.shape());
@@ -149,7 +149,7 @@ public final class Norms {
         requireEpsilon("rmsNorm", epsilon);
         Tensor wide = x.dtype().bytes() == 2 ? x.to(DType.F32) : x;
         Tensor inverse = wide.square().mean(true, trailing).add(epsilon).rsqrt();
-        return wide.mul(inverse).to(gamma.dtype()).mul(gamma).to(x.dtype());
+        return wide.mul(inverse).to(DType.promote(x.dtype(), gamma.dtype())).mul(gamma).to(x.dtype());
     }
 
     /** Returns {@code [1, C, 1, ..]}: the shape in which one value per channel broadcasts to {@code x}. */

@@ -1,5 +1,6 @@
 package dev.starling.tensor;
 
+import dev.starling.tensor.host.HostMemory;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.MemorySegment;
@@ -26,12 +27,14 @@ import java.util.zip.ZipFile;
 /**
  * Reads and writes NumPy's file format, versions 1 to 3, and reads archives of it. Files are not trusted: an
  * inconsistent file causes a {@link TensorException} of {@link TensorException.Problem#DATA} that names the file,
- * before memory is allocated.
+ * before memory is allocated; for an archive, before more than 1,032 times its size is.
  */
 public final class NpyFile {
     private static final byte[] MAGIC = {(byte) 0x93, 'N', 'U', 'M', 'P', 'Y'};
     private static final int MAX_HEADER = 1 << 16;
     private static final int CHUNK = 1 << 26;
+    /** The most bytes for which one byte of a zip archive stands. */
+    private static final int MAX_DEFLATION = 1032;
 
     private NpyFile() {
     }
@@ -53,9 +56,17 @@ public final class NpyFile {
     public static Map<String, Tensor> readArchive(Path file) throws IOException {
         Map<String, Tensor> tensors = new LinkedHashMap<>();
         try (ZipFile zip = new ZipFile(file.toFile())) {
+            // What entries may hold in all: several of a forged archive could stand for the same bytes.
+            long left = MAX_DEFLATION * Files.size(file);
             for (ZipEntry entry : zip.stream().toList()) {
+                String source = file + "!" + entry.getName();
+                if (entry.getSize() > left) {
+                    throw fault(source, "states a size of " + entry.getSize()
+                            + " bytes; the archive cannot hold more than " + left, "copy or write it again");
+                }
+                left -= entry.getSize();
                 try (InputStream in = zip.getInputStream(entry)) {
-                    Tensor tensor = read(file + "!" + entry.getName(), Channels.newChannel(in), entry.getSize());
+                    Tensor tensor = read(source, Channels.newChannel(in), entry.getSize());
                     String name = entry.getName().replaceFirst("\\.npy$", "");
                     if (tensors.putIfAbsent(name, tensor) != null) {
                         tensor.close();
@@ -167,7 +178,8 @@ public final class NpyFile {
         Spec spec = new Spec(header.dtype(), header.stored(), target.backend().hostVisible() ? target : Device.cpu());
         try (Scope scope = Scope.open("read")) {
             Tensor raw = Storage.allocate(spec);
-            MemorySegment elements = raw.segment();
+            // Not segment(): nothing writes to the memory later, so kernels may keep packed copies of the elements.
+            MemorySegment elements = HostMemory.ALL.asSlice(raw.address(), spec.bytes());
             for (long at = 0; at < elements.byteSize(); at += CHUNK) {
                 readAll(source, in, elements.asSlice(at, Math.min(CHUNK, elements.byteSize() - at)).asByteBuffer());
             }

@@ -17,8 +17,22 @@ final class Operands {
         for (int i = 0; i < inputs.length; i++) {
             specs[i] = inputs[i].open(op).spec();
             requireDevice(op, specs[0], specs[i]);
+            if (op instanceof Update update && update.changes(i)) {
+                requireDistinct(op, inputs[i]);
+            }
         }
         return op.infer(specs);
+    }
+
+    /** Refuses to change a tensor whose elements share memory: any of several writes to one could be the last. */
+    private static void requireDistinct(Op op, Tensor x) {
+        for (int d = 0; d < x.rank(); d++) {
+            if (x.strides()[d] == 0 && x.size(d) > 1 && x.count() > 0) {
+                throw new TensorException(TensorException.Problem.ARGUMENT, op.name(), List.of(x.spec()),
+                        "cannot change an expanded tensor: it repeats its elements along dimension " + d,
+                        "change the tensor that was expanded, or a copy()");
+            }
+        }
     }
 
     /** Checks the operands of many updates, and their guard, which may be {@code null}. */
@@ -42,11 +56,11 @@ final class Operands {
 
     /**
      * Returns the operands of an update with copies of those that partly overlap one that it changes, so that it reads
-     * their old elements. Kernels of assignments do so themselves.
+     * their old elements. The caller passes them to {@link #release}.
      */
     static Tensor[] apart(Update op, Tensor[] inputs) {
         Tensor[] apart = inputs;
-        for (int i = 0; i < inputs.length && !(op instanceof Update.Assign); i++) {
+        for (int i = 0; i < inputs.length; i++) {
             for (int k = 0; k < inputs.length; k++) {
                 if (op.changes(i) && !op.changes(k) && overlaps(apart[k], inputs[i])) {
                     apart = apart == inputs ? inputs.clone() : apart;
@@ -69,8 +83,21 @@ final class Operands {
         return apart;
     }
 
+    /** Frees the copies that {@link #apart} made, once the update has been carried out. */
+    static void release(Tensor[] apart, Tensor[] inputs) {
+        for (int i = 0; apart != inputs && i < inputs.length; i++) {
+            if (apart[i] != inputs[i]) {
+                apart[i].close();
+            }
+        }
+    }
+
     /** Returns whether two tensors may have elements in common that are not at the same place in both. */
     private static boolean overlaps(Tensor a, Tensor b) {
+        if (a.dtype() != b.dtype()) {
+            // Offsets and strides, in elements, then say nothing about common bytes.
+            return a.sharesMemoryWith(b);
+        }
         return a.sharesMemoryWith(b) && !(a.offset() == b.offset() && Arrays.equals(a.strides(), b.strides()))
                 && extreme(a, -1) <= extreme(b, 1) && extreme(b, -1) <= extreme(a, 1);
     }

@@ -260,6 +260,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             event.done(op.name(), outputs.length == 0 ? operands[0].spec : outputs[0].spec);
         }
         done(op, operands, outputs);
+        Operands.release(operands, inputs);
         return outputs;
     }
 
@@ -274,7 +275,11 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
      */
     public static void applyAll(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {
         Operands.check(ops, operands, guard);
-        carryOut(ops, Operands.apart(ops, operands), guard);
+        Tensor[][] apart = Operands.apart(ops, operands);
+        carryOut(ops, apart, guard);
+        for (int i = 0; i < ops.length; i++) {
+            Operands.release(apart[i], operands[i]);
+        }
     }
 
     private static void carryOut(Update[] ops, Tensor[][] operands, @Nullable Tensor guard) {

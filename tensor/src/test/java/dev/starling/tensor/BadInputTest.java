@@ -208,7 +208,9 @@ class BadInputTest {
                 argument(() -> Tensor.linspace(0, Double.NaN, 3), "linspace", "finite"),
                 argument(() -> Tensor.linspace(0, 1, -3), "shape", "-3"),
                 argument(() -> ones(2, 3).split(0, 0), "split", "> 0"),
-                argument(() -> ones(2, 3).tril(0).permute(0, 0), "permute", "once"));
+                argument(() -> ones(2, 3).tril(0).permute(0, 0), "permute", "once"),
+                argument(() -> ones(3).expand(2, 3).set(1), "assign", "dimension 0", "f32[2, 3]"),
+                argument(() -> Tensor.apply(new Update.Blend(1, 1), ones(1).expand(3), ones(3)), "blend", "expanded"));
     }
 
     private static Tensor slice(long[] starts, long[] steps, long[] sizes) {

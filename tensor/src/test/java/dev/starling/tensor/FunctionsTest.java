@@ -178,6 +178,31 @@ class FunctionsTest {
 
     @ParameterizedTest
     @CsvSource({"reference", "cpu"})
+    void theSmoothL1LossOfHalfFloatsNeitherOverflowsNorUnderflows(String device) {
+        on(device, DType.F16, () -> {
+            Tensor zero = Tensor.full(dtype, 0, 1);
+            check(Losses.smoothL1Loss(Tensor.full(dtype, 1000, 1), zero, Losses.Reduce.NONE, 100), "[1]", 950);
+            check(Losses.smoothL1Loss(Tensor.full(dtype, 0.5, 1), zero, Losses.Reduce.NONE, 1e-6), "[1]", 0.5);
+        });
+    }
+
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
+    void normsBesideNarrowerWeightsKeepThePrecisionOfX(String device) {
+        on(device, DType.F64, () -> {
+            Tensor x = Tensor.of(new double[] {10.1, 10.7, -10.3, 10.2, 0.3, -5.9, 7.7, 1.1}, 2, 4);
+            Tensor ones = Tensor.ones(4);
+            Tensor wide = ones.to(dtype);
+            check(Norms.batchNorm(x, ones.mul(0.5), ones.mul(0.75), ones, null, 0.25), "[2, 4]",
+                    x.sub(0.5).toDoubles());
+            check(Norms.groupNorm(x, 1, ones, null, 1e-5), "[2, 4]",
+                    Norms.groupNorm(x, 1, wide, null, 1e-5).toDoubles());
+            check(Norms.rmsNorm(x, ones, 1e-5), "[2, 4]", Norms.rmsNorm(x, wide, 1e-5).toDoubles());
+        });
+    }
+
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
     void extremeIntegersAreExact(String device) {
         on(device, DType.I64, () -> {
             assertThat(Tensor.of(new long[] {-1}).sub(-0x1p63).toLongs()).containsExactly(Long.MAX_VALUE);

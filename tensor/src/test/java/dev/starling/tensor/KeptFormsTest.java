@@ -22,6 +22,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -154,6 +155,28 @@ class KeptFormsTest {
             form.close();
         }
         assertTrue(live() - before <= 32 * 128, "kept " + (live() - before) + " bytes");
+    }
+
+    /** A part of a run sees one thread, although others have parts of the run, too. */
+    @Test
+    void keepsAFormForEachPartOfARunOnManyThreads() {
+        Parallel.setThreads(40);
+        Tensor w = Tensor.of(new float[] {4});
+        AtomicInteger made = new AtomicInteger();
+        for (int run = 0; run < 2; run++) {
+            Parallel.withThreads(2, () -> {
+                Parallel.forRange(40, 1, (from, to) -> {
+                    for (long i = from; i < to; i++) {
+                        Form form = w.storage().form(new Form.Key(i, new long[0], new long[0]), 64,
+                                address -> made.incrementAndGet());
+                        assertNotNull(form);
+                        form.close();
+                    }
+                });
+                return made;
+            });
+        }
+        assertEquals(40, made.get());
     }
 
     /** Makes or finds the form of the first element; returns its address. */

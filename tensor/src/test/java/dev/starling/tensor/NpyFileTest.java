@@ -3,7 +3,10 @@ package dev.starling.tensor;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.tensor.spi.Form;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -146,6 +149,63 @@ class NpyFileTest {
         }
         assertThatThrownBy(() -> NpyFile.readArchive(file)).isInstanceOf(TensorException.class)
                 .hasMessageContaining("two arrays of the name a");
+    }
+
+    /** Else a small file could request any amount of memory. */
+    @Test
+    void anArchiveThatStatesMoreThanItCanHoldIsATypedError() throws IOException {
+        Path file = directory.resolve("forged.npz");
+        try (ZipOutputStream zip = new ZipOutputStream(Files.newOutputStream(file))) {
+            zip.putNextEntry(new ZipEntry("x.npy"));
+            zip.write(bytes(VERSION_1, header("|u1", false, "(1073741824,)"), ""));
+        }
+        ByteBuffer bytes = ByteBuffer.wrap(Files.readAllBytes(file)).order(ByteOrder.LITTLE_ENDIAN);
+        int entry = bytes.getInt(bytes.capacity() - 6);
+        bytes.putInt(entry + 24, 128 + 1073741824);
+        Files.write(file, bytes.array());
+        assertThatThrownBy(() -> NpyFile.readArchive(file)).isInstanceOfSatisfying(TensorException.class, e -> {
+            assertThat(e.problem()).isEqualTo(TensorException.Problem.DATA);
+            assertThat(e).hasMessageContainingAll("forged.npz!x.npy", "1073741952");
+        });
+    }
+
+    /** Many entries of the directory at the archive's end stand for the same compressed bytes. */
+    @Test
+    void entriesThatShareBytesCountOnceEach() throws IOException {
+        Path file = directory.resolve("shared.npz");
+        try (ZipOutputStream zip = new ZipOutputStream(Files.newOutputStream(file))) {
+            zip.putNextEntry(new ZipEntry("a.npy"));
+            zip.write(bytes(VERSION_1, header("|u1", false, "(1000000,)"), ""));
+            zip.write(new byte[1_000_000]);
+        }
+        ByteBuffer single = ByteBuffer.wrap(Files.readAllBytes(file)).order(ByteOrder.LITTLE_ENDIAN);
+        int end = single.capacity() - 22;
+        int first = single.getInt(end + 16);
+        int size = end - first;
+        int count = 20;
+        ByteBuffer shared = ByteBuffer.allocate(single.capacity() + (count - 1) * size).order(ByteOrder.LITTLE_ENDIAN);
+        shared.put(single.array(), 0, end);
+        for (int i = 1; i < count; i++) {
+            int at = shared.position();
+            shared.put(single.array(), first, size);
+            shared.put(at + 46, (byte) ('a' + i));
+        }
+        int newEnd = shared.position();
+        shared.put(single.array(), end, 22);
+        shared.putShort(newEnd + 8, (short) count);
+        shared.putShort(newEnd + 10, (short) count);
+        shared.putInt(newEnd + 12, count * size);
+        Files.write(file, shared.array());
+        assertThatThrownBy(() -> NpyFile.readArchive(file)).isInstanceOf(TensorException.class)
+                .hasMessageContainingAll("shared.npz!", "states a size of 1000128 bytes");
+    }
+
+    @Test
+    void kernelsMayKeepPackedCopiesOfWhatWasRead() throws IOException {
+        Tensor x = NpyFile.read(write(Tensor.ones(2)));
+        Form.Key use = new Form.Key(0, new long[] {1}, new long[] {2});
+        assertThat(x.storage().isReused(use, 1)).isFalse();
+        assertThat(x.storage().isReused(use, 1)).isTrue();
     }
 
     private Path write(Tensor tensor) throws IOException {

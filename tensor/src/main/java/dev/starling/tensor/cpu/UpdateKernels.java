@@ -85,11 +85,7 @@ final class UpdateKernels {
         }
     }
 
-    /** Leaves overlapping memory to the reference kernel, which copies through temporary memory. */
-    private static Tensor @Nullable [] assign(Tensor[] inputs) {
-        if (inputs[0].sharesMemoryWith(inputs[1])) {
-            return null;
-        }
+    private static Tensor[] assign(Tensor[] inputs) {
         Tensor target = inputs[0];
         Launch launch = Launch.of(copy(inputs[1].dtype(), target.dtype()));
         boolean flat = DenseLayout.isDense(target) && DenseLayout.isSame(inputs[1], target);

@@ -47,6 +47,11 @@ public final class Parallel {
         return context.inTask ? 1 : context.threads > 0 ? context.threads : defaultThreads;
     }
 
+    /** Returns the number of threads of the process, also within a part. */
+    public static int processThreads() {
+        return defaultThreads;
+    }
+
     /** Sets the number of threads of the process, which applies outside of {@link #withThreads}. */
     public static void setThreads(int threads) {
         defaultThreads = requirePositive(threads);

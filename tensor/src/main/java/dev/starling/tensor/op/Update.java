@@ -11,7 +11,10 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 
-/** Changes operands in place and returns nothing: assignments, running means, optimiser steps. Not differentiable. */
+/**
+ * Changes operands in place and returns nothing: assignments, running means, optimiser steps. Not differentiable. A
+ * tensor whose elements share memory, as those of an expanded one do, cannot be changed.
+ */
 public sealed interface Update extends Op {
     /** What {@link #infer} returns. */
     Spec[] NO_OUTPUTS = {};

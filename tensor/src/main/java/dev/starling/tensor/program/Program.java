@@ -205,8 +205,10 @@ public final class Program implements AutoCloseable {
      *
      * @param listener called for each mark as the run passes it, or, on a device that launches the whole program with
      *     one command, for all marks at the end; or {@code null}
-     * @param given tensors of the types and shapes at capture, on any device
-     * @return the outputs, valid until the next run; the array is shared
+     * @param given tensors of the types and shapes at capture, on any device. One that is not contiguous is copied
+     *     first, so that sums over it have the order, and the bits, of those over its {@code contiguous()} copy
+     * @return the outputs, to read, valid until the next run; the array is shared. A change in place of an output that
+     *     is constant, or that is an input or a tensor from before the capture, would last
      * @throws TensorException if inputs do not fit, or a tensor that the program uses is closed. A run that fails in
      *     another way keeps the changes that it made until then; if it was the first run, the program is closed
      */

@@ -13,7 +13,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Carries out the nodes of a program. The first run plans memory: what each backend allocates is placed in an
- * {@link Arena}. Later runs return the same tensors to the backend, so that nothing is allocated.
+ * {@link Arena}. Later runs return the same tensors to the backend, so that nothing is allocated. What only a later run
+ * requests gets a block of the arena of its own, and belongs to the runs after it, too.
  */
 final class Replay implements Interceptor {
     private final List<Node> nodes;
@@ -129,7 +130,7 @@ final class Replay implements Interceptor {
     }
 
     @Override
-    public @Nullable Tensor allocate(Spec spec, long[] strides) {
+    public Tensor allocate(Spec spec, long[] strides) {
         Node node = Objects.requireNonNull(active);
         if (planning) {
             if (requested == fresh.length) {
@@ -143,13 +144,18 @@ final class Replay implements Interceptor {
             return tensor;
         }
         // A tensor that the backend cached in the first run is not requested again.
-        while (requested < node.made.size()) {
-            Tensor next = node.made.get(requested++);
+        for (int m = requested; m < node.made.size(); m++) {
+            Tensor next = node.made.get(m);
             if (next.spec().equals(spec) && Arrays.equals(next.strides(), strides)) {
+                requested = m + 1;
                 return next;
             }
         }
-        return null;
+        // A kernel in place of a library that declines may need memory that the library did not. The program keeps it:
+        // a device that records this run writes there in later ones.
+        Tensor more = arena.fresh(spec.device(), spec.bytes()).lend(spec, strides);
+        node.made.add(requested++, more);
+        return more;
     }
 
     @Override

@@ -28,26 +28,11 @@ final class ReferenceUpdate {
         }
     }
 
-    /** Copies through temporary memory, because target and source may overlap. */
     private static void assign(Tensor target, Tensor source) {
         Elements from = Elements.of(source, target.shape());
         Elements to = Elements.of(target);
-        int n = Math.toIntExact(target.count());
-        double[] floats = new double[from.floating() ? n : 0];
-        long[] integers = new long[from.floating() ? 0 : n];
-        for (int i = 0; i < n; i++) {
-            if (from.floating()) {
-                floats[i] = from.get(i);
-            } else {
-                integers[i] = from.getLong(i);
-            }
-        }
-        for (int i = 0; i < n; i++) {
-            if (from.floating()) {
-                to.set(i, floats[i]);
-            } else {
-                to.setLong(i, integers[i]);
-            }
+        for (long i = 0; i < target.count(); i++) {
+            to.copy(i, from, i);
         }
     }
 }

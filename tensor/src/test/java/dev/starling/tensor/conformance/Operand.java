@@ -43,7 +43,11 @@ record Operand(DType dtype, Shape shape, Layout layout, Values values, long indi
     Tensor on(Device device, long seed) {
         Tensor elements = Device.with(Device.reference(), () -> elements(seed));
         Tensor base = Device.with(Device.reference(), () -> Tensor.full(dtype, 77, layout.base(shape).dims()));
-        Tensor.apply(new Update.Assign(), layout.view(base, shape), elements);
+        if (layout == Layout.REPEATED && shape.rank() > 0) {
+            Tensor.apply(new Update.Assign(), base, elements.narrow(0, 0, base.size(0)));
+        } else {
+            Tensor.apply(new Update.Assign(), layout.view(base, shape), elements);
+        }
         return layout.view(base.to(device), shape);
     }
 

@@ -3,6 +3,7 @@ package dev.starling.tensor.cpu;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
+import com.sun.management.ThreadMXBean;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
@@ -15,6 +16,7 @@ import dev.starling.tensor.op.Random;
 import dev.starling.tensor.op.Rule;
 import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.Update;
+import java.lang.management.ManagementFactory;
 import java.util.Arrays;
 import java.util.List;
 import java.util.SplittableRandom;
@@ -105,6 +107,39 @@ class CpuKernelsTest {
         assertThat(x.toDoubles()).containsExactly(1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4);
         Tensor.apply(new Update.Assign(), x.narrow(1, 1, 3), x.narrow(1, 0, 3));
         assertThat(x.toDoubles()).containsExactly(1, 1, 2, 3, 1, 1, 2, 3, 1, 1, 2, 3);
+    }
+
+    /** The first elements of both are at the same place, and their strides are equal numbers of elements. */
+    @Test
+    void assignsBetweenViewsOfDifferentTypesOfOneMemory() {
+        int n = 1000;
+        for (Device device : new Device[] {Device.cpu(), Device.reference()}) {
+            Tensor wide = Tensor.full(new Spec(DType.F64, Shape.of(n), device), 0);
+            Tensor narrow = wide.storage().view(new Spec(DType.F32, Shape.of(n), device), wide.strides(), 0);
+            Tensor.apply(new Update.Assign(), narrow, Tensor.arange(new Spec(DType.F32, Shape.of(n), device), 0, 1));
+            Tensor.apply(new Update.Assign(), wide, narrow);
+            assertThat(wide.toDoubles()).isEqualTo(Tensor.arange(0, n, 1).toDoubles());
+        }
+    }
+
+    /** The size of Java's heap is no bound, and the scope keeps no copy. */
+    @Test
+    void assignsBetweenOverlappingViewsWithoutJavaArrays() {
+        int n = 1 << 18;
+        Tensor x = Tensor.arange(new Spec(DType.F32, Shape.of(n), Device.cpu()), 0, 1);
+        Tensor target = x.narrow(0, 1, n - 1);
+        Tensor source = x.narrow(0, 0, n - 1);
+        ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        int owned = scope.size();
+        long allocated = 0;
+        for (int i = 0; i < 2; i++) {
+            long before = threads.getCurrentThreadAllocatedBytes();
+            Tensor.apply(new Update.Assign(), target, source);
+            allocated = threads.getCurrentThreadAllocatedBytes() - before;
+        }
+        assertThat(allocated).isLessThan(n);
+        assertThat(scope.size()).isEqualTo(owned);
+        assertThat(x.narrow(0, 0, 4).toDoubles()).containsExactly(0, 0, 0, 1);
     }
 
     /** In f64 the numbers beside a middle between two bf16 numbers would first be rounded to that middle. */
