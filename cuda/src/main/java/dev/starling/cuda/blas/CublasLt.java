@@ -259,6 +259,7 @@ public final class CublasLt {
             return untested;
         }
         gpu.download(y.address(), element.address(), call.type().bytes(), stream);
+        gpu.synchronize(stream);
         if (isNan(call.type())) {
             plan.markNanSafe();
             return false;

@@ -1,5 +1,6 @@
 package dev.starling.cuda.dnn;
 
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
 
 import dev.starling.cuda.config.CudaConfig;
@@ -9,6 +10,7 @@ import dev.starling.cuda.kernels.Answer;
 import dev.starling.cuda.memory.LruMap;
 import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.Block;
 import java.lang.System.Logger.Level;
 import java.util.Arrays;
@@ -25,8 +27,8 @@ import org.jspecify.annotations.Nullable;
  * by several threads.
  *
  * <p>The library is asked only once about a graph for which it has no engine. If planning or a run fails for another
- * reason (no memory, a component library that cannot be loaded), memory is freed and the attempt repeated once; then
- * the fallback computes the call, and later calls, at growing distances, try again.
+ * reason (no memory for a kernel or a workspace, a component library that cannot be loaded), memory is freed and the
+ * attempt repeated once; then the fallback computes the call, and later calls, at growing distances, try again.
  */
 final class CudnnGraphs {
     private static final System.Logger LOG = System.getLogger("dev.starling.cuda");
@@ -232,12 +234,12 @@ final class CudnnGraphs {
                 break;
             }
             int status = cudnn.attempt(() -> run(plan, operands));
+            gpu.synchronize(stream);
+            long start = System.nanoTime();
+            for (int i = 0; i < TIMED_RUNS && status == CUDNN_STATUS_SUCCESS; i++) {
+                status = run(plan, operands);
+            }
             if (status == CUDNN_STATUS_SUCCESS) {
-                gpu.synchronize(stream);
-                long start = System.nanoTime();
-                for (int i = 0; i < TIMED_RUNS; i++) {
-                    run(plan, operands);
-                }
                 gpu.synchronize(stream);
                 long elapsedNs = System.nanoTime() - start;
                 compared++;
@@ -289,9 +291,15 @@ final class CudnnGraphs {
         }
     }
 
+    /** Queues a plan's work and returns the library's status, or that of a shortage if there is no workspace. */
     private int run(GraphPlan plan, long... operands) {
-        // The block's next use is queued behind this call.
-        Block block = plan.workspaceBytes() == 0 ? null : memory.allocate(plan.workspaceBytes());
+        Block block;
+        try {
+            // The block's next use is queued behind this call.
+            block = plan.workspaceBytes() == 0 ? null : memory.allocate(plan.workspaceBytes());
+        } catch (TensorException e) {
+            return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+        }
         gpu.enter();
         try {
             return plan.run(block == null ? 0 : block.address(), operands);

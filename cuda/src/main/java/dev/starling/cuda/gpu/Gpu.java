@@ -135,13 +135,13 @@ public interface Gpu {
     /** Blocks until all work queued on a stream is done. */
     void synchronize(Stream stream);
 
-    /**
-     * Queues a copy to the device. Pinned memory may be changed once the copy is done, other memory once the call
-     * returns.
-     */
+    /** Queues a copy to the device. The host memory, pinned or not, may be changed once the copy is done. */
     void upload(long host, long device, long bytes, Stream stream);
 
-    /** Queues a copy to the host. If the host memory is not pinned, the copy is done when the call returns. */
+    /**
+     * Queues a copy to the host. Its bytes may be read once the copy is done, even if the host memory is not pinned:
+     * CUDA does not promise that such a copy is done when the call returns.
+     */
     void download(long device, long host, long bytes, Stream stream);
 
     /** Queues a copy within the device's memory. */

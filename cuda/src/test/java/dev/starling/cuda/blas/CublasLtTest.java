@@ -177,6 +177,30 @@ class CublasLtTest {
         assertThat(runs(3, ProductEpilogue.RELU)).isTrue();
     }
 
+    /** A driver may copy to memory that is not page-locked after the call has returned. */
+    @Test
+    void testsReluWhenTheResultHasArrived() {
+        List<Runnable> queued = new ArrayList<>();
+        Gpu late = (Gpu) Proxy.newProxyInstance(Gpu.class.getClassLoader(), new Class<?>[] {Gpu.class},
+                (proxy, method, arguments) -> {
+                    if (method.getName().equals("download")) {
+                        queued.add(() -> gpu.download((long) arguments[0], (long) arguments[1], (long) arguments[2],
+                                stream));
+                        return null;
+                    }
+                    if (method.getName().equals("synchronize")) {
+                        queued.forEach(Runnable::run);
+                        queued.clear();
+                    }
+                    return method.invoke(gpu, arguments);
+                });
+        CublasLt other = new CublasLt(late, stream, memory, DEFAULT, MAX_PLANS);
+        assertThat(other.isOpen()).isTrue();
+        assertThat(runs(other, 2, ProductEpilogue.RELU)).isTrue();
+        FakeLibraries.hideNan(true);
+        assertThat(runs(other, 3, ProductEpilogue.RELU)).isFalse();
+    }
+
     @Test
     void declinesInterleavedOperandsOnGpusWithAFault() {
         Gpu workstation = (Gpu) Proxy.newProxyInstance(Gpu.class.getClassLoader(), new Class<?>[] {Gpu.class},

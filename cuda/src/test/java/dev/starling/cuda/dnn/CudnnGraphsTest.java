@@ -20,6 +20,7 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Attention;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Epilogue;
@@ -31,6 +32,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
+import java.util.List;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -54,9 +56,15 @@ class CudnnGraphsTest {
     /** Allocates host memory, which the emulated device uses. */
     private static final class Memory implements Allocator {
         private int trims;
+        /** How many further requests fail. */
+        private int failures;
 
         @Override
         public Block allocate(long bytes) {
+            if (failures > 0) {
+                failures--;
+                throw new TensorException(TensorException.Problem.MEMORY, "allocate", List.of(), "no memory", "");
+            }
             return new Block(Arena.global().allocate(bytes, 256).address(), bytes);
         }
 
@@ -179,6 +187,27 @@ class CudnnGraphsTest {
         assertThat(FakeLibraries.planned()).isEqualTo(planned);
         assertThat(log.warnings()).singleElement().asString().contains("status 5003", "others compute",
                 "leave more of the GPU's memory free");
+    }
+
+    @Test
+    void leavesACallToOthersWhileThereIsNoMemoryForItsWorkspace() {
+        CudnnGraphs graphs = graphs();
+        allocator.failures = 2;
+        assertThat(run(graphs, 5)).isNaN();
+        assertThat(run(graphs, 5)).isEqualTo(6);
+        assertThat(log.warnings()).singleElement().asString().contains("status 4004", "others compute",
+                "leave more of the GPU's memory free");
+    }
+
+    /** A comparison asks for more memory than the engine that the library would use without one. */
+    @Test
+    void comparesOnlyEnginesWithMemoryForTheirWorkspace() {
+        CudnnGraphs graphs = graphs("starling.cuda.autotune=true");
+        long before = FakeLibraries.computed();
+        allocator.failures = 2;
+        assertThat(run(graphs, DType.BF16, 5, false)).isNotNaN();
+        assertThat(FakeLibraries.computed() - before).as("one engine, four times, and the call").isEqualTo(4 + 1);
+        assertThat(log.warnings()).isEmpty();
     }
 
     @Test
