@@ -4,6 +4,8 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.CloseOptions;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -138,6 +140,26 @@ public final class KafkaCluster {
             throw new StreamException("there is no topic " + topic + " at " + this + "; create it first");
         }
         return found.stream().map(p -> new TopicPartition(topic, p.partition())).toList();
+    }
+
+    /** Returns the id of a topic, which no deleted topic of its name and no topic of other brokers has. */
+    String topicId(String topic) {
+        Map<String, Object> all = settings();
+        all.put("default.api.timeout.ms", (int) deadline.toMillis());
+        try (Admin admin = Admin.create(all)) {
+            return admin.describeTopics(List.of(topic)).topicNameValues().get(topic).get().topicId().toString();
+        } catch (ExecutionException e) {
+            if (e.getCause() instanceof TimeoutException) {
+                throw noAnswer("topic " + topic, e);
+            }
+            throw new StreamException("topic " + topic + " at " + this + " cannot be described: "
+                    + e.getCause().getMessage(), e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new StreamException("interrupted while topic " + topic + " at " + this + " was described", e);
+        } catch (KafkaException e) {
+            throw creationFailure("an admin client", e);
+        }
     }
 
     /** Sends a request to the brokers, which fails if none answers: detects lost brokers while no record arrives. */

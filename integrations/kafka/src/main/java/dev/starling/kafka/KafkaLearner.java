@@ -87,7 +87,6 @@ public final class KafkaLearner implements AutoCloseable {
         this.config = config;
         split = config.split();
         work = new Work(name());
-        progress = new LearnerProgress(config.topic);
         window = work.keep(new HeldOutWindow(config.window, split), HeldOutWindow::close);
         rows = new float[Math.multiplyExact(config.batch, split.columns())];
         state = TrainingState.of(config.model, config.optimizer);
@@ -99,6 +98,7 @@ public final class KafkaLearner implements AutoCloseable {
             consumer = work.keep(config.cluster.consumer(Map.of("auto.offset.reset", "none", "max.poll.records", 1024)),
                     KafkaCluster::close);
             List<TopicPartition> partitions = config.cluster.partitions(consumer, config.topic);
+            progress = new LearnerProgress(config.topic, config.cluster.topicId(config.topic));
             Optional<Checkpoint> latest = Checkpoint.latest(config.checkpoints);
             latest.ifPresent(this::resume);
             consumer.assign(partitions);

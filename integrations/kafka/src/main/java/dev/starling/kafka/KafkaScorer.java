@@ -114,8 +114,9 @@ public final class KafkaScorer implements AutoCloseable {
     /**
      * Scores until {@link #close} is called.
      *
-     * @throws StreamException if the brokers do not answer within the deadline, the model fails on a batch, or another
-     *     scorer with the same instance name has started; the next scorer then scores each record that is left, once
+     * @throws StreamException if the brokers do not answer within the deadline or refuse a record five times, the model
+     *     fails on a batch, a transaction is open for longer than the deadline, or another scorer with the same
+     *     instance name has started; the next scorer then scores each record that is left, once
      */
     public void run() {
         while (!work.isClosed()) {
@@ -150,11 +151,15 @@ public final class KafkaScorer implements AutoCloseable {
         });
     }
 
-    /** Ends the scorer; returns the exception to throw when another has started with its name. */
+    /** Ends the scorer; returns the exception to throw when the brokers accept nothing from it any more. */
     private StreamException fenced(KafkaException e) {
         ended = true;
+        // Kafka reports the same if it has ended a transaction that was open for too long.
+        String other = e instanceof FencedInstanceIdException ? "" : ", or because a transaction was open for longer "
+                + "than " + config.cluster.transactionTimeoutMs() + " ms";
         return new StreamException(name() + " must stop, because another process has started with the same instance "
-                + "name: " + e.getMessage() + "; give each its own with instance(name)", e);
+                + "name" + other + ": " + e.getMessage() + "; give each process its own with instance(name)"
+                + (other.isEmpty() ? "" : ", or start this one again"), e);
     }
 
     private void requireAnswer() {

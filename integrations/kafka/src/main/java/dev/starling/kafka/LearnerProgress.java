@@ -5,12 +5,18 @@ import java.util.TreeMap;
 import java.util.zip.CRC32C;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 
 /** The records of a topic that were learned: offsets, counts and a checksum, saved in the notes of a checkpoint. */
 final class LearnerProgress {
     private static final String OFFSET = "kafka.offset.";
+    private static final String TOPIC_ID = "kafka.topic-id";
+    /** The id of every topic of brokers before Kafka 2.8, which give their topics ids when they are updated. */
+    private static final String NO_ID = Uuid.ZERO_UUID.toString();
 
     private final String topic;
+    /** Distinguishes the topic from another one of its name, whose offsets are of other records. */
+    private final String topicId;
     /** The offset of the next record by partition. */
     private final Map<Integer, Long> offsets = new TreeMap<>();
     long trained;
@@ -18,8 +24,9 @@ final class LearnerProgress {
     long refused;
     private long checksum;
 
-    LearnerProgress(String topic) {
+    LearnerProgress(String topic, String topicId) {
         this.topic = topic;
+        this.topicId = topicId;
     }
 
     long records() {
@@ -75,6 +82,7 @@ final class LearnerProgress {
 
     void save(Map<String, String> notes) {
         notes.put("kafka.topic", topic);
+        notes.put(TOPIC_ID, topicId);
         offsets.forEach((partition, offset) -> notes.put(OFFSET + partition, offset.toString()));
         notes.put("kafka.trained", Long.toString(trained));
         notes.put("kafka.held-out", Long.toString(heldOut));
@@ -86,6 +94,12 @@ final class LearnerProgress {
         if (!topic.equals(notes.get("kafka.topic"))) {
             throw new StreamException("the checkpoint is of topic " + notes.get("kafka.topic") + ", not of " + topic
                     + "; choose another directory");
+        }
+        String savedId = notes.getOrDefault(TOPIC_ID, NO_ID);
+        if (!savedId.equals(NO_ID) && !savedId.equals(topicId)) {
+            throw new StreamException("the checkpoint is of topic " + topic + " with the id " + savedId
+                    + ", these brokers have one with the id " + topicId + ": it was created again, or the brokers are "
+                    + "others; choose another directory of checkpoints");
         }
         try {
             notes.forEach((name, value) -> {

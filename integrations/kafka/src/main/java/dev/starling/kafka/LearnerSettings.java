@@ -157,7 +157,8 @@ public final class LearnerSettings implements Cloneable {
      * Connects, and resumes from the latest checkpoint if there is one.
      *
      * @throws StreamException if a topic, a broker or a setting is missing, the name of the published model cannot
-     *     begin the name of a file, or records that follow the checkpoint are deleted
+     *     begin the name of a file, records that follow the checkpoint are deleted, or the topic is not the one that
+     *     the checkpoint is of
      * @throws dev.starling.nn.checkpoint.CheckpointException if the checkpoint is damaged or does not fit
      */
     public KafkaLearner open() {

@@ -1,6 +1,7 @@
 package dev.starling.kafka;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.checkpoint.SafeTensors;
 import dev.starling.nn.checkpoint.Sha256;
 import java.io.IOException;
@@ -9,6 +10,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -44,8 +46,8 @@ public final class ModelPublisher implements AutoCloseable {
      * Writes a version and announces it.
      *
      * @param metadata texts for the file, for example of {@link dev.starling.nn.model.ModelDescription#metadata}
-     * @throws StreamException if the name cannot begin the name of a file, the file cannot be written, or the brokers
-     *     do not acknowledge the version within the deadline
+     * @throws StreamException if the name cannot begin the name of a file, the file cannot be written or takes more
+     *     than 2 GB, or the brokers do not acknowledge the version within the deadline
      */
     public ModelVersion publish(String name, long version, Layer model, Map<String, String> metadata) {
         ModelVersion written = write(name, version, model, metadata);
@@ -64,15 +66,25 @@ public final class ModelPublisher implements AutoCloseable {
     /** Writes a version's file, whole or not at all, under a name that no other content has. */
     ModelVersion write(String name, long version, Layer model, Map<String, String> metadata) {
         requireFileName(name);
+        // Random, because processes in containers that share the directory may have the same number.
+        Path draft = directory.resolve(name + "-" + version + "-" + UUID.randomUUID() + ".draft");
         try {
             Files.createDirectories(directory);
-            Path draft = directory.resolve(name + "-" + version + "-" + ProcessHandle.current().pid() + ".draft");
             SafeTensors.write(draft, model.state(), metadata);
+            if (Files.size(draft) > ModelStore.MAX_BYTES) {
+                throw new IOException("its file takes " + Files.size(draft) + " bytes, of which scorers read at most "
+                        + ModelStore.MAX_BYTES);
+            }
             String sha256 = Sha256.of(Files.readAllBytes(draft));
             Path file = directory.resolve(name + "-" + version + "-" + sha256.substring(0, 8) + ".safetensors");
             Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE);
             return new ModelVersion(name, version, file.toString(), sha256);
-        } catch (IOException e) {
+        } catch (IOException | CheckpointException e) {
+            try {
+                Files.deleteIfExists(draft);
+            } catch (IOException left) {
+                e.addSuppressed(left);
+            }
             throw new StreamException(name + " version " + version + " cannot be written to " + directory + ": " + e,
                     e);
         }

@@ -19,6 +19,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
+import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
@@ -315,6 +316,34 @@ class KafkaLearnerTest {
                     .hasMessageContaining("ends before offset 0 of partition 0")
                     .hasMessageContaining("offsets 50 to 99: records were deleted before they were learned");
         }
+    }
+
+    /** Offsets of the checkpoint exist in the new topic too, but are those of other records. */
+    @Test
+    void reportsThatTheTopicWasCreatedAgain(EmbeddedBroker broker) throws Exception {
+        topic = Broker.topic(broker, "labelled", 1);
+        write(0, 100, false);
+        try (Layer model = Linear.of(2, 2, Generator.seeded(3)); Optimizer adam = Adam.over(model).build()) {
+            try (KafkaLearner learner = settings(model, adam).checkpointEvery(100, Duration.ofSeconds(60)).open()) {
+                learn(learner, 100);
+            }
+            String id = cluster.topicId(topic);
+            recreate(broker);
+            write(0, 200, false);
+            assertThatThrownBy(() -> settings(model, adam).open()).isInstanceOf(StreamException.class)
+                    .hasMessageContaining("with the id " + id).hasMessageContaining("it was created again");
+        }
+    }
+
+    private void recreate(EmbeddedBroker broker) throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker.servers()))) {
+            admin.deleteTopics(List.of(topic)).all().get(20, TimeUnit.SECONDS);
+            long end = System.nanoTime() + Duration.ofSeconds(20).toNanos();
+            while (admin.listTopics().names().get(20, TimeUnit.SECONDS).contains(topic)) {
+                assertThat(System.nanoTime()).as("deadline").isLessThan(end);
+            }
+        }
+        broker.topics(Map.of(topic, 1));
     }
 
     /** Where the marker of a transaction, which ends the topic, was deleted with all records, none is lost. */

@@ -22,6 +22,7 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -76,6 +77,28 @@ class KafkaScorerTest {
         while (!done.getAsBoolean()) {
             assertThat(System.nanoTime()).as("deadline; " + scorer.counts()).isLessThan(end);
             scorer.step();
+        }
+    }
+
+    @Test
+    void leavesDraftsOfOthersAloneAndNoneOfItsOwn() throws Exception {
+        // Of a process with the same number, in another container.
+        Path foreign = Files.writeString(directory.resolve("sum-1-" + ProcessHandle.current().pid() + ".draft"),
+                "half");
+        Path file = Path.of(publish(1).uri());
+        assertThat(foreign).hasContent("half");
+        Files.delete(file);
+        Files.createFile(Files.createDirectory(file).resolve("no file can take this place"));
+        assertThatThrownBy(() -> publish(1)).isInstanceOf(StreamException.class)
+                .hasMessageContaining("sum version 1 cannot be written to " + directory);
+        try (ModelPublisher publisher = ModelPublisher.of(cluster, models, directory);
+                Layer model = SumModel.ofVersion(1)) {
+            String name = "n".repeat(300);
+            assertThatThrownBy(() -> publisher.publish(name, 1, model, Map.of())).isInstanceOf(StreamException.class)
+                    .hasMessageContaining(name + " version 1 cannot be written to " + directory);
+        }
+        try (Stream<Path> files = Files.list(directory)) {
+            assertThat(files).containsExactlyInAnyOrder(foreign, file);
         }
     }
 

@@ -12,9 +12,12 @@ import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.UnsupportedFileSystemException;
 
 /**
  * Copies checkpoints between a local directory, where Starling writes them, and a directory of a Hadoop file system,
@@ -105,10 +108,9 @@ final class SharedCheckpoints {
                     Path target = new Path(remote, name);
                     shared.copyFromLocalFile(false, true, new Path(local.resolve(name).toUri()), draft);
                     if (present.contains(name)) {
-                        shared.delete(target, false);
-                    }
-                    if (!shared.rename(draft, target)) {
-                        throw new IOException("cannot rename " + draft + " to " + target);
+                        replace(target, draft);
+                    } else {
+                        rename(draft, target);
                     }
                 }
             }
@@ -120,6 +122,23 @@ final class SharedCheckpoints {
             }
         } catch (IOException e) {
             throw failed("be written", e);
+        }
+    }
+
+    /** Replaces a manifest in one step, where the file system can do so: otherwise it is missing for a moment. */
+    private void replace(Path target, Path draft) throws IOException {
+        try {
+            FileContext.getFileContext(shared.getUri(), shared.getConf()).rename(shared.makeQualified(draft),
+                    shared.makeQualified(target), Options.Rename.OVERWRITE);
+        } catch (UnsupportedFileSystemException e) {
+            shared.delete(target, false);
+            rename(draft, target);
+        }
+    }
+
+    private void rename(Path draft, Path target) throws IOException {
+        if (!shared.rename(draft, target)) {
+            throw new IOException("cannot rename " + draft + " to " + target);
         }
     }
 

@@ -309,7 +309,7 @@ public final class SparkTrainer {
                 selection.resolve(measured.schema(), SparkColumns.first(measured)));
         int machines = check(columns);
         int all = epochs + machines * pretraining;
-        int count = workers > 0 ? workers : Math.min(Slots.of(context) - servers,
+        int count = workers > 0 ? workers : workers(Slots.of(context), servers,
                 SparkColumns.rows(selected).getNumPartitions());
         ProgressAccumulator progress = new ProgressAccumulator();
         context.register(progress, "starling");
@@ -334,6 +334,11 @@ public final class SparkTrainer {
         } finally {
             run.ended();
         }
+    }
+
+    /** Returns the default number of workers; the job waits for a slot if all were lost meanwhile. */
+    static int workers(int slots, int servers, int partitions) {
+        return Math.max(1, Math.min(slots - servers, partitions));
     }
 
     private void paused(Pause pause) {

@@ -23,6 +23,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.apache.spark.BarrierTaskContext;
@@ -156,7 +157,7 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
         } catch (RunEndedException | TransportException e) {
             if (e.getCause() instanceof StarlingException cause && !(e instanceof DistributedException)
                     && !(cause instanceof TransportException)) {
-                throw new SparkDataException("rank " + context.partitionId() + ": " + cause.getMessage());
+                throw failure(context.partitionId(), cause);
             }
             // If another worker failed, its exception has the reason: give Spark time to receive that one first.
             long begin = System.nanoTime();
@@ -167,8 +168,21 @@ final class TrainingTask extends AbstractFunction1<Iterator<TaskRows>, Iterator<
             context.killTaskIfInterrupted();
             throw e;
         } catch (StarlingException | IllegalArgumentException e) {
-            throw new SparkDataException("rank " + context.partitionId() + ": " + e.getMessage());
+            throw failure(context.partitionId(), e);
         }
+    }
+
+    /**
+     * Returns what a task throws for a failure of its own: a {@link SparkDataException}, unless files are the cause,
+     * such as a full disk, because another attempt may succeed then, perhaps on another machine.
+     */
+    static RuntimeException failure(int rank, RuntimeException e) {
+        for (Throwable cause = e; cause != null; cause = cause.getCause()) {
+            if (cause instanceof IOException || cause instanceof TimeoutException) {
+                return e;
+            }
+        }
+        return new SparkDataException("rank " + rank + ": " + e.getMessage());
     }
 
     private static void delete(Path directory) {

@@ -76,4 +76,31 @@ class SharedCheckpointsTest {
         }
         assertThat(local.resolve("step-3-dd.safetensors")).hasContent("weights");
     }
+
+    /** A directory from which the first manifest must not be deleted. */
+    public static final class Keeping extends LocalFileSystem {
+        @Override
+        public boolean delete(org.apache.hadoop.fs.Path file, boolean recursive) throws IOException {
+            if (file.getName().equals("step-1.json")) {
+                throw new IOException("no checkpoint would be left after a crash at this moment");
+            }
+            return super.delete(file, recursive);
+        }
+    }
+
+    @Test
+    void replacesAManifestWithoutDeletingIt(@TempDir Path shared, @TempDir Path local) throws Exception {
+        Configuration hadoop = new Configuration();
+        hadoop.setClass("fs.file.impl", Keeping.class, FileSystem.class);
+        hadoop.setBoolean("fs.file.impl.disable.cache", true);
+        SharedCheckpoints checkpoints = new SharedCheckpoints(shared.toUri().toString(), hadoop, local);
+        Files.writeString(local.resolve("step-1.json"), "first");
+        checkpoints.publish();
+        Files.writeString(local.resolve("step-1.json"), "changed");
+        checkpoints.publish();
+        assertThat(shared.resolve("step-1.json")).hasContent("changed");
+        assertThat(shared.resolve("step-1.json.copying")).doesNotExist();
+        // Reads the shared manifest, with its checksum, to compare it.
+        checkpoints.publish();
+    }
 }

@@ -345,6 +345,14 @@ class SparkTrainerTest {
     }
 
     @Test
+    void hasAWorkerEvenIfTheSlotsOfAllAreLost() {
+        assertThat(SparkTrainer.workers(8, 0, 4)).isEqualTo(4);
+        assertThat(SparkTrainer.workers(8, 2, 12)).isEqualTo(6);
+        assertThat(SparkTrainer.workers(0, 0, 4)).isEqualTo(1);
+        assertThat(SparkTrainer.workers(1, 2, 4)).isEqualTo(1);
+    }
+
+    @Test
     void reportsThatTheClusterIsTooSmall() {
         assertThatThrownBy(() -> trainer().workers(5).slotTimeout(Duration.ofSeconds(1))
                 .fit(SharedSession.points(100, 800))).isInstanceOf(SparkJobException.class)
