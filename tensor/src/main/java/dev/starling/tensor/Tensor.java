@@ -42,7 +42,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         this.spec = spec;
         this.strides = strides;
         this.offset = offset;
-        this.id = thread.nextId++;
+        this.id = thread.newId();
     }
 
     // ---- factories ----

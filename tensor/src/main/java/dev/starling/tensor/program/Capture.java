@@ -20,8 +20,8 @@ import org.jspecify.annotations.Nullable;
 
 /** Records the operations of a piece of work while it runs for the first time. */
 final class Capture implements Interceptor {
-    /** A tensor's id has the number of its thread above these bits. */
-    private static final int THREAD_SHIFT = 40;
+    /** A tensor's id has the number of a range of its thread's ids above these bits. */
+    private static final int RANGE_BITS = 32;
 
     final List<Node> nodes = new ArrayList<>();
     /** By value: the tensor, if it existed before the work or is a constant; {@code null} if a node makes it. */
@@ -138,7 +138,7 @@ final class Capture implements Interceptor {
         if (known != null) {
             return known;
         }
-        boolean madeByWork = tensor.id() >>> THREAD_SHIFT == firstId >>> THREAD_SHIFT && tensor.id() >= firstId;
+        boolean madeByWork = tensor.id() >>> RANGE_BITS == firstId >>> RANGE_BITS && tensor.id() >= firstId;
         for (int i = 0; i < seen.size(); i++) {
             boolean mine = madeByWork || i < inputs;
             if (mine && given.get(i) == null && !seen.get(i).isClosed() && tensor.sharesMemoryWith(seen.get(i))) {
