@@ -21,7 +21,8 @@ public final class Recompute {
     /**
      * Computes {@code stage(input)} without storing intermediate results. The stage runs again in the backward pass and
      * must compute the same values again: it may draw random numbers only from {@code generator}, and must have no side
-     * effects that accumulate.
+     * effects that accumulate. If it depends on what is bound to the thread, such as whether layers are in training
+     * mode, the backward pass must run under the same binding.
      *
      * @param stage may use any watched tensors
      * @param generator what the stage draws random numbers from, reset to its state at this call for the second run;

@@ -73,9 +73,7 @@ public final class Tape implements Recorder {
 
     /** Requests gradients for tensors. Call this before the tensors are used. */
     public Tape watch(Iterable<Tensor> tensors) {
-        for (Tensor t : tensors) {
-            watch(t);
-        }
+        tensors.forEach(this::watch);
         return this;
     }
 
@@ -160,9 +158,11 @@ public final class Tape implements Recorder {
     /** Runs {@code body} and records its operations on watched tensors, after those that are already recorded. */
     public <T> T record(Supplier<T> body) {
         Recorder before = outer;
-        outer = Recorder.current() == this ? before : Recorder.current();
+        Recorder now = Recorder.current();
+        boolean records = CustomVjp.tapes().contains(this); // Perhaps below another tape, which goes on recording.
+        outer = records ? before : now;
         try {
-            return Recorder.with(this, body);
+            return Recorder.with(records ? now : this, body);
         } finally {
             outer = before;
         }

@@ -345,6 +345,18 @@ class TapeTest {
     }
 
     @Test
+    void recordsOnceWhereItRecordsAlreadyBelowAnotherTape() {
+        Tensor w = doubles(4);
+        Tensor x = doubles(2);
+        Tape outer = new Tape().watch(w);
+        Tape inner = new Tape().watch(x);
+        Tensor y = outer.record(() -> inner.record(() -> outer.record(() -> x.mul(w)).square().sum()));
+        assertThat(outer.size()).isEqualTo(inner.size());
+        assertThat(outer.backward(y).of(w).toDoubles()).containsExactly(32);
+        assertThat(inner.backward(y).of(x).toDoubles()).containsExactly(64);
+    }
+
+    @Test
     void recomputesStagesThatReturnWhatTapesKnowOrHaveNoGradient() {
         Tensor x = doubles(1, 2);
         Tensor w = doubles(3, 4);

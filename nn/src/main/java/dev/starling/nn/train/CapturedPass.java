@@ -98,10 +98,12 @@ final class CapturedPass {
 
     /** Replays, captures or runs the pass for a batch, which is the only one of its step. */
     BatchResult run(StepBatch batch) {
-        if (!replays.isEmpty() && !replays.getFirst().program.isCurrent()) {
-            close();
-        }
         Replay replay = replayOf(batch);
+        // Programs of different forms may use different parameters.
+        if (replay != null && !replay.program.isCurrent()) {
+            close();
+            replay = null;
+        }
         if (replay != null) {
             last = replay.form;
             Tensor[] outputs = replay.program.run(markListener, batch.fields());

@@ -74,7 +74,9 @@ public interface DistributionStrategy extends AutoCloseable {
      *
      * @param gradients by index in {@link TrainingState#optimizer()}'s list of parameters, {@code null} where there is
      *     none: the parameter is frozen, the loss does not depend on it, or this rank has no rows of the batch. The
-     *     strategy may replace them by tensors that live until the end of the step
+     *     strategy may replace them by tensors that live until the end of the step. It must not change them in place:
+     *     gradients may share memory with each other, and a replay of a {@linkplain TrainingStep#captured captured}
+     *     step does not compute those again that are the same for every batch
      */
     Step beforeStep(Tensor[] gradients);
 

@@ -30,8 +30,7 @@ public interface StreamsGradients {
      * loss depends on, in the same order on every rank, unless this rank has no rows.
      *
      * @param index index of the parameter in {@link TrainingState#optimizer()}'s list
-     * @param gradient lives until the end of the step; may have any strides; must not be changed before
-     *     {@link DistributionStrategy#beforeStep}
+     * @param gradient lives until the end of the step; may have any strides; must not be changed in place
      */
     void gradient(int index, Tensor gradient);
 

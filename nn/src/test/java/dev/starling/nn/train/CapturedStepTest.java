@@ -287,6 +287,40 @@ class CapturedStepTest {
         }
     }
 
+    /** Uses another buffer for small batches than for large ones. */
+    private record Scaled(Layer inner, Parameter small, Parameter large) implements Layer {
+        @Override
+        public Tensor forward(Tensor x) {
+            return inner.forward(x.mul((x.size(0) < 5 ? small : large).value()));
+        }
+    }
+
+    @Test
+    void capturesAgainIfOnlyTheProgramOfAnotherShapeUsedAReplacedParameter() {
+        List<List<Double>> losses = new ArrayList<>();
+        for (boolean captured : new boolean[] {false, true}) {
+            try (Scope scope = Scope.open(); Scaled model = new Scaled(mlp(),
+                    Parameter.buffer(Tensor.full(DType.F32, 2, 12)), Parameter.buffer(Tensor.full(DType.F32, 3, 12)));
+                    Optimizer sgd = Sgd.over(model).rate(0.1).build();
+                    TrainingStep step = new TrainingStep(model, Loss.crossEntropy(), sgd, Generator.seeded(1))) {
+                if (captured) {
+                    step.captured();
+                }
+                Generator data = Generator.seeded(6);
+                List<Double> each = new ArrayList<>();
+                for (int rows : new int[] {6, 6, 4, 4, 4, 6, 4, 6, 6, 6, 4, 4, 4}) {
+                    if (each.size() == 6) {
+                        model.small.to(DType.F64);
+                        model.small.to(DType.F32);
+                    }
+                    each.add(step.run(data.normal(rows, 12), data.integers(0, CLASSES, rows)));
+                }
+                losses.add(each);
+            }
+        }
+        assertThat(losses.get(1)).isEqualTo(losses.get(0));
+    }
+
     @Test
     void refusesAModelThatReadsElementsAndGivesTheReason() {
         Layer model = mlp();
