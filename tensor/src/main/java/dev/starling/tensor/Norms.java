@@ -51,7 +51,7 @@ public final class Norms {
     }
 
     /**
-     * Batch normalisation with given statistics, for inference.
+     * Batch normalisation with given statistics, for inference. 16-bit types are computed in f32.
      *
      * @param x {@code [N, C, ..]}
      * @param mean {@code [C]}
@@ -66,9 +66,9 @@ public final class Norms {
         requireChannels("batchNorm", x);
         requireFloating("batchNorm", x);
         requireEpsilon("batchNorm", epsilon);
-        Tensor scale = variance.add(epsilon).rsqrt();
+        Tensor scale = wide(variance).add(epsilon).rsqrt();
         scale = gamma == null ? scale : scale.mul(gamma);
-        Tensor shift = mean.mul(scale).neg();
+        Tensor shift = wide(mean).mul(scale).neg();
         shift = beta == null ? shift : shift.add(beta);
         Shape channels = perChannel(x);
         return x.mul(scale.reshape(channels)).add(shift.reshape(channels)).to(x.dtype());
@@ -147,7 +147,7 @@ public final class Norms {
         }
         requireFloating("rmsNorm", x);
         requireEpsilon("rmsNorm", epsilon);
-        Tensor wide = x.dtype().bytes() == 2 ? x.to(DType.F32) : x;
+        Tensor wide = wide(x);
         Tensor inverse = wide.square().mean(true, trailing).add(epsilon).rsqrt();
         return wide.mul(inverse).to(DType.promote(x.dtype(), gamma.dtype())).mul(gamma).to(x.dtype());
     }
@@ -158,6 +158,10 @@ public final class Norms {
         Arrays.fill(dims, 1);
         dims[1] = x.size(1);
         return Shape.of(dims);
+    }
+
+    private static Tensor wide(Tensor x) {
+        return x.dtype().bytes() == 2 ? x.to(DType.F32) : x;
     }
 
     private static void requireFloating(String op, Tensor x) {

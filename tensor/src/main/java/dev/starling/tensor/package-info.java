@@ -5,13 +5,14 @@
  * <tr><th>topic</th><th>class</th></tr>
  * <tr><td>tensors of numbers: {@code of, scalar, zeros, ones, full, eye, arange, linspace}</td>
  *     <td>{@link dev.starling.tensor.Tensor}</td></tr>
- * <tr><td>tensors of others: {@code concat, stack, broadcast}</td><td>{@link dev.starling.tensor.Tensor}</td></tr>
+ * <tr><td>tensors made of other tensors: {@code concat, stack, broadcast}</td>
+ *     <td>{@link dev.starling.tensor.Tensor}</td></tr>
  * <tr><td>tensors of random numbers</td><td>{@link dev.starling.tensor.Generator}</td></tr>
- * <tr><td>tensors in files of NumPy</td><td>{@link dev.starling.tensor.NpyFile}</td></tr>
+ * <tr><td>tensors in NumPy files</td><td>{@link dev.starling.tensor.NpyFile}</td></tr>
  * <tr><td>elementwise functions, activations, comparisons</td><td>{@link dev.starling.tensor.Arithmetic}</td></tr>
  * <tr><td>sums, maxima, softmax, sorting, matrix products</td><td>{@link dev.starling.tensor.Reductions}</td></tr>
  * <tr><td>other sizes, transposition, splitting, padding</td><td>{@link dev.starling.tensor.Shaping}</td></tr>
- * <tr><td>reading and writing at places, gathering</td><td>{@link dev.starling.tensor.Indexing}</td></tr>
+ * <tr><td>reading and writing at positions, gathering</td><td>{@link dev.starling.tensor.Indexing}</td></tr>
  * <tr><td>elements as Java arrays and numbers</td><td>{@link dev.starling.tensor.HostAccess}</td></tr>
  * <tr><td>dense layers, embeddings, dropout, attention</td><td>{@link dev.starling.tensor.Functions}</td></tr>
  * <tr><td>convolutions</td><td>{@link dev.starling.tensor.Convolutions}</td></tr>

@@ -186,6 +186,20 @@ class FunctionsTest {
         });
     }
 
+    /** In bf16, x·scale and mean·scale are whole numbers here. */
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
+    void batchNormWithStatisticsOf16BitsIsComputedInF32(String device) {
+        on(device, DType.BF16, () -> {
+            Tensor x = Tensor.of(new double[] {100, 99}, 2, 1).to(dtype);
+            Tensor y = Norms.batchNorm(x, Tensor.full(dtype, 99.5, 1), Tensor.full(dtype, 0.22265625, 1), null, null,
+                    0);
+            double expected = 0.5 / Math.sqrt(0.22265625);
+            assertThat(y.dtype()).isEqualTo(dtype);
+            assertThat(y.toDoubles()).containsExactly(new double[] {expected, -expected}, within(0.004));
+        });
+    }
+
     @ParameterizedTest
     @CsvSource({"reference", "cpu"})
     void normsBesideNarrowerWeightsKeepThePrecisionOfX(String device) {

@@ -1,6 +1,7 @@
 package dev.starling.nn.layer;
 
 import dev.starling.nn.Layer;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
@@ -54,9 +55,12 @@ public final class EmbeddingBag implements Layer {
         if (left == null) {
             return join == Join.MEAN ? rows.mean(1) : rows.max(1);
         }
-        Tensor kept = left.to(rows.dtype()).sub(1).neg();
+        // The sum of many rows may be infinite in f16, although their mean is not.
+        DType wide = rows.dtype().bytes() == 2 ? DType.F32 : rows.dtype();
+        Tensor kept = left.to(wide).sub(1).neg();
         if (join == Join.MEAN) {
-            return rows.sum(1).div(kept.sum(1).clamp(1, Double.POSITIVE_INFINITY));
+            Tensor count = kept.sum(1).clamp(1, Double.POSITIVE_INFINITY);
+            return rows.to(wide).sum(1).div(count).to(rows.dtype());
         }
         Tensor largest = rows.maskedFill(left, Double.NEGATIVE_INFINITY).max(1);
         return largest.maskedFill(kept.sum(1).eq(0), 0);

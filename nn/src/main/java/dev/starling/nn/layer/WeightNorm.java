@@ -2,6 +2,7 @@ package dev.starling.nn.layer;
 
 import dev.starling.nn.Layer;
 import dev.starling.nn.Parameter;
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -22,7 +23,8 @@ public final class WeightNorm implements Layer {
     private WeightNorm(WeightedLayer layer) {
         this.layer = layer;
         try (Scope scope = Scope.open("weightNorm")) {
-            length = Recorder.with(Recorder.NONE, () -> Parameter.of(norms(layer.weight().master())));
+            Tensor weight = layer.weight().master();
+            length = Recorder.with(Recorder.NONE, () -> Parameter.of(norms(weight).to(weight.dtype())));
         }
     }
 
@@ -36,7 +38,10 @@ public final class WeightNorm implements Layer {
         return new WeightNorm(layer);
     }
 
-    /** Returns the length of each row, {@code [out, ..]} to {@code [out, 1, ..]}. */
+    /**
+     * Returns the length of each row, {@code [out, ..]} to {@code [out, 1, ..]}; in f32 for 16-bit floats, since the
+     * squares of small weights are 0 in f16.
+     */
     private static Tensor norms(Tensor weight) {
         if (weight.rank() < 2) {
             throw new TensorException(TensorException.Problem.SHAPE, "weightNorm", List.of(weight.spec()),
@@ -44,13 +49,13 @@ public final class WeightNorm implements Layer {
         }
         int[] others = new int[weight.rank() - 1];
         Arrays.setAll(others, i -> i + 1);
-        return weight.square().sum(true, others).sqrt();
+        return (weight.dtype().bytes() == 2 ? weight.to(DType.F32) : weight).square().sum(true, others).sqrt();
     }
 
     @Override
     public Tensor forward(Tensor x) {
         Tensor v = layer.weight().value();
-        return layer.forward(x, v.mul(length.value().div(norms(v))));
+        return layer.forward(x, v.mul(length.value().div(norms(v))).to(v.dtype()));
     }
 
     @Override

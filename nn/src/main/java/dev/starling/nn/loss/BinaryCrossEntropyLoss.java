@@ -59,7 +59,8 @@ public final class BinaryCrossEntropyLoss implements Loss {
         return RowLoss.means(elements(logits, target));
     }
 
-    private Tensor elements(Tensor logits, Tensor target) {
+    private Tensor elements(Tensor result, Tensor target) {
+        Tensor logits = Elementwise.wide(result);
         if (positive == null && focus == 0 && alpha < 0) {
             return Losses.binaryCrossEntropyWithLogits(logits, target, Losses.Reduce.NONE);
         }

@@ -1,5 +1,6 @@
 package dev.starling.nn.loss;
 
+import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import java.util.List;
@@ -24,7 +25,13 @@ record Elementwise(String name, BinaryOperator<Tensor> function) implements Loss
 
     private Tensor elements(Tensor result, Tensor target) {
         requireSame(name, result, target);
-        return function.apply(result, target.to(result.dtype()));
+        Tensor x = wide(result);
+        return function.apply(x, target.to(x.dtype()));
+    }
+
+    /** Returns a result in f32 if it has 16 bits, whose squares and sums may be 0 or infinite in f16. */
+    static Tensor wide(Tensor result) {
+        return result.dtype().bytes() == 2 ? result.to(DType.F32) : result;
     }
 
     static void requireSame(String loss, Tensor result, Tensor target) {

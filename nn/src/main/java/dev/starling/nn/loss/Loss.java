@@ -12,7 +12,10 @@ import java.util.OptionalInt;
 import java.util.function.Predicate;
 import java.util.function.UnaryOperator;
 
-/** The difference between a model's result and its target. See {@link Losses} for formulas and papers. */
+/**
+ * The difference between a model's result and its target. See {@link Losses} for formulas and papers. The losses that
+ * the methods of this interface create compute in f32 from a 16-bit result.
+ */
 @FunctionalInterface
 public interface Loss {
     /** Returns a scalar: the mean over the batch. */

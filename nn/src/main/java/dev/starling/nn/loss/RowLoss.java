@@ -13,12 +13,12 @@ import java.util.function.BinaryOperator;
 record RowLoss(String name, boolean expectsLogits, BinaryOperator<Tensor> function) implements Loss {
     @Override
     public Tensor of(Tensor result, Tensor target) {
-        return function.apply(result, target).mean();
+        return function.apply(Elementwise.wide(result), target).mean();
     }
 
     @Override
     public Tensor rows(Tensor result, Tensor target) {
-        return means(function.apply(result, target));
+        return means(function.apply(Elementwise.wide(result), target));
     }
 
     /** Returns the mean of each row, {@code [N, ..]} to {@code [N]}. */

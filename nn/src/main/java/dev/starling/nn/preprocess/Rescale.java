@@ -6,7 +6,8 @@ import dev.starling.tensor.Tensor;
 
 /**
  * {@code x·scale + offset}, element by element, as floating numbers: {@code new Rescale(1 / 255.0, 0)} converts bytes
- * of an image to [0, 1].
+ * of an image to [0, 1]. Integers are computed in f32, or in f64 if they have more than 8 bits, and the result is
+ * rounded to the type of the {@link Precision}.
  *
  * @param scale factor
  * @param offset what is added
@@ -14,6 +15,7 @@ import dev.starling.tensor.Tensor;
 public record Rescale(double scale, double offset) implements Layer {
     @Override
     public Tensor forward(Tensor x) {
-        return (x.dtype().isFloating() ? x : x.to(Precision.current().type())).mul(scale).add(offset);
+        Tensor y = x.to(x.dtype().toFloating()).mul(scale).add(offset);
+        return x.dtype().isFloating() ? y : y.to(Precision.current().type());
     }
 }

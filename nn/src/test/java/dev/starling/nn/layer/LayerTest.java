@@ -10,12 +10,14 @@ import dev.starling.nn.Initializer;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
+import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.Summary;
 import dev.starling.nn.model.Gpt2;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.Norms;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Shape;
 import dev.starling.tensor.Tensor;
@@ -228,6 +230,35 @@ class LayerTest {
             }
             assertThat(bag.forward(index).toFloats()).usingComparatorWithPrecision(1e-6f).containsExactly(expected);
         }
+    }
+
+    /** In f16 the squares of these weights are 0, and the sum of these rows is infinite. */
+    @Test
+    void sumsInF32IfLayersComputeInF16() {
+        Linear linear = Linear.withoutBias(4, 3, g);
+        linear.weight().set(linear.weight().master().mul(1e-4));
+        WeightNorm norm = WeightNorm.of(linear);
+        Tensor x = g.normal(5, 4);
+        assertThat(Precision.of(DType.F16).forward(norm, x).toFloats())
+                .containsExactly(norm.forward(x).toFloats(), within(2e-6f));
+        EmbeddingBag bag = EmbeddingBag.of(3, 2, EmbeddingBag.Join.MEAN, g).padding(0);
+        bag.parameters().get("weight").set(Tensor.full(DType.F32, 100, 3, 2));
+        Tensor index = Tensor.concat(1, Tensor.full(DType.I64, 1, 1, 1000), Tensor.full(DType.I64, 0, 1, 1));
+        Tensor mean = Precision.of(DType.F16).run(() -> bag.forward(index));
+        assertThat(mean.dtype()).isEqualTo(DType.F16);
+        assertThat(mean.toFloats()).containsExactly(100, 100);
+    }
+
+    /** In f16 the number of values in a channel is infinite. */
+    @Test
+    void differentiatesTheMeanOfAChannelInF16() {
+        int n = 70_000;
+        Tensor x = Tensor.full(DType.F16, 1, n, 1);
+        Tape tape = new Tape().watch(x);
+        Tensor mean = tape.record(() -> Norms.batchNorm(x, null, null, 1e-5).mean().sum());
+        Tensor gradient = tape.backward(mean).of(x);
+        assertThat(gradient.max().item()).isCloseTo(1.0 / n, within(1e-7));
+        assertThat(gradient.min().item()).isCloseTo(1.0 / n, within(1e-7));
     }
 
     @Test

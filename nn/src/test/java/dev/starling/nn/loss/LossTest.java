@@ -299,6 +299,27 @@ class LossTest {
         }
     }
 
+    /** In f16 these squares and sums are infinite, and the small numbers that avoid divisions by 0 are 0. */
+    @Test
+    void computesInF32From16BitResults() {
+        try (Scope scope = Scope.open()) {
+            Tensor zeros = Tensor.full(DType.F16, 0, 2, 3);
+            assertThat(Loss.cosine().of(zeros, zeros).item()).isEqualTo(1);
+            assertThat(Loss.meanSquared().of(Tensor.full(DType.F16, 300, 2), Tensor.zeros(2)).item())
+                    .isEqualTo(90_000);
+            Tensor image = Tensor.full(DType.F16, 20, 1, 70_000);
+            assertThat(Loss.dice().of(image, Tensor.ones(1, 70_000)).item()).isCloseTo(0, within(1e-6));
+            Tensor equal = Tensor.full(DType.F16, 0, 1, 3, 2);
+            Tape tape = new Tape().watch(equal);
+            Tensor loss = tape.record(() -> Loss.triplet(1).of(equal, Tensor.zeros(1)));
+            assertThat(tape.backward(loss).of(equal).isFinite().all().item()).isEqualTo(1);
+            Tensor certain = Tensor.full(DType.F16, 20, 1);
+            Tape focal = new Tape().watch(certain);
+            Tensor small = focal.record(() -> Loss.binaryCrossEntropy().focal(-1, 0.5).of(certain, Tensor.ones(1)));
+            assertThat(focal.backward(small).of(certain).isFinite().all().item()).isEqualTo(1);
+        }
+    }
+
     /** Two steps give one label by the paths aa, a-, -a; three steps the labels ab by five paths. */
     @Test
     void addsUpThePathsOfCtc() {

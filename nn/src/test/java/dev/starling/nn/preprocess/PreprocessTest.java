@@ -325,6 +325,10 @@ class PreprocessTest {
             assertThat(new Rescale(1, 0).forward(bytes).dtype()).isEqualTo(DType.BF16);
             return bytes;
         });
+        // The largest number of 16 bits is infinite in f16.
+        Tensor words = Tensor.of(new int[] {0, 65_535});
+        assertThat(Precision.of(DType.F16).run(() -> new Rescale(1 / 65_535.0, 0).forward(words)).toFloats())
+                .containsExactly(0, 1);
         assertThatThrownBy(() -> new Resize(0, 1, true)).isInstanceOf(TensorException.class);
         assertThatThrownBy(() -> new Resize(1, 1, true).forward(Tensor.zeros(2))).isInstanceOf(TensorException.class);
     }

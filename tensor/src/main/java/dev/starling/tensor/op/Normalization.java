@@ -53,10 +53,11 @@ public sealed interface Normalization extends Op {
             Tensor x = b.in(0).to(b.in(1).dtype());
             Shape channels = channels(x);
             double n = (double) x.count() / x.size(1);
-            Tensor dx = b.grad(1).div(n).reshape(channels).expand(x.shape());
+            // In f16, n could be infinite.
+            Tensor dx = b.grad(1).mul(1 / n).reshape(channels).expand(x.shape());
             if (b.gradients()[2] != null) {
                 Tensor inverse = b.out(2);
-                Tensor slope = b.grad(2).mul(inverse).div(-n).mul(inverse).reshape(channels);
+                Tensor slope = b.grad(2).mul(inverse).mul(-1 / n).mul(inverse).reshape(channels);
                 Tensor normal = x.sub(b.out(1).reshape(channels)).mul(inverse.reshape(channels));
                 dx = dx.add(normal.mul(slope));
             }

@@ -8,6 +8,8 @@ import java.lang.module.ModuleFinder;
 import java.lang.module.ModuleReader;
 import java.lang.module.ModuleReference;
 import java.net.URL;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.FileLockInterruptionException;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
@@ -40,7 +42,7 @@ public final class OneDnn {
     public static String remedy() {
         return "add org.bytedeco:javacpp and org.bytedeco:dnnl with the classifier of this platform (linux-x86_64, "
             + "windows-x86_64, macosx-arm64, …), and let the process write to the directory that the system property "
-            + "org.bytedeco.javacpp.cachedir names (~/.javacpp/cache by default)";
+            + "org.bytedeco.javacpp.cachedir names (~/.javacpp/cache by default), on a file system without noexec";
     }
 
     /** Returns whether the processor has instructions for matrix products and convolutions of {@code type}. */
@@ -89,6 +91,28 @@ public final class OneDnn {
 
     static SymbolLookup symbols() {
         return Objects.requireNonNull(Loaded.LOOKUP, Loaded.REASON);
+    }
+
+    /**
+     * Extracts a resource into JavaCPP's cache directory. The file lock that JavaCPP takes for it fails in an
+     * interrupted thread, and the library would then be missing for the life of the process: an interrupt is kept for
+     * later.
+     */
+    static File extracted(URL resource) throws IOException {
+        boolean interrupted = Thread.interrupted();
+        try {
+            while (true) {
+                try {
+                    return Loader.cacheResource(resource);
+                } catch (ClosedByInterruptException | FileLockInterruptionException e) {
+                    interrupted |= Thread.interrupted();
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     /** Bits of {@code dnnl_cpu_isa_t}; each set includes the bits of the sets that it extends. */
@@ -143,7 +167,7 @@ public final class OneDnn {
             for (String name : names) {
                 String path = "org/bytedeco/dnnl/" + platform + "/" + name;
                 URL resource = Loader.findResource(preset, "/" + path);
-                File file = Loader.cacheResource(resource != null ? resource : onModulePath(platform, path));
+                File file = extracted(resource != null ? resource : onModulePath(platform, path));
                 SymbolLookup one = SymbolLookup.libraryLookup(file.toPath(), Arena.global());
                 both = both == null ? one : one.or(both);
             }
