@@ -83,13 +83,13 @@ public record ModelDescription(String factory, Map<String, String> settings) {
     /**
      * Builds the model. A class that does not implement {@link ModelFactory} is rejected before any of its code runs.
      *
-     * @param loader the class loader that finds the factory
+     * @param loader the class loader that finds the factory; otherwise that of this class does
      * @throws TensorException if there is no such factory, or it rejects the settings
      */
     public Layer build(ClassLoader loader, Generator generator) {
         ModelFactory instance;
         try {
-            Class<?> type = Class.forName(factory, false, loader);
+            Class<?> type = factoryClass(loader);
             if (!ModelFactory.class.isAssignableFrom(type) || !Modifier.isPublic(type.getModifiers())) {
                 throw failure(factory + " must be public and implement ModelFactory", "use another factory", null);
             }
@@ -108,10 +108,19 @@ public record ModelDescription(String factory, Map<String, String> settings) {
         }
     }
 
+    private Class<?> factoryClass(ClassLoader loader) throws ClassNotFoundException {
+        try {
+            return Class.forName(factory, false, loader);
+        } catch (ClassNotFoundException e) {
+            // Threads of a common pool have the system's class loader, which sees no jar that a platform has added.
+            return Class.forName(factory, false, ModelDescription.class.getClassLoader());
+        }
+    }
+
     /**
      * Builds the model that a file describes, with the file's weights.
      *
-     * @param loader the class loader that finds the factory
+     * @param loader the class loader that finds the factory; otherwise that of this class does
      * @return the model, which the caller closes
      * @throws TensorException if the file does not describe a model, or the model cannot be built
      * @throws dev.starling.nn.checkpoint.CheckpointException if the weights do not match the model, which is then

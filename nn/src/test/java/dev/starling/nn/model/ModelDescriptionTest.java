@@ -62,6 +62,14 @@ class ModelDescriptionTest {
         }
     }
 
+    @Test
+    void findsTheFactoryAlsoIfTheThreadsLoaderDoesNot() {
+        ModelDescription description = ModelDescription.of(Perceptrons.class, Map.of("hidden", "5"));
+        try (Layer model = description.build(ClassLoader.getPlatformClassLoader(), Generator.seeded(1))) {
+            assertThat(model.parameters()).isNotEmpty();
+        }
+    }
+
     @ParameterizedTest
     @CsvSource({"dev.starling.Absent, there is no class", "java.lang.Runtime, must be public and implement",
         "dev.starling.nn.model.ModelDescriptionTest$NotAFactory, must be public and implement",
