@@ -1,2 +1,2 @@
-/** What gathers processes: the coordinator, a thread that drives it, and the ways to find it. */
+/** The coordinator, which gathers the processes of a group, a thread that drives it, and the ways to find it. */
 package dev.starling.distributed.coordinator;

@@ -1,2 +1,2 @@
-/** How a strategy comes from one membership epoch to the next. */
+/** How a strategy continues from one membership epoch to the next. */
 package dev.starling.distributed.epoch;

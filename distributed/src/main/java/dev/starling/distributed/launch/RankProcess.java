@@ -5,6 +5,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
+import java.util.Locale;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
@@ -104,7 +105,7 @@ final class RankProcess {
 
     /** Describes how the process ended, after it did. */
     String describeEnd() {
-        return String.format("rank %d (process %d) %s after %.1f s", rank, process.pid(),
+        return String.format(Locale.ROOT, "rank %d (process %d) %s after %.1f s", rank, process.pid(),
                 Signals.describe(process.exitValue()), (endedNs - startedNs) / 1e9);
     }
 }

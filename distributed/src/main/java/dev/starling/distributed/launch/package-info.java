@@ -1,2 +1,2 @@
-/** Starts the processes of a run on this host or on several, watches them, and starts lost ones again. */
+/** Starts the processes of a run on this host, watches them, and starts failed ones again. */
 package dev.starling.distributed.launch;

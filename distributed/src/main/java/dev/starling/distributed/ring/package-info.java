@@ -1,2 +1,2 @@
-/** Synchronous training: gradients are averaged over all ranks in each step, while the backward pass is running. */
+/** Synchronous training: gradients are summed over all ranks in each step, while the backward pass is running. */
 package dev.starling.distributed.ring;

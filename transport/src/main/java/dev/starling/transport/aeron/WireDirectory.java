@@ -31,11 +31,14 @@ import org.jspecify.annotations.Nullable;
 final class WireDirectory implements AutoCloseable {
     private static final String PREFIX = "starling-aeron-";
     /**
-     * What the names of this process's directories begin with. A number tells the processes of one host apart only if
-     * they are not in containers that share the directory.
+     * What the names of this process's directories begin with, also of those that belong to a copy of this class in
+     * another class loader: a system property is the same for all. The process number alone does not tell processes
+     * apart that run in containers which share the directory.
      */
     private static final String OWN = PREFIX + ProcessHandle.current().pid() + '-'
-            + Long.toHexString(new SecureRandom().nextLong()) + '-';
+            + System.getProperties().computeIfAbsent("starling.aeron.process", key -> random()) + '-';
+    /** Tells the directories of this copy of the class from those of others in the process. */
+    private static final String COPY = random() + '-';
     private static final String LOCK = "lock";
     private static final String ANNOUNCEMENT = "wire";
     /** More than two paths and a number take, in bytes. */
@@ -68,6 +71,10 @@ final class WireDirectory implements AutoCloseable {
         }
     }
 
+    private static String random() {
+        return Long.toHexString(new SecureRandom().nextLong());
+    }
+
     static Path defaultBase() {
         Path memory = Path.of("/dev/shm");
         return Files.isDirectory(memory) && Files.isWritable(memory) ? memory
@@ -76,7 +83,7 @@ final class WireDirectory implements AutoCloseable {
 
     /** Creates a directory that only this user may enter. */
     static WireDirectory create(Path base) {
-        String name = OWN + COUNT.incrementAndGet();
+        String name = OWN + COPY + COUNT.incrementAndGet();
         Path hidden = null;
         FileChannel channel = null;
         try {

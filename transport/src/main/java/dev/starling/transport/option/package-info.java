@@ -1,2 +1,2 @@
-/** Options of wires, which are read from addresses and system properties. */
+/** The options of a wire: reads and checks those of its configuration. */
 package dev.starling.transport.option;

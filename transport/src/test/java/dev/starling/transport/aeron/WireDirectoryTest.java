@@ -5,12 +5,15 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.transport.TransportException;
 import java.io.IOException;
+import java.io.InputStream;
+import java.lang.reflect.Method;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutorService;
@@ -66,6 +69,51 @@ class WireDirectoryTest {
             }
             assertThat(WireDirectory.sweep(base)).isOne();
             assertThat(other).doesNotExist();
+            assertThat(own.driver().getParent()).exists();
+        }
+        assertThat(base).isEmptyDirectory();
+    }
+
+    /** Returns a copy of the class, as a second application of the same server would load it. */
+    private static Class<?> copy() throws ClassNotFoundException {
+        String copied = WireDirectory.class.getName();
+        return new ClassLoader(WireDirectory.class.getClassLoader()) {
+            @Override
+            protected Class<?> loadClass(String name, boolean resolve) throws ClassNotFoundException {
+                if (!name.startsWith(copied)) {
+                    return super.loadClass(name, resolve);
+                }
+                Class<?> known = findLoadedClass(name);
+                if (known != null) {
+                    return known;
+                }
+                try (InputStream in = Objects.requireNonNull(
+                        getResourceAsStream(name.replace('.', '/') + ".class"))) {
+                    byte[] bytes = in.readAllBytes();
+                    return defineClass(name, bytes, 0, bytes.length);
+                } catch (IOException e) {
+                    throw new ClassNotFoundException(name, e);
+                }
+            }
+        }.loadClass(copied);
+    }
+
+    private static Object call(Class<?> copy, String method, Path base) throws ReflectiveOperationException {
+        Method found = copy.getDeclaredMethod(method, Path.class);
+        found.setAccessible(true);
+        return found.invoke(null, base);
+    }
+
+    /** To open and close a lock file would end the lock that this process holds on it through another class loader. */
+    @Test
+    void leavesTheLockFilesOfOtherClassLoadersAlone(@TempDir Path base) throws Exception {
+        Class<?> copy = copy();
+        try (WireDirectory own = WireDirectory.create(base);
+                AutoCloseable other = (AutoCloseable) call(copy, "create", base)) {
+            assertThat(copy).isNotSameAs(WireDirectory.class);
+            assertThat(other).isNotInstanceOf(WireDirectory.class);
+            Files.delete(own.driver().resolveSibling("lock")); // Where it is looked for, the wire counts as dead.
+            assertThat(call(copy, "sweep", base)).isEqualTo(0);
             assertThat(own.driver().getParent()).exists();
         }
         assertThat(base).isEmptyDirectory();

@@ -19,12 +19,8 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
-import java.nio.channels.FileChannel;
-import java.nio.channels.FileLock;
-import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -51,7 +47,7 @@ final class ServerCore implements AutoCloseable {
     private final Shard shard;
     private final ReplySink sink;
     /** {@code null} without a directory, as the snapshot and the journal. */
-    private final @Nullable FileChannel lock;
+    private final @Nullable DirectoryLock lock;
     private final @Nullable Path snapshot;
     private final @Nullable Journal journal;
     /** {@code null} if the caller's thread does all, as the ring. */
@@ -85,7 +81,7 @@ final class ServerCore implements AutoCloseable {
      * @throws ServerException if its files are unreadable, of another run or in use
      */
     static ServerCore open(ServerConfig config, Plan plan, int server, ReplySink sink) {
-        FileChannel lock = null;
+        DirectoryLock lock = null;
         Shard shard = null;
         try {
             Path directory = config.directory();
@@ -97,7 +93,7 @@ final class ServerCore implements AutoCloseable {
                 return new ServerCore(config, plan, new Shard(plan, server, null, 0), sink, null, null);
             }
             Files.createDirectories(directory);
-            lock = lock(directory);
+            lock = DirectoryLock.take(directory);
             shard = new Shard(plan, server, directory, config.cacheBytes());
             Path snapshot = directory.resolve(SNAPSHOT);
             shard.load(snapshot);
@@ -114,25 +110,10 @@ final class ServerCore implements AutoCloseable {
         }
     }
 
-    private static FileChannel lock(Path directory) throws IOException {
-        FileChannel channel = FileChannel.open(directory.resolve("lock"), StandardOpenOption.CREATE,
-                StandardOpenOption.WRITE);
+    private static void closeQuietly(@Nullable DirectoryLock lock, Throwable because) {
         try {
-            FileLock held = channel.tryLock();
-            if (held != null) {
-                return channel;
-            }
-        } catch (OverlappingFileLockException inThisProcess) {
-            // handled like a lock that another process holds
-        }
-        channel.close();
-        throw new ServerException("another server uses " + directory + "; give each server its own directory", null);
-    }
-
-    private static void closeQuietly(@Nullable FileChannel channel, Throwable because) {
-        try {
-            if (channel != null) {
-                channel.close();
+            if (lock != null) {
+                lock.close();
             }
         } catch (IOException secondary) {
             because.addSuppressed(secondary);
@@ -144,7 +125,7 @@ final class ServerCore implements AutoCloseable {
                 + cause.getMessage(), cause);
     }
 
-    private ServerCore(ServerConfig config, Plan plan, Shard shard, ReplySink sink, @Nullable FileChannel lock,
+    private ServerCore(ServerConfig config, Plan plan, Shard shard, ReplySink sink, @Nullable DirectoryLock lock,
             @Nullable Journal journal) {
         this.config = config;
         this.shard = shard;
@@ -455,7 +436,7 @@ final class ServerCore implements AutoCloseable {
                 task.join();
             }
         }
-        try (Shard closedLast = shard; FileChannel unlocked = lock; Journal closedFirst = journal) {
+        try (Shard closedLast = shard; DirectoryLock unlocked = lock; Journal closedFirst = journal) {
             if (snapshot != null && journal != null && failure == null) {
                 journal.force();
                 shard.save(snapshot);

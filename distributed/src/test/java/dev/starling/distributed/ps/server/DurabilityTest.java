@@ -198,6 +198,22 @@ class DurabilityTest {
         assertThat(updates(at)).isEqualTo(5);
     }
 
+    /** The end of the second server's access to the lock file would end the first one's lock. */
+    @Test
+    void aSecondServerOfTheProcessLeavesTheLockFileAlone() throws IOException {
+        Path at = directory.resolve("live");
+        try (ServerDriver d = new ServerDriver(ServerDriver.config(at), PLAN)) {
+            Files.delete(at.resolve("lock"));
+            Path same = Files.createSymbolicLink(directory.resolve("link"), at);
+            for (Path path : new Path[]{at, same}) {
+                assertThatThrownBy(() -> new ServerDriver(ServerDriver.config(path), PLAN))
+                        .isInstanceOf(ServerException.class).hasMessageContaining("another server uses " + path);
+            }
+            assertThat(at.resolve("lock")).doesNotExist();
+        }
+        new ServerDriver(ServerDriver.config(at), PLAN).close();
+    }
+
     @Test
     void errorsNameTheCause() throws IOException, InterruptedException {
         Path at = directory.resolve("live");
