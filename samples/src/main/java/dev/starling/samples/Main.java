@@ -10,13 +10,13 @@ import picocli.CommandLine.Spec;
 /** The {@code starling} command. Each sample is one of its subcommands. */
 @Command(
         name = "starling",
-        description = "Deep learning that embeds in a JVM application, and flocks.",
+        description = "Deep learning on the JVM, in one process or several.",
         version = "Starling on JDK ${java.version}, ${os.name} ${os.arch}",
         mixinStandardHelpOptions = true,
         subcommands = {Train.class, Run.class, Coordinate.class, Doctor.class},
         footer = {"", "./starling bench compares this machine's speed with PyTorch's;",
             "./starling stream and ./starling spark train and score with Kafka and in",
-            "Spark: see their --help."})
+            "Spark; ./starling study compares strategies: see their --help."})
 public final class Main implements Runnable {
     @Spec
     private CommandSpec spec;

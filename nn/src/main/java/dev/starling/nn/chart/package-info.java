@@ -1,2 +1,2 @@
-/** Pictures of numbers, as SVG or PNG. Not exported: what draws is part of other packages. */
+/** Charts as SVG or PNG, for the classes of other packages that draw. Not exported. */
 package dev.starling.nn.chart;

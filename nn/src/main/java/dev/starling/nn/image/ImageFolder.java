@@ -23,7 +23,7 @@ import java.util.stream.Stream;
 import javax.imageio.ImageIO;
 
 /**
- * Files of images in a folder for each class, {@code root/class/../file.png}, as examples: f32 {@code [C, H, W]} from 0
+ * Files of images in a folder for each class, {@code root/class/…/file.png}, as examples: f32 {@code [C, H, W]} from 0
  * to 1 and the class, i64. Files are decoded by ImageIO each time an example is read, on the loader's threads; their
  * orientation in EXIF is not applied. Immutable; {@link #transforms}, {@link #grey} and {@link #maxPixels} return
  * another set of the same files.

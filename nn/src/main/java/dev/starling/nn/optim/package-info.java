@@ -1,2 +1,2 @@
-/** Optimisers, what surrounds them, and schedules of the learning rate. */
+/** Optimisers, wrappers that clip gradients or average weights, and schedules of the learning rate. */
 package dev.starling.nn.optim;

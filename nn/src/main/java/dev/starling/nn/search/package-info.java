@@ -1,2 +1,2 @@
-/** Searches settings of a training: trials that run one after another or in several processes. */
+/** Search for hyper-parameters: trials that run in threads of one process or as tasks of Spark. */
 package dev.starling.nn.search;

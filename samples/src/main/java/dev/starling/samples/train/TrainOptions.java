@@ -12,7 +12,8 @@ final class TrainOptions {
     Integer epochs;
 
     @Option(names = "--batch", paramLabel = "N",
-            description = "Images per step; of all workers together with ring.")
+            description = "Images per step: of all workers together with ring and ps --staleness 0, else of each "
+                    + "worker.")
     Integer batch;
 
     @Option(names = "--rate", paramLabel = "R", description = "Highest learning rate of the one-cycle schedule.")
