@@ -4,7 +4,6 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.transport.Transport;
 import dev.starling.transport.spi.Backoff;
 import java.time.Duration;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
@@ -152,7 +151,7 @@ final class Progress implements AutoCloseable {
                     continue;
                 }
                 long now = transport.nanoTime();
-                if (now - begin > TimeUnit.NANOSECONDS.convert(atMost)) {
+                if (now - begin > atMost.toNanos()) {
                     return condition.getAsBoolean();
                 }
                 transport.idle(now - lastWork);

@@ -138,19 +138,6 @@ class GroupTest {
     }
 
     @Test
-    void waitsForAnyTime() {
-        List<Integer> worlds = Cluster.local(2).run(group -> {
-            if (group.rank() == 1) {
-                // So that rank 0 has to wait.
-                LockSupport.parkNanos(5_000_000);
-            }
-            group.collectives().barrier().await(Duration.ofSeconds(Long.MAX_VALUE));
-            return group.world();
-        });
-        assertThat(worlds).containsOnly(2);
-    }
-
-    @Test
     void reducesInRegisteredMemory() {
         int count = 100_003;
         List<Float> sums = Cluster.local(3).run(group -> {
