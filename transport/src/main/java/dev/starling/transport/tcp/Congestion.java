@@ -28,7 +28,9 @@ import java.util.List;
 /**
  * Chooses the congestion control of connections, on Linux. {@code bbr}, which suits long and shared paths, paces what
  * is sent with a timer for each few packets. Between hosts of one network that takes about as much processor time as
- * all the rest of TCP, so there a control replaces it that reacts to loss only.
+ * all the rest of TCP, so there a control replaces it that reacts to loss only. There, too, a connection with little
+ * under way repeats what was lost at even intervals: if they double each time, an idle connection that is cut off
+ * briefly several times in a row can stay silent for longer than the liveness timeout.
  */
 final class Congestion {
     /** Changes nothing. */
@@ -46,6 +48,7 @@ final class Congestion {
     private static final Path DESCRIPTORS = Path.of("/proc/self/fd");
     private static final int TCP = 6;
     private static final int CONGESTION = 13;
+    private static final int THIN_LINEAR_TIMEOUTS = 16;
     private static final int MAX_NAME = 16;
     private static final int SOCKET_ADDRESS = 28;
     private static final int PORT_AT = 2;
@@ -82,7 +85,10 @@ final class Congestion {
             if (automatic && !isNear(peer.getAddress())) {
                 return;
             }
-            int descriptor = descriptor((InetSocketAddress) channel.getLocalAddress(), peer);
+            int descriptor = descriptor(channel);
+            if (descriptor >= 0 && automatic) {
+                repeatEvenly(descriptor);
+            }
             if (descriptor >= 0 && (!automatic || of(descriptor).startsWith(PACED))
                     && !set(descriptor, automatic ? UNPACED : new String[] {wanted}) && !automatic) {
                 LOG.log(Level.WARNING, "the system refuses the congestion control ''{0}'': see "
@@ -140,10 +146,31 @@ final class Congestion {
                         .mismatch(MemorySegment.ofArray(bytes)) < 0;
     }
 
+    /** Lets a connection with few packets under way repeat them at even intervals, six times, before these double. */
+    private static void repeatEvenly(int descriptor) {
+        try (Arena arena = Arena.ofConfined()) {
+            Calls.SET_OPTION.call(descriptor, TCP, THIN_LINEAR_TIMEOUTS, arena.allocateFrom(JAVA_INT, 1),
+                    Integer.BYTES);
+        }
+    }
+
+    /** Returns whether a connection repeats at even intervals what was lost. */
+    static boolean repeatsEvenly(SocketChannel channel) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment value = arena.allocateFrom(JAVA_INT, 0);
+            return Calls.OPTION.call(descriptor(channel), TCP, THIN_LINEAR_TIMEOUTS, value,
+                    arena.allocateFrom(JAVA_INT, Integer.BYTES)) == 0 && value.get(JAVA_INT, 0) == 1;
+        }
+    }
+
+    private static int descriptor(SocketChannel channel) throws IOException {
+        return descriptor((InetSocketAddress) channel.getLocalAddress(),
+                (InetSocketAddress) channel.getRemoteAddress());
+    }
+
     /** Returns the name of a connection's control, or an empty text if it is not known. */
     static String of(SocketChannel channel) throws IOException {
-        return of(descriptor((InetSocketAddress) channel.getLocalAddress(),
-                (InetSocketAddress) channel.getRemoteAddress()));
+        return of(descriptor(channel));
     }
 
     private static String of(int descriptor) {

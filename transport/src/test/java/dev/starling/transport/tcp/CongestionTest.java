@@ -46,7 +46,10 @@ class CongestionTest {
             assertThat(Congestion.of(other)).isEqualTo(before);
             new Congestion(Congestion.SYSTEM).choose(changed);
             assertThat(Congestion.of(changed)).isEqualTo("reno");
+            assertThat(Congestion.repeatsEvenly(other)).isFalse();
             new Congestion(Congestion.AUTOMATIC).choose(other);
+            assertThat(Congestion.repeatsEvenly(other)).isTrue();
+            assertThat(Congestion.repeatsEvenly(changed)).isFalse();
             assertThat(Congestion.of(other)).isNotEmpty().isNotEqualTo("bbr");
         }
     }
