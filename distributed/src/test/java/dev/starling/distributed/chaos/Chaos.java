@@ -110,6 +110,8 @@ final class Chaos {
                 note(cluster, fault, "progress", cluster.workers().stream()
                         .mapToLong(each -> each.firstStepSinceNs() - healedNs).max().orElseThrow());
                 assertThat(cluster.members).allMatch(ChaosProcess::isAlive);
+                // Connections that no step waits for are back later; a cut before that would prolong their silence.
+                LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(BRIEF_MS));
             }
             case CONTINUES -> {
                 long untilNs = beganNs + (fault.passes() ? TimeUnit.MILLISECONDS.toNanos(STOP_MS) : 0);
