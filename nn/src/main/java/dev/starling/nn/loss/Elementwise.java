@@ -29,9 +29,9 @@ record Elementwise(String name, BinaryOperator<Tensor> function) implements Loss
         return function.apply(x, target.to(x.dtype()));
     }
 
-    /** Returns a result in f32 if it has 16 bits, whose squares and sums may be 0 or infinite in f16. */
-    static Tensor wide(Tensor result) {
-        return result.dtype().bytes() == 2 ? result.to(DType.F32) : result;
+    /** Returns a tensor in f32 if it has 16 bits, whose squares and sums may be 0 or infinite in f16. */
+    static Tensor wide(Tensor x) {
+        return x.dtype().bytes() == 2 ? x.to(DType.F32) : x;
     }
 
     static void requireSame(String loss, Tensor result, Tensor target) {

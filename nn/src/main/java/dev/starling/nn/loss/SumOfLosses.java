@@ -50,7 +50,7 @@ record SumOfLosses(List<Loss> losses, double[] factors, List<Penalty> penalties)
         }
         for (Penalty penalty : penalties) {
             for (Parameter p : penalty.weights) {
-                Tensor all = penalty.of.apply(p.master()).sum().mul(penalty.strength);
+                Tensor all = penalty.of.apply(Elementwise.wide(p.master())).sum().mul(penalty.strength);
                 sum = sum.add(all.to(sum.device()).to(sum.dtype()));
             }
         }

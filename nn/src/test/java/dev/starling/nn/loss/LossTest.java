@@ -101,6 +101,21 @@ class LossTest {
         }
     }
 
+    /** In f16 the sum of the first weights is infinite, and the squares of the second are 0. */
+    @Test
+    void addsUpPenaltiesOn16BitWeightsInF32() {
+        try (Scope scope = Scope.open(); Linear model = Linear.of(300, 300, Generator.seeded(1))) {
+            model.to(DType.F16);
+            Tensor zeros = Tensor.full(DType.F16, 0, 1);
+            model.weight().set(Tensor.ones(300, 300));
+            assertThat(Loss.meanSquared().plusL1(model, "weight"::equals, 1e-5).of(zeros, zeros).item())
+                    .isCloseTo(0.9, within(1e-6));
+            model.weight().set(Tensor.full(DType.F32, 1e-4, 300, 300));
+            Loss squares = Loss.meanSquared().plusL2(model, "weight"::equals, 1);
+            assertThat(squares.of(zeros, zeros).item()).isCloseTo(9e-4, within(2e-6));
+        }
+    }
+
     @Test
     void refusesWeightsAndResultsOfOtherSizes() {
         try (Scope scope = Scope.open()) {
