@@ -12,6 +12,7 @@ import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
@@ -127,6 +128,10 @@ final class SharedCheckpoints {
 
     /** Replaces a manifest in one step, where the file system can do so: otherwise it is missing for a moment. */
     private void replace(Path target, Path draft) throws IOException {
+        if (shared instanceof ChecksumFileSystem sums) {
+            // The checksum of the old manifest would make the new one unreadable until its own is renamed too.
+            sums.getRawFileSystem().delete(sums.getChecksumFile(target), false);
+        }
         try {
             FileContext.getFileContext(shared.getUri(), shared.getConf()).rename(shared.makeQualified(draft),
                     shared.makeQualified(target), Options.Rename.OVERWRITE);

@@ -103,4 +103,20 @@ class SharedCheckpointsTest {
         // Reads the shared manifest, with its checksum, to compare it.
         checkpoints.publish();
     }
+
+    @Test
+    void aManifestIsReadableBeforeItsChecksumIsRenamed(@TempDir Path shared, @TempDir Path local, @TempDir Path other)
+            throws Exception {
+        Configuration hadoop = new Configuration();
+        hadoop.setBoolean("fs.file.impl.disable.cache", true);
+        // Renames the manifest only, as if the process ended after that.
+        hadoop.set("fs.AbstractFileSystem.file.impl", "org.apache.hadoop.fs.local.RawLocalFs");
+        SharedCheckpoints checkpoints = new SharedCheckpoints(shared.toUri().toString(), hadoop, local);
+        Files.writeString(local.resolve("step-1.json"), "first");
+        checkpoints.publish();
+        Files.writeString(local.resolve("step-1.json"), "changed");
+        checkpoints.publish();
+        new SharedCheckpoints(shared.toUri().toString(), hadoop, other).fetch();
+        assertThat(other.resolve("step-1.json")).hasContent("changed");
+    }
 }
