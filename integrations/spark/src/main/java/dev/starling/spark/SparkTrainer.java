@@ -320,19 +320,16 @@ public final class SparkTrainer {
                 new SerializableConfiguration(context.hadoopConfiguration()), progress);
         AtomicInteger epoch = new AtomicInteger();
         int epochsOfEach = pretraining;
-        RemoteRun run = new RemoteRun(all, epochsOfEach > 0
-                ? List.of(GreedyTraining.metric(machines, () -> epoch.get() / epochsOfEach))
-                : metrics.stream().map(Recipe::make).toList(), List.copyOf(listeners));
         RDD<InternalRow> training = placed(selected, count, servers);
         RDD<TaskRows> rows = TaskRows.of(training, measured == null ? null : strategy.isSynchronous()
                 ? placed(measured, count, servers) : moved(measured, functions.lit(0), count + servers));
         int[] sizes = elastic ? TaskRows.sizes(training) : null;
-        try {
+        try (RemoteRun run = new RemoteRun(all, epochsOfEach > 0
+                ? List.of(GreedyTraining.metric(machines, () -> epoch.get() / epochsOfEach))
+                : metrics.stream().map(Recipe::make).toList(), List.copyOf(listeners))) {
             byte[] weights = new DriverRun(context, rows, job, new LiveProgress.Listeners(run, epoch::set,
                     this::paused), slotTimeout).run(attempts, sizes);
             return TrainedModel.of(weights, run.epochs());
-        } finally {
-            run.ended();
         }
     }
 

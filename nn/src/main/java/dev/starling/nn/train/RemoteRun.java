@@ -11,7 +11,7 @@ import java.util.Optional;
  * application transports them, and this class converts them back. Both processes must have the same metrics in the same
  * order. Safe for use by several threads.
  */
-public final class RemoteRun {
+public final class RemoteRun implements AutoCloseable {
     private static final int STEP = 4;
     private static final int SUMS = 9;
 
@@ -139,11 +139,13 @@ public final class RemoteRun {
     }
 
     /** Ends the run. Numbers that arrive later are ignored. */
-    public synchronized void ended() {
-        if (!ended && started) {
+    @Override
+    public synchronized void close() {
+        boolean due = started && !ended;
+        ended = true;
+        if (due) {
             Ending.of(listeners, progress).close();
         }
-        ended = true;
     }
 
     /** Returns the reports received so far, by epoch. */

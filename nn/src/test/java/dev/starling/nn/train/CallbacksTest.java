@@ -449,7 +449,7 @@ class CallbacksTest {
         RemoteRun run = new RemoteRun(1, List.of(), List.of(failing("first", ended), failing("second", ended)));
         run.epochEnded(RemoteRun.numbers(new EpochReport(1, 1, Scores.of(List.of(), 1, new double[0], 1),
                 Optional.empty(), 1, 1)));
-        assertThatThrownBy(run::ended).hasMessage("first");
+        assertThatThrownBy(run::close).hasMessage("first");
         assertThat(ended).containsExactly("first", "second");
     }
 
