@@ -298,6 +298,9 @@ final class CudnnGraphs {
             // The block's next use is queued behind this call.
             block = plan.workspaceBytes() == 0 ? null : memory.allocate(plan.workspaceBytes());
         } catch (TensorException e) {
+            if (e.problem() != TensorException.Problem.MEMORY) {
+                throw e;
+            }
             return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
         }
         gpu.enter();
