@@ -5,6 +5,7 @@ import dev.starling.tensor.spi.BackendProvider;
 import dev.starling.tensor.spi.Library;
 import dev.starling.tensor.spi.MemoryUse;
 import dev.starling.tensor.spi.Probe;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.ServiceLoader;
@@ -104,7 +105,21 @@ public final class Device {
     }
 
     private static Iterable<BackendProvider> providers() {
+        requireNativeAccess();
         return ServiceLoader.load(BackendProvider.class, Device.class.getClassLoader());
+    }
+
+    /** Throws if the JVM denies this module native memory, in which all tensors lie. */
+    private static void requireNativeAccess() {
+        try {
+            MemorySegment.NULL.reinterpret(0);
+        } catch (IllegalCallerException e) {
+            Module module = Device.class.getModule();
+            throw new TensorException(TensorException.Problem.DEVICE, "devices", List.of(), "the JVM denies access to "
+                    + "native memory: " + e.getMessage(), "start Java with --enable-native-access="
+                    + (module.isNamed() ? module.getName() : "ALL-UNNAMED, or add Enable-Native-Access: ALL-UNNAMED to "
+                    + "the manifest of the jar that java -jar starts"));
+        }
     }
 
     /** Returns the backend's type, for example {@code cpu}. */
@@ -157,7 +172,14 @@ public final class Device {
             }
         }
         throw new TensorException(TensorException.Problem.DEVICE, "device " + this, List.of(),
-                "no backend of type " + type + " is on the class path", "add dev.starling:starling-" + type);
+                "no backend of type " + type + " is on the class path", isOwn()
+                        ? "merge the files META-INF/services/" + BackendProvider.class.getName() + " of all jars where "
+                        + "they are merged into one" : "add dev.starling:starling-" + type);
+    }
+
+    /** Returns whether the backend is part of the same jar as this class. */
+    private boolean isOwn() {
+        return type.equals(CPU.type) || type.equals(REFERENCE.type);
     }
 
     @Override

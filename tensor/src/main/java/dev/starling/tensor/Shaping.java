@@ -225,12 +225,35 @@ public sealed interface Shaping permits Tensor {
             repeated[2 * i + 1] = apart[2 * i + 1];
             merged[i] = repeated[2 * i] * repeated[2 * i + 1];
         }
-        return reshape(apart).expand(repeated).reshape(merged);
+        if (apart.length <= Shape.MAX_RANK) {
+            return reshape(apart).expand(repeated).reshape(merged);
+        }
+        Tensor tiled = self();
+        for (int i = 0; i < lead; i++) {
+            tiled = tiled.unsqueeze(0);
+        }
+        for (int i = rank - 1; i >= 0; i--) {
+            tiled = repeated[2 * i] == 1 ? tiled : ((Shaping) tiled).repeated(i, repeated[2 * i], true);
+        }
+        return tiled;
+    }
+
+    /** Returns dimension {@code a} repeated as a whole, or each of its slices, with four dimensions on the way. */
+    private Tensor repeated(int a, long times, boolean whole) {
+        Shape s = self().shape();
+        long before = s.slice(0, a).count();
+        long n = s.dim(a);
+        long after = s.slice(a + 1, s.rank()).count();
+        return reshape(before, whole ? 1 : n, whole ? n : 1, after)
+                .expand(before, whole ? times : n, whole ? n : times, after).reshape(s.with(a, n * times));
     }
 
     /** Returns each slice along {@code axis} repeated {@code times} times in succession. */
     default Tensor repeat(int axis, long times) {
         int a = self().shape().axis(axis);
+        if (self().rank() == Shape.MAX_RANK) {
+            return repeated(a, times, false);
+        }
         Tensor apart = unsqueeze(a + 1);
         return apart.expand(apart.shape().with(a + 1, times)).flatten(a, a + 1);
     }

@@ -15,6 +15,8 @@ import org.jspecify.annotations.Nullable;
  * one thread at a time.
  */
 public final class Storage {
+    /** What {@link #closedBy} is after {@link Tensor#close}. */
+    static final String CLOSE = "close()";
     private static final Cleaner CLEANER = Cleaner.create();
 
     private final Device device;
@@ -290,7 +292,11 @@ public final class Storage {
 
     /** Returns what a caller can do about memory that was closed too early. */
     String remedyOfClosed() {
-        return lender == null ? "move it out with Scope.keep before its scope closes" : "copy() it while it is open";
+        if (lender != null) {
+            return "copy() it while it is open";
+        }
+        return CLOSE.equals(closedBy) ? "close it after its last use"
+                : "move it out with Scope.keep before its scope closes";
     }
 
     /** Returns the address of the memory, which must be open. */

@@ -464,7 +464,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
     /** Frees the memory before its scope does, for this tensor and all its views. */
     @Override
     public void close() {
-        storage.close("close()");
+        storage.close(Storage.CLOSE);
     }
 
     // ---- host access ----

@@ -15,6 +15,9 @@ class ScopeTest {
 
     @Test
     void freesMemoryAtClose() {
+        try (Scope scope = Scope.open("first use, which allocates what stays")) {
+            Tensor.ones(10, 10).add(1);
+        }
         long before = live();
         try (Scope scope = Scope.open()) {
             Tensor.zeros(1000);
@@ -159,5 +162,13 @@ class ScopeTest {
             assertThat(t.isClosed()).isTrue();
             assertThat(scope.size()).isZero();
         }
+    }
+
+    @Test
+    void namesTheRemedyForATensorThatCloseFreed() {
+        Tensor x = Tensor.ones(2);
+        x.close();
+        assertThatThrownBy(() -> x.add(1)).hasMessageContaining("was closed by close()")
+                .hasMessageContaining("close it after its last use");
     }
 }

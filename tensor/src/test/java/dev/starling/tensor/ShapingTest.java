@@ -3,6 +3,7 @@ package dev.starling.tensor;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import java.util.Arrays;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -83,5 +84,29 @@ class ShapingTest {
             assertThat(Tensor.arange(1, 0, -0.25).toFloats()).containsExactly(1, 0.75f, 0.5f, 0.25f);
             return null;
         });
+    }
+
+    @Test
+    void repeatsTensorsOfManyDimensions() {
+        long[] dims = new long[Shape.MAX_RANK];
+        long[] times = new long[Shape.MAX_RANK];
+        Arrays.fill(dims, 1);
+        Arrays.fill(times, 1);
+        dims[2] = 2;
+        dims[15] = 3;
+        times[2] = 2;
+        times[13] = 2;
+        times[15] = 2;
+        Tensor x = Tensor.of(new float[] {1, 2, 3, 4, 5, 6}, 2, 3);
+        Tensor wide = x.reshape(dims);
+        Tensor tiled = wide.tile(times);
+        assertThat(tiled.shape()).isEqualTo(wide.shape().with(2, 4).with(13, 2).with(15, 6));
+        assertThat(tiled.toFloats()).containsExactly(x.reshape(2, 1, 3).tile(2, 2, 2).toFloats());
+        assertThat(x.reshape(2, 1, 1, 1, 1, 1, 1, 3).tile(2, 1, 1, 1, 1, 1, 1, 1, 1).shape())
+                .isEqualTo(Shape.of(2, 2, 1, 1, 1, 1, 1, 1, 3));
+        assertThat(wide.repeat(2, 2).toFloats()).containsExactly(x.repeat(0, 2).toFloats());
+        assertThat(wide.repeat(-1, 2).shape()).isEqualTo(wide.shape().with(15, 6));
+        assertThat(wide.repeat(-1, 2).toFloats()).containsExactly(x.repeat(1, 2).toFloats());
+        assertThat(wide.repeat(-1, 0).count()).isZero();
     }
 }
