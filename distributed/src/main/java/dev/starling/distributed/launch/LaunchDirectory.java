@@ -73,9 +73,14 @@ final class LaunchDirectory implements AutoCloseable {
 
     /** Writes the secret into a file that only this user may read, and returns the file. */
     Path write(Secret secret) throws IOException {
-        Path file = Files.createFile(path.resolve("secret"),
-                PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
-        return Files.writeString(file, secret.toHex(), StandardOpenOption.WRITE);
+        try {
+            Path file = Files.createFile(path.resolve("secret"),
+                    PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
+            return Files.writeString(file, secret.toHex(), StandardOpenOption.WRITE);
+        } catch (IOException e) {
+            throw new IOException("cannot write to " + path + ": " + e + "; free space there, or name another "
+                    + "directory in " + LaunchedProcess.DIRECTORY, e);
+        }
     }
 
     /** Deletes the directory with its files, some of which may vanish meanwhile. */

@@ -29,8 +29,13 @@ final class RankLog implements AutoCloseable {
 
     /** Opens the file of a rank in a directory, which is created if it does not exist. */
     static RankLog open(Path directory, int rank) throws IOException {
-        Path file = Files.createDirectories(directory).resolve("rank-" + rank + ".log");
-        return new RankLog(file, new FileOutputStream(file.toFile(), true));
+        Path file = directory.resolve("rank-" + rank + ".log");
+        try {
+            Files.createDirectories(directory);
+            return new RankLog(file, new FileOutputStream(file.toFile(), true));
+        } catch (IOException e) {
+            throw new IOException("cannot write the log " + file + ": " + e + "; choose another directory for logs", e);
+        }
     }
 
     /** Writes a line about the start of a process, which separates its output from that of earlier ones. */

@@ -3,6 +3,7 @@ package dev.starling.distributed.launch;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.transport.Secret;
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -62,6 +63,15 @@ class LaunchDirectoryTest {
         Path file = Files.createFile(directory.resolve("file"));
         assertThatThrownBy(() -> LaunchDirectory.make(file.toString(), 1)).isInstanceOf(IOException.class)
                 .hasMessageContaining(file.toString()).hasMessageContaining("STARLING_DIRECTORY");
+    }
+
+    @Test
+    void namesTheDirectoryThatCannotBeWritten() throws IOException {
+        try (LaunchDirectory made = LaunchDirectory.make(directory.toString(), 1)) {
+            Files.createDirectory(made.path().resolve("secret"));
+            assertThatThrownBy(() -> made.write(Secret.random())).isInstanceOf(IOException.class)
+                    .hasMessageContaining("cannot write to " + made.path()).hasMessageContaining("STARLING_DIRECTORY");
+        }
     }
 
     @Test

@@ -141,6 +141,15 @@ class LauncherTest {
     }
 
     @Test
+    void namesTheLogThatCannotBeWritten() throws IOException {
+        Path file = Files.createFile(dir.resolve("file"));
+        assertThat(failure(shell("exit 0").logs(file).environment(LaunchedProcess.DIRECTORY, dir.toString())))
+                .hasMessageContaining("cannot write the log " + file.resolve("rank-0.log"))
+                .hasMessageEndingWith("choose another directory for logs");
+        assertThat(dir).as("nothing is left").isDirectoryNotContaining("glob:**starling-launch-*");
+    }
+
+    @Test
     void reportsAKilledProcess() {
         LaunchException e;
         try (Launch launch = shell("echo here; exec sleep 100").processes(3).start()) {

@@ -14,6 +14,10 @@ import picocli.CommandLine.Option;
 
 /** Command-line options of training with several workers. */
 final class TeamOptions {
+    /** Seconds: a millisecond, and a year of 365 days. */
+    private static final double MIN_SILENCE = 0.001;
+    private static final int MAX_SILENCE = 31_536_000;
+
     /** How processes train together. */
     enum Strategy {
         /** Each worker computes a part of every batch, and gradients are added up. */
@@ -209,7 +213,8 @@ final class TeamOptions {
         if (half && compression != null) {
             return "--half is --compress bf16: omit it, or --compress";
         }
-        return silenceSeconds > 0 ? null : "--silence must be positive, got " + silenceSeconds;
+        return silenceSeconds >= MIN_SILENCE && silenceSeconds <= MAX_SILENCE ? null : "--silence must be from "
+                + MIN_SILENCE + " to " + MAX_SILENCE + " seconds, got " + silenceSeconds;
     }
 
     Duration livenessTimeout() {

@@ -3,11 +3,15 @@ package dev.starling.samples.train;
 import dev.starling.tensor.DType;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
+import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import picocli.CommandLine.Option;
 
 /** Command-line options of every sample. */
 final class TrainOptions {
+    private static final Set<DType> PRECISIONS = Set.of(DType.F32, DType.BF16, DType.F16);
+
     @Option(names = "--epochs", paramLabel = "N", description = "Passes over the training data.")
     Integer epochs;
 
@@ -71,6 +75,16 @@ final class TrainOptions {
     String badValue() {
         if (explain != null && Boolean.FALSE.equals(captured)) {
             return "--explain shows a captured step; omit --no-captured";
+        }
+        if ((resume || skipDamaged) && checkpoints == null) {
+            return (resume ? "--resume" : "--skip-damaged") + " needs the directory of the checkpoints: add "
+                    + "--checkpoints DIR";
+        }
+        if (precision != null && !PRECISIONS.contains(precision)) {
+            return "--precision must be f32, bf16 or f16, got " + precision.name().toLowerCase(Locale.ROOT);
+        }
+        if (rate != null && rate.isInfinite()) {
+            return "--rate must be finite, got " + rate + "; omit it for the default";
         }
         Map<String, Number> positive = new LinkedHashMap<>();
         positive.put("--epochs", epochs);

@@ -48,6 +48,8 @@ final class TrainingRun {
      */
     private static final double GREEDY_BETA = 0.95;
     private static final int EVALUATION_BATCH = 250;
+    /** Minimum number of steps of a one-cycle schedule. */
+    private static final int MIN_STEPS = 2;
     private static final int MAX_LOADERS = 8;
     private static final String ACCURACY = "accuracy";
 
@@ -175,6 +177,12 @@ final class TrainingRun {
 
     private Optimizer optimizer(Layer model, GreedyTraining greedy, long steps) {
         Adam.Builder adam = AdamW.over(model).weightDecay(WEIGHT_DECAY);
+        if (epochs * steps < MIN_STEPS) {
+            throw new IllegalArgumentException("--batch " + batch + " leaves " + steps
+                    + (steps == 1 ? " step" : " steps") + " an epoch and " + epochs * steps + " in all, but the "
+                    + "schedule of the learning rate needs " + MIN_STEPS + ": use a smaller --batch"
+                    + (steps == 0 ? "" : ", or more --epochs"));
+        }
         Schedule cycle = Schedule.oneCycle(rate, epochs * steps);
         if (greedy == null) {
             return adam.rate(cycle).build();

@@ -79,6 +79,16 @@ class TeamTest {
 
     @Test
     @Timeout(120)
+    void refusesABatchThatLeavesTooFewSteps() {
+        TrainOptions trainOptions = new TrainOptions();
+        trainOptions.batch = 2001;
+        assertThatThrownBy(() -> train(parse("--workers 2 --transport local"), trainOptions, () -> { }))
+                .isInstanceOf(IllegalArgumentException.class).hasMessage("--batch 2001 leaves 0 steps an epoch and 0 "
+                        + "in all, but the schedule of the learning rate needs 2: use a smaller --batch");
+    }
+
+    @Test
+    @Timeout(120)
     void computesWithTheNumberOfThreadsThatIsSet() {
         TrainOptions trainOptions = new TrainOptions();
         trainOptions.threads = Threads.count() + 1;
@@ -93,7 +103,9 @@ class TeamTest {
         "--workers 0 | --workers must be positive, got 0; omit it to train alone",
         "--workers 0 --strategy gossip | --workers must be positive, got 0",
         "--workers -1 | --workers must be positive, got -1",
-        "--workers 2 --silence 0 | --silence must be positive, got 0",
+        "--workers 2 --silence 0 | --silence must be from 0.001 to 31536000 seconds, got 0",
+        "--workers 2 --silence 0.0001 | --silence must be from 0.001 to 31536000 seconds, got 1.0E-4",
+        "--workers 2 --silence 1e300 | --silence must be from 0.001 to 31536000 seconds, got 1.0E300",
         "--workers 2 --restarts -1 | --restarts must not be negative, got -1",
         "--workers 2 --strategy ps --servers 0 | --servers must be positive, got 0",
         "--workers 2 --strategy ps --staleness -1 | --staleness must be 0 for synchronous steps, or more",
@@ -191,8 +203,12 @@ class TeamTest {
     @CsvSource(delimiter = '|', value = {"--workers 0 | --workers must be positive, got 0",
         "--epochs 0 | --epochs must be positive, got 0", "--batch -1 | --batch must be positive, got -1",
         "--rate 0 | --rate must be positive, got 0.0", "--rate NaN | --rate must be positive, got NaN",
+        "--rate Infinity | --rate must be finite, got Infinity",
+        "--precision F64 | --precision must be f32, bf16 or f16, got f64",
+        "--resume | --resume needs the directory of the checkpoints: add --checkpoints DIR",
+        "--skip-damaged | --skip-damaged needs the directory of the checkpoints: add --checkpoints DIR",
         "--threads 0 | --threads must be positive, got 0"})
-    void refusesToTrainWithoutAPositiveCount(String option, String message) {
+    void refusesInvalidOptions(String option, String message) {
         StringWriter errors = new StringWriter();
         int status = new CommandLine(new Train()).setErr(new PrintWriter(errors, true)).execute(("digits "
                 + option).split(" "));

@@ -8,6 +8,7 @@ import io.aeron.driver.ReceiveChannelEndpointSupplier;
 import io.aeron.driver.ThreadingMode;
 import io.aeron.driver.media.ReceiveChannelEndpoint;
 import io.aeron.exceptions.StorageSpaceException;
+import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.nio.file.Path;
 import java.util.Set;
@@ -89,9 +90,10 @@ public final class AeronDriver implements AutoCloseable {
             return new AeronDriver(own, MediaDriver.launch(context));
         } catch (StorageSpaceException e) {
             throw AeronSettings.noRoom(directory, String.valueOf(e.getMessage()), e);
-        } catch (RuntimeException e) {
+        } catch (Exception e) { // Agrona throws checked exceptions that it does not declare.
             throw new TransportException(TransportException.Problem.UNAVAILABLE, "cannot start a media driver in "
-                    + directory + ": " + e.getMessage(), "", e);
+                    + directory + ": " + e.getMessage(), e instanceof IOException
+                    ? "check quotas, and the limits of this process (ulimit -f and -n)" : "", e);
         }
     }
 

@@ -1,11 +1,14 @@
 package dev.starling.transport.aeron;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
+import dev.starling.transport.TransportException;
+import io.aeron.driver.DefaultReceiveChannelEndpointSupplier;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -28,6 +31,8 @@ import org.junit.jupiter.api.io.TempDir;
 class FullDirectoryTest {
     /** Number of connections, each of which needs two times 6 MiB. */
     private static final int CONNECTIONS = 4;
+    /** Maximum length of a path on Linux. */
+    private static final int LONGEST_PATH = 4095;
     private static final long LOAD_NS = 2_000_000_000L;
     private static final UnsafeBuffer MESSAGE = new UnsafeBuffer("still here".getBytes(StandardCharsets.US_ASCII));
 
@@ -85,6 +90,20 @@ class FullDirectoryTest {
             await(full, peer, () -> !received.isEmpty());
             assertThat(received).containsExactly("still here");
         }
+    }
+
+    /** The path of the driver's directory is as long as the system allows, so that no file fits in it. */
+    @Test
+    void reportsAFileThatTheDriverCannotCreate() {
+        Path directory = roomy.toAbsolutePath();
+        while (directory.toString().length() < LONGEST_PATH - 250) {
+            directory = directory.resolve("d".repeat(200));
+        }
+        directory = directory.resolve("d".repeat(LONGEST_PATH - 1 - directory.toString().length()));
+        Path deepest = directory;
+        assertThatThrownBy(() -> AeronDriver.start(null, deepest, 0, LOAD_NS, LOAD_NS,
+                new DefaultReceiveChannelEndpointSupplier())).isInstanceOf(TransportException.class)
+                .hasMessageContaining("cannot start a media driver in " + deepest).hasMessageContaining("ulimit -f");
     }
 
     @Test
