@@ -6,6 +6,7 @@ import dev.starling.tensor.Shape;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -68,9 +69,11 @@ record Columns(List<Column> inputs, long[] shape, Column target, boolean isClass
                 throw new SparkDataException("no input column is named; name one or more with inputs(...)");
             }
             for (String name : names()) {
-                if (!Arrays.asList(schema.fieldNames()).contains(name)) {
-                    throw new SparkDataException("there is no column \"" + name + "\"; the columns are "
-                            + String.join(", ", schema.fieldNames()));
+                int columns = Collections.frequency(Arrays.asList(schema.fieldNames()), name);
+                if (columns != 1) {
+                    throw new SparkDataException(columns == 0 ? "there is no column \"" + name + "\"; the columns are "
+                            + String.join(", ", schema.fieldNames()) : "there are " + columns + " columns \"" + name
+                            + "\"; drop or rename all but one");
                 }
                 StructField field = schema.apply(name);
                 ColumnType type = typeOf(name, field.dataType());

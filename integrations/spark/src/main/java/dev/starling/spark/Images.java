@@ -7,7 +7,9 @@ import java.awt.image.IndexColorModel;
 import java.awt.image.Raster;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.Iterator;
+import java.util.List;
 import javax.imageio.ImageIO;
 import javax.imageio.ImageReader;
 import javax.imageio.stream.ImageInputStream;
@@ -96,6 +98,13 @@ final class Images {
                     rgb.setRGB(x, y, (raster.getSample(x, y, 0) >> shift) * 0x010101);
                 }
             }
+        } else if (image.getColorModel().hasAlpha()) {
+            // Drawing would mix the colours with black; Spark's source of images keeps them.
+            int[] row = new int[image.getWidth()];
+            for (int y = 0; y < image.getHeight(); y++) {
+                image.getRGB(0, y, row.length, 1, row, 0, row.length);
+                rgb.setRGB(0, y, row.length, 1, row, 0, row.length);
+            }
         } else {
             draw(image, rgb);
         }
@@ -118,7 +127,18 @@ final class Images {
                 throw new UnreadableException("holds an image file of " + width + " x " + height + " pixels; up to "
                         + MAX_PIXELS + " can be read: scale it down");
             }
-            return reader.read(0);
+            List<String> truncated = new ArrayList<>();
+            reader.addIIOReadWarningListener((source, warning) -> {
+                // The reader of JPEG files fills what is missing with grey and only warns.
+                if (warning.contains("runcated") || warning.contains("remature")) {
+                    truncated.add(warning);
+                }
+            });
+            BufferedImage image = reader.read(0);
+            if (!truncated.isEmpty()) {
+                throw new UnreadableException("holds an image file that cannot be read: " + truncated.getFirst());
+            }
+            return image;
         } finally {
             reader.dispose();
         }

@@ -18,6 +18,8 @@ import java.util.SplittableRandom;
 import javax.imageio.ImageIO;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -97,6 +99,34 @@ class ImageColumnsTest {
         written.getRaster().setSample(2, 1, 0, 77);
         ImageIO.write(written, "png", directory.resolve("grey.png").toFile());
         assertThat(only(pixels(1, 4, 6).transform(files("grey.png"), Output.ofValues("v")))[8]).isEqualTo(77);
+    }
+
+    @Test
+    void readsAnImageWithOpacityAlikeFromBothSources() throws IOException {
+        BufferedImage clear = new BufferedImage(6, 4, BufferedImage.TYPE_INT_ARGB);
+        for (int i = 0; i < 24; i++) {
+            clear.setRGB(i % 6, i / 6, 10 * i << 24 | 0x50A0F0);
+        }
+        ImageIO.write(clear, "png", directory.resolve("clear.png").toFile());
+        float[] wanted = new float[72];
+        java.util.Arrays.fill(wanted, 0, 24, 0x50);
+        java.util.Arrays.fill(wanted, 24, 48, 0xA0);
+        java.util.Arrays.fill(wanted, 48, 72, 0xF0);
+        TrainedModel colours = pixels(3, 4, 6);
+        Dataset<Row> structures = SharedSession.get().read().format("image").option("pathGlobFilter", "clear.png")
+                .load(directory.toString());
+        assertThat(only(colours.transform(structures, List.of("image"), Output.ofValues("v"))))
+                .containsExactly(wanted);
+        assertThat(only(colours.transform(files("clear.png"), Output.ofValues("v")))).containsExactly(wanted);
+    }
+
+    @Test
+    void refusesAJpegFileThatIsCutOff() throws IOException {
+        image("torn.jpg", 64, 64, 0x404040, 64);
+        byte[] whole = Files.readAllBytes(directory.resolve("torn.jpg"));
+        InternalRow torn = new GenericInternalRow(new Object[] {java.util.Arrays.copyOf(whole, whole.length * 3 / 4)});
+        assertThatThrownBy(() -> Images.read(torn, 0, ColumnType.IMAGE_FILE, new long[] {3, 8, 8}, new float[192], 0))
+                .isInstanceOf(Images.UnreadableException.class).hasMessageContaining("cannot be read: Truncated File");
     }
 
     @Test

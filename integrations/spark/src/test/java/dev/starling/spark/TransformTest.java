@@ -24,6 +24,9 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.streaming.StreamingQuery;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -235,6 +238,15 @@ class TransformTest {
         assertThatThrownBy(() -> model().transform(points, List.of("x", "y", "y"), Output.ofClass("c")))
                 .isInstanceOf(SparkDataException.class).hasMessageContaining("takes 1 columns [point], got [x, y, y]");
         assertThat(model().transform(points.where("id < 0"), Output.ofClass("c")).collectAsList()).isEmpty();
+    }
+
+    @Test
+    void refusesAColumnWhoseNameIsThereTwice() {
+        StructType twice = new StructType().add("point", new ArrayType(DataTypes.FloatType, false)).add("id", "long")
+                .add("point", new ArrayType(DataTypes.FloatType, false));
+        assertThatThrownBy(() -> new Columns.Selection(List.of("point"), null, null, false).check(twice))
+                .isInstanceOf(SparkDataException.class).hasMessage("there are 2 columns \"point\"; drop or rename all "
+                        + "but one");
     }
 
     @Test
