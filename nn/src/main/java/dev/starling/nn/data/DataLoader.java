@@ -64,9 +64,13 @@ public final class DataLoader implements AutoCloseable {
         for (int i = 0; i < threads.length; i++) {
             LoaderWorker worker = new LoaderWorker(config, ring, published, waiting, i);
             done[i] = worker.done;
-            threads[i] = Thread.ofPlatform().daemon().name("starling-loader-" + i).start(worker);
+            threads[i] = Thread.ofPlatform().daemon().name("starling-loader-" + i).unstarted(worker);
         }
         filled = ring.newBarrier(done);
+        // No thread starts before the last call of the data set, which may throw.
+        for (Thread thread : threads) {
+            thread.start();
+        }
     }
 
     /** Returns a builder of a loader for a data set. */

@@ -42,9 +42,10 @@ final class LoaderWorker implements Runnable {
                     done.set(next++);
                     waiting.signalAllWhenBlocking();
                 }
-            } catch (TimeoutException idle) {
+            } catch (TimeoutException | InterruptedException idle) {
+                // A data set may leave its thread interrupted: only an alert means that the loader was closed.
                 continue;
-            } catch (AlertException | InterruptedException closed) {
+            } catch (AlertException closed) {
                 return;
             }
         }

@@ -68,6 +68,10 @@ public final class TensorDataset implements Dataset {
                         "tensors must be contiguous and have the same number of rows",
                         "call contiguous(), or narrow() the longer tensor");
             }
+            if (t.size(0) > Integer.MAX_VALUE) {
+                throw new TensorException(TensorException.Problem.SHAPE, "dataset", List.of(t.spec()),
+                        "a data set has fewer than 2^31 rows", "reshape the tensor so that a row has more elements");
+            }
         }
     }
 

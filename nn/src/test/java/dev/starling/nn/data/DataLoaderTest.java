@@ -371,6 +371,59 @@ class DataLoaderTest {
         assertThat(ended).isTrue();
     }
 
+    @ParameterizedTest
+    @ValueSource(ints = {1, 2})
+    void continuesAfterADataSetHasInterruptedItsThread(int workers) {
+        Dataset interrupting = ListDataset.of(List.of(0, 1, 2, 3, 4, 5, 6, 7), List.of(Field.of(DType.I64)),
+                (number, example) -> {
+                    example.put(0, number);
+                    Thread.currentThread().interrupt();
+                });
+        try (DataLoader loader = DataLoader.of(interrupting).batchSize(1).workers(workers).prefetch(2)
+                .deadline(Duration.ofSeconds(5)).build()) {
+            for (int epoch = 0; epoch < 2; epoch++) {
+                List<Long> seen = new ArrayList<>();
+                loader.epoch(epoch).forEach(batch -> seen.add(batch.input().toLongs()[0]));
+                assertThat(seen).containsExactly(0L, 1L, 2L, 3L, 4L, 5L, 6L, 7L);
+            }
+        }
+        assertThat(Thread.getAllStackTraces().keySet()).noneMatch(t -> t.getName().startsWith("starling-loader"));
+    }
+
+    @Test
+    void startsNoThreadIfTheDataSetFailsToNameItsFields() {
+        AtomicInteger calls = new AtomicInteger();
+        Dataset failing = new Dataset() {
+            @Override
+            public int size() {
+                return 4;
+            }
+
+            @Override
+            public List<Field> fields() {
+                if (calls.get() > 0 && calls.decrementAndGet() == 0) {
+                    throw new IllegalStateException("no fields");
+                }
+                return List.of(Field.of(DType.I64));
+            }
+
+            @Override
+            public void write(int index, Example target) {
+                target.put(0, index);
+            }
+        };
+        for (int call = 1; call <= 20; call++) {
+            calls.set(call);
+            try (DataLoader loader = DataLoader.of(failing).workers(3).build()) {
+                assertThat(loader.size()).isEqualTo(4);
+            } catch (IllegalStateException expected) {
+                assertThat(expected).hasMessage("no fields");
+            }
+            assertThat(Thread.getAllStackTraces().keySet()).as("after a failure of call " + call)
+                    .noneMatch(t -> t.getName().startsWith("starling-loader"));
+        }
+    }
+
     @Test
     void allocatesAlmostNothingInTheSteadyState() {
         ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
@@ -463,5 +516,12 @@ class DataLoaderTest {
                 assertThat(batch.input().toFloats()).containsExactly(expected);
             }
         }
+    }
+
+    @Test
+    void refusesTensorsOfMoreRowsThanADataSetHas() {
+        assertThatThrownBy(() -> TensorDataset.of(Tensor.zeros(1L << 31, 0))).isInstanceOf(TensorException.class)
+                .hasMessageContaining("fewer than 2^31 rows").hasMessageContaining("[2147483648, 0]");
+        assertThat(TensorDataset.of(Tensor.zeros(Integer.MAX_VALUE, 0)).size()).isEqualTo(Integer.MAX_VALUE);
     }
 }
