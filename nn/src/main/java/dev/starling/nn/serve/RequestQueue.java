@@ -8,7 +8,8 @@ import java.util.concurrent.locks.ReentrantLock;
 
 /** The requests that wait for a batch. Any number of threads add requests, one takes them. */
 final class RequestQueue {
-    private final ReentrantLock lock = new ReentrantLock();
+    /** Fair, because callers that are refused and try again at once would keep the taking thread from an unfair one. */
+    private final ReentrantLock lock = new ReentrantLock(true);
     private final Condition arrived = lock.newCondition();
     private final ArrayDeque<Request> waiting = new ArrayDeque<>();
     private final int capacity;

@@ -250,6 +250,36 @@ class PredictorTest {
     }
 
     @Test
+    void takesRequestsWhileManyOthersAreRefusedAgainAndAgain() {
+        RequestQueue queue = new RequestQueue(4);
+        AtomicBoolean done = new AtomicBoolean();
+        Runnable client = () -> {
+            while (!done.get()) {
+                try {
+                    queue.add(new Request(new MemorySegment[0], new MemorySegment[0], Duration.ofMinutes(1)));
+                } catch (PredictionException e) {
+                    assertThat(e.reason()).isEqualTo(Reason.REFUSED);
+                }
+            }
+        };
+        for (int i = 0; i < 64; i++) {
+            Thread.startVirtualThread(client);
+        }
+        try {
+            long begin = System.nanoTime();
+            List<Request> taken = new ArrayList<>();
+            for (int i = 0; i < 500; i++) {
+                queue.take(taken, 4, 0);
+                taken.clear();
+                assertThat(Duration.ofNanos(System.nanoTime() - begin)).as("after %d batches", i)
+                        .isLessThan(Duration.ofSeconds(10));
+            }
+        } finally {
+            done.set(true);
+        }
+    }
+
+    @Test
     void endsARequestAtItsDeadlineWithoutTouchingItsResult() throws Exception {
         try (Gate gate = new Gate(); Predictor predictor = Predictor.of(gate, 1).maxBatch(1).build();
                 ExecutorService threads = Executors.newVirtualThreadPerTaskExecutor()) {
