@@ -1,11 +1,16 @@
 package dev.starling.nn.chart;
 
 import dev.starling.nn.data.DataException;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.function.Consumer;
 import javax.imageio.ImageIO;
+import javax.imageio.stream.ImageOutputStream;
+import javax.imageio.stream.MemoryCacheImageOutputStream;
 
 /** Writes drawings to files, in the format that the file's name ends in: {@code .svg} or {@code .png}. */
 public final class Picture {
@@ -22,7 +27,8 @@ public final class Picture {
     }
 
     /**
-     * Writes a drawing. The directory of the file is created; a file that exists is replaced.
+     * Writes a drawing. The directory of the file is created; a file that exists is replaced, or unchanged if the new
+     * one cannot be written.
      *
      * @throws DataException if the file cannot be written, or is an image and the JDK cannot draw text
      */
@@ -34,20 +40,38 @@ public final class Picture {
             if (file.toAbsolutePath().getParent() instanceof Path directory) {
                 Files.createDirectories(directory);
             }
-            if (isSvg(file)) {
-                Files.writeString(file, svg(width, height, drawing));
-                return;
-            }
-            Canvas.Image image = new Canvas.Image(width, height);
-            drawing.accept(image);
-            if (!ImageIO.write(image.drawn(), "png", file.toFile())) {
-                throw new IOException("no PNG encoder in this JDK");
-            }
+            replace(file, isSvg(file) ? svg(width, height, drawing).getBytes(StandardCharsets.UTF_8)
+                    : png(width, height, drawing));
         } catch (IOException e) {
             throw new DataException(file, "a file that can be written", e.toString(), "choose another place", e);
         } catch (LinkageError | InternalError e) {
             throw new DataException(file, "a JDK that can draw text", e.toString(),
                     "install fontconfig, freetype and a font, or write .svg", e);
+        }
+    }
+
+    private static byte[] png(int width, int height, Consumer<Canvas> drawing) throws IOException {
+        Canvas.Image image = new Canvas.Image(width, height);
+        drawing.accept(image);
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        try (ImageOutputStream out = new MemoryCacheImageOutputStream(bytes)) {
+            if (!ImageIO.write(image.drawn(), "png", out)) {
+                throw new IOException("no PNG encoder in this JDK");
+            }
+        }
+        return bytes.toByteArray();
+    }
+
+    /** Replaces a file when its new contents are written: if the disk is full, the old picture stays. */
+    private static void replace(Path file, byte[] contents) throws IOException {
+        Path target = Files.exists(file) ? file.toRealPath() : file.toAbsolutePath();
+        String unique = Long.toHexString(ProcessHandle.current().pid()) + Long.toHexString(System.nanoTime());
+        Path draft = target.resolveSibling(target.getFileName() + "." + unique + ".draft");
+        try {
+            Files.write(draft, contents);
+            Files.move(draft, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        } finally {
+            Files.deleteIfExists(draft);
         }
     }
 

@@ -76,12 +76,13 @@ public final class CheckpointWriter implements AutoCloseable {
         }
         Map<String, String> texts = Map.copyOf(notes);
         parts = others;
-        writing = new FutureTask<>(() -> {
+        FutureTask<Optional<Path>> write = new FutureTask<>(() -> {
             Optional<Path> manifest = Checkpoint.save(directory, step, copies, texts, others);
             Checkpoint.prune(directory, keep, step);
             return manifest;
         });
-        Thread.ofPlatform().daemon().name("starling-checkpoint").start(writing);
+        Thread.ofPlatform().daemon().name("starling-checkpoint").start(write);
+        writing = write;
     }
 
     /** Returns whether {@link #await} would return a manifest or throw immediately. */

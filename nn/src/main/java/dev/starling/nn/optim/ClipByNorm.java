@@ -108,6 +108,9 @@ public final class ClipByNorm implements OptimizerAround {
         if (norm == null) {
             norm = Parameter.buffer(length);
         } else {
+            // The parameters may have been converted or moved since the step before.
+            norm.to(length.device());
+            norm.to(length.dtype());
             norm.set(length);
         }
         return length;

@@ -121,11 +121,15 @@ public final class TrainingLog implements TrainingListener {
                 Files.createDirectories(directory);
             }
             List<String> kept = new ArrayList<>();
+            boolean numbered = false;
             for (String line : Files.exists(file) && epoch > 1 ? Files.readAllLines(file) : List.<String>of()) {
                 Matcher number = NUMBER.matcher(line);
-                if (!number.matches() || Integer.parseInt(number.group(1)) < epoch) {
+                boolean matches = number.matches();
+                // What follows epochs without a number is a line of which a full disk has kept the start only.
+                if (matches ? Integer.parseInt(number.group(1)) < epoch : !numbered) {
                     kept.add(line);
                 }
+                numbered |= matches;
             }
             if (kept.isEmpty()) {
                 Files.write(file, kept);

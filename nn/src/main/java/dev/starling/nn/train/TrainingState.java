@@ -69,7 +69,11 @@ public final class TrainingState {
         optimizer.state().forEach((path, p) -> tensors.put("optimizer." + path, p));
     }
 
-    /** Returns the state of a run at its start, for callers that perform steps without a {@link Trainer}. */
+    /**
+     * Returns the state of a run at its start, for callers that perform steps without a {@link Trainer}. It lacks the
+     * {@linkplain TrainingStep#lossScale loss scale} of steps in f16, with which only a trainer resumes: a new step
+     * starts again with the initial scale.
+     */
     public static TrainingState of(Module model, Optimizer optimizer) {
         return new TrainingState(model, optimizer, null, 0, new Progress(1, new Averages(List.of())), null);
     }

@@ -415,6 +415,19 @@ class OptimizerTest {
         }
     }
 
+    @Test
+    void measuresTheNormInTheTypeOfConvertedWeights() {
+        Pair pair = new Pair();
+        try (pair; ClipByNorm sgd = ClipByNorm.of(Sgd.over(pair).rate(1).build(), 1)) {
+            sgd.step(Tensor.ones(SIZE), (Tensor) null);
+            pair.to(DType.F64);
+            pair.weight.set(Tensor.zeros(SIZE));
+            sgd.step(Tensor.full(DType.F64, 1e50, SIZE), (Tensor) null);
+            assertThat(sgd.norm()).isCloseTo(1e50 * Math.sqrt(SIZE), within(1e37));
+            assertThat(pair.weight.value().toDoubles()[5]).isCloseTo(-1 / Math.sqrt(SIZE), within(1e-12));
+        }
+    }
+
     @ParameterizedTest
     @ValueSource(doubles = {-1, Double.NaN, Double.POSITIVE_INFINITY})
     void refusesSettingsThatMakeNoSense(double value) {

@@ -24,6 +24,7 @@ import dev.starling.tensor.Tensor;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
@@ -32,6 +33,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -369,6 +371,21 @@ class CallbacksTest {
         assertThat(Files.readAllLines(before)).isEqualTo(lines);
         assertThat(Files.readAllLines(csv)).hasSize(4).startsWith(lines.toArray(String[]::new));
         assertThat(directory.resolve("log.csv.draft")).doesNotExist();
+    }
+
+    @Test
+    void dropsALineThatAFullDiskCutOffWhenTheRunResumes() throws IOException {
+        for (boolean csv : new boolean[] {true, false}) {
+            Path file = directory.resolve(csv ? "log.csv" : "log.jsonl");
+            Path checkpoints = directory.resolve("of " + csv);
+            Supplier<TrainingLog> log = () -> csv ? TrainingLog.csv(file) : TrainingLog.jsonLines(file);
+            train(model(5), new SingleProcess(), 2, b -> b.checkpoints(checkpoints).listeners(log.get()));
+            Files.writeString(file, csv ? "3" : "{\"ep", StandardOpenOption.APPEND);
+            train(model(5), new SingleProcess(), 4, b -> b.checkpoints(checkpoints).resume().listeners(log.get()));
+            assertThat(Files.readAllLines(file).stream().map(line -> line.split(csv ? "," : ",\"step")[0]))
+                    .endsWith(csv ? new String[] {"epoch", "1", "2", "3", "4"} : new String[] {"{\"epoch\":1",
+                        "{\"epoch\":2", "{\"epoch\":3", "{\"epoch\":4"}).hasSize(csv ? 5 : 4);
+        }
     }
 
     /** As a driver of Spark observes it: the first numbers of a run that resumes are of a later epoch. */

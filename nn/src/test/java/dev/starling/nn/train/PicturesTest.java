@@ -35,6 +35,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import javax.imageio.ImageIO;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -157,6 +158,24 @@ class PicturesTest {
                 .hasMessageContaining("curve.png");
         assertThatThrownBy(() -> LearningCurve.in(directory.resolve("curve.gif")).draw())
                 .isInstanceOf(DataException.class).hasMessageContaining(".svg or .png");
+    }
+
+    /** Until the new picture is written, for which the disk may have no space, the old one stays. */
+    @Test
+    void replacesAPictureAsAWhole() throws IOException {
+        for (String name : List.of("curve.svg", "curve.png")) {
+            Path file = directory.resolve(name);
+            LearningCurve curve = LearningCurve.in(file).add(report(1, 2, 0.5));
+            curve.draw();
+            byte[] old = Files.readAllBytes(file);
+            Path before = Files.createLink(directory.resolve("before " + name), file);
+            curve.add(report(2, 1, 0.6)).draw();
+            assertThat(before).hasBinaryContent(old);
+            assertThat(Files.readAllBytes(file)).isNotEqualTo(old);
+        }
+        try (Stream<Path> files = Files.list(directory)) {
+            assertThat(files).hasSize(4);
+        }
     }
 
     @Test
