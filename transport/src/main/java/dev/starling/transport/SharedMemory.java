@@ -6,6 +6,7 @@ import java.io.RandomAccessFile;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.FileChannel;
 import org.jspecify.annotations.Nullable;
 
@@ -52,9 +53,8 @@ final class SharedMemory implements AutoCloseable {
     /** Allocates zeroed memory for this process alone, whose pages come into being when they are first used. */
     static MemorySegment reserve(long bytes, Arena arena) {
         int descriptor = descriptor("starling");
-        try (RandomAccessFile file = new RandomAccessFile("/proc/self/fd/" + descriptor, "rw")) {
-            file.setLength(bytes);
-            return map(file, bytes, arena);
+        try {
+            return map("/proc/self/fd/" + descriptor, bytes, true, arena);
         } catch (IOException e) {
             throw noRoom(bytes, e);
         } finally {
@@ -68,11 +68,7 @@ final class SharedMemory implements AutoCloseable {
         Arena arena = Arena.ofShared();
         try {
             long whole = room(bytes);
-            MemorySegment all;
-            try (RandomAccessFile file = new RandomAccessFile("/proc/self/fd/" + descriptor, "rw")) {
-                file.setLength(whole);
-                all = map(file, whole, arena);
-            }
+            MemorySegment all = map("/proc/self/fd/" + descriptor, whole, true, arena);
             if (!sparse) {
                 all.fill((byte) 0);
                 collapse(all);
@@ -86,11 +82,26 @@ final class SharedMemory implements AutoCloseable {
         }
     }
 
-    /** Maps a file; Java would close it for an interrupt, which is kept for later. */
-    private static MemorySegment map(RandomAccessFile file, long bytes, Arena arena) throws IOException {
-        boolean interrupted = Thread.interrupted();
+    /**
+     * Maps a file of {@code bytes}, or one that gets this size if it is new. Java closes the file when the thread is
+     * interrupted; this then opens it again, and keeps the interrupt for later.
+     */
+    private static MemorySegment map(String path, long bytes, boolean isNew, Arena arena) throws IOException {
+        boolean interrupted = false;
         try {
-            return file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, bytes, arena);
+            while (true) {
+                interrupted |= Thread.interrupted();
+                try (RandomAccessFile file = new RandomAccessFile(path, "rw")) {
+                    if (isNew) {
+                        file.setLength(bytes);
+                    } else if (file.length() != bytes) {
+                        throw new IOException(path + " has another size");
+                    }
+                    return file.getChannel().map(FileChannel.MapMode.READ_WRITE, 0, bytes, arena);
+                } catch (ClosedByInterruptException e) {
+                    interrupted = true;
+                }
+            }
         } finally {
             if (interrupted) {
                 Thread.currentThread().interrupt();
@@ -121,12 +132,10 @@ final class SharedMemory implements AutoCloseable {
         }
         long whole = room(key.bytes());
         Arena arena = Arena.ofShared();
-        try (RandomAccessFile file = new RandomAccessFile("/proc/" + key.process() + "/fd/" + key.descriptor(), "rw")) {
-            if (file.length() == whole) {
-                MemorySegment all = map(file, whole, arena);
-                if (all.get(ValueLayout.JAVA_LONG, whole - Long.BYTES) == key.token()) {
-                    return new SharedMemory(arena, -1, all.asSlice(0, key.bytes()));
-                }
+        try {
+            MemorySegment all = map("/proc/" + key.process() + "/fd/" + key.descriptor(), whole, false, arena);
+            if (all.get(ValueLayout.JAVA_LONG, whole - Long.BYTES) == key.token()) {
+                return new SharedMemory(arena, -1, all.asSlice(0, key.bytes()));
             }
         } catch (IOException e) {
             // Another host, another container or another user: the data travel over the wire.

@@ -9,6 +9,7 @@ import dev.starling.transport.spi.RemoteWrites;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -75,6 +76,36 @@ class MemoryRegionTest {
             }
             assertThat(Thread.interrupted()).as("still interrupted").isTrue();
         } finally {
+            Thread.interrupted();
+        }
+    }
+
+    /** Interrupts arrive at any moment, also while the file is being mapped. */
+    @Test
+    void isMappedWhileTheCallerIsInterruptedAgainAndAgain() {
+        Thread caller = Thread.currentThread();
+        AtomicBoolean done = new AtomicBoolean();
+        Thread other = Thread.ofPlatform().start(() -> {
+            while (!done.get()) {
+                caller.interrupt();
+            }
+        });
+        try (Transport transport = Transport.open(TransportConfig.of("local", Secret.random()))) {
+            Endpoint self = transport.connect(transport.address(), new byte[0]);
+            for (int i = 0; i < 20 || !caller.isInterrupted(); i++) {
+                MemoryRegion region = transport.register(4711);
+                try (RemoteRegion mapped = self.open(region.key())) {
+                    assertThat(mapped.memory() == null).isEqualTo(region.key().process() == 0);
+                }
+                region.close();
+            }
+            done.set(true);
+            while (other.isAlive()) {
+                Thread.onSpinWait();
+            }
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+        } finally {
+            done.set(true);
             Thread.interrupted();
         }
     }

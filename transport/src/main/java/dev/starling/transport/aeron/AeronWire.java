@@ -122,9 +122,18 @@ final class AeronWire implements Wire {
         InetSocketAddress endpoint = HostPort.resolve(config.host(), config.port());
         checkFree(endpoint);
         WireDirectory.sweep(settings.base());
-        boolean interrupted = Thread.interrupted(); // Java closes files that an interrupted thread maps or locks.
+        boolean interrupted = false;
         try {
-            return open(settings, config.host(), endpoint);
+            while (true) {
+                interrupted |= Thread.interrupted(); // Java closes files that an interrupted thread maps or locks.
+                try {
+                    return open(settings, config.host(), endpoint);
+                } catch (RuntimeException e) {
+                    if (!Thread.currentThread().isInterrupted()) {
+                        throw e;
+                    }
+                }
+            }
         } finally {
             if (interrupted) {
                 Thread.currentThread().interrupt();

@@ -29,6 +29,7 @@ import java.util.concurrent.BrokenBarrierException;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.RepeatedTest;
@@ -72,6 +73,29 @@ class AeronWireTest {
                         log -> log.startsWith(of.iterator().next().toString()));
             }
         }
+    }
+
+    @Test
+    void opensWhileTheCallerIsInterruptedAgainAndAgain() {
+        Thread caller = Thread.currentThread();
+        Thread other = Thread.ofPlatform().start(() -> {
+            for (int i = 0; i < 300; i++) {
+                LockSupport.parkNanos(1_000_000);
+                caller.interrupt();
+            }
+        });
+        try {
+            while (other.isAlive()) {
+                open(config()).close();
+            }
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+        } finally {
+            while (other.isAlive()) {
+                Thread.onSpinWait();
+            }
+            Thread.interrupted();
+        }
+        assertThat(directory).isEmptyDirectory();
     }
 
     @Test
