@@ -14,7 +14,10 @@ public interface SymmetricBuffer extends AutoCloseable {
     /** Returns the size in bytes on each rank. */
     long bytes();
 
-    /** Releases the memory; no collective may be using it. Not a collective call. */
+    /**
+     * Releases the memory. A collective on it that is in progress, or starts later, fails, and with it all others of
+     * the epoch, on all ranks. Not a collective call.
+     */
     @Override
     void close();
 }

@@ -88,7 +88,8 @@ public final class Engine implements Task.Runner, AutoCloseable {
 
     private SymmetricMemory prepare(MemoryRegion own) {
         try {
-            SymmetricMemory memory = new SymmetricMemory(fabric, driver, this::exchange, registrations, own);
+            SymmetricMemory memory = new SymmetricMemory(fabric, driver, this::exchange, this::onClosing,
+                    registrations, own);
             registrations++;
             return memory;
         } catch (RuntimeException e) {
@@ -287,6 +288,7 @@ public final class Engine implements Task.Runner, AutoCloseable {
                 exchanges.begin(exchange);
             }
             case CollectiveTask collective when settled && collective.isReady() -> {
+                collective.memory.requireOpen(collective.call);
                 Algorithm algorithm = algorithm(collective);
                 active = algorithm;
                 algorithm.begin(collective.call, collective.memory, collective.offset);
@@ -331,6 +333,14 @@ public final class Engine implements Task.Runner, AutoCloseable {
     }
 
     // ---- failures ----
+
+    /** Ends the collective in progress if it uses memory that is about to be released. */
+    private void onClosing(SymmetricMemory memory) {
+        if (active != null && queue.peek() instanceof CollectiveTask first && first.memory == memory) {
+            abort(new DistributedException("the buffer of " + first + " was closed while that was in progress; wait "
+                    + "for the work before you close its buffer"));
+        }
+    }
 
     @Override
     public void abort(RuntimeException why) {

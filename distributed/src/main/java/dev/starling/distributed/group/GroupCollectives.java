@@ -16,7 +16,6 @@ import java.lang.foreign.MemorySegment;
 import java.util.Locale;
 import java.util.Objects;
 import java.util.function.BooleanSupplier;
-import java.util.function.LongFunction;
 import org.jspecify.annotations.Nullable;
 
 /** The collectives of one epoch, carried out by its {@link Engine}. */
@@ -147,7 +146,8 @@ final class GroupCollectives implements Collectives {
 
     @Override
     public void broadcast(MemorySegment bytes, int root) {
-        staged(bytes, DType.U8, rank != root, count -> CollectiveCall.broadcast(DType.U8, count, root, "staged"));
+        staged(bytes, DType.U8, rank != root, (count, place) -> CollectiveCall.broadcast(DType.U8, count, root,
+                place));
     }
 
     @Override
@@ -157,10 +157,10 @@ final class GroupCollectives implements Collectives {
                     "the size of the memory, " + elements.byteSize() + " bytes, must be a multiple of " + type.bytes()
                     + ", the size of an element of " + type, "pass whole elements");
         }
-        staged(elements, type, true, count -> CollectiveCall.allReduce(type, op, count, "staged"));
+        staged(elements, type, true, (count, place) -> CollectiveCall.allReduce(type, op, count, place));
     }
 
-    private void staged(MemorySegment bytes, DType type, boolean receives, LongFunction<CollectiveCall> call) {
+    private void staged(MemorySegment bytes, DType type, boolean receives, StagedCall call) {
         if (receives && bytes.isReadOnly()) {
             throw TensorException.argument("collective", "the memory that receives is read-only",
                     "pass writable memory");
@@ -174,14 +174,23 @@ final class GroupCollectives implements Collectives {
                 outdated = null;
             }
         }
-        for (long done = 0; done < bytes.byteSize(); done += STAGE_BYTES) {
-            long piece = Math.min(STAGE_BYTES, bytes.byteSize() - done);
+        long size = bytes.byteSize();
+        // Also without elements, as other ranks may pass some.
+        for (long done = 0; done == 0 || done < size; done += STAGE_BYTES) {
+            long piece = Math.min(STAGE_BYTES, size - done);
+            String place = "bytes " + done + " to " + (done + piece) + " of " + size + " in unregistered memory";
             MemorySegment.copy(bytes, done, through.memory(), 0, piece);
-            prepare(call.apply(piece / type.bytes()), through, 0).run(group.config().timeout());
+            prepare(call.of(piece / type.bytes(), place), through, 0).run(group.config().timeout());
             if (receives) {
                 MemorySegment.copy(through.memory(), 0, bytes, done, piece);
             }
         }
+    }
+
+    /** A collective on a piece of unregistered memory. */
+    @FunctionalInterface
+    private interface StagedCall {
+        CollectiveCall of(long count, String place);
     }
 
     private Work prepare(CollectiveCall call, @Nullable SymmetricBuffer buffer, long offset) {

@@ -7,6 +7,7 @@ import dev.starling.distributed.Member;
 import dev.starling.distributed.MembershipChangedException;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.View;
+import dev.starling.tensor.TensorException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -37,6 +38,11 @@ final class SubGroup extends EpochGroup {
             return List.of();
         }
         Object mine = colour.apply(own);
+        if (!Objects.equals(colour.apply(own), mine)) {
+            throw TensorException.argument("split", "the colour of rank " + own.rank() + ", " + mine
+                    + ", does not equal the one that is computed next", "compute it from the member alone, and return "
+                    + "a value such as a number, a text or a List, not an array");
+        }
         List<Member> members = new ArrayList<>();
         for (Member each : whole.members()) {
             if (Objects.equals(colour.apply(each), mine)) {
@@ -69,9 +75,16 @@ final class SubGroup extends EpochGroup {
         return null;
     }
 
-    /** Returns whether an epoch of the whole group that has started ends this one. */
-    boolean isChangedBy(View whole) {
-        return admits && !areMembersOf(whole, self().id(), view().members());
+    /** Returns why an epoch of the whole group that has started ends this one, or {@code null}. */
+    @Nullable DistributedException change(View whole) {
+        try {
+            return !admits || areMembersOf(whole, self().id(), view().members()) ? null
+                    : new MembershipChangedException("epoch " + whole.epoch() + " has other members of this sub-group");
+        } catch (RuntimeException e) {
+            // The function of a user must not keep the whole group from its next epoch.
+            return new DistributedException("the function that gives members their colours has failed in epoch "
+                    + whole.epoch() + ": " + e, e);
+        }
     }
 
     void fail(DistributedException why) {

@@ -182,9 +182,9 @@ final class SubGroups {
     void onStarted(View view) {
         past.add(view);
         for (SubGroup part : running) {
-            if (part.isChangedBy(view)) {
-                end(part, new MembershipChangedException("epoch " + view.epoch()
-                        + " has other members of this sub-group"));
+            DistributedException why = part.change(view);
+            if (why != null) {
+                end(part, why);
             }
         }
     }

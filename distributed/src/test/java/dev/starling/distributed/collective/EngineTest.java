@@ -80,6 +80,7 @@ class EngineTest {
     @ValueSource(booleans = {false, true})
     void refusesBuffersOfOtherGroupsAndEpochs(boolean direct) {
         CountDownLatch refused = new CountDownLatch(3);
+        CountDownLatch checked = new CountDownLatch(2);
         new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5))
                 .sharedMemory(direct), 3, Coordinator.OnLoss.REFORM).run(group -> {
                     SymmetricBuffer buffer = group.collectives().symmetric(BYTES);
@@ -98,8 +99,82 @@ class EngineTest {
                             .isInstanceOf(MembershipChangedException.class)
                             .hasMessageContaining("the buffer belongs to epoch 1, and the collective to epoch 2");
                     buffer.close();
+                    // No rank leaves before both have checked, or the epoch would end.
+                    checked.countDown();
+                    assertThat(checked.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
                     return null;
                 });
+    }
+
+    /** Elements are accessed by address, so access to released memory would end the JVM. */
+    @ParameterizedTest
+    @CsvSource({"1000, false", "1000, true", "2, true"})
+    void endsACollectiveWhoseBufferIsClosed(long count, boolean direct) {
+        CountDownLatch summed = new CountDownLatch(2);
+        cluster(2, direct).run(group -> {
+            Collectives all = group.collectives();
+            SymmetricBuffer buffer = all.symmetric(BYTES);
+            Work work = all.prepareAllReduce(buffer, 0, count, DType.F32, ReduceOp.SUM, "");
+            work.run(SOON);
+            summed.countDown();
+            assertThat(summed.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+            assertThatThrownBy(() -> {
+                if (group.rank() == 0) {
+                    buffer.close();
+                }
+                work.run(SOON);
+            }).isInstanceOf(DistributedException.class).hasMessageContaining("rank 0 failed")
+                    .hasMessageContaining("in buffer 1 at byte 0: the buffer is closed");
+            return null;
+        });
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void endsACollectiveWhoseBufferIsClosedMeanwhile(boolean direct) {
+        CountDownLatch summed = new CountDownLatch(2);
+        CountDownLatch closed = new CountDownLatch(1);
+        cluster(2, direct).run(group -> {
+            Collectives all = group.collectives();
+            SymmetricBuffer buffer = all.symmetric(BYTES);
+            Work work = all.prepareAllReduce(buffer, 0, 1000, DType.F32, ReduceOp.SUM, "");
+            work.run(SOON);
+            summed.countDown();
+            assertThat(summed.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+            if (group.rank() == 1) {
+                assertThat(closed.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+            }
+            assertThatThrownBy(() -> {
+                if (group.rank() == 0) {
+                    group.locked(() -> {
+                        work.start();
+                        group.doWork();
+                        buffer.close();
+                    });
+                    closed.countDown();
+                }
+                // Rank 1 may have all elements of rank 0.
+                work.run(SOON);
+                all.barrier().await(SOON);
+            }).isInstanceOf(DistributedException.class).hasMessageContaining("the buffer of all reduce")
+                    .hasMessageContaining("was closed while that was in progress");
+            return null;
+        });
+    }
+
+    /** The pieces in which such memory is handled are equal here, or one rank has none. */
+    @ParameterizedTest
+    @CsvSource({"6291456, 4194304", "0, 16", "16, 0"})
+    void detectsUnregisteredMemoryOfAnotherSize(long first, long second) {
+        cluster(2, true).run(group -> {
+            MemorySegment elements = Arena.ofAuto().allocate(group.rank() == 0 ? first : second);
+            assertThatThrownBy(() -> {
+                group.collectives().allReduce(elements, DType.F32, ReduceOp.SUM);
+                group.collectives().barrier().await(SOON);
+            }).isInstanceOf(CollectiveMismatchException.class).hasMessageContaining(first + " in unregistered memory")
+                    .hasMessageContaining(second + " in unregistered memory");
+            return null;
+        });
     }
 
     private static void refuse(ThrowingCallable call, String why) {

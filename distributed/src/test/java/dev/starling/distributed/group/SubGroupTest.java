@@ -16,6 +16,7 @@ import dev.starling.distributed.SymmetricBuffer;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
@@ -34,6 +35,7 @@ import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -49,10 +51,11 @@ class SubGroupTest {
     private static void reduce(Group group, int rounds) {
         try (SymmetricBuffer buffer = group.collectives().symmetric(4L * COUNTS[2])) {
             MemorySegment memory = buffer.memory();
+            int own = group.rank() + 1;
             for (int round = 0; round < rounds; round++) {
                 for (int count : COUNTS) {
                     for (int i = 0; i < count; i++) {
-                        memory.setAtIndex(ValueLayout.JAVA_INT, i, (group.rank() + 1) * (i + round));
+                        memory.setAtIndex(ValueLayout.JAVA_INT, i, own * (i + round));
                     }
                     group.collectives().allReduce(buffer, 0, count, DType.I32, ReduceOp.SUM).await(SOON);
                     int ranks = group.world() * (group.world() + 1) / 2;
@@ -154,6 +157,48 @@ class SubGroupTest {
             }
             reformed.countDown();
             assertThat(reformed.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+            return null;
+        });
+    }
+
+    /** The function of a user runs on the thread that begins the next epoch. */
+    @Test
+    void endsAloneIfItsFunctionFailsInTheNextEpoch() {
+        CountDownLatch formed = new CountDownLatch(3);
+        new Cluster(TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofSeconds(5)), 3,
+                OnLoss.REFORM).run(group -> {
+                    AtomicBoolean fails = new AtomicBoolean();
+                    Group part = group.split(member -> {
+                        if (fails.get()) {
+                            throw new IllegalStateException("no colour");
+                        }
+                        return member.rank() == 1;
+                    });
+                    fails.set(group.rank() == 0);
+                    formed.countDown();
+                    assertThat(formed.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
+                    if (group.rank() == 1) {
+                        return null;
+                    }
+                    assertThatThrownBy(() -> group.collectives().barrier().await(SOON))
+                            .isInstanceOfAny(PeerLostException.class, MembershipChangedException.class);
+                    group.reform(SOON);
+                    group.collectives().barrier().await(SOON);
+                    if (group.rank() == 0) {
+                        assertThatThrownBy(part::collectives).isInstanceOf(DistributedException.class)
+                                .hasMessageContaining("has failed in epoch").hasMessageContaining("no colour");
+                    }
+                    group.collectives().barrier().await(SOON);
+                    return null;
+                });
+    }
+
+    @Test
+    void refusesColoursThatAreNotEqualToThemselves() {
+        Cluster.local(2).run(group -> {
+            assertThatThrownBy(() -> group.split(member -> new int[] {member.rank()}))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("the colour of rank " + group.rank());
+            group.collectives().barrier().await(SOON);
             return null;
         });
     }
@@ -294,7 +339,7 @@ class SubGroupTest {
             try {
                 reduce(part, 1);
                 simulation.sleep(Duration.ofMillis(1));
-                more[0] = simulation.now().toMillis() < 400 ? 1 : 0;
+                more[0] = simulation.now().toMillis() < 300 ? 1 : 0;
                 part.collectives().allReduce(MemorySegment.ofArray(more), DType.I32, ReduceOp.MAX);
             } catch (PeerLostException e) {
                 assertThat(e.rank()).isEqualTo(1);

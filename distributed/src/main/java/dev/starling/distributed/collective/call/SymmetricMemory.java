@@ -6,9 +6,11 @@ import dev.starling.transport.Endpoint;
 import dev.starling.transport.MemoryRegion;
 import dev.starling.transport.RegionKey;
 import dev.starling.transport.RemoteRegion;
+import dev.starling.transport.TransportException;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 import java.util.function.BiFunction;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -24,6 +26,7 @@ public final class SymmetricMemory implements SymmetricBuffer {
     private final Fabric fabric;
     private final Driver driver;
     private final BiFunction<byte[], String, Exchange> exchange;
+    private final Consumer<SymmetricMemory> closing;
     private final long number;
     private final MemoryRegion own;
     private final RemoteRegion[] remotes;
@@ -35,19 +38,22 @@ public final class SymmetricMemory implements SymmetricBuffer {
     private @Nullable Exchange maps;
     private boolean direct;
     private boolean hosted;
+    private boolean closed;
 
     /**
      * Begins to set up memory.
      *
      * @param exchange starts an exchange of bytes between all ranks, with a description
+     * @param closing is called before the memory is released, and ends the collective that uses it
      * @param number counts the memories of an epoch; ranks register in the same order, so it is equal on all
      * @param own this rank's memory
      */
-    public SymmetricMemory(Fabric fabric, Driver driver, BiFunction<byte[], String, Exchange> exchange, long number,
-            MemoryRegion own) {
+    public SymmetricMemory(Fabric fabric, Driver driver, BiFunction<byte[], String, Exchange> exchange,
+            Consumer<SymmetricMemory> closing, long number, MemoryRegion own) {
         this.fabric = fabric;
         this.driver = driver;
         this.exchange = exchange;
+        this.closing = closing;
         this.number = number;
         int world = fabric.world();
         this.own = own;
@@ -179,9 +185,22 @@ public final class SymmetricMemory implements SymmetricBuffer {
         return mapped;
     }
 
+    /** Checks that the memory is not released: a collective accesses it by address. */
+    public void requireOpen(CollectiveCall call) {
+        if (closed) {
+            throw new TransportException(TransportException.Problem.ARGUMENT, call + ": the buffer is closed",
+                    "close a buffer when no collective on it is to follow");
+        }
+    }
+
     @Override
     public void close() {
         driver.locked(() -> {
+            if (closed) {
+                return;
+            }
+            closed = true;
+            closing.accept(this);
             for (RemoteRegion remote : remotes) {
                 if (remote != null) {
                     remote.close();
