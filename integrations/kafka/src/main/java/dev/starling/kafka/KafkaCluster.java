@@ -162,18 +162,25 @@ public final class KafkaCluster {
         }
     }
 
-    /** Sends a request to the brokers, which fails if none answers: detects lost brokers while no record arrives. */
+    /**
+     * Sends a request to the brokers, which fails if none answers or the topic was deleted: detects lost brokers while
+     * no record arrives.
+     */
     void requireAnswer(Consumer<byte[], byte[]> consumer, String topic) {
-        consumer.endOffsets(List.of(new TopicPartition(topic, 0)), deadline);
+        try {
+            consumer.endOffsets(List.of(new TopicPartition(topic, 0)), deadline);
+        } catch (TimeoutException e) {
+            // The client waits as long for a topic that was deleted, of which it has no partitions then.
+            partitions(consumer, topic);
+            throw e;
+        }
     }
 
     /** Returns the exception to throw when Kafka's clients report a failure. */
     StreamException failure(String what, KafkaException e) {
         // A transaction that timed out fails with "in an error state"; the reason is the cause.
-        for (Throwable cause = e; cause != null; cause = cause.getCause()) {
-            if (cause instanceof TimeoutException) {
-                return noAnswer(what, e);
-            }
+        if (timeout(e) != null) {
+            return noAnswer(what, e);
         }
         Throwable root = e;
         while (root.getCause() != null) {
@@ -183,10 +190,23 @@ public final class KafkaCluster {
                 + (root == e ? "" : " (" + root.getMessage() + ")"), e);
     }
 
+    /** Returns the first timeout in a chain of causes, or {@code null}. */
+    private static TimeoutException timeout(Throwable e) {
+        for (Throwable cause = e; cause != null; cause = cause.getCause()) {
+            if (cause instanceof TimeoutException timeout) {
+                return timeout;
+            }
+        }
+        return null;
+    }
+
     /** Returns the exception to throw when the brokers have not answered within the deadline. */
     StreamException noAnswer(String what, Throwable cause) {
+        // The client's message names a topic that it did not find.
+        TimeoutException timeout = timeout(cause);
         return new StreamException(what + ": the brokers at " + servers + " have not answered within "
-                + deadline.toMillis() / 1000.0 + " s; check the address, the network and that a broker runs", cause);
+                + deadline.toMillis() / 1000.0 + " s" + (timeout == null ? "" : " (" + timeout.getMessage() + ")")
+                + "; check the address, the network, that a broker runs and that the topics exist", cause);
     }
 
     /** Closes a consumer, within 2 s. */

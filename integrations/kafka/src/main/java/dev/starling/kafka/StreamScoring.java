@@ -173,9 +173,10 @@ public final class StreamScoring implements AutoCloseable {
             RecordMetadata place = context.recordMetadata().orElseThrow(
                     () -> new StreamException("records must come from a topic, this one has no offset"));
             byte[] stored = WaitingRecord.encode(record, place.topic(), place.partition(), place.offset());
-            if (stored.length + CHANGELOG_OVERHEAD > maxRecordBytes) {
+            long bytes = stored.length + CHANGELOG_OVERHEAD;
+            if (bytes > maxRecordBytes) {
                 forward(DeadLetter.of(record.key(), record.value(), record.headers(), record.timestamp(),
-                        "a record that waits for its batch takes " + stored.length + " bytes, max.request.size is "
+                        "a record that waits for its batch takes up to " + bytes + " bytes, max.request.size is "
                         + maxRecordBytes, place.topic(), place.partition(), place.offset(), maxRecordBytes));
                 return;
             }

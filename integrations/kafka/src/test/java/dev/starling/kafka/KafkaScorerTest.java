@@ -23,6 +23,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
+import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -395,6 +396,22 @@ class KafkaScorerTest {
             scorer.close();
             running.join();
         }
+    }
+
+    @Test
+    void namesATopicThatWasDeleted(EmbeddedBroker broker) throws Exception {
+        publish(1);
+        cluster = cluster.deadline(Duration.ofSeconds(1));
+        try (KafkaScorer scorer = scorer().open();
+                Admin admin = Admin.create(Map.of("bootstrap.servers", broker.servers()))) {
+            admin.deleteTopics(List.of(in, models)).all().get(20, TimeUnit.SECONDS);
+            assertThatThrownBy(() -> drive(scorer, () -> false)).isInstanceOf(StreamException.class)
+                    .hasMessage("there is no topic " + in + " at the brokers at " + broker.servers()
+                            + "; create it first");
+        }
+        assertThatThrownBy(() -> announce(new ModelVersion("sum", 2, "file", "0".repeat(64))))
+                .isInstanceOf(StreamException.class).hasMessageContaining("Topic " + models + " not present")
+                .hasMessageContaining("check the address, the network, that a broker runs and that the topics exist");
     }
 
     @Test

@@ -69,6 +69,10 @@ class StreamScoringTest {
             assertThat(Records.header(letter, StreamHeaders.TOPIC)).isEqualTo(in);
             assertThat(Records.header(letter, StreamHeaders.ERROR)).contains(large ? "max.request.size is 1048576"
                     : "got 3 bytes");
+            if (large) {
+                assertThat(Long.parseLong(Records.header(letter, StreamHeaders.ERROR).replaceAll("\\D+(\\d+).*", "$1")))
+                        .isGreaterThan(1048576);
+            }
             assertThat(Records.header(letter, StreamHeaders.OFFSET)).isNotNull();
             assertThat(Records.header(letter, StreamHeaders.OMITTED))
                     .isEqualTo(large ? "value of 1048480 bytes" : null);

@@ -86,7 +86,8 @@ final class Images {
         try {
             image = decoded(new MemoryCacheImageInputStream(new ByteArrayInputStream(bytes)), bytes.length);
         } catch (IOException | RuntimeException e) { // readers throw either for damaged files
-            throw new UnreadableException("holds an image file that cannot be read: " + e.getMessage());
+            throw new UnreadableException("holds an image file that cannot be read: " + (e.getMessage() == null ? e
+                    : e.getMessage()));
         }
         BufferedImage rgb = new BufferedImage(image.getWidth(), image.getHeight(), BufferedImage.TYPE_INT_RGB);
         Raster raster = image.getRaster();

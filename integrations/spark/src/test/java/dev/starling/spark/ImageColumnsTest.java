@@ -8,6 +8,7 @@ import dev.starling.nn.checkpoint.SafeTensors;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
 import java.awt.image.BufferedImage;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -127,6 +128,16 @@ class ImageColumnsTest {
         InternalRow torn = new GenericInternalRow(new Object[] {java.util.Arrays.copyOf(whole, whole.length * 3 / 4)});
         assertThatThrownBy(() -> Images.read(torn, 0, ColumnType.IMAGE_FILE, new long[] {3, 8, 8}, new float[192], 0))
                 .isInstanceOf(Images.UnreadableException.class).hasMessageContaining("cannot be read: Truncated File");
+    }
+
+    @Test
+    void saysThatABmpFileIsCutOff() throws IOException {
+        ByteArrayOutputStream whole = new ByteArrayOutputStream();
+        ImageIO.write(new BufferedImage(8, 8, BufferedImage.TYPE_INT_RGB), "bmp", whole);
+        InternalRow torn = new GenericInternalRow(new Object[] {java.util.Arrays.copyOf(whole.toByteArray(), 100)});
+        assertThatThrownBy(() -> Images.read(torn, 0, ColumnType.IMAGE_FILE, new long[] {3, 8, 8}, new float[192], 0))
+                .isInstanceOf(Images.UnreadableException.class)
+                .hasMessageContaining("cannot be read: java.io.EOFException");
     }
 
     @Test
