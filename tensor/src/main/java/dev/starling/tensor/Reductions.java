@@ -49,7 +49,9 @@ public sealed interface Reductions permits Tensor {
         if (type.bytes() == 2) {
             return self().to(DType.F32).variance(correction, keepDims, axes).to(type);
         }
-        Tensor squares = self().sub(self().mean(true, axes)).square();
+        Tensor near = self().sub(self().mean(true, axes));
+        // The mean is rounded; the deviations' own mean is what it is off by.
+        Tensor squares = near.sub(near.mean(true, axes)).square();
         long n = axes(axes).extent(self().shape());
         return squares.sum(keepDims, axes).mul(1.0 / Math.max(0, n - correction));
     }

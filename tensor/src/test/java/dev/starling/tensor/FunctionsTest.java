@@ -132,6 +132,17 @@ class FunctionsTest {
 
     @ParameterizedTest
     @CsvSource({"reference", "cpu"})
+    void aVarianceDoesNotDependOnTheRoundingOfTheMean(String device) {
+        on(device, DType.F32, () -> {
+            check(Tensor.full(DType.F32, 33_300_000, 1023).variance(1, false), "[]", 0);
+            double[] elements = new double[4098];
+            Arrays.setAll(elements, i -> 33_300_000 + 2 * (i % 2));
+            check(Tensor.of(elements).to(DType.F32).variance(0, false), "[]", 1);
+        });
+    }
+
+    @ParameterizedTest
+    @CsvSource({"reference", "cpu"})
     void negativeClassesAreRefused(String device) {
         on(device, DType.F32, () -> {
             for (long ignored : new long[] {Losses.NONE_IGNORED, -100}) {
