@@ -8,6 +8,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /**
  * The header of a safetensors file.
@@ -67,7 +69,9 @@ record SafeTensorsHeader(Map<String, String> metadata, Map<String, Entry> entrie
             dtype = label(known).equals(type) ? known : dtype;
         }
         if (dtype == null) {
-            throw new Json.JsonException("tensor \"" + name + "\" has the unknown type \"" + type + "\"");
+            throw new Json.JsonException("tensor \"" + name + "\" has the type \"" + type + "\", but only "
+                    + Stream.of(DType.values()).map(SafeTensorsHeader::label).collect(Collectors.joining(", "))
+                    + " can be read");
         }
         long[] sizes = new long[dims.size()];
         long bytes = dtype.bytes();

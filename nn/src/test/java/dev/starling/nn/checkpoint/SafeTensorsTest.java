@@ -59,6 +59,13 @@ class SafeTensorsTest {
     }
 
     @Test
+    void namesTheTypeThatItCannotRead() throws IOException {
+        Path path = file("{\"b\":{\"dtype\":\"I16\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4);
+        assertThatThrownBy(() -> SafeTensors.open(path)).hasMessageContaining("tensor \"b\" has the type \"I16\", "
+                + "but only F32, F64, BF16, F16, I64, I32, I8, U8, BOOL can be read");
+    }
+
+    @Test
     void writesTheFormat() throws IOException {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         try (Scope scope = Scope.open()) {
