@@ -85,7 +85,8 @@ public final class Pools {
 
     /**
      * Maximum over {@code out[i]} windows that together cover spatial dimension {@code i}; see
-     * {@link #adaptiveAvgPool}.
+     * {@link #adaptiveAvgPool}. Of equal maxima in a window the first gets the gradient, as in {@link #maxPool}, if all
+     * sizes are divisible by those of {@code out}; otherwise they share it.
      */
     public static Tensor adaptiveMaxPool(Tensor x, int... out) {
         Window even = evenWindow("adaptiveMaxPool", x, out);
